@@ -90,17 +90,15 @@ class AudioExampleGen(FilesExampleGen):
         Args:
             input_base: a folder, a table of images, sounds or texts (CSV, TSV, JSON lines,
                 Parquet) or an archive; a local path or one in a bucket.
-            input_config: TFX's. With several splits, each pattern selects one split's files and
-                the folders below the pattern's literal part are classes. Patterns may hold
-                {SPAN}, {VERSION}, {YYYY}, {MM} and {DD}. Default: all files, one split.
-            output_config: TFX's: hash splits with their shares, over each example's name (a file's,
-                or a row's `id`) or, by `partition_feature_name`, over a column. Default: the splits
-                that folders, files or rows name, else train and eval 2:1.
+            input_config: TFX's: patterns by split; the folders below a pattern's literal part are
+                classes. They may hold {SPAN}, {VERSION}, {YYYY}, {MM} and {DD}. Default: all files.
+            output_config: TFX's: hash splits with their shares, over each example's name or, by
+                `partition_feature_name`, a column. Default: the splits that folders, files or rows
+                name, else train and eval 2:1.
             range_config: TFX's: which span to take. Default: the latest.
             custom_config: TFX's: kept in the lineage, and read by nothing here.
             output_data_format: TFX's, of which FORMAT_TF_EXAMPLE is written.
-            output_file_format: TFX's: FORMAT_TFRECORDS_GZIP is `compression="gzip"`. Default: as
-                `compression` says.
+            output_file_format: TFX's: FORMAT_TFRECORDS_GZIP is `compression="gzip"`.
             layout: `auto`, or the name of one: `folder` (`<split>/<class>/…`, `<class>/…`), `csv`,
                 `tsv`, `jsonl`, `parquet`.
             columns: the kind of each column of a table: `int`, `float`, `string`, `text`, `label`,

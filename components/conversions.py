@@ -45,7 +45,7 @@ class ImageConversion(FileConversion):
     def read_layout(self, inputs: LayoutInputs, layout: str) -> InputTable:  # noqa: D102
         return layouts.read_layout(inputs, layout=layout)
 
-    def suited(self, settings: MediaSettings, listing: InputTable) -> MediaSettings:
+    def suited(self, settings: MediaSettings, found: InputTable) -> MediaSettings:
         """The settings for inputs whose boxes or label maps must go on fitting their images.
 
         Those are drawn on a file's pixels as they lie, so these are not turned.
@@ -53,15 +53,15 @@ class ImageConversion(FileConversion):
         Raises:
             ConfigError: images would be cut, and their boxes would not.
         """
-        settings = super().suited(settings, listing)
-        has_boxes = any(column.name == "xmin" for column in listing.columns)
+        settings = super().suited(settings, found)
+        has_boxes = any(column.name == "xmin" for column in found.columns)
         if has_boxes and settings.images.encoding == "raw":
             raise ConfigError(
                 "encoding: expected 'file' for images with boxes, since raw ones are cut to a "
                 "square, got 'raw'",
                 setting="encoding",
             )
-        if not has_boxes and all(blob.kind != "label_map" for blob in listing.blobs):
+        if not has_boxes and all(blob.kind != "label_map" for blob in found.blobs):
             return settings
         images = dataclasses.replace(settings.images, orientation="keep")
         return dataclasses.replace(settings, images=images)

@@ -14,8 +14,7 @@ from components.balancing.inputs import check_apart, open_inputs
 from components.balancing.planning import plan
 from components.balancing.settings import BalancerSettings
 from components.balancing.steps import balance
-from components.common.beam import LocalFirstBeamExecutor
-from components.common.collector import spare_old_objects
+from components.common.beam import LocalFirstBeamExecutor, spare_old_objects
 from components.common.component import (
     Runtime,
     channel,

@@ -1,7 +1,7 @@
 """Keeps what other libraries print off the terminal: the one place that does.
 
     with quiet_import():                         # from Python: an import, and a run
-        from pipelines.tools.conversion.pipeline import run_pipeline
+        from pipelines.tools.conversion.runs import run_pipeline
     with quiet_run():
         run_pipeline(...)
     silence_process(print)                       # a command line: all of its process

@@ -31,7 +31,7 @@ from trainer_utils.format.spelling import check_names, checks_names
 from trainer_utils.order.options import OrderOptions, check_setting
 from trainer_utils.reading.audio import AudioReading
 from trainer_utils.reading.augmentation.chain import Augmentation, Chain
-from trainer_utils.reading.image_settings import ImageOptions, ImageSettings
+from trainer_utils.reading.image_settings import ImageOptions, ImageSettings, check_chain
 from trainer_utils.storage import is_remote
 
 __all__ = [
@@ -125,11 +125,6 @@ def _cache(name: str, value: Any) -> CacheOptions:
     return _group(CacheOptions)(name, value)  # type: ignore[no-any-return]
 
 
-def _augment(name: str, value: Chain) -> Chain:
-    Augmentation.of(value)
-    return value
-
-
 def _seconds(name: str, value: Any) -> float | None:
     return AudioReading(seconds=value).seconds
 
@@ -195,7 +190,7 @@ class InputOptions(OrderOptions):
     )
     augment: Chain = setting(
         None,
-        _augment,
+        check_chain,
         settings_of(ImageSettings)["augment"].help,
     )
     image: ImageOptions = setting(

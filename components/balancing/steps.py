@@ -21,7 +21,7 @@ from components.balancing.planning import (
 from components.balancing.settings import BalancerSettings
 from components.balancing.survey import ShardSurvey, survey_shard
 from components.common.fingerprint import combine_facts
-from components.common.publish import package_versions
+from components.common.lineage import package_versions
 from components.common.tasks import Cost, Runner, Task, map_tasks
 from components.common.workspace import remove_dataset, start_working, working_folder
 from components.shuffle.edits import (

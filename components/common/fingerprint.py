@@ -33,7 +33,7 @@ def sum_facts(facts: Iterable[tuple[tuple[object, ...], object]]) -> int:
     digests = keyed_digests(texts, seed=0, purpose="inputs")
     parts = digests.view("<u4").sum(axis=0, dtype=np.uint64).tolist()
     total: int = sum(int(part) << 32 * place for place, part in enumerate(parts))
-    return total % 2**_BITS
+    return total % (1 << _BITS)
 
 
 def sum_blobs(facts: Iterable[tuple[Blob, int | None]], roots: Sequence[str] = ()) -> int:

@@ -10,6 +10,7 @@ The same inputs and settings make the same, in whatever run, by whatever runner,
 import json
 import re
 from collections.abc import Mapping, Sequence
+from importlib import metadata
 
 from absl import logging
 
@@ -21,7 +22,9 @@ from trainer_utils.format.naming import LINEAGE_FILE
 from trainer_utils.format.origin import Ancestor, DatasetInput, DatasetSummary, Origin, Step
 from trainer_utils.storage import MachineError, display_path, exists, join, read_text
 
-__all__ = ["make_origin"]
+__all__ = ["make_origin", "package_versions"]
+
+_PACKAGES = ("tfx-shards", "tfx", "tensorflow", "apache-beam", "pillow")
 
 _OF_NO_OUTCOME = (  # settings and properties that change the way, or that only some runners have
     "memory_bytes",
@@ -118,3 +121,14 @@ def _origin_of(dataset: Dataset) -> Origin | None:
     except (DatasetError, OSError) as error:
         logging.warning("lineage: it begins with %s: %s", display_path(dataset.uri), error)
         return None
+
+
+def package_versions() -> dict[str, str]:
+    """Of the packages that shape a dataset's bytes."""
+    versions = {}
+    for package in _PACKAGES:
+        try:
+            versions[package] = metadata.version(package)
+        except metadata.PackageNotFoundError:
+            versions[package] = "not installed"
+    return versions

@@ -9,7 +9,6 @@ import functools
 import json
 import posixpath
 from collections.abc import Iterable, Mapping, Sequence
-from importlib import metadata
 
 from absl import logging
 from tfx import types
@@ -29,7 +28,6 @@ from trainer_utils.writing.shards import verify_shard
 
 __all__ = [
     "describe_artifact",
-    "package_versions",
     "publish_dataset",
     "write_artifact",
 ]
@@ -38,18 +36,6 @@ _MOST_PROPERTY_CHARACTERS = 64 << 10  # ML Metadata reads all properties wheneve
 _PAYLOAD_FORMAT = example_gen_pb2.PayloadFormat.Name(
     example_gen_pb2.PayloadFormat.FORMAT_TF_EXAMPLE
 )
-_PACKAGES = ("tfx-shards", "tfx", "tensorflow", "apache-beam", "pillow")
-
-
-def package_versions() -> dict[str, str]:
-    """Of the packages that shape a dataset's bytes."""
-    versions = {}
-    for package in _PACKAGES:
-        try:
-            versions[package] = metadata.version(package)
-        except metadata.PackageNotFoundError:
-            versions[package] = "not installed"
-    return versions
 
 
 def write_artifact(uri: str, files: Mapping[str, bytes]) -> None:

@@ -149,6 +149,8 @@ def map_tasks(
         DatasetError: a process was killed, or a runner lost a part of the work.
         Exception: what a call raised, as it was raised there.
     """
+    if not tasks:
+        return []
     folder = join(workspace, _RESULTS)
     there = set(list_names(folder)) if exists(folder) else set()
     if done := sum(task.name in there for task in tasks):

@@ -14,6 +14,7 @@ import json
 from collections.abc import Sequence
 from typing import Any, ClassVar, Generic, TypeVar
 
+from components.common.lineage import package_versions
 from components.common.rejects import Reject, check_reject_fraction, render_rejects
 from components.common.settings import ExecProperties
 from components.common.tasks import Runner
@@ -61,7 +62,7 @@ class Conversion(abc.ABC, Generic[_Plan]):
 
     def __init__(self, settings: Any, selection: InputSelection, runner: Runner | None) -> None:
         self.settings, self.selection = settings, selection
-        self._runner = runner
+        self._runner = runner or Runner(processes=1)
         self.located = locate(
             selection.base,
             selection.patterns,
@@ -88,14 +89,12 @@ class Conversion(abc.ABC, Generic[_Plan]):
 
     def key(self) -> str:
         """A digest of all that shards depend on: a run of the same goes on where one was killed."""
-        from components.common.publish import package_versions  # TFX: a plan has none
-
         known = [
             type(self).__name__,
             fingerprint(self.located),
             dataclasses.asdict(self.settings),
             self.selection.partition and dataclasses.asdict(self.selection.partition),
-            package_versions(),
+            *(f"{name} {version}" for name, version in package_versions().items()),
         ]
         return hashlib.sha256(json.dumps(known, default=repr).encode()).hexdigest()
 

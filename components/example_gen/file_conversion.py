@@ -154,7 +154,6 @@ class FileConversion(Conversion[FilePlan]):
 
     def write(self, plan: FilePlan, uri: str) -> Written:
         """Reads every file, writes the shards, and reads them back."""
-        assert self._runner is not None
         start_working(uri, key=self.key())
         settings, tasks = self.settings, plan.tasks
         write = WriteMediaShard(plan.columns, plan.blobs, self.located.base, uri, settings)

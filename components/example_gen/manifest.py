@@ -9,7 +9,7 @@ from collections.abc import Collection, Mapping, Sequence
 from absl import logging
 
 from components.common.entry import label_column
-from components.common.publish import package_versions
+from components.common.lineage import package_versions
 from components.common.rejects import Reject
 from components.example_gen.partition import Partition
 from components.example_gen.plan import Plan, Written

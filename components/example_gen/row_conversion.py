@@ -42,7 +42,7 @@ _PIECE_MEMORY, _BUCKET_MEMORY = 1 << 29, 4 * BUCKET_BYTES  # of one call
 class RowConversion(Conversion[RowPlan]):
     """The conversion of rows. No Python object is made for one.
 
-    Without a Beam pipeline rows are read in this process, and nothing is written but a plan.
+    Without a runner rows are read in this process, and nothing is written but a plan.
 
     Attributes:
         pieces: of the inputs, once they are planned.
@@ -71,7 +71,8 @@ class RowConversion(Conversion[RowPlan]):
 
     def plan(self, uri: str) -> RowPlan:
         """Reads every row once, and lays out the shards."""
-        start_working(uri, keeps_dataset=True)  # a setting may be for other columns
+        # A setting may be for other columns: what is there stays.
+        start_working(uri, key=self.key(), keeps_dataset=True)
         self.pieces, excluded = self._find_all_pieces(uri)
         self._reports = self._inspect(uri)
         return plan_rows(
@@ -116,7 +117,7 @@ class RowConversion(Conversion[RowPlan]):
             inspection,
             tasks,
             workspace=working_folder(uri),
-            runner=self._runner or Runner(processes=1),
+            runner=self._runner,
             cost=Cost(_INSPECT_SECONDS * self._num_bytes, _PIECE_MEMORY),
             paths=[self.located.base],
             unit="pieces",
@@ -141,7 +142,6 @@ class RowConversion(Conversion[RowPlan]):
         light = dataclasses.replace(plan, rejects=(), excluded=(), assigned=())
         encoding = Encoding(folder=working_folder(uri), plan=light, shuffles=tuple(shuffles))
         buckets = [(split, n) for split, one in enumerate(shuffles) for n in range(len(one.tasks))]
-        assert self._runner is not None
         encoded = map_tasks(
             encoding,
             self._encoding_tasks(plan),

@@ -8,11 +8,8 @@ Source: the VOC2012 development kit, section 4.
 """
 
 import posixpath
-import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import NamedTuple
-
-from absl import logging
 
 from components.common.entry import ExcludedInput
 from components.common.layout_inputs import LayoutInputs
@@ -21,9 +18,6 @@ from trainer_utils.format import InputError, canonical_split
 from trainer_utils.storage import InputFile, display_path
 
 __all__ = ["ImageSet", "by_stem", "has_folders", "listed_images", "read_image_sets"]
-
-# VOC's sets of one class say after each name whether the class is in the image.
-_LINE_OF_A_CLASS = re.compile(r"(.*\S)\s+(-1|0|1)")
 
 
 class ImageSet(NamedTuple):
@@ -83,8 +77,7 @@ def read_image_sets(
 ) -> dict[str, ImageSet]:
     """The set of each image, from the first of these folders that has `train.txt` or the like.
 
-    Files that are called after no split, such as `trainval.txt` or `dog_train.txt`, are passed by,
-    and so are those of a class, whose lines have a second field.
+    Files that are called after no split, such as `trainval.txt` or `dog_train.txt`, are passed by.
 
     Args:
         folders: relative to the root.
@@ -96,11 +89,7 @@ def read_image_sets(
     for folder in folders:
         sets: dict[str, ImageSet] = {}
         for file, split in _set_files(inputs, folder):
-            names = dict(_names(inputs, file, images))
-            if _are_of_a_class(names.values(), images):
-                logging.warning("%r is a set of one class, no split: passed by", file.path)
-                continue
-            for line, name in names.items():
+            for line, name in _names(inputs, file, images):
                 this = ImageSet(split, file.path, line)
                 other = sets.setdefault(name, this)
                 if other is not this:
@@ -141,13 +130,6 @@ def _names(
         name = whole if whole in images else whole.strip()
         if name:
             yield number, name
-
-
-def _are_of_a_class(names: Collection[str], images: Collection[str]) -> bool:
-    """Whether every line is a name and a second field, and no image's name as a whole."""
-    matches = [_LINE_OF_A_CLASS.fullmatch(name) for name in names if name not in images]
-    named = [match[1] for match in matches if match is not None]
-    return len(named) == len(names) and any(name in images for name in named)
 
 
 def listed_images(

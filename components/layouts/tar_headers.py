@@ -17,20 +17,13 @@ from typing import BinaryIO, cast
 
 from trainer_utils.format import InputError
 
-__all__ = ["holes", "read_headers"]
+__all__ = ["read_headers"]
 
 _BLOCK_BYTES = 512  # of a tar, see `tarfile.BLOCKSIZE`
 _MAX_HEADER_BYTES = 64 << 10  # 64 KiB: paths end at 4 KiB
 _CHUNK_BYTES = 1 << 20
 # What tarfile raises on hostile headers.
-_ERRORS = (
-    tarfile.TarError,
-    OSError,
-    ValueError,
-    ArithmeticError,
-    LookupError,
-    RecursionError,
-)
+_ERRORS = (tarfile.TarError, OSError, ValueError, ArithmeticError, LookupError, RecursionError)
 
 
 class _HeaderStream:
@@ -83,7 +76,7 @@ def read_headers(stream: BinaryIO, *, path: str, size: int) -> Iterator[tarfile.
         archive.members = []  # type: ignore[attr-defined]  # else it would keep them all
         if archive.offset > size:
             raise _bad(path, f"{member.name!r}, which ends at byte {archive.offset}", size)
-        is_whole = member.isreg() and not holes(member)
+        is_whole = member.isreg() and not member.issparse()
         past = is_whole and member.offset_data + member.size > archive.offset
         if member.size < 0 or past or archive.offset <= position:
             raise _bad(path, f"{member.name!r} of {member.size} bytes", position)
@@ -109,12 +102,3 @@ def _check_end(stream: BinaryIO, path: str, end: int, size: int) -> None:
 
 def _bad(path: str, got: str, position: int) -> InputError:
     return InputError.at(path, expected="a whole tar archive", got=got, offset=position)
-
-
-def holes(member: tarfile.TarInfo) -> bool:
-    """Whether a member is sparse, so that its bytes do not lie in one piece."""
-    pieces = getattr(member, "sparse", None)
-    if pieces is None:
-        return False
-    whole = [(0, member.size)] if member.size else []
-    return [(offset, size) for offset, size in pieces if size] != whole

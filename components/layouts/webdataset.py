@@ -23,7 +23,7 @@ from components.common.input_table import InputTable
 from components.common.layout_inputs import LayoutInputs, select_readable
 from components.example_gen.folder import is_clutter
 from components.layouts.sidecars import SIDECARS, make_columns, read_sidecar
-from components.layouts.tar_headers import holes, read_headers
+from components.layouts.tar_headers import read_headers
 from trainer_utils.format import InputError, canonical_split
 from trainer_utils.format.crc32c import extend_crc32c
 from trainer_utils.format.json_text import JsonObject
@@ -223,12 +223,12 @@ def _add(
     if not dot:
         _leave_out(found, path, name, split, None, "no key, since there is no extension")
         return
-    if extension == "tar" and label is None and member.isreg() and not holes(member):
+    if extension == "tar" and label is None and member.isreg() and not member.issparse():
         _add_archive(inputs, stream, member, path, split, found)
         return
     sample = _sample(found, path, posixpath.join(*parts[:-1], key), split)
     kind = "image" if extension in _IMAGES else extension
-    if not member.isreg() or holes(member):
+    if not member.isreg() or member.issparse():
         if member.isreg():
             detail = "expected its bytes in one piece, got holes. Pack it without -S"
             _leave_out(found, path, name, split, "SPARSE_MEMBER", detail)

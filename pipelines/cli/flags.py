@@ -214,10 +214,9 @@ _OTHER_KINDS: dict[str, dict[str, Any]] = {
     "tensors": {"type": pair, "multiple": True, "metavar": "NAME=DTYPE[SHAPE]"},
     "feature_names": {"type": pair, "multiple": True, "metavar": "NAME=NAME"},
     "num_shards": {"type": counts, "metavar": "N or NAME=N,…"},
-    "encoding": {"type": click.STRING},  # of images or of texts
-    "layout": {"type": click.STRING},  # of any of the three
-    "exclude": {"type": click.STRING, "metavar": "FILE"},
-    "relabel": {"type": click.STRING, "metavar": "CSV"},
+    **{name: {"type": str} for name in ("encoding", "layout")},  # of several kinds
+    "exclude": {"type": str, "metavar": "FILE"},
+    "relabel": {"type": str, "metavar": "CSV"},
     "add": {"multiple": True, "metavar": "URI"},
 }
 
@@ -291,10 +290,7 @@ def _kind(one: "Setting") -> dict[str, Any]:
 def given_settings(given: Mapping[str, Any]) -> dict[str, Any]:
     """The settings of the flags that were given, as `pipelines.convert` takes them."""
     settings = {name: value for name, value in given.items() if value not in (None, ())}
-    for name, kind in (("columns", dict), ("tensors", dict), ("feature_names", dict)):
-        if name in settings:
-            settings[name] = kind(settings[name])
-    for name in ("image_roots", "add"):
-        if name in settings:
-            settings[name] = list(settings[name])
+    for name, value in settings.items():
+        if isinstance(value, tuple):  # of a flag that may be repeated
+            settings[name] = dict(value) if isinstance(value[0], tuple) else list(value)
     return settings

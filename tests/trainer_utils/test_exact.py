@@ -111,26 +111,6 @@ def test_a_batch_that_no_plan_can_deal_is_refused_before_anything_is_read(uneven
             read(uneven, 8, **options)
 
 
-@pytest.mark.parametrize("remainder", [None, "pad", "balance"])
-def test_metrics_over_workers_are_those_of_one(uneven, remainder):
-    """The weighted mean is exact, since nothing is left out."""
-
-    def mean(count: int) -> float:
-        options = {"features": "id", "label": "label", "batch_size": 24, "remainder": remainder}
-        total = weight = 0.0
-        for context in workers_of(count):
-            for element in input_fn(uneven, input_context=context, **options).as_numpy_iterator():
-                ids, labels = element[:2]
-                weights = element[2] if len(element) == 3 else np.ones(len(ids))
-                total += float(((ids - labels) ** 2 * weights).sum())
-                weight += float(weights.sum())
-        return total / weight
-
-    truth = np.mean([(n - n % 3) ** 2 for n in range(53)])
-    assert mean(1) == pytest.approx(truth)
-    assert mean(3) == mean(8) == pytest.approx(truth)
-
-
 @pytest.mark.parametrize("shuffle", ORDERS)
 @pytest.mark.parametrize("remainder", [None, "drop", "pad", "balance"])
 def test_a_new_process_goes_on_with_the_batches_that_would_have_come(uneven, shuffle, remainder):

@@ -83,7 +83,7 @@ def find_numbers(dataset: Dataset, shard: ShardFile, names: Collection[bytes]) -
         CorruptShardError: a record of such a name is damaged.
     """
     named = [dataset.features[name] for name in NAME_FEATURES if name in dataset.features]
-    if len(named) != 1 or not named[0].dense or math.prod(named[0].shape) != 1 or shard.is_gzip:
+    if len(named) != 1 or not named[0].dense or math.prod(named[0].shape) != 1:
         return None
     index = read_index(shard, is_strict=False)
     if index.name_crcs is None:

@@ -120,34 +120,31 @@ def _file(path: str, text: str) -> JsonObject:
     }
 
 
+def _record_set(place: str, fields: Sequence[Json], **others: Json) -> JsonObject:
+    return {"@type": "cr:RecordSet", "@id": place, "name": place, "field": fields} | others
+
+
 def _splits(records: Mapping[str, int]) -> JsonObject:
-    return {
-        "@type": "cr:RecordSet",
-        "@id": "splits",
-        "name": "splits",
-        "dataType": "cr:Split",
-        "key": {"@id": "splits/name"},
-        "field": [_field("splits/name", "name", "sc:Text")],
-        "data": [{"splits/name": split} for split in records],
-    }
+    return _record_set(
+        "splits",
+        [_field("splits/name", "name", "sc:Text")],
+        dataType="cr:Split",
+        key={"@id": "splits/name"},
+        data=[{"splits/name": split} for split in records],
+    )
 
 
 def _classes(feature: str, values: Sequence[str]) -> JsonObject:
     place = f"classes/{_escaped(feature)}"
-    return {
-        "@type": "cr:RecordSet",
-        "@id": place,
-        "name": f"classes of {feature}",
-        "dataType": "sc:Enumeration",
-        "key": {"@id": f"{place}/id"},
-        "field": [
-            _field(f"{place}/id", "id", "sc:Integer"),
-            _field(f"{place}/name", "name", ["sc:Text", "sc:name"]),
-        ],
-        "data": [
-            {f"{place}/id": number, f"{place}/name": value} for number, value in enumerate(values)
-        ],
-    }
+    number, name = f"{place}/id", f"{place}/name"
+    return _record_set(
+        place,
+        [_field(number, "id", "sc:Integer"), _field(name, "name", ["sc:Text", "sc:name"])],
+        name=f"classes of {feature}",
+        dataType="sc:Enumeration",
+        key={"@id": number},
+        data=[{number: n, name: value} for n, value in enumerate(values)],
+    )
 
 
 def _examples(features: Mapping[str, Feature], classes: Mapping[str, Sequence[str]]) -> JsonObject:
@@ -170,13 +167,7 @@ def _examples(features: Mapping[str, Feature], classes: Mapping[str, Sequence[st
         if name in classes:
             field["references"] = {"field": {"@id": f"classes/{_escaped(name)}/id"}}
         fields.append(field)
-    return {
-        "@type": "cr:RecordSet",
-        "@id": "examples",
-        "name": "examples",
-        "description": "One tf.train.Example each.",
-        "field": fields,
-    }
+    return _record_set("examples", fields, description="One tf.train.Example each.")
 
 
 def _field(place: str, name: str, data_type: Json) -> JsonObject:

@@ -117,16 +117,19 @@ def _walk(
 
 def _by_key(data: Data, begins: Positions, ends: Positions) -> Iterator[tuple[bytes, Any]]:
     """The keys, and which entries have each; mostly all have the same."""
-    left = np.arange(len(begins))
-    while len(left):
-        first = left[0]
-        name = data[begins[first] : ends[first]].tobytes()
-        same = ends[left] - begins[left] == len(name)
-        if len(left) > 1 and name:
-            at = np.minimum(begins[left][:, np.newaxis] + np.arange(len(name)), len(data) - 1)
+    rows: Any = slice(None)
+    while len(begins):
+        name = data[begins[0] : ends[0]].tobytes()
+        same = ends - begins == len(name)
+        if len(begins) > 1 and name:
+            at = np.minimum(begins[:, np.newaxis] + np.arange(len(name)), len(data) - 1)
             same &= (data[at] == np.frombuffer(name, np.uint8)).all(axis=1)
-        yield name, slice(None) if same.all() and len(left) == len(begins) else left[same]
-        left = left[~same]
+        if same.all():
+            yield name, rows
+            return
+        rows = np.arange(len(begins)) if isinstance(rows, slice) else rows
+        yield name, rows[same]
+        rows, begins, ends = rows[~same], begins[~same], ends[~same]
 
 
 def _take(data: Data, entries: tuple[Positions, ...], places: _Places) -> None:
@@ -210,6 +213,9 @@ def _strings(
         first, last = _message(data, position, stops, _FIRST)
         rounds.append((rows, first, last))
         more = last < stops
+        if not more.any() and len(rounds) == 1:  # one each
+            values = _objects([payload[begin:end] for begin, end in _bounds(first, last)])
+            return np.ones(len(rows), np.int64), values
         rows, position, stops = rows[more], last[more], stops[more]
     rest = [
         (row, first, last)
@@ -220,14 +226,10 @@ def _strings(
         rounds.append(tuple(np.array(rest).T))
     if not rounds:
         return rows, _objects([])
-    if len(rounds) > 1:
-        rows, firsts, lasts = (np.concatenate(part) for part in zip(*rounds, strict=True))
-        order = np.argsort(rows, kind="stable")
-        rows, firsts, lasts = rows[order], firsts[order], lasts[order]
-    else:
-        rows, firsts, lasts = rounds[0]
-    values = _objects([payload[begin:end] for begin, end in _bounds(firsts, lasts)])
-    return np.bincount(rows), values
+    rows, firsts, lasts = (np.concatenate(part) for part in zip(*rounds, strict=True))
+    order = np.argsort(rows, kind="stable")
+    bounds = _bounds(firsts[order], lasts[order])
+    return np.bincount(rows), _objects([payload[begin:end] for begin, end in bounds])
 
 
 def _fields(payload: Any, begin: int, end: int) -> Iterator[tuple[int, int, int, int]]:

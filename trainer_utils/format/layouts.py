@@ -127,7 +127,7 @@ def find_layout(
             return parse(text, path=path)
         except DatasetError:
             raise
-        except (ArithmeticError, LookupError, OSError, RecursionError, TypeError) as error:
+        except (ArithmeticError, LookupError, OSError, TypeError, ValueError) as error:
             raise DatasetError.at(path, expected="to read it", got=repr(error)) from error
 
     vocabularies = {name: path for path in files if (name := vocabulary_of(path)) is not None}

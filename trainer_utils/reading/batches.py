@@ -8,6 +8,7 @@ Every framework reads by this class, so that all of them get the same batches.
 """
 
 import contextlib
+import functools
 import itertools
 import logging
 import threading
@@ -116,7 +117,12 @@ class Batches:
                 "rows as they were read",
                 advice="Change batches in a post_batching_callback",
             )
-        self._arguments = num_workers, num_replicas, callbacks
+        self._arguments: dict[str, Any] = {
+            "worker": worker,
+            "num_workers": num_workers,
+            "num_replicas": num_replicas,
+            "callbacks": callbacks,
+        }
         processes = options.processes
         self._processes = BatchProcesses(self, processes) if processes else None
         self._lock = threading.Lock()
@@ -126,11 +132,11 @@ class Batches:
     def __reduce__(self) -> tuple[Any, ...]:
         """For another process, which opens the files anew, and has no processes of its own."""
         options = self.options.replace(processes=0)
-        if not self._arguments[2]:  # some framework's functions, which need not be picklable
+        if not self._arguments["callbacks"]:  # a framework's own, which need not be picklable
             for name in ("pre_batching_callback", "post_batching_callback"):
                 if getattr(options, name) is not None:
                     options = options.replace(**{name: _called_elsewhere})
-        return _made_anew, (self.sources, options, self.worker, *self._arguments)
+        return functools.partial(Batches, **self._arguments), (self.sources, options)
 
     def state(self, step: int) -> InputState:
         """The token to go on from after so many steps of all epochs, by the trainer's count."""
@@ -349,24 +355,6 @@ class Batches:
             name: ArraySpec((rows, *shape), dtype, is_ragged)
             for name, (shape, dtype, is_ragged) in structure.items()
         }
-
-
-def _made_anew(
-    sources: Sequence[Source],
-    options: InputOptions,
-    worker: int,
-    num_workers: int,
-    num_replicas: int | None,
-    callbacks: bool,
-) -> Batches:
-    return Batches(
-        sources,
-        options,
-        worker=worker,
-        num_workers=num_workers,
-        num_replicas=num_replicas,
-        callbacks=callbacks,
-    )
 
 
 def _called_elsewhere(*_: Any) -> Any:

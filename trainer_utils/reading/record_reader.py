@@ -193,7 +193,7 @@ class RecordReader:
         def name(row: int) -> RecordName:
             return RecordName(self._shards[shards[row]].path, int(numbers[row]))
 
-        begins, ends = self._files.bounds(shards, numbers)
+        begins, ends, sums, are_known = self._files.bounds(shards, numbers)
         if len(begins) and begins.min() < 0:
             for row in np.flatnonzero(begins < 0).tolist():
                 index, number = int(shards[row]), int(numbers[row])
@@ -205,8 +205,9 @@ class RecordReader:
             return None
         data, starts = gathered
         stops = starts + (ends - begins)
-        is_bad = self._files.are_others(shards, numbers, footers_of(data, stops))
-        is_bad |= ~_are_whole(data, starts, stops)
+        # A shard of another run may be of the same size, and its records whole.
+        footers = footers_of(data, stops)
+        is_bad = (footers != sums) & are_known | ~_are_whole(data, starts, stops, footers)
         bad = np.flatnonzero(is_bad).tolist()
         if not bad:
             return Rows(data, starts + HEADER_BYTES, stops - FOOTER_BYTES, name)
@@ -244,12 +245,12 @@ class RecordReader:
         )
 
 
-def _are_whole(data: Any, starts: Positions, stops: Positions) -> npt.NDArray[np.bool_]:
+def _are_whole(
+    data: Any, starts: Positions, stops: Positions, footers: npt.NDArray[np.uint32]
+) -> npt.NDArray[np.bool_]:
     """Which frames have the lengths and the checksums that they say."""
     headers = headers_of(data, starts)
     good: npt.NDArray[np.bool_] = lengths_in(headers) == stops - starts - RECORD_OVERHEAD_BYTES
     good &= ~bad_headers(headers)
-    good &= payload_crcs(data, starts + HEADER_BYTES, stops - FOOTER_BYTES) == footers_of(
-        data, stops
-    )
+    good &= payload_crcs(data, starts + HEADER_BYTES, stops - FOOTER_BYTES) == footers
     return good

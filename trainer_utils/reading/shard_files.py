@@ -87,21 +87,13 @@ class ShardFiles:
         self._offsets, self._used = np.zeros(1 << 16, np.int64), 0
         self._crcs, self._has_crcs = np.zeros(1 << 16, np.uint32), np.zeros(len(shards), bool)
 
-    def are_others(
-        self, indices: Positions, numbers: Positions, footers: npt.NDArray[np.uint32]
-    ) -> npt.NDArray[np.bool_]:
-        """Which records have other checksums than their shard's index says, where it does.
-
-        A shard of another run may be of the same size, and its records whole.
-        """
-        with self._loading:
-            self._load(indices)
-            said = self._crcs[self._first[indices] + numbers]
-            are_others: npt.NDArray[np.bool_] = self._has_crcs[indices] & (said != footers)
-        return are_others
-
-    def bounds(self, indices: Positions, numbers: Positions) -> tuple[Positions, Positions]:
+    def bounds(
+        self, indices: Positions, numbers: Positions
+    ) -> tuple[Positions, Positions, npt.NDArray[np.uint32], npt.NDArray[np.bool_]]:
         """Where records' frames begin and end in their shards; -1 where there are not so many.
+
+        Beside them the masked CRC-32C of each as the index of its shard says it, and whether it
+        does.
 
         Args:
             indices: `(n,)`, of shards.
@@ -117,9 +109,10 @@ class ShardFiles:
             is_there = numbers < counts
             places = self._first[indices] + np.minimum(numbers, counts)
             begins, ends = offsets[places], offsets[places + is_there]
+            sums, are_known = self._crcs[places], self._has_crcs[indices]
         if not is_there.all():
             begins[~is_there] = ends[~is_there] = -1
-        return begins, ends
+        return begins, ends, sums, are_known
 
     def gather(
         self, indices: Positions, begins: Positions, ends: Positions
@@ -168,7 +161,7 @@ class ShardFiles:
 
     def read_ahead(self, indices: Positions, numbers: Positions) -> None:
         """Has records at hand soon; returns at once, but for what says where they lie."""
-        begins, ends = self.bounds(indices, numbers)
+        begins, ends, _, _ = self.bounds(indices, numbers)
         found = begins >= 0
         runs = _runs(indices[found], begins[found], ends[found], gap=PART_BYTES // 4)[1]
         for index, begin, end in runs:

@@ -33,7 +33,7 @@ def begin_sync(path: str) -> None:
     """Has Linux begin to write a file to the disk, so that `sync_files` waits less. An fsync here
     would take an error of the disk from the one that is to report it. Source: sync_file_range(2).
     """
-    call = None if is_remote(path) else getattr(ctypes.CDLL(None), "sync_file_range", None)
+    call: Any = None if is_remote(path) else getattr(ctypes.CDLL(None), "sync_file_range", None)
 
     def begin(call: Any) -> None:
         with contextlib.suppress(OSError), open(path, "rb") as stream:

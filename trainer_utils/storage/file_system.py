@@ -203,26 +203,14 @@ class FileSystem(Protocol):
             raise changed_size(size, len(data))
         return data
 
-    def exists(self, path: str) -> bool:
-        """Whether there is a file or folder."""
-
-    def is_folder(self, path: str) -> bool:
-        """Whether there is a folder."""
-
-    def size(self, path: str) -> int:
-        """A file's size in bytes."""
-
-    def version(self, path: str) -> str:
-        """What changes when the file does."""
+    def info(self, path: str) -> FolderEntry:
+        """What a file or folder is, with its version; or a `FileNotFoundError` and the like."""
 
     def list_folder(self, path: str) -> list[FolderEntry]:
         """What is in a folder, without what is below its folders, in no order."""
 
     def walk(self, base: str) -> Iterator[InputFile]:
         """Every file under a folder, however deep, in no order."""
-
-    def find(self, base: str, name: str) -> InputFile:
-        """One file of a folder, as `walk` has it."""
 
     def create(self, path: str) -> BinaryIO:
         """A stream to a new file, whole once it is closed."""

@@ -8,6 +8,7 @@ What looks, lists, opens, reads, renames or removes tries again where the machin
 says so by a `MachineError`: any other `OSError` is of the file itself.
 """
 
+import errno
 import os
 import stat
 import uuid
@@ -15,11 +16,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import BinaryIO
 
+from trainer_utils.format.errors import ConfigError
 from trainer_utils.format.json_text import text_of
 from trainer_utils.storage.file_system import (
     FileSystem,
     FolderEntry,
     InputFile,
+    is_fault,
     naming_file,
     persist,
 )
@@ -91,24 +94,42 @@ def is_seen_by_others(path: str) -> bool:
     return not separator or (is_of_environment and scheme not in _registered)
 
 
+def _info(path: str) -> FolderEntry:
+    return persist(path, file_system_of(path).info, path)
+
+
+def _kind(path: str) -> FolderEntry | None:
+    """What is there; None: nothing, or nothing that may be seen."""
+    try:
+        return _info(path)
+    except (OSError, ValueError) as error:  # the latter of a NUL in the path
+        if is_fault(error) or isinstance(error, ConfigError):
+            raise
+    return None
+
+
 def exists(path: str) -> bool:
     """Whether there is a file or folder."""
-    return persist(path, file_system_of(path).exists, path)
+    return _kind(path) is not None
 
 
 def is_folder(path: str) -> bool:
     """Whether there is a folder."""
-    return persist(path, file_system_of(path).is_folder, path)
+    found = _kind(path)
+    return found is not None and found.is_folder
 
 
 def file_size(path: str) -> int:
     """A file's size in bytes."""
-    return persist(path, file_system_of(path).size, path)
+    size = _info(path).size
+    if size is None:
+        raise FileNotFoundError(errno.ENOENT, "a folder, and no file", path)
+    return size
 
 
 def file_version(path: str) -> str:
     """What changes when a file does, even if it keeps its size."""
-    return persist(path, file_system_of(path).version, path)
+    return _info(path).version
 
 
 def list_folder(folder: str) -> list[FolderEntry]:
@@ -146,7 +167,10 @@ def find_file(base: str, name: str) -> InputFile:
         FileNotFoundError: it is not there.
         OSError: the folder cannot be listed.
     """
-    return persist(base, file_system_of(base).find, base, name)
+    if not is_remote(base):
+        return persist(base, LOCAL.find, base, name)
+    found = _info(join(base, name))
+    return InputFile(name, found.size or 0, found.version)
 
 
 def open_for_reading(path: str, *, root: str | None = None) -> BinaryIO:

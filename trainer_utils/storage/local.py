@@ -36,7 +36,7 @@ _HERE = "/proc/self/fd"  # says where an open file lies; Linux alone has it
 _MOST_READ = 1 << 30  # bytes at a time: systems read less than 2 GiB
 
 
-class _LocalFileSystem:
+class _LocalFileSystem(FileSystem):
     appears_whole = False
 
     def open(self, path: str, *, root: str | None = None) -> BinaryIO:
@@ -60,18 +60,11 @@ class _LocalFileSystem:
             raise changed_size(size, found if found != size else len(data))
         return data
 
-    def exists(self, path: str) -> bool:
-        return _mode_of(path) is not None
-
-    def is_folder(self, path: str) -> bool:
-        return stat.S_ISDIR(_mode_of(path) or 0)
-
-    def size(self, path: str) -> int:
-        return os.path.getsize(path)
-
-    def version(self, path: str) -> str:
+    def info(self, path: str) -> FolderEntry:
         found = os.stat(path)
-        return f"{found.st_size}-{found.st_mtime_ns}-{found.st_ctime_ns}-{found.st_ino}"
+        is_folder = stat.S_ISDIR(found.st_mode)
+        version = f"{found.st_size}-{found.st_mtime_ns}-{found.st_ctime_ns}-{found.st_ino}"
+        return FolderEntry(path, None if is_folder else found.st_size, is_folder, version)
 
     def list_folder(self, path: str) -> list[FolderEntry]:
         return [_folder_entry(entry) for entry in _scan(path)]
@@ -80,10 +73,10 @@ class _LocalFileSystem:
         return _list_local(base)
 
     def find(self, base: str, name: str) -> InputFile:
-        with os.scandir(base) as entries:
-            for entry in entries:
-                if entry.name == name:
-                    return _local_file(entry, name, os.path.realpath(base))
+        """One file of a folder, as `walk` has it."""
+        for entry in _scan(base):
+            if entry.name == name:
+                return _local_file(entry, name, os.path.realpath(base))
         path = os.path.join(base, name)
         raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
 
@@ -117,7 +110,7 @@ class _LocalFileSystem:
             shutil.rmtree(path, ignore_errors=True)
 
 
-LOCAL: FileSystem = _LocalFileSystem()
+LOCAL = _LocalFileSystem()
 
 
 class _LocalFile(io.FileIO):
@@ -141,18 +134,6 @@ class _LocalFile(io.FileIO):
     def _read_from(self, start: int) -> bytes:
         self.seek(start)  # where an attempt before has failed half-way
         return super().readall() or b""
-
-
-def _mode_of(path: str) -> int | None:
-    """What kind of thing is there; None: nothing, or nothing that may be seen."""
-    try:
-        return os.stat(path).st_mode
-    except OSError as error:
-        if is_fault(error):
-            raise
-    except ValueError:  # a NUL in the path
-        pass
-    return None
 
 
 def _open_regular(path: str, root: str | None) -> tuple[int, int]:

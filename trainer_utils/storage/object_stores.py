@@ -68,21 +68,16 @@ class _ObjectStores(FileSystem):
             store, key = _find(path)
             return bytes(_get(store, key, start, stop)[0])
 
-    def exists(self, path: str) -> bool:
+    def info(self, path: str) -> FolderEntry:
         with _os_errors(path):
             store, key = _find(path)
-            return (bool(key) and _head(store, key) is not None) or _has_folder(store, key)
-
-    def is_folder(self, path: str) -> bool:
-        with _os_errors(path):
-            return _has_folder(*_find(path))
-
-    def size(self, path: str) -> int:
-        return int(self._info(path)["size"])
-
-    def version(self, path: str) -> str:
-        info = self._info(path)
-        return f"{info['size']}-{_version(info)}"
+            info = _head(store, key) if key else None
+            if info is None and not _has_folder(store, key):
+                raise FileNotFoundError(path)
+            if info is None:
+                return FolderEntry(_name(key), None, is_folder=True)
+            version = f"{info['size']}-{_version(info)}"
+            return FolderEntry(_name(key), int(info["size"]), version=version)
 
     def list_folder(self, path: str) -> list[FolderEntry]:
         with _os_errors(path):
@@ -106,10 +101,6 @@ class _ObjectStores(FileSystem):
                 for info in page:
                     if _is_file(store, info):
                         yield InputFile(info["path"][skipped:], int(info["size"]), _version(info))
-
-    def find(self, base: str, name: str) -> InputFile:
-        info = self._info(f"{base.rstrip('/')}/{name}")
-        return InputFile(name, int(info["size"]), _version(info))
 
     def create(self, path: str) -> BinaryIO:
         import obstore
@@ -136,7 +127,7 @@ class _ObjectStores(FileSystem):
             return False
 
     def remove(self, path: str) -> None:
-        self._info(path)  # stores are content with an object that is not there
+        self.info(path)  # stores are content with an object that is not there
         with _os_errors(path):
             store, key = _find(path)
             store.delete(key)
@@ -146,14 +137,6 @@ class _ObjectStores(FileSystem):
             store, key = _find(path)
             for page in store.list(_prefix(key), chunk_size=_LISTED_AT_ONCE):
                 store.delete([info["path"] for info in page])
-
-    def _info(self, path: str) -> "ObjectMeta":
-        with _os_errors(path):
-            store, key = _find(path)
-            info = _head(store, key) if key else None
-            if info is None:
-                raise FileNotFoundError(path)
-            return info
 
 
 OBJECT_STORES: FileSystem = _ObjectStores()

@@ -68,39 +68,24 @@ class _FsspecFileSystem(FileSystem):
                     raise
                 return b""
 
-    def exists(self, path: str) -> bool:
+    def info(self, path: str) -> FolderEntry:
         with _os_errors(path):
             files, inner = _find(path, is_fresh=True)
-            return bool(files.exists(inner))
-
-    def is_folder(self, path: str) -> bool:
-        with _os_errors(path):
-            files, inner = _find(path, is_fresh=True)
-            return bool(files.isdir(inner))
-
-    def size(self, path: str) -> int:
-        return int(self._info(path)["size"] or 0)
-
-    def version(self, path: str) -> str:
-        return _version_with_size(self._info(path))
+            return _entry(inner, files.info(inner))
 
     def list_folder(self, path: str) -> list[FolderEntry]:
         with _os_errors(path):
             files, inner = _find(path, is_fresh=True)
-            entries = []
             try:
                 found = files.ls(inner, detail=True)
             except KeyError as error:  # of fsspec's memory: a file went while it was listed
                 raise FileNotFoundError(f"{path!r}: {error} is not there any more") from error
-            for info in found:
-                name = posixpath.basename(info["name"].rstrip("/"))
-                if info["name"].strip("/") == inner.strip("/"):
-                    continue  # an empty object that stands for the folder itself
-                is_folder = info["type"] == "directory"
-                size = None if is_folder else int(info["size"] or 0)
-                version = "" if is_folder else _version_with_size(info)
-                entries.append(FolderEntry(name, size, is_folder, version))
-            return entries
+            return [
+                _entry(info["name"], info)
+                for info in found
+                # but for an empty object that stands for the folder itself
+                if info["name"].strip("/") != inner.strip("/")
+            ]
 
     def walk(self, base: str) -> Iterator[InputFile]:
         inner, found = persist(base, self._find_all, base)
@@ -108,10 +93,6 @@ class _FsspecFileSystem(FileSystem):
             path = name[len(inner) :].lstrip("/")
             if path and not name.endswith("/"):  # else a folder's placeholder
                 yield InputFile(path, int(info["size"] or 0), _version(info))
-
-    def find(self, base: str, name: str) -> InputFile:
-        info = self._info(posixpath.join(base, name))
-        return InputFile(name, int(info["size"] or 0), _version(info))
 
     def create(self, path: str) -> BinaryIO:
         with _os_errors(path):
@@ -164,11 +145,6 @@ class _FsspecFileSystem(FileSystem):
         with _os_errors(base):
             files, inner = _find(base, is_fresh=True)
             return inner, files.find(inner, detail=True)
-
-    def _info(self, path: str) -> Mapping[str, Any]:
-        with _os_errors(path):
-            files, inner = _find(path, is_fresh=True)
-            return cast(Mapping[str, Any], files.info(inner))
 
 
 class _OpenFile(io.RawIOBase):
@@ -283,8 +259,11 @@ def _version(info: Mapping[str, object]) -> str:
     return next((str(info[key]) for key in _VERSIONS if info.get(key) is not None), "")
 
 
-def _version_with_size(info: Mapping[str, object]) -> str:
-    return f"{info['size']}-{_version(info)}"
+def _entry(path: str, info: Mapping[str, Any]) -> FolderEntry:
+    name = posixpath.basename(path.rstrip("/"))
+    if info["type"] == "directory":
+        return FolderEntry(name, None, is_folder=True)
+    return FolderEntry(name, int(info["size"] or 0), False, f"{info['size']}-{_version(info)}")
 
 
 @contextmanager

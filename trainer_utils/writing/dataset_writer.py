@@ -35,7 +35,7 @@ from trainer_utils.format.example import encode_sequence_example
 from trainer_utils.format.naming import check_feature_names, check_split_name
 from trainer_utils.format.record_names import name_of
 from trainer_utils.format.schema_text import render_schema_text
-from trainer_utils.format.settings import settings_of
+from trainer_utils.format.settings import Settings, number, one_of, setting, settings_of
 from trainer_utils.format.spelling import check_names, did_you_mean
 from trainer_utils.storage import is_remote, sync_folder
 from trainer_utils.writing.feature_record import FeatureRecord
@@ -45,11 +45,10 @@ from trainer_utils.writing.publishing import (
     texts_of_dataset,
     write_texts,
 )
-from trainer_utils.writing.settings import WriterSettings
 from trainer_utils.writing.uploading import check_is_free, upload_dataset
 from trainer_utils.writing.values import Plain, Stored, check_image, stored_value
 
-__all__ = ["DatasetWriter"]
+__all__ = ["DatasetWriter", "WriterSettings"]
 
 _logger = logging.getLogger(__name__)
 
@@ -57,6 +56,63 @@ _PRODUCER = "DatasetWriter"
 _LABEL = "label"
 _MOST_CLASSES = 1 << 16  # beyond these, numbers of a feature called so are no classes
 _BUFFER_BYTES = 64 << 20  # of all shards of a split together
+
+
+def _shards(name: str, value: Any) -> Any:
+    """Refuses anything but numbers of shards: one for all, or by split."""
+    if not isinstance(value, Mapping):
+        return number(1)(name, value)
+    for split, shards in value.items():
+        check_split_name(str(split))
+        number(1)(f"{name}[{split!r}]", shards)
+    return dict(value)
+
+
+def _texts(name: str, value: Any) -> Any:
+    if isinstance(value, str) or not all(isinstance(text, str) for text in value):
+        raise ConfigError.of(name, value, allowed="a list of texts")
+    return tuple(value)
+
+
+def _vocabularies(name: str, value: Any) -> Any:
+    given = value if isinstance(value, Mapping) else {_LABEL: value} if value else {}
+    for feature, labels in given.items():
+        _texts(f"{name}[{feature!r}]", labels)
+        if not labels or len(set(labels)) < len(labels) or any("\n" in label for label in labels):
+            raise ConfigError.of(
+                f"{name}[{feature!r}]", labels, allowed="different labels of one line each"
+            )
+    return {feature: tuple(labels) for feature, labels in given.items()}
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class WriterSettings(Settings):
+    """What shapes the dataset that `DatasetWriter` writes."""
+
+    num_shards: int | Mapping[str, int] | None = setting(
+        None,
+        _shards,
+        'shards of every split, or by split: `{"train": 8, "eval": 2}`; examples go into them by '
+        "turns. Fewer where there are fewer examples. Default: a shard is filled up to "
+        "`target_shard_bytes`, and then the next.",
+    )
+    target_shard_bytes: int = setting(128 << 20, number(1), "target size of a shard in bytes.")
+    compression: str = setting(
+        "none",
+        one_of("none", "gzip"),
+        "`none`, or `gzip` (slower to read, and Datum cannot read it).",
+    )
+    images: Sequence[str] = setting(
+        ("image",),
+        _texts,
+        "features that are images: bytes are kept, pixels become PNG files.",
+    )
+    vocabulary: Sequence[str] | Mapping[str, Sequence[str]] = setting(
+        {},
+        _vocabularies,
+        "the labels in the order of their ids: a list for the feature `label`, or lists by "
+        "feature. Texts of these features become ids.",
+    )
 
 
 class DatasetWriter:
@@ -140,10 +196,10 @@ class DatasetWriter:
             except InputError as error:
                 place = f"split {split!r}, record {number}"
                 raise InputError(f"{error} ({place}).", path=self.uri, record=number) from error
-            if shards is None:
-                shards = self._splits[split] = self._open(split)
+            shards = shards or self._open(split)
             parts = encode_sequence_example(values, lists) if lists else encode_example(values)
             shards.append(parts, name=name_of(values))
+            self._splits[split] = shards
             self._count(split, values)
 
     def _open(self, split: str) -> OpenShards:
@@ -256,7 +312,7 @@ class DatasetWriter:
         settings = self._settings
         splits = settings.num_shards if isinstance(settings.num_shards, Mapping) else ()
         images = settings.images if settings.images != WriterSettings.images else ()
-        for setting, names, kind, written in (
+        for option, names, kind, written in (
             ("num_shards", splits, "split", self._splits),
             ("vocabulary", self._vocabularies, "feature", features),
             ("images", images, "feature", features),
@@ -264,7 +320,7 @@ class DatasetWriter:
             for name in names:
                 if name not in written:
                     said = "%s names %r, and no example has such a %s: it changed nothing.%s"
-                    _logger.warning(said, setting, name, kind, did_you_mean(name, written))
+                    _logger.warning(said, option, name, kind, did_you_mean(name, written))
 
     def _manifest(self, shards: Sequence[Shard]) -> Manifest:
         records = {split: opened.records for split, opened in self._splits.items()}

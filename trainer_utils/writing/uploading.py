@@ -3,14 +3,13 @@
 upload_dataset(folder, "s3://bucket/photos")
 
 Whoever lists a store sees all that was put before. So a writer puts a claim, an object of its own
-name, and lists then: of two that see each other, the one whose name is the smaller goes on once the
-other has left. Nobody writes anything else before it was alone.
+name, and lists then: where it sees another, it leaves. Nobody writes anything else before it was
+alone; of two that come at the same moment, both may leave.
 """
 
 import contextlib
 import os
 import socket
-import time
 import uuid
 
 from trainer_utils.format import ConfigError
@@ -33,10 +32,6 @@ from trainer_utils.storage import (
 from trainer_utils.writing.publishing import working_folder
 
 __all__ = ["check_is_free", "upload_dataset"]
-
-_MOST_SECONDS = 10.0  # in which one that saw another leaves
-_PAUSE_SECONDS = 0.05
-_LISTINGS = 20  # that may meet one that leaves
 
 
 def check_is_free(uri: str) -> None:
@@ -78,7 +73,7 @@ def upload_dataset(folder: str, uri: str) -> None:
         for entry in list_folder(uri):
             if entry.name != WORKING_FOLDER:
                 (remove_tree if entry.is_folder else remove_file)(join(uri, entry.name))
-        remove_file(claim)  # last: whoever waits may begin now
+        remove_file(claim)  # last: whoever comes may begin now
         raise
     remove_tree(working)
 
@@ -86,22 +81,17 @@ def upload_dataset(folder: str, uri: str) -> None:
 def _claim(uri: str) -> str:
     """Puts a claim there, and returns its path when it is the only thing there is."""
     folder, own = _claims_folder(uri), uuid.uuid4().hex
+    claim = join(folder, own)
     make_folder(folder)
     owner = f"process {os.getpid()} on {socket.gethostname()}"
-    write_text(join(folder, own), owner, temporary_folder=folder)
-    try:
-        until = time.monotonic() + _MOST_SECONDS
-        while others := [name for name in _claims_at(uri) if name != own]:
-            if others[0] < own or time.monotonic() > until:
-                raise _refusal(uri, others[0])
-            time.sleep(_PAUSE_SECONDS)
-        if list_names(uri) != [WORKING_FOLDER]:  # one that came before is through
-            raise _refusal(uri)
-    except BaseException:
+    write_text(claim, owner, temporary_folder=folder)
+    others = [name for name in _claims_at(uri) if name != own]
+    if others or list_names(uri) != [WORKING_FOLDER]:
+        refusal = _refusal(uri, others[0] if others else "")
         with contextlib.suppress(FileNotFoundError):  # whoever is through has removed all claims
-            remove_file(join(folder, own))
-        raise
-    return join(folder, own)
+            remove_file(claim)
+        raise refusal
+    return claim
 
 
 def _claims_folder(uri: str) -> str:
@@ -109,18 +99,15 @@ def _claims_folder(uri: str) -> str:
 
 
 def _claims_at(uri: str) -> list[str]:
-    folder = _claims_folder(uri)
-    for _ in range(_LISTINGS):
-        with contextlib.suppress(FileNotFoundError):  # one left while they were listed
-            return sorted(list_names(folder)) if exists(folder) else []
-    return sorted(list_names(folder))
+    with contextlib.suppress(FileNotFoundError):  # one left while they were listed
+        return sorted(list_names(_claims_folder(uri)))
+    return []
 
 
-def _refusal(uri: str, claim: str = "") -> ConfigError:
-    try:
+def _refusal(uri: str, claim: str) -> ConfigError:
+    owner = ""
+    with contextlib.suppress(FileNotFoundError):  # it has ended meanwhile
         owner = f" ({read_text(join(_claims_folder(uri), claim))})" if claim else ""
-    except FileNotFoundError:  # it has ended meanwhile
-        owner = ""
     advice = "Name another place; if that writer was killed, remove what it left there first"
     rule = f"a place where no other writer is{owner}"
     return ConfigError.of("uri", uri, allowed=rule, advice=advice)

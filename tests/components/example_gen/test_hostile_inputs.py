@@ -21,7 +21,7 @@ from tfx.utils import proto_utils
 
 from components.audio_example_gen import Executor as AudioExecutor
 from components.common.layout_inputs import LayoutInputs
-from components.common.summaries import start_working
+from components.common.workspace import start_working
 from components.example_gen import file_shards
 from components.example_gen.settings import TextSettings
 from components.example_gen.tfx_properties import selection_of

@@ -19,7 +19,6 @@ SETS = {
         {"Main/train_train.txt": "a  1\n", "Main/train_val.txt": "b -1\n"},
         [None, None],
     ),
-    "of a class by its second field": ({"Main/train.txt": "a  1\nb -1\n"}, [None, None]),
     "none": ({}, [None, None]),
 }
 
@@ -32,20 +31,6 @@ def test_a_set_is_a_split_if_it_is_called_after_one(tmp_path, read, write, sets,
     listing = read(base)
     assert [entry.split for entry in listing.entries] == splits
     assert listing.excluded == ()
-
-
-def test_a_name_that_looks_like_a_class_line_is_a_name_if_there_is_such_an_image(
-    tmp_path, read, write
-):
-    base = one(tmp_path, write, annotation(), "a 1")
-    write(base, **{"JPEGImages/a.jpg": b"", "Annotations/a.xml": annotation()})
-    write(base, **{"ImageSets/Main/train.txt": "a 1\n", "ImageSets/Main/val.txt": "a\ngone 0\n"})
-    listing = read(base)
-    assert {e.name: e.split for e in listing.entries} == {
-        "JPEGImages/a 1.jpg": "train",
-        "JPEGImages/a.jpg": "eval",
-    }
-    assert [(o.name, o.code) for o in listing.excluded] == [("gone 0", "FILE_NOT_FOUND")]
 
 
 ODD_NAMES = [

@@ -5,33 +5,34 @@ import os
 import subprocess
 import sys
 
+import pytest
+
 RUN = """
 import sys, types
 for name in ("tfx", "components", "apache_beam", "ml_metadata", "pyarrow"):
     sys.modules[name] = None
 import numpy as np
 import trainer_utils
-from pipelines.examples import image_trainer, text_trainer
+from pipelines.examples import MODULE as module
 
-for module in (image_trainer, text_trainer):
-    is_image, folder = module is image_trainer, sys.argv[1] + "/" + module.__name__[19:]
-    uri, records = folder + "/dataset", 16
-    with trainer_utils.DatasetWriter(uri, vocabulary=["a", "b"]) as writer:
-        for number in range(records + 1):
-            value = np.full((20, 20, 3), number, np.uint8) if is_image else f"text {number}"
-            example = {"label": "ab"[number % 2], "image" if is_image else "text": value}
-            writer.write("train" if number < records else "eval", example)
-    module.run_fn(types.SimpleNamespace(
-        train_files=[uri], eval_files=[uri], train_steps=None,
-        custom_config={"epochs": 1, "batch_size": 8, **({"image_size": 32} if is_image else {})},
-        serving_model_dir=folder + "/model", model_run_dir=folder + "/run",
-    ))
+uri, records, is_image = sys.argv[1] + "/dataset", 16, "MODULE" == "image_trainer"
+with trainer_utils.DatasetWriter(uri, vocabulary=["a", "b"]) as writer:
+    for number in range(records + 1):
+        value = np.full((20, 20, 3), number, np.uint8) if is_image else f"text {number}"
+        example = {"label": "ab"[number % 2], "image" if is_image else "text": value}
+        writer.write("train" if number < records else "eval", example)
+module.run_fn(types.SimpleNamespace(
+    train_files=[uri], eval_files=[uri], train_steps=None,
+    custom_config={"epochs": 1, "batch_size": 8, **({"image_size": 32} if is_image else {})},
+    serving_model_dir=sys.argv[1] + "/model", model_run_dir=sys.argv[1] + "/run",
+))
 """
 
 
-def test_they_need_no_tfx_and_replicas_may_be_more_than_records_to_evaluate(tmp_path):
+@pytest.mark.parametrize("module", ["image_trainer", "text_trainer"])
+def test_it_needs_no_tfx_and_replicas_may_be_more_than_records_to_evaluate(module, tmp_path):
     done = subprocess.run(
-        [sys.executable, "-c", RUN, str(tmp_path)],
+        [sys.executable, "-c", RUN.replace("MODULE", module), str(tmp_path)],
         # Its convolutions fail without any rows on some processors: docs/workers.md.
         env={**os.environ, "TF_ENABLE_ONEDNN_OPTS": "0"},
         capture_output=True,
@@ -39,8 +40,7 @@ def test_they_need_no_tfx_and_replicas_may_be_more_than_records_to_evaluate(tmp_
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    for module in ("image_trainer", "text_trainer"):
-        metrics = json.loads((tmp_path / module / "run/metrics.json").read_text())
-        assert (metrics["replicas"], metrics["num_classes"]) == (2, 2)
-        assert metrics["eval_accuracy"] in (0, 1)
-        assert (tmp_path / module / "model/saved_model.pb").is_file()
+    metrics = json.loads((tmp_path / "run/metrics.json").read_text())
+    assert (metrics["replicas"], metrics["num_classes"]) == (2, 2)
+    assert metrics["eval_accuracy"] in (0, 1)
+    assert (tmp_path / "model/saved_model.pb").is_file()

@@ -20,10 +20,8 @@ from pipelines.cli.app import app
 from pipelines.tools import diff
 from pipelines.tools.diff import KINDS, compare_datasets
 from pipelines.tools.verification import verify_dataset
-from tests.object_stores import faulty
 from trainer_utils.format import Manifest, RecordIndex
 from trainer_utils.format.naming import MANIFEST_FILE, index_file
-from trainer_utils.storage import write_atomically
 
 SPLITS = ("train", "eval")
 
@@ -213,21 +211,6 @@ def two(tmp_path):
 COUNTS = {"added": 1, "removed": 0, "changed": 1, "moved": 1, "unchanged": 39}
 
 
-@pytest.mark.parametrize("gzip", [False, True])
-def test_of_two_indexed_datasets_only_changed_records_are_read(tmp_path, gzip):
-    names = [f"{n:03d}" for n in range(300)]
-    before = [(name, "a", "train") for name in names]
-    after = [(name, "b" if name == "150" else "a", "train") for name in names]
-    uris = [
-        write_with_index(str(tmp_path / side), records, 3, gzip=gzip)
-        for side, records in (("before", before), ("after", after[::-1]))
-    ]
-    with mock.patch.object(diff, "read_shard_blocks", side_effect=AssertionError("read whole")):
-        found = compare_datasets(*uris)
-    assert found.counts == {"added": 0, "removed": 0, "changed": 1, "moved": 0, "unchanged": 299}
-    assert [(c.name, tuple(c.features)) for c in found.changes] == [("150", ("text",))]
-
-
 def test_a_damaged_index_is_told_and_the_records_are_read(two, our_messages):
     before, _ = two
     path = next(Path(before).glob("index/train-*.npy"))
@@ -250,29 +233,6 @@ def test_the_index_of_a_store_is_enough(two):
     finally:
         for side in ("before", "after"):
             memory.rm(f"/diff-{side}", recursive=True)
-
-
-def test_a_server_is_asked_for_some_files_and_not_for_records(tmp_path, s3_store, monkeypatch):
-    records = [(f"{n}", "a" * 100, "train") for n in range(2000)]
-    changed = [(name, "b" if int(name) % 100 == 0 else text, s) for name, text, s in records]
-    bucket = tmp_path.name
-    with faulty(s3_store) as proxy:
-        for name, value in proxy.environment.items():
-            monkeypatch.setenv(name, value)
-        uris = []
-        for side, written in (("before", records), ("after", changed[::-1])):
-            uri = Path(write_with_index(str(tmp_path / side), written, 3))
-            uris.append(f"{proxy.base}/{bucket}/{side}")
-            for path in filter(Path.is_file, uri.rglob("*")):
-                place = f"{uris[-1]}/{path.relative_to(uri)}"
-                with write_atomically(place, temporary_folder=uris[-1]) as stream:
-                    stream.write(path.read_bytes())
-        proxy.counts(reset=True)
-        found = compare_datasets(*uris)
-        asked = proxy.counts()["requests"]
-    assert found.counts == {"added": 0, "removed": 0, "changed": 20, "moved": 0, "unchanged": 1980}
-    assert found.features == {"text": 20}
-    assert asked < 60, asked
 
 
 def test_records_without_names_in_a_split_with_names_are_told_apart(write):

@@ -34,8 +34,10 @@ def test_an_index_says_where_records_lie_unless_it_is_of_another_file(tmp_path):
         ({"id": 5}, None),
     ],
 )
-def test_records_are_found_by_name_where_each_has_one_name(tmp_path, values, says):
-    with trainer_utils.DatasetWriter(str(tmp_path / "out"), num_shards=1) as writer:
+@pytest.mark.parametrize("compression", ["none", "gzip"])
+def test_records_are_found_by_name_where_each_has_one_name(tmp_path, values, says, compression):
+    settings = {"num_shards": 1, "compression": compression}
+    with trainer_utils.DatasetWriter(str(tmp_path / "out"), **settings) as writer:
         for name in ("a", "b", "b"):
             writer.write("train", {"filename": name, **values})
     dataset = open_dataset(str(tmp_path / "out"))

@@ -1,13 +1,11 @@
 """Whatever happens to any published file of a dataset, `verify` finds it."""
 
-import contextlib
 import random
 import shutil
 
 import pytest
 
 from pipelines.tools.verification import verify_dataset
-from trainer_utils.format import DatasetError, Manifest
 from trainer_utils.format.origin import Origin, Step
 
 DAMAGE = {
@@ -55,29 +53,6 @@ def test_any_byte_of_json_counts(dataset, name):
         if (data := damage(whole, at)) != whole:
             check(dataset, path, data, (what, at))
     assert verify_dataset(str(dataset)).is_good
-
-
-def is_read(text):
-    try:
-        Manifest.from_json(text, path="m")
-    except DatasetError:
-        return False
-    return True
-
-
-def test_no_change_of_a_manifests_text_is_read(dataset):
-    whole = (dataset / "manifest.json").read_bytes()
-    Manifest.from_json(whole.decode(), path="m")
-    for at in range(len(whole)):
-        for what, damage in DAMAGE.items():
-            data = damage(whole, at)
-            if data == whole:
-                continue
-            try:
-                text = data.decode()
-            except UnicodeDecodeError:
-                continue
-            assert not is_read(text), (what, at)
 
 
 @pytest.mark.parametrize("name", OTHERS)
@@ -153,14 +128,6 @@ def test_a_deleted_manifest_is_missed_where_only_we_write_what_is_left(dataset, 
         lambda data: data[:7],
         lambda data: data[:60],
         lambda data: data.replace(b"<u2", b"|O8"),
-        lambda data: data.replace(b"<u2", b"<i2"),
-        lambda data: data.replace(b"(10,)", b"(99,)"),
-        lambda data: data.replace(b"(10,)", b"(10,1)"),
-        lambda data: data.replace(b"{'descr'", b"{'descr\n"),
-        lambda data: data.replace(b"False", b"(((((") + b"x",
-        lambda data: b"PK\x03\x04" + data,
-        lambda data: b"\x80\x04" + data,
-        lambda data: data.replace(b"\x01\x00v\x00", b"\x01\x00\xff\xff"),
         lambda data: data + b"\0",
     ],
 )
@@ -171,19 +138,6 @@ def test_a_damaged_index_is_named_whatever_is_in_it(dataset, damage):
     path.write_bytes(damage(data))
     (problem,) = verify_dataset(str(dataset)).problems
     assert problem.path == "index/train-00000-of-00002.npy"
-
-
-def test_any_damage_of_an_index_without_a_sum_is_a_corrupt_shard(dataset):
-    from trainer_utils.format import CorruptShardError, RecordIndex
-
-    data = (dataset / "index/train-00000-of-00002.npy").read_bytes()
-    chosen = random.Random(0)
-    for _ in range(5000):
-        changed = bytearray(data)
-        for _ in range(chosen.randint(1, 4)):
-            changed[chosen.randrange(128)] = chosen.randrange(256)
-        with contextlib.suppress(CorruptShardError):  # any other error fails the test
-            RecordIndex.from_bytes(bytes(changed), path="the-index")
 
 
 def test_a_changed_lineage_is_a_problem_and_a_whole_or_missing_one_is_none(dataset):
