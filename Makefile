@@ -43,7 +43,7 @@ demo-text: $(READY)  ## the same with texts: real paragraphs by their source; SR
 PARALLEL := --numprocesses=auto --maxprocesses=2 --dist=loadfile
 
 test: $(READY)  ## every test; make test ARGS="-k naming -x" hands pytest its options
-	@$(BIN)/python -m pytest $(PARALLEL) $(ARGS)
+	@$(BIN)/python -m pytest $(PARALLEL) --durations=10 $(ARGS)
 
 test-quick: $(READY)  ## the tests not marked e2e or slow
 	@$(BIN)/python -m pytest $(PARALLEL) -m "not e2e and not slow" $(ARGS)

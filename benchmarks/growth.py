@@ -92,7 +92,7 @@ def conversion(size: int) -> None:
     from components.example_gen.file_plan import plan_shards
     from components.example_gen.inputs import ALL_FILES, layout_inputs, locate
     from components.example_gen.settings import ImageSettings
-    from components.image_example_gen.layouts import is_source_file, read_layout
+    from components.layouts import is_source_file, read_layout
 
     settings = ImageSettings(target_shard_bytes=32 << 20)
     with tempfile.TemporaryDirectory() as base:

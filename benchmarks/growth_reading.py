@@ -73,7 +73,6 @@ def _write(folder: Path, num_shards: int) -> None:
         MANIFEST_FILE,
         ShardName,
         index_file,
-        names_file,
     )
     from trainer_utils.format.sealing import FileDigest
     from trainer_utils.order import InputOrder, OrderOptions
@@ -87,10 +86,8 @@ def _write(folder: Path, num_shards: int) -> None:
         size = _RECORDS * _RECORD_BYTES
         with (uri / path).open("wb") as stream:
             stream.truncate(size)
-        for beside in (index_file(path), names_file(path)):
-            (uri / beside).touch()
-        names = {"names_bytes": _RECORD_BYTES * _RECORDS, "names_crc32c": number}
-        sums = {"crc32c": number, "content": number << 32, "index_crc32c": number, **names}
+        (uri / index_file(path)).touch()
+        sums = {"crc32c": number, "content": number << 32, "index_crc32c": number}
         shards.append(Shard(path=path, split="train", records=_RECORDS, bytes=size, **sums))
     features = render_features({"label": Feature(type="int")})
     (uri / DATUM_TYPES_FILE).write_text(features)

@@ -27,7 +27,7 @@ from tfx.types import standard_artifacts
 from tfx.utils import proto_utils
 
 from components.common.beam import LocalFirstBeamExecutor
-from components.image_example_gen.component import Executor
+from components.image_example_gen import Executor
 from trainer_utils.machine import usable_cores
 
 # With an image TFX does not pack itself for workers, of which there are none.

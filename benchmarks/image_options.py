@@ -18,7 +18,7 @@ from common import make_jpegs
 from image_conversion import run_executor
 from tfx.proto import example_gen_pb2
 
-from components.image_example_gen.component import Executor
+from components.image_example_gen import Executor
 from trainer_utils import input_fn
 
 _OPTIONS: dict[str, dict[str, Any]] = {

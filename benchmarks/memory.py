@@ -28,7 +28,7 @@ def convert(table: Path, target: Path) -> None:
     from image_conversion import run_executor
     from tfx.proto import example_gen_pb2
 
-    from components.text_example_gen.component import Executor
+    from components.text_example_gen import Executor
 
     shutil.rmtree(target, ignore_errors=True)
     target.mkdir(parents=True)

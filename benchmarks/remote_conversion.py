@@ -31,7 +31,7 @@ from image_conversion import run_executor  # noqa: E402
 # isort: on
 from tfx.proto import example_gen_pb2  # noqa: E402
 
-from components.image_example_gen.component import Executor  # noqa: E402
+from components.image_example_gen import Executor  # noqa: E402
 from trainer_utils import storage  # noqa: E402
 
 _UPLOADS = 16

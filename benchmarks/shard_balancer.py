@@ -18,7 +18,7 @@ from common import compare, make_jpegs
 from tfx.types import standard_artifacts
 
 from components.common.beam import IN_PROCESS_RUNNER
-from components.shard_balancer.executor import Executor
+from components.shard_balancer import Executor
 
 _SHARDS = 8
 

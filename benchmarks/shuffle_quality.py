@@ -31,7 +31,7 @@ def main():
 
     show("numpy's permutation", generator.permutation(records))
     for shuffle in ("global", 100, 1000, 2500, 10_000, records, False):
-        ranges = [FileRange("", 0, records, to_end=True)]
+        ranges = [FileRange("", 0, records)]
         order = InputOrder(ranges, OrderOptions(batch_size=size, shuffle=shuffle, seed=1))
         batches = [order.positions(0, step) for step in range(order.steps_per_epoch)]
         if shuffle is not False:

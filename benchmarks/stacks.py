@@ -35,8 +35,8 @@ def measure(workdir: Path) -> None:
     from tfx.proto import example_gen_pb2
 
     import trainer_utils
-    from components.image_example_gen.component import Executor as ImageExecutor
-    from components.text_example_gen.component import Executor as TextExecutor
+    from components.image_example_gen import Executor as ImageExecutor
+    from components.text_example_gen import Executor as TextExecutor
 
     def convert(kind: type, source: Path, target: Path) -> None:
         run_executor(kind, source, target, example_gen_pb2.Output())

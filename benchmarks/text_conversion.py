@@ -20,7 +20,7 @@ from tfx.components.example_gen.csv_example_gen import executor as csv_executor
 from tfx.proto import example_gen_pb2
 
 from components.common.beam import LocalFirstBeamExecutor
-from components.text_example_gen.component import Executor
+from components.text_example_gen import Executor
 
 
 class StockExecutor(LocalFirstBeamExecutor, csv_executor.Executor):

@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING, Any
 from trainer_utils.extras import HOW_TO_GET_TFX
 
 if TYPE_CHECKING:
-    from components.audio_example_gen.component import AudioExampleGen
-    from components.dataset_audit.component import DatasetAudit
-    from components.dataset_report.component import DatasetReport
-    from components.image_example_gen.component import ImageExampleGen
-    from components.schema_export.component import SchemaExport
-    from components.shard_balancer.component import ShardBalancer
-    from components.text_example_gen.component import TextExampleGen
+    from components.audio_example_gen import AudioExampleGen
+    from components.dataset_audit import DatasetAudit
+    from components.dataset_report import DatasetReport
+    from components.image_example_gen import ImageExampleGen
+    from components.schema_export import SchemaExport
+    from components.shard_balancer import ShardBalancer
+    from components.text_example_gen import TextExampleGen
 
 __all__ = [
     "AudioExampleGen",
@@ -46,7 +46,7 @@ def __getattr__(name: str) -> Any:
     if not _HAS_TFX:
         raise ImportError(_NO_TFX)
     words = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).lower()
-    return getattr(importlib.import_module(f"components.{words}.component"), name)
+    return getattr(importlib.import_module(f"components.{words}"), name)
 
 
 def __dir__() -> list[str]:

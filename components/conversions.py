@@ -8,6 +8,7 @@ No TFX is needed to plan with them, and none is imported.
 import dataclasses
 from typing import Any
 
+from components import layouts
 from components.common.entry import ExcludedInput
 from components.common.input_table import InputTable
 from components.common.layout_inputs import LayoutInputs
@@ -24,9 +25,8 @@ from components.example_gen.settings import (
     MediaSettings,
     TextSettings,
 )
-from components.image_example_gen import layouts
+from components.layouts import texts
 from components.tables.pieces import Piece
-from components.text_example_gen import layouts as texts
 from trainer_utils.format import ConfigError
 
 __all__ = ["AudioConversion", "ImageConversion", "ListConversion", "TextConversion"]

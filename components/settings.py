@@ -20,7 +20,7 @@ __all__ = ["AuditSettings", "DatasetReportSettings", "SchemaExportSettings"]
 class SchemaExportSettings(ComponentSettings):
     """What is written beside the schema and Datum's files."""
 
-    module = "schema_export/component"
+    module = "schema_export"
 
     tfds: bool = setting(False, one_of(False, True))
 
@@ -29,7 +29,7 @@ class SchemaExportSettings(ComponentSettings):
 class AuditSettings(ComponentSettings):
     """What ends the run, and what is looked at."""
 
-    module = "dataset_audit/component"
+    module = "dataset_audit"
 
     fail_on: Sequence[str] = setting((), check_kinds)
     label: str = setting("label", where(is_text, "a feature's name"))
@@ -40,6 +40,6 @@ class AuditSettings(ComponentSettings):
 class DatasetReportSettings(ComponentSettings):
     """How much of the dataset is looked at."""
 
-    module = "dataset_report/component"
+    module = "dataset_report"
 
     sample_records: int = setting(1000, number(1))

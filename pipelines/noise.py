@@ -1,7 +1,7 @@
 """Keeps what other libraries print off the terminal: the one place that does.
 
     with quiet_import():                         # from Python: an import, and a run
-        from pipelines.tools.conversion.pipeline import run_pipeline
+        from pipelines.tools.conversion.runs import run_pipeline
     with quiet_run():
         run_pipeline(...)
     silence_process(print)                       # a command line: all of its process
@@ -115,9 +115,9 @@ def silence_process(show: Callable[[str], None]) -> None:
 @contextlib.contextmanager
 def no_native_output() -> Iterator[None]:
     """Lets file descriptor 2 lead nowhere; Python's own stderr goes on as before."""
-    stream: Any = sys.stderr
+    stream = cast(Any, sys.stderr)
     try:
-        is_own = stream is sys.__stderr__ and stream.fileno() == 2  # a test may have taken it over
+        is_own = sys.stderr is sys.__stderr__ and stream.fileno() == 2  # a test may have taken it
     except (AttributeError, OSError, ValueError):
         is_own = False
     if not is_own:

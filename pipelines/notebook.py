@@ -17,7 +17,7 @@ from tfx.orchestration.experimental.interactive import visualizations
 from tfx.types import Artifact, standard_artifacts
 from tfx.types.experimental import simple_artifacts
 
-from components.dataset_report.component import REPORT_FILE
+from components.dataset_report import REPORT_FILE
 from pipelines.report import render_report
 from trainer_utils.storage import exists, join, read_text
 

@@ -89,15 +89,15 @@ class TensorFlowAccessor:
             options["columns"] = {**columns, **options.get("columns", {})}
         if "image_uri" in self._frame or "image" in options.get("columns", {}).values():
             options.setdefault("max_reject_fraction", 1.0)  # bad images are counted, as there
-        made = convert(
-            self._frame,
-            output_dir,
-            beam_pipeline_args=_beam_arguments(
-                runner, project, region, tfrecorder_wheel, dataflow_options, job_label
-            ),
-            compression=compression or "none",
-            **options,
-        )
+        if runner != "DirectRunner":
+            for name, value in {"project": project, "region": region}.items():
+                if runner == "DataflowRunner" and not value:
+                    rule = "one of Google Cloud, with runner='DataflowRunner'"
+                    raise ConfigError.of(name, value, allowed=rule)
+            beam = {"runner": runner, "job_name": job_label.replace("_", "-"), "project": project}
+            beam |= {"region": region, "extra_package": tfrecorder_wheel}
+            options["beam_pipeline_args"] = _flags({**beam, **(dataflow_options or {})})
+        made = convert(self._frame, output_dir, compression=compression or "none", **options)
         has_images = made.kind == "image"
         return {
             "job_id": runner,
@@ -119,34 +119,11 @@ def _kind_of(name: str, kind: Any) -> str:
     return _KINDS[found]
 
 
-def _beam_arguments(
-    runner: str,
-    project: str | None,
-    region: str | None,
-    wheel: str | None,
-    others: Mapping[str, Any] | None,
-    job_label: str,
-) -> list[str] | None:
-    """Beam's flags; None where all runs in this process."""
-    if runner == "DirectRunner":
-        return None
-    if runner == "DataflowRunner" and not (project and region):
-        raise ConfigError.of(
-            "project" if not project else "region",
-            project if not project else region,
-            allowed="one of Google Cloud, with runner='DataflowRunner'",
-        )
-    options: dict[str, Any] = {
-        "runner": runner,
-        "job_name": job_label.replace("_", "-"),
-        "project": project,
-    }
-    options |= {"region": region, "extra_package": wheel, **(others or {})}
+def _flags(options: Mapping[str, Any]) -> list[str]:
+    """Beam's flags of options by name."""
     flags = []
     for name, value in options.items():
         for one in value if isinstance(value, (list, tuple)) else [value]:
-            if one is True:
-                flags.append(f"--{name}")
-            elif one is not None and one is not False:
-                flags.append(f"--{name}={one}")
+            if one is not None and one is not False:
+                flags.append(f"--{name}" if one is True else f"--{name}={one}")
     return flags

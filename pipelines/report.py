@@ -10,11 +10,10 @@ from collections.abc import Callable
 from typing import Any
 
 from pipelines.lineage import find_lineage
-from pipelines.tools import report
-from pipelines.tools.doctor.checks import Check, bad, ok
+from pipelines.tools.doctor import Check
 from pipelines.tools.html import write_page
 from pipelines.tools.inspection import inspect_dataset
-from pipelines.tools.report.page import GivenStatistics
+from pipelines.tools.report import SAMPLE_RECORDS, render_page
 from trainer_utils.format import DatasetError
 from trainer_utils.format.naming import SCHEMA_FILE
 from trainer_utils.storage import join, read_text
@@ -28,7 +27,7 @@ def write_report(
     uri: str,
     path: str,
     *,
-    sample_records: int = report.SAMPLE_RECORDS,
+    sample_records: int = SAMPLE_RECORDS,
     statistics: str | None = None,
     schema: str | None = None,
     advance: Callable[[int, int], None] = lambda done, total: None,
@@ -59,13 +58,13 @@ def write_report(
 def render_report(
     uri: str,
     *,
-    sample_records: int = report.SAMPLE_RECORDS,
+    sample_records: int = SAMPLE_RECORDS,
     statistics: str | None = None,
     schema: str | None = None,
     advance: Callable[[int, int], None] = lambda done, total: None,
 ) -> str:
     """The page as HTML; arguments and errors as those of `write_report`."""
-    return report.render_report(
+    return render_page(
         uri,
         sample_records=sample_records,
         lineage=find_lineage(uri),
@@ -75,41 +74,34 @@ def render_report(
     )
 
 
-def _read_statistics(uri: str) -> dict[str, list[GivenStatistics]]:
+def _read_statistics(uri: str) -> dict[str, list[dict[str, object]]]:
     """By feature, those of each split."""
     from components.common.statistics import feature_name, read_statistics  # TFX's messages
 
-    found: dict[str, list[GivenStatistics]] = {}
+    found: dict[str, list[dict[str, object]]] = {}
     for split, statistics in read_statistics(uri).items():
         for entry in statistics.features:
             found.setdefault(feature_name(entry), []).append(_of_feature(split, entry))
     return found
 
 
-def _of_feature(split: str, entry: Any) -> GivenStatistics:
+def _of_feature(split: str, entry: Any) -> dict[str, object]:
+    """A row of the table of one feature; its columns are those of its kind."""
     kind = entry.WhichOneof("stats")
     if kind is None:
-        return GivenStatistics(split=split, present=0, missing=0)
+        return {"split": split, "present": 0, "missing": 0}
     stats = getattr(entry, kind)
-    numbers = zeros = unique = None
-    frequent: list[tuple[str, int]] = []
+    common = stats.common_stats
+    row = {"split": split, "present": common.num_non_missing, "missing": common.num_missing}
     if kind == "num_stats":
-        numbers = [stats.min, stats.median, stats.mean, stats.max, stats.std_dev]
-        zeros = stats.num_zeros
+        row |= {"least": stats.min, "median": stats.median, "mean": stats.mean, "most": stats.max}
+        row |= {"standard deviation": stats.std_dev, "zeros": stats.num_zeros}
     if kind in ("string_stats", "bytes_stats"):
-        unique = stats.unique
+        row["unique"] = stats.unique
     if kind == "string_stats":
         top = [value for value in stats.top_values if value.frequency > 1][:_MOST_VALUES]
-        frequent = [(value.value, int(value.frequency)) for value in top]
-    return GivenStatistics(
-        split=split,
-        present=stats.common_stats.num_non_missing,
-        missing=stats.common_stats.num_missing,
-        numbers=numbers,
-        zeros=zeros,
-        unique=unique,
-        frequent=frequent,
-    )
+        row["frequent"] = ", ".join(f"{value.value} ({value.frequency:,.0f})" for value in top)
+    return row
 
 
 def _schema_check(schema: str, uri: str) -> Check:
@@ -120,5 +112,5 @@ def _schema_check(schema: str, uri: str) -> Check:
     try:
         check_agreement(parse_schema(read_text(path), path=path), facts.features, source=facts.uri)
     except (DatasetError, OSError) as error:
-        return bad("schema", str(error), "Make the schema from these examples.")
-    return ok("schema", "agrees with the examples")
+        return Check("schema", "bad", str(error), "Make the schema from these examples.")
+    return Check("schema", "ok", "agrees with the examples")

@@ -1,5 +1,6 @@
 """What many tests share: small real photos, and datasets as Datum and as we write them."""
 
+import collections
 import csv
 import gc
 import itertools
@@ -56,6 +57,18 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     long = [item for item in items if item.get_closest_marker("faults")]
     config.hook.pytest_deselected(items=long)
     items[:] = [item for item in items if item not in long]
+
+
+def pytest_terminal_summary(terminalreporter: Any) -> None:
+    """Says in one line what was skipped and why."""
+    skipped = terminalreporter.stats.get("skipped", [])
+    reasons = collections.Counter(
+        str(report.longrepr[2] if isinstance(report.longrepr, tuple) else report.longrepr)
+        for report in skipped
+    )
+    if reasons:
+        said = "; ".join(f"{count}: {reason}" for reason, count in reasons.most_common())
+        terminalreporter.write_line(f"Skipped {len(skipped)} ({said})".replace("Skipped: ", ""))
 
 
 def pytest_collection_finish() -> None:
@@ -141,6 +154,7 @@ def serialize() -> Callable[..., bytes]:
 def write_dataset(serialize) -> Callable[..., str]:
     """Writes a dataset of ours: `{split: [shard, …]}`, each shard a list of examples."""
     from trainer_utils import format as ours
+    from trainer_utils.format.sealing import FileDigest
 
     def write(
         uri: Path,
@@ -164,6 +178,10 @@ def write_dataset(serialize) -> Callable[..., str]:
                     digest = vars(writer.finish())
                 shards.append(ours.Shard(path=name.path, split=split, **digest))
         records = {s: {x.path: x.records for x in shards if x.split == s} for s in splits}
+        texts = {
+            "shard_info.json": ours.render_shard_info(records),
+            "datum_to_type_and_shape_mapping.json": ours.render_features(features),
+        }
         manifest = ours.Manifest(
             shards=tuple(shards),
             accounting={
@@ -173,10 +191,10 @@ def write_dataset(serialize) -> Callable[..., str]:
             producer="tests",
             config={},
             input_fingerprint="",
+            files={path: FileDigest.of(text.encode()) for path, text in texts.items()},
         )
-        (uri / "shard_info.json").write_text(ours.render_shard_info(records))
-        (uri / "datum_to_type_and_shape_mapping.json").write_text(ours.render_features(features))
-        (uri / "manifest.json").write_text(manifest.to_json())
+        for path, text in {**texts, "manifest.json": manifest.to_json()}.items():
+            (uri / path).write_text(text)
         return str(uri)
 
     return write

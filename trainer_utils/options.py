@@ -31,7 +31,7 @@ from trainer_utils.format.spelling import check_names, checks_names
 from trainer_utils.order.options import OrderOptions, check_setting
 from trainer_utils.reading.audio import AudioReading
 from trainer_utils.reading.augmentation.chain import Augmentation, Chain
-from trainer_utils.reading.image_settings import ImageOptions, ImageSettings
+from trainer_utils.reading.image_settings import ImageOptions, ImageSettings, check_chain
 from trainer_utils.storage import is_remote
 
 __all__ = [
@@ -125,11 +125,6 @@ def _cache(name: str, value: Any) -> CacheOptions:
     return _group(CacheOptions)(name, value)  # type: ignore[no-any-return]
 
 
-def _augment(name: str, value: Chain) -> Chain:
-    Augmentation.of(value)
-    return value
-
-
 def _seconds(name: str, value: Any) -> float | None:
     return AudioReading(seconds=value).seconds
 
@@ -195,7 +190,7 @@ class InputOptions(OrderOptions):
     )
     augment: Chain = setting(
         None,
-        _augment,
+        check_chain,
         settings_of(ImageSettings)["augment"].help,
     )
     image: ImageOptions = setting(
@@ -246,6 +241,13 @@ class InputOptions(OrderOptions):
         where(lambda value: is_int(value) and value >= 0, "an int of at least 0"),
         "batches prepared ahead of the trainer.",
     )
+    processes: int = setting(
+        0,
+        where(lambda value: is_int(value) and value >= 0, "an int of at least 0"),
+        "so many processes make the batches, in memory that they share with the trainer; 0: its "
+        "threads do, which a few thousand photos a second are too many for. Functions of "
+        "`augment` and callbacks are then such as another process can import.",
+    )
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -259,6 +261,8 @@ class InputOptions(OrderOptions):
             rule = f"no None with augment={operation.name!r}, which mixes rows of a batch"
             check_setting(self, "batch_size", self.batch_size is not None, rule)
             asks = asks or operation.name
+        rule = "0 without a batch_size, since processes make whole batches"
+        check_setting(self, "processes", not self.processes or self.batch_size is not None, rule)
         rule = f"the feature of the classes, since {asks} changes them"
         check_setting(self, "label", not asks or self.label is not None, rule)
 

@@ -13,9 +13,9 @@ import posixpath
 import re
 from typing import Any
 
-from trainer_utils.dataset.selection import Source, mean_bytes
+from trainer_utils.dataset.selection import mean_bytes
 from trainer_utils.format import DatasetError
-from trainer_utils.order.ledger import InputLedger, Segment, merge_ledgers, settings_of_order
+from trainer_utils.order.ledger import InputLedger, Segment, settings_of_order
 from trainer_utils.storage import (
     exists,
     is_folder,
@@ -81,13 +81,13 @@ class InputRecorder:
         self._worker = batches.worker
         if self._folder is not None and exists(self._path):
             own = InputLedger.from_json(read_text(self._path), path=self._path)
-            self._before = merge_ledgers(self._before, [own])
+            self._before = self._before.merged([own])
         self._batches = batches
         self._segment = Segment(
             first_step=self._before.steps if self._before.segments else start,
             steps=0,
             start=start,
-            datasets=[(_place_of(source), source.split) for source in sources],
+            datasets=[(source.place, source.split) for source in sources],
             settings=settings_of_order(order.options),
             digest=order.digest,
             mean_record_bytes=mean_bytes(sources),
@@ -144,8 +144,4 @@ def read_ledger(place: str) -> InputLedger:
             path=place,
         )
     first, *others = [InputLedger.from_json(read_text(path), path=path) for path in paths]
-    return merge_ledgers(first, others)
-
-
-def _place_of(source: Source) -> str | tuple[str, ...]:
-    return source.place if isinstance(source.place, str) else tuple(source.place)
+    return first.merged(others)

@@ -11,7 +11,6 @@ A process that is started anew then goes on with the batch after the last one sa
 """
 
 import json
-import posixpath
 from collections.abc import Mapping
 from typing import Any
 
@@ -21,6 +20,7 @@ from trainer_utils.format import ConfigError
 from trainer_utils.order.ledger import InputLedger
 from trainer_utils.order.state import InputState
 from trainer_utils.recording import InputRecorder
+from trainer_utils.storage import exists, join, read_text, write_text
 
 __all__ = ["InputBackup", "InputProgress", "load_state"]
 
@@ -117,10 +117,7 @@ class InputBackup(tf.keras.callbacks.Callback):  # type: ignore[misc]
     def _save(self) -> None:
         self._recorder.save()
         text = _render(self._dataset.state(self._step), self._recorder.ledger)
-        path = posixpath.join(self._folder, STATE_FILE)
-        with tf.io.gfile.GFile(f"{path}.part", "w") as stream:
-            stream.write(text)
-        tf.io.gfile.rename(f"{path}.part", path, overwrite=True)
+        write_text(join(self._folder, STATE_FILE), text, temporary_folder=self._folder)
 
 
 class InputProgress(tf.train.experimental.PythonState):  # type: ignore[misc]
@@ -181,11 +178,8 @@ class InputProgress(tf.train.experimental.PythonState):  # type: ignore[misc]
 
 def _read(folder: str) -> str:
     """What `InputBackup` saved in a folder; nothing where it did not yet."""
-    path = posixpath.join(folder, STATE_FILE)
-    if not tf.io.gfile.exists(path):
-        return ""
-    with tf.io.gfile.GFile(path, "r") as stream:
-        return str(stream.read())
+    path = join(folder, STATE_FILE)
+    return read_text(path) if exists(path) else ""
 
 
 def _render(state: InputState, ledger: InputLedger) -> str:
@@ -193,16 +187,15 @@ def _render(state: InputState, ledger: InputLedger) -> str:
 
 
 def _parse(text: str) -> tuple[InputState | None, InputLedger | None]:
-    """What `_render` made; or, of an earlier version, the token alone; or nothing."""
+    """What `_render` made, or nothing."""
     if not text:
         return None, None
     try:
         facts = json.loads(text)
-    except json.JSONDecodeError:
-        facts = None
-    if not isinstance(facts, dict) or "ledger" not in facts:
-        return InputState.from_json(text), None
-    return InputState.from_json(facts["state"]), InputLedger.from_json(facts["ledger"])
+        state, ledger = facts["state"], facts["ledger"]
+    except (KeyError, TypeError, ValueError) as error:
+        raise ConfigError.of("state", text, allowed="a token and its ledger") from error
+    return InputState.from_json(state), InputLedger.from_json(ledger)
 
 
 def _place_of(state: InputState) -> tuple[int, int]:

@@ -27,6 +27,13 @@ PATIENCE_SECONDS = 0.3
 _REFRESHES = 4  # a second: drawing takes a millisecond from the work
 
 
+_lock = threading.Lock()
+# A terminal takes one live display, so all steps of this process share it.
+_steps: list[Step] = []
+_progress: Progress | None = None
+_timer: threading.Timer | None = None
+
+
 class Step:
     """A step that is going on.
 
@@ -35,10 +42,9 @@ class Step:
     """
 
     def __init__(self, label: str) -> None:
-        self._label, self._note = label, ""
-        self._done = 0.0
-        self._total: float | None = None
-        self._bar: tuple[Progress, TaskID] | None = None
+        self._label = label
+        self._line: tuple[Progress, TaskID] | None = None
+        self._facts: dict[str, Any] = {"completed": 0.0, "total": None, "note": ""}
 
     def update(self, done: float, total: float | None = None, *, note: str = "") -> None:
         """Says how far it is.
@@ -48,67 +54,52 @@ class Step:
             total: None where it is not known.
             note: to stand behind the bar, such as `53 MB/s`.
         """
-        self._done, self._total, self._note = done, total, note
-        self._draw()
+        self._facts = {"completed": done, "total": total, "note": note}
+        if (line := self._line) is not None:
+            line[0].update(line[1], **self._facts)
 
-    def attach(self, progress: Progress) -> None:
-        """Gives it a line."""
-        self._bar = progress, progress.add_task(self._label, total=None, note="")
-        self._draw()
-
-    def _draw(self) -> None:
-        if self._bar is not None:
-            progress, task = self._bar
-            progress.update(task, completed=self._done, total=self._total, note=self._note)
-
-    def detach(self) -> None:
-        """Takes its line away."""
-        if self._bar is not None:
-            progress, task = self._bar
-            self._bar = None
-            progress.remove_task(task)
+    def _attach(self, progress: Progress) -> None:
+        self._line = progress, progress.add_task(self._label, **self._facts)
 
 
-class _Display:
-    """The lines of this process. A terminal takes one live display, so all steps share it."""
+def _add(step: Step) -> None:
+    global _timer
+    with _lock:
+        _steps.append(step)
+        if _progress is not None:
+            step._attach(_progress)
+        elif _timer is None:
+            _timer = threading.Timer(PATIENCE_SECONDS, _start)
+            _timer.daemon = True
+            _timer.start()
 
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._steps: list[Step] = []
-        self._progress: Progress | None = None
-        self._timer: threading.Timer | None = None
 
-    def add(self, step: Step) -> None:
-        with self._lock:
-            self._steps.append(step)
-            if self._progress is not None:
-                step.attach(self._progress)
-            elif self._timer is None:
-                self._timer = threading.Timer(PATIENCE_SECONDS, self._start)
-                self._timer.daemon = True
-                self._timer.start()
+def _remove(step: Step) -> None:
+    global _progress, _timer
+    with _lock:
+        _steps.remove(step)
+        if _steps:
+            if step._line is not None:
+                (progress, task), step._line = step._line, None
+                progress.remove_task(task)
+            return
+        if _timer is not None:
+            _timer.cancel()
+        if _progress is not None:
+            _progress.stop()
+        _timer = _progress = None
 
-    def remove(self, step: Step) -> None:
-        with self._lock:
-            self._steps.remove(step)
-            if self._steps:
-                step.detach()
-                return
-            if self._timer is not None:
-                self._timer.cancel()
-            if self._progress is not None:
-                self._progress.stop()
-            self._timer = self._progress = None
 
-    def _start(self) -> None:
-        progress = _make_progress()
-        with self._lock:
-            if self._timer is not threading.current_thread():  # all is over meanwhile
-                return
-            self._progress = progress
-            for step in self._steps:
-                step.attach(progress)
-            progress.start()
+def _start() -> None:
+    global _progress
+    progress = _make_progress()
+    with _lock:
+        if _timer is not threading.current_thread():  # all is over meanwhile
+            return
+        _progress = progress
+        for step in _steps:
+            step._attach(progress)
+        progress.start()
 
 
 def _make_progress() -> Progress:
@@ -155,9 +146,6 @@ def _make_progress() -> Progress:
     return progress
 
 
-_DISPLAY = _Display()
-
-
 @contextlib.contextmanager
 def show_step(label: str) -> Iterator[Step]:
     """Shows a step on a terminal until the block ends.
@@ -170,11 +158,11 @@ def show_step(label: str) -> Iterator[Step]:
     if not (sys.stderr.isatty() or has_widgets):
         yield step
         return
-    _DISPLAY.add(step)
+    _add(step)
     try:
         yield step
     finally:
-        _DISPLAY.remove(step)
+        _remove(step)
 
 
 def say(text: str) -> None:

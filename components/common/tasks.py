@@ -35,7 +35,7 @@ from trainer_utils.storage import (
     read_bytes,
     write_atomically,
 )
-from trainer_utils.storage.registry import is_seen_by_others
+from trainer_utils.storage.files import is_seen_by_others
 from trainer_utils.storage.waiting import waiting_note
 
 __all__ = ["Call", "Cost", "Runner", "Task", "map_tasks"]

@@ -27,7 +27,7 @@ _SCHEMES = ("s3", "s3a", "minio", "gs", "gcs", "az", "abfs", "abfss", "adl", "me
 
 
 class _ObjectStores(filesystem.Filesystem):
-    SUPPORTED_SCHEMES = [f"{scheme}://" for scheme in _SCHEMES]  # noqa: RUF012 TFX's own
+    SUPPORTED_SCHEMES = [f"{scheme}://" for scheme in _SCHEMES]
 
     @staticmethod
     def open(name: Any, mode: str = "r") -> Any:

@@ -19,8 +19,7 @@ from tfx.proto import example_gen_pb2, range_config_pb2
 from tfx.proto.orchestration import driver_output_pb2
 from tfx.types import artifact_utils, component_spec, standard_artifacts
 
-from components.common.beam import LocalFirstBeamExecutor
-from components.common.collector import spare_old_objects
+from components.common.beam import LocalFirstBeamExecutor, spare_old_objects
 from components.common.component import checked_properties, examples_channel
 from components.common.driver import PropertiesDriver
 from components.common.lineage import make_origin
@@ -33,14 +32,7 @@ from components.example_gen.manifest import make_manifest
 from components.example_gen.partition import read_output_config
 from components.example_gen.settings import ExampleGenSettings
 from components.example_gen.tfx_properties import (
-    EXAMPLES,
     FINGERPRINT,
-    INPUT_BASE,
-    INPUT_CONFIG,
-    OUTPUT_CONFIG,
-    RANGE_CONFIG,
-    SPAN,
-    VERSION,
     all_files,
     selection_of,
     set_span,
@@ -56,13 +48,13 @@ __all__ = [
     "FilesExampleGenSpec",
 ]
 
-_DESCRIBED = (FINGERPRINT, SPAN, VERSION)  # properties of the artifact too
+_DESCRIBED = (FINGERPRINT, "span", "version")  # properties of the artifact too
 _parameter = component_spec.ExecutionParameter
 TFX_PARAMETERS: dict[str, component_spec.ExecutionParameter] = {  # they mean what they mean there
-    INPUT_BASE: _parameter(type=str),
-    INPUT_CONFIG: _parameter(type=example_gen_pb2.Input),
-    OUTPUT_CONFIG: _parameter(type=example_gen_pb2.Output),
-    RANGE_CONFIG: _parameter(type=range_config_pb2.RangeConfig, optional=True),
+    "input_base": _parameter(type=str),
+    "input_config": _parameter(type=example_gen_pb2.Input),
+    "output_config": _parameter(type=example_gen_pb2.Output),
+    "range_config": _parameter(type=range_config_pb2.RangeConfig, optional=True),
     "custom_config": _parameter(type=example_gen_pb2.CustomConfig, optional=True),
 }
 
@@ -72,7 +64,7 @@ class FilesExampleGenSpec(types.ComponentSpec):
 
     PARAMETERS = TFX_PARAMETERS
     INPUTS: dict[str, component_spec.ChannelParameter] = {}
-    OUTPUTS = {EXAMPLES: examples_channel()}
+    OUTPUTS = {"examples": examples_channel()}
 
 
 class FilesExampleGen(base_beam_component.BaseBeamComponent):
@@ -87,19 +79,19 @@ class FilesExampleGen(base_beam_component.BaseBeamComponent):
     """
 
     def __init__(self, settings: type[ExampleGenSettings], arguments: Mapping[str, Any]) -> None:
-        base = arguments[INPUT_BASE]
+        base = arguments["input_base"]
         base = os.fspath(base) if isinstance(base, os.PathLike) else base
-        for given in without_runtime_parameters({INPUT_BASE: base}).values():
+        for given in without_runtime_parameters({"input_base": base}).values():
             if not (given and isinstance(given, str)):
-                raise ConfigError.of(INPUT_BASE, given, allowed="a path or url")
-        splits = arguments[OUTPUT_CONFIG]
+                raise ConfigError.of("input_base", given, allowed="a path or url")
+        splits = arguments["output_config"]
         if isinstance(splits, example_gen_pb2.Output):
             read_output_config(splits)
         spec = self.SPEC_CLASS(
             input_base=base,
-            input_config=arguments[INPUT_CONFIG] or all_files(),
+            input_config=arguments["input_config"] or all_files(),
             output_config=splits or example_gen_pb2.Output(),
-            range_config=arguments[RANGE_CONFIG],
+            range_config=arguments["range_config"],
             custom_config=arguments["custom_config"],
             examples=types.Channel(type=standard_artifacts.Examples),
             **checked_properties(settings, _in_format(arguments)),
@@ -163,7 +155,7 @@ class FileTreeDriver(PropertiesDriver):
             pipeline_info,
             component_info,
         )
-        properties = made[EXAMPLES][0].mlmd_artifact.custom_properties
+        properties = made["examples"][0].mlmd_artifact.custom_properties
         for name in _DESCRIBED:
             if exec_properties[name] is not None:
                 data_types_utils.set_metadata_value(properties[name], exec_properties[name])
@@ -173,12 +165,12 @@ class FileTreeDriver(PropertiesDriver):
         self, execution_info: portable_data_types.ExecutionInfo
     ) -> driver_output_pb2.DriverOutput:
         output = super().run(execution_info)
-        (examples,) = execution_info.output_dict[EXAMPLES]
+        (examples,) = execution_info.output_dict["examples"]
         described = copy.deepcopy(examples.mlmd_artifact)
         for name in _DESCRIBED:
             if name in output.exec_properties:
                 described.custom_properties[name].CopyFrom(output.exec_properties[name])
-        output.output_artifacts[EXAMPLES].artifacts.append(described)
+        output.output_artifacts["examples"].artifacts.append(described)
         return output
 
 
@@ -210,10 +202,10 @@ class ExampleGenExecutor(LocalFirstBeamExecutor):
             ConfigError: a setting is not allowed.
         """
         self._log_startup(input_dict, output_dict, exec_properties)
-        artifact = artifact_utils.get_single_instance(output_dict[EXAMPLES])
-        with self._runner(self.conversion_class.workers_module) as runner, spare_old_objects():
-            selection = selection_of(exec_properties)
-            conversion = self.conversion_class.of(exec_properties, selection, runner)
+        artifact = artifact_utils.get_single_instance(output_dict["examples"])
+        kind = self.conversion_class
+        with self._runner(kind.workers_module) as runner, spare_old_objects():
+            conversion = kind.of(exec_properties, selection_of(exec_properties), runner)
             with removed_on_failure(artifact.uri):
                 self._convert(conversion, artifact, exec_properties)
 
@@ -245,6 +237,6 @@ class ExampleGenExecutor(LocalFirstBeamExecutor):
             origin=make_origin(
                 self.producer,
                 with_spans(exec_properties, conversion.located),
-                output=EXAMPLES,
+                output="examples",
             ),
         )

@@ -26,7 +26,7 @@ from components.example_gen.media import check_annotation, describe_media, store
 from components.example_gen.settings import MediaSettings
 from trainer_utils.format import Shard, ShardName, ShardWriter, encode_example
 from trainer_utils.format.crc32c import extend_crc32c
-from trainer_utils.format.record_digests import name_of_features
+from trainer_utils.format.record_names import name_of
 from trainer_utils.storage import is_remote, persist
 from trainer_utils.writing.shards import verify_shard, write_shard
 
@@ -112,7 +112,7 @@ class WriteMediaShard:
         if any(size):
             media = check_annotation(media, blobs, size, self.settings)
         features = _features(entry, media, self.columns)
-        return media, encode_example(features), name_of_features(features)
+        return media, encode_example(features), name_of(features)
 
     @functools.cached_property
     def _size_places(self) -> list[int]:

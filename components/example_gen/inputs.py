@@ -147,6 +147,7 @@ def locate(
     base, list_name = input_base, None
     if not is_folder(input_base):
         base, list_name = os.path.split(input_base)
+        base = base or os.curdir  # a file of the working folder, by its name alone
     span, version, resolved = _resolve_spans(base, patterns, range_config)
     try:
         only = list_name if not sees_siblings else None

@@ -25,6 +25,7 @@ from components.tables.pieces import Piece
 from components.tables.vocabularies import label_ids
 from trainer_utils.format import Shard
 from trainer_utils.format.naming import NAME_FEATURES
+from trainer_utils.format.record_names import name_crc
 
 __all__ = ["ID_FEATURES", "Encoding", "EncodingReport", "Gathering", "PieceRows", "id_feature"]
 
@@ -98,16 +99,15 @@ class Encoding:
         if not kept.all():
             features = {name: array.filter(pa.array(kept)) for name, array in features.items()}
             splits = splits[kept]
-        frames, names = _frames(features, len(splits)), _names_of(features, len(splits))
+        frames, names = _frames(features, len(splits)), _names_of(features)
         for split, shuffle in enumerate(self.shuffles):
             mine = np.flatnonzero(splits == split)
             if not len(mine):
                 continue
             first = given.firsts[split]
             positions = shuffle.layout.positions(first, first + len(mine))
-            own, own_names = frames, names
-            if len(mine) < len(splits):
-                own, own_names = frames.take(pa.array(mine)), names.take(pa.array(mine))
+            own = frames if len(mine) == len(splits) else frames.take(pa.array(mine))
+            own_names = None if names is None else names[mine]
             shuffle.scatter(f"{given.number:06d}", run_of([own], [positions], own_names))
         return EncodingReport(
             labels=_label_counts(plan, features, splits),
@@ -136,13 +136,13 @@ def _ids(given: PieceRows, records: npt.NDArray[np.int64], first: int) -> pa.Arr
     return pc.binary_join_element_wise(source, numbers.cast(pa.binary()), b"")
 
 
-def _names_of(features: Mapping[str, pa.Array], rows: int) -> pa.Array:
-    """What each example is called (`NAME_FEATURES`); null where that is to be found in it."""
+def _names_of(features: Mapping[str, pa.Array]) -> npt.NDArray[np.uint32] | None:
+    """The sum of what each example is called (`NAME_FEATURES`); None: that is to be looked for."""
     named = [features[name] for name in NAME_FEATURES if name in features]
-    if any(pa.types.is_list(array.type) for array in named):
-        return pa.nulls(rows, pa.binary())
     texts = [array.cast(pa.binary()) for array in named if _is_text(array.type)]
-    return pc.coalesce(*texts) if texts else pa.nulls(rows, pa.binary())
+    if not texts or any(pa.types.is_list(array.type) for array in named):
+        return None
+    return np.array([name_crc(name) for name in pc.coalesce(*texts).to_pylist()], np.uint32)
 
 
 def _is_text(kind: pa.DataType) -> bool:

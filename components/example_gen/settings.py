@@ -246,7 +246,7 @@ class LayoutNames(Settings):
 class ImageSettings(MediaSettings):
     """The settings of ImageExampleGen."""
 
-    module = "image_example_gen/component"
+    module = "image_example_gen"
 
     layout: str = setting(
         "auto", one_of("auto", "folder", *LISTS, "voc", "segmentation", "coco", "tar")
@@ -270,7 +270,7 @@ class ImageSettings(MediaSettings):
 class AudioSettings(MediaSettings):
     """The settings of AudioExampleGen."""
 
-    module = "audio_example_gen/component"
+    module = "audio_example_gen"
 
     layout: str = setting("auto", one_of("auto", "folder", *LISTS))
     audio: AudioOptions = group(AudioOptions)
@@ -280,7 +280,7 @@ class AudioSettings(MediaSettings):
 class TextSettings(ExampleGenSettings):
     """The settings of TextExampleGen."""
 
-    module = "text_example_gen/component"
+    module = "text_example_gen"
 
     layout: str = setting("auto", one_of("auto", *LISTS, "json", "lines", "folder"))
     delimiter: str | None = setting(None, _delimiter)

@@ -15,30 +15,9 @@ from components.common.settings import ExecProperties
 from components.example_gen.inputs import ALL_FILES, InputSelection, LocatedInputs, patterns_of
 from components.example_gen.partition import read_output_config
 
-__all__ = [
-    "EXAMPLES",
-    "FINGERPRINT",
-    "INPUT_BASE",
-    "INPUT_CONFIG",
-    "OUTPUT_CONFIG",
-    "RANGE_CONFIG",
-    "SPAN",
-    "VERSION",
-    "all_files",
-    "selection_of",
-    "set_span",
-    "with_spans",
-]
-
-EXAMPLES = "examples"
-INPUT_BASE = "input_base"
-INPUT_CONFIG = "input_config"
-OUTPUT_CONFIG = "output_config"
-RANGE_CONFIG = "range_config"
+__all__ = ["FINGERPRINT", "all_files", "selection_of", "set_span", "with_spans"]
 
 FINGERPRINT = "input_fingerprint"
-SPAN = "span"
-VERSION = "version"
 
 
 def all_files() -> example_gen_pb2.Input:
@@ -54,15 +33,15 @@ def selection_of(exec_properties: ExecProperties) -> InputSelection:
         ConfigError: a split's name or share is not allowed.
     """
     input_config, output_config = example_gen_pb2.Input(), example_gen_pb2.Output()
-    for key, message in ((INPUT_CONFIG, input_config), (OUTPUT_CONFIG, output_config)):
+    for key, message in (("input_config", input_config), ("output_config", output_config)):
         proto_utils.json_to_proto(exec_properties[key], message)
     range_config = None
-    given = exec_properties.get(RANGE_CONFIG)
+    given = exec_properties.get("range_config")
     if given and not _driver_ran(exec_properties):
         range_config = range_config_pb2.RangeConfig()
         proto_utils.json_to_proto(given, range_config)
     return InputSelection(
-        base=exec_properties[INPUT_BASE],
+        base=exec_properties["input_base"],
         patterns=patterns_of(input_config),
         range_config=range_config,
         partition=read_output_config(output_config),
@@ -80,9 +59,9 @@ def set_span(
     """Sets on the artifact what TFX's driver sets, where no driver ran."""
     if _driver_ran(exec_properties):
         return
-    artifact.set_int_custom_property(SPAN, located.span)
+    artifact.set_int_custom_property("span", located.span)
     if located.version is not None:
-        artifact.set_int_custom_property(VERSION, located.version)
+        artifact.set_int_custom_property("version", located.version)
 
 
 def with_spans(exec_properties: ExecProperties, located: LocatedInputs) -> ExecProperties:
@@ -90,12 +69,12 @@ def with_spans(exec_properties: ExecProperties, located: LocatedInputs) -> ExecP
     if _driver_ran(exec_properties):
         return exec_properties
     input_config = example_gen_pb2.Input()
-    proto_utils.json_to_proto(exec_properties[INPUT_CONFIG], input_config)
+    proto_utils.json_to_proto(exec_properties["input_config"], input_config)
     for split, resolved in zip(input_config.splits, located.patterns, strict=True):
         split.pattern = resolved.pattern
     return {
         **exec_properties,
-        INPUT_CONFIG: proto_utils.proto_to_json(input_config),
-        SPAN: located.span,
-        VERSION: located.version,
+        "input_config": proto_utils.proto_to_json(input_config),
+        "span": located.span,
+        "version": located.version,
     }

@@ -128,9 +128,9 @@ def image_example_gen(
         examples: the dataset.
     """
     given = {**locals()}
-    from components.kubeflow.run import run_example_gen
+    from components.kubeflow.run import run_step
 
-    run_example_gen("image", given)
+    run_step("image_example_gen", given)
 
 
 @_component
@@ -172,9 +172,9 @@ def text_example_gen(
         examples: the dataset.
     """
     given = {**locals()}
-    from components.kubeflow.run import run_example_gen
+    from components.kubeflow.run import run_step
 
-    run_example_gen("text", given)
+    run_step("text_example_gen", given)
 
 
 @_component
@@ -212,14 +212,14 @@ def audio_example_gen(
         examples: the dataset.
     """
     given = {**locals()}
-    from components.kubeflow.run import run_example_gen
+    from components.kubeflow.run import run_step
 
-    run_example_gen("audio", given)
+    run_step("audio_example_gen", given)
 
 
 @_component
 def input_fingerprint(
-    fingerprint: dsl.OutputPath(str),
+    fingerprint: dsl.OutputPath(str),  # type: ignore[valid-type]
     input_base: str,
     input_patterns: dict = {},
     image_roots: list = [],
@@ -286,9 +286,9 @@ def shard_balancer(
         balanced_examples: the dataset.
     """
     given = {**locals()}
-    from components.kubeflow.run import run_shard_balancer
+    from components.kubeflow.run import run_step
 
-    run_shard_balancer(given)
+    run_step("shard_balancer", given)
 
 
 @_component
@@ -313,16 +313,16 @@ def schema_export(
         datum_dataset: all of the files, which Datum opens.
     """
     given = {**locals()}
-    from components.kubeflow.run import run_schema_export
+    from components.kubeflow.run import run_step
 
-    run_schema_export(given)
+    run_step("schema_export", given)
 
 
 @_component
 def dataset_audit(
     examples: dsl.Input[dsl.Dataset],
     anomalies: dsl.Output[dsl.Artifact],
-    num_findings: dsl.OutputPath(int),
+    num_findings: dsl.OutputPath(int),  # type: ignore[valid-type]
     against: dsl.Input[dsl.Dataset] = None,
     fail_on: list = [],
     label: str = "label",
@@ -341,10 +341,10 @@ def dataset_audit(
         num_findings: how much was found, for a `dsl.If`.
     """
     given = {**locals()}
-    from components.kubeflow.run import run_dataset_audit
+    from components.kubeflow.run import run_step
 
     with open(given.pop("num_findings"), "w") as stream:
-        stream.write(str(run_dataset_audit(given)))
+        stream.write(str(run_step("dataset_audit", given)))
 
 
 @_component
@@ -367,9 +367,9 @@ def dataset_report(
         report: the page.
     """
     given = {**locals()}
-    from components.kubeflow.run import run_dataset_report
+    from components.kubeflow.run import run_step
 
-    run_dataset_report(given)
+    run_step("dataset_report", given)
 
 
 @_component

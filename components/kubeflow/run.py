@@ -1,13 +1,13 @@
 """What the bodies of our `kfp.dsl` components call: a TFX component's executor on kfp's artifacts.
 
-    run_example_gen("image", parameters_and_artifacts)      # all that the component was given
+    run_step("image_example_gen", parameters_and_artifacts)      # all that the component was given
 
 Everything is read and written at the local paths that Kubeflow's launcher copies from and to, so
 that any store that it knows will do.
 """
 
+import functools
 import importlib
-import logging
 import os
 import tempfile
 from collections.abc import Callable, Mapping
@@ -30,13 +30,7 @@ if TYPE_CHECKING:
     from kfp import dsl
     from tfx.types import Artifact
 
-__all__ = [
-    "run_dataset_audit",
-    "run_dataset_report",
-    "run_example_gen",
-    "run_schema_export",
-    "run_shard_balancer",
-]
+__all__ = ["run_step"]
 
 _INPUT_KINDS = {
     "examples": "Examples",
@@ -48,12 +42,26 @@ _INPUT_KINDS = {
 _SIMPLE_KINDS = ("Dataset", "File")
 _Given = dict[str, Any]
 
-os.environ.setdefault("HOME", tempfile.gettempdir())  # of a user whom the image does not know
-os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")  # what fails is raised as well
-logging.getLogger().setLevel(logging.INFO)
+
+def run_step(component: str, given: _Given) -> Any:
+    """Runs a component in its container.
+
+    Args:
+        component: its name.
+        given: its parameters and artifacts by name, all of them.
+
+    Returns:
+        What `dataset_audit` found, how much; of all others nothing.
+
+    Raises:
+        DatasetError: settings or data are bad.
+    """
+    os.environ.setdefault("HOME", tempfile.gettempdir())  # of a user whom the image does not know
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")  # what fails is raised as well
+    return _RUN[component](given)
 
 
-def run_example_gen(kind: str, given: _Given) -> None:
+def _example_gen(kind: str, given: _Given) -> None:
     """Converts raw inputs; `kind` is image, text or audio."""
     module = importlib.import_module("components.example_gen.settings")
     settings = getattr(module, f"{kind.title()}Settings")
@@ -66,14 +74,14 @@ def run_example_gen(kind: str, given: _Given) -> None:
     properties["input_base"] = base or source.path
     properties["input_config"] = _input_config(patterns)
     properties["output_config"] = _output_config(_whole(splits), split_by)
-    executor = importlib.import_module(f"components.{kind}_example_gen.component").Executor
+    executor = importlib.import_module(f"components.{kind}_example_gen").Executor
     _write_dataset(output, root, lambda made: executor().Do({}, {"examples": [made]}, properties))
 
 
-def run_shard_balancer(given: _Given) -> None:
+def _shard_balancer(given: _Given) -> None:
     """Writes one or two datasets anew, as one."""
-    from components.shard_balancer.executor import Executor
-    from components.shard_balancer.settings import BalancerSettings
+    from components.balancing.settings import BalancerSettings
+    from components.shard_balancer import Executor
 
     inputs = _inputs(given, "examples", "more_examples")
     examples = [artifact for artifacts in inputs.values() for artifact in artifacts]
@@ -88,9 +96,9 @@ def run_shard_balancer(given: _Given) -> None:
     _write_dataset(output, root, write)
 
 
-def run_schema_export(given: _Given) -> None:
+def _schema_export(given: _Given) -> None:
     """Describes a dataset in two artifacts."""
-    from components.schema_export.component import Executor
+    from components.schema_export import Executor
     from components.settings import SchemaExportSettings
 
     statistics = given["statistics"]
@@ -105,9 +113,9 @@ def run_schema_export(given: _Given) -> None:
         output.metadata.update(_metadata(made[name][0]))
 
 
-def run_dataset_audit(given: _Given) -> int:
+def _dataset_audit(given: _Given) -> int:
     """Audits a dataset; returns how much was found."""
-    from components.dataset_audit.component import Executor
+    from components.dataset_audit import Executor
     from components.settings import AuditSettings
 
     inputs, output = _inputs(given, "examples", "against"), given.pop("anomalies")
@@ -117,9 +125,9 @@ def run_dataset_audit(given: _Given) -> int:
     return int(output.metadata["num_findings"])
 
 
-def run_dataset_report(given: _Given) -> None:
+def _dataset_report(given: _Given) -> None:
     """Writes a dataset's page, as a file."""
-    from components.dataset_report.component import Executor
+    from components.dataset_report import Executor
     from components.settings import DatasetReportSettings
 
     inputs = _inputs(given, "examples", "statistics", "schema")
@@ -232,3 +240,14 @@ def _whole(value: Any) -> Any:
     if isinstance(value, (int, float)) and abs(value) >= 2**53:
         raise ConfigError.of("parameter", value, allowed="a number below 2^53, as float64 holds it")
     return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+_RUN: dict[str, Callable[[_Given], int | None]] = {
+    "audio_example_gen": functools.partial(_example_gen, "audio"),
+    "dataset_audit": _dataset_audit,
+    "dataset_report": _dataset_report,
+    "image_example_gen": functools.partial(_example_gen, "image"),
+    "schema_export": _schema_export,
+    "shard_balancer": _shard_balancer,
+    "text_example_gen": functools.partial(_example_gen, "text"),
+}

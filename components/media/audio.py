@@ -191,13 +191,19 @@ def _decode(data: bytes, kind: str) -> tuple[npt.NDArray[np.float32], int, bool]
     """Samples, `(frames, channels) float32` in [-1, 1], their rate, if they had over 16 bits."""
     import soundfile
 
+    class Stream(soundfile.SoundFile):  # type: ignore[misc]
+        """Read from its beginning to its end, since some codecs cannot seek."""
+
+        def seekable(self) -> bool:
+            return False
+
     least: int | None = None
     if kind == "OGG":
         check_pages(data)
     elif kind == "MP3":
         data, least = count_frames(data)
     try:
-        with soundfile.SoundFile(io.BytesIO(data)) as file:
+        with Stream(io.BytesIO(data)) as file:
             most = _MOST_BYTES // (4 * file.channels)
             expected = least
             if expected is None and file.frames < _UNKNOWN_FRAMES:
@@ -206,8 +212,6 @@ def _decode(data: bytes, kind: str) -> tuple[npt.NDArray[np.float32], int, bool]
                 raise RejectedInputError(
                     "TOO_LARGE", f"expected at most {most} frames, got {expected}"
                 )
-            # soundfile seeks after it has read. Some codecs cannot, nor FLAC of unknown length.
-            file.seekable = lambda: False
             samples = file.read(most if expected is None else expected, "float32", always_2d=True)
             rate, subtype = file.samplerate, file.subtype
     except (soundfile.LibsndfileError, RuntimeError) as error:

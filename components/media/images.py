@@ -1,4 +1,4 @@
-"""What becomes of an image file: kept byte for byte where TensorFlow reads it, else converted.
+"""What becomes of an image file: a JPEG or PNG that any reader takes is kept, others converted.
 
 store_image(data, ImageOptions(), filename="cat/1.jpg")
 # StoredImage(data=…, format='JPEG', height=480, width=640, channels=3, conversions=())
@@ -12,12 +12,11 @@ import numpy as np
 from PIL import Image
 
 from components.common.rejects import RejectedInputError
-from components.media.image_headers import channels_of, frames_of, open_image
-from components.media.image_structure import ImageStructure, check_agreement, scan_image
+from components.media.image_headers import channels_of, frames_of, open_image, scan_image
 from components.media.options import ImageOptions
 from components.media.orientation import UPRIGHT, orientation_of, turn_back, turn_image
 from components.media.pixels import encode_image, in_plain_colours, load
-from components.media.tensorflow_reading import decodes_alike
+from components.media.structure import ImageStructure
 from trainer_utils.format.media_formats import FORMATS
 
 __all__ = [
@@ -34,7 +33,7 @@ class StoredImage(NamedTuple):
 
     Args:
         data: the given bytes themselves, where they are kept.
-        format: `JPEG`, `PNG`, `GIF`, `BMP` or `RAW`.
+        format: `JPEG`, `PNG` or `RAW`.
         height, width: in pixels.
         channels: as stored.
         conversions: why it is not what it was, or not what it seemed: fixed upper-case words.
@@ -49,7 +48,7 @@ class StoredImage(NamedTuple):
 
 
 def store_image(data: bytes, options: ImageOptions, *, filename: str) -> StoredImage:
-    """Keeps an image, or converts it where TensorFlow would not read it or an option says so.
+    """Keeps a plain JPEG or PNG byte for byte, and converts what is not or where an option says so.
 
     Lossy sources become JPEG, others and those with an alpha channel PNG.
 
@@ -69,17 +68,19 @@ def store_image(data: bytes, options: ImageOptions, *, filename: str) -> StoredI
         width, height = structure.size
         words = _tolerated("JPEG", filename)
         return StoredImage(data, "JPEG", height, width, structure.channels, tuple(words))
-    image = _opened(data, structure, options)
+    image = open_image(data, structure, max_pixels=options.max_pixels)
     kind = "JPEG" if image.format == "MPO" else str(image.format)
     is_applied = options.orientation == "apply"
     orientation = orientation_of(image, structure) if is_applied or kind == "TIFF" else UPRIGHT
-    channels, reasons = _reasons(data, image, structure, options)
+    channels, reasons = _reasons(data, image, options)
     if is_applied and orientation != UPRIGHT:
         reasons.add("ORIENTATION")
-    if not reasons and _is_misread(data, image, structure, options):
+    if not reasons and structure.doubt is not None:
         reasons.add(f"{kind}_VARIANT")
     words = _tolerated(kind, filename)
     if not reasons:
+        if options.verify == "decode":
+            load(image)
         width, height = image.size
         return StoredImage(data, kind, height, width, channels, tuple(words))
     return _converted(image, structure, options, orientation, reasons, words)
@@ -102,27 +103,16 @@ def _is_kept_unopened(structure: ImageStructure, options: ImageOptions) -> bool:
     )
 
 
-def _opened(data: bytes, structure: ImageStructure, options: ImageOptions) -> Image.Image:
-    """As Pillow sees it; no decoder gets a file whose marks say something else than its header."""
-    image = open_image(data, max_pixels=options.max_pixels)
-    check_agreement(structure, image)
-    return image
-
-
 def _tolerated(kind: str, filename: str) -> list[str]:
     seeming = _FORMAT_OF.get(os.path.splitext(filename)[1].lower(), kind)
     return ["WRONG_EXTENSION"] if seeming != kind else []
 
 
-def _reasons(
-    data: bytes, image: Image.Image, structure: ImageStructure, options: ImageOptions
-) -> tuple[int, set[str]]:
-    """The channels that TensorFlow sees, and why an image must be converted: upper-case words."""
+def _reasons(data: bytes, image: Image.Image, options: ImageOptions) -> tuple[int, set[str]]:
+    """The channels of an image, and why it must be converted: upper-case words."""
     channels, reason = channels_of(data, image)
     reasons = {reason} if reason else set()
-    if structure.is_variant:
-        reasons.add(f"{image.format}_VARIANT")
-    frames = max(frames_of(image), structure.frames)
+    frames = frames_of(image)
     if frames > 1:
         if options.frames == "reject":
             raise RejectedInputError("ANIMATION", f"{frames} frames")
@@ -132,20 +122,6 @@ def _reasons(
     elif options.resize_shorter_side is not None and min(image.size) > options.resize_shorter_side:
         reasons.add("RESIZED")
     return channels, reasons
-
-
-def _is_misread(
-    data: bytes, image: Image.Image, structure: ImageStructure, options: ImageOptions
-) -> bool:
-    """Whether TensorFlow reads a file otherwise that could be kept, where that is asked for.
-
-    Raises:
-        RejectedInputError: Pillow does not read it either.
-    """
-    is_asked = structure.doubt is not None or options.verify == "decode"
-    if is_asked or image.format == "GIF":
-        load(image)  # of a GIF nothing cheaper tells whether its codes are whole, and GIFs are few
-    return is_asked and not decodes_alike(data, image)
 
 
 def store_label_map(data: bytes, options: ImageOptions) -> StoredImage:
@@ -160,7 +136,7 @@ def store_label_map(data: bytes, options: ImageOptions) -> StoredImage:
     if not data:
         raise RejectedInputError("EMPTY_FILE", "0 bytes")
     structure = scan_image(data)
-    image = _opened(data, structure, options)
+    image = open_image(data, structure, max_pixels=options.max_pixels)
     if image.mode not in ("L", "P", "1") and not image.mode.startswith("I;16"):
         raise RejectedInputError(
             "NOT_A_LABEL_MAP", f"expected ids in one channel, got {image.mode}"
@@ -170,9 +146,11 @@ def store_label_map(data: bytes, options: ImageOptions) -> StoredImage:
     side = options.resize_shorter_side
     if side is not None and (min(image.size) > side or options.encoding == "raw"):
         conversions.add("RESIZED")
-    if not conversions and _is_misread(data, image, structure, options):
+    if not conversions and structure.doubt is not None:
         conversions.add("PNG_VARIANT")
     if not conversions:
+        if options.verify == "decode":
+            load(image)
         return StoredImage(data, "PNG", image.height, image.width, 1)
     orientation = orientation_of(image, structure) if image.format == "TIFF" else UPRIGHT
     load(image)

@@ -1,6 +1,6 @@
 """The markers of a JPEG file, walked as libjpeg walks them; nothing is decoded.
 
-    scan_jpeg(data)      # JpegStructure(width=640, height=480, components=3, process=0xC0, …)
+    scan_jpeg(data)      # ImageStructure(format="JPEG", size=(640, 480), channels=3, …)
 
 What the frame's header says is checked strictly: Pillow reads it once more by itself, and decodes
 into memory of the size that it found. What is odd in tables, scans or the end is a `doubt`, which
@@ -17,6 +17,7 @@ from typing import NamedTuple
 import numpy as np
 
 from components.common.rejects import RejectedInputError
+from components.media.structure import ImageStructure
 from trainer_utils.format.jpeg import (
     ALONE,
     APP1,
@@ -36,7 +37,7 @@ from trainer_utils.format.jpeg import (
     find_segment,
 )
 
-__all__ = ["JpegStructure", "scan_jpeg"]
+__all__ = ["scan_jpeg"]
 
 _BASELINE_TO_PROGRESSIVE = (BASELINE, EXTENDED, PROGRESSIVE)
 _PROGRESSIVE = (PROGRESSIVE, 0xCA)
@@ -58,40 +59,6 @@ _MOST_EDGE = 65_500  # JPEG_MAX_DIMENSION
 _USUAL_SAMPLING = frozenset(
     (luma, chroma) for luma in (0x11, 0x21, 0x12, 0x22, 0x41, 0x42) for chroma in (0x11,)
 ) | {(0x22, 0x21), (0x22, 0x12), (0x21, 0x21), (0x12, 0x12)}
-# 4:4:1, which libjpeg-turbo has named since its version 3, and those who call it have not.
-_NAMELESS_SAMPLING = (0x14, 0x11, 0x11)
-
-
-class JpegStructure(NamedTuple):
-    """What a JPEG's markers say.
-
-    Args:
-        width, height: in pixels.
-        components: 1, 3 or 4.
-        process: the marker of its frame: 0xC0 baseline, 0xC1 extended, 0xC2 progressive, 0xC3
-            lossless, 0xC9 and 0xCA arithmetic.
-        doubt: what is odd; None where every decoder reads it.
-        has_metadata: whether EXIF or XMP may turn it.
-        is_variant: TensorFlow reads it, and other readers do not.
-    """
-
-    width: int
-    height: int
-    components: int
-    process: int
-    doubt: str | None
-    has_metadata: bool
-    is_variant: bool = False
-
-    @property
-    def is_lossless(self) -> bool:
-        """Whether its pixels are exact."""
-        return self.process == LOSSLESS
-
-    @property
-    def can_be_scaled(self) -> bool:
-        """Whether a decoder may scale it while it decodes; of lossless ones it writes too much."""
-        return self.process in _BASELINE_TO_PROGRESSIVE and self.doubt is None
 
 
 class _Frame(NamedTuple):
@@ -103,7 +70,7 @@ class _Frame(NamedTuple):
     doubt: str | None
 
 
-def scan_jpeg(data: bytes) -> JpegStructure:
+def scan_jpeg(data: bytes) -> ImageStructure:
     """Walks from marker to marker, until the end of the image.
 
     Args:
@@ -171,14 +138,16 @@ def scan_jpeg(data: bytes) -> JpegStructure:
             )
     assert frame is not None
     _check_coding(frame.process, tables)
-    return JpegStructure(
-        frame.width,
-        frame.height,
-        len(frame.sampling),
-        frame.process,
-        next(filter(None, doubts), None) or frame.doubt,
-        has_metadata,
-        tuple(frame.sampling.values()) == _NAMELESS_SAMPLING,
+    doubt = next(filter(None, doubts), None) or frame.doubt
+    return ImageStructure(
+        format="JPEG",
+        size=(frame.width, frame.height),
+        channels=len(frame.sampling),
+        doubt=doubt,
+        has_metadata=has_metadata,
+        # Of a lossless one a decoder that is asked for less writes too much.
+        can_be_scaled=frame.process in _BASELINE_TO_PROGRESSIVE and doubt is None,
+        is_lossy=frame.process != LOSSLESS,
     )
 
 

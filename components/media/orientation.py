@@ -6,8 +6,8 @@ turn_image(image, orientation)
 
 from PIL import Image, TiffImagePlugin
 
-from components.media.image_structure import ImageStructure
 from components.media.pixels import load
+from components.media.structure import ImageStructure
 
 __all__ = ["UPRIGHT", "orientation_of", "turn_back", "turn_image"]
 

@@ -1,16 +1,16 @@
 """The chunks of a PNG file, walked to the last; no pixel is decoded.
 
-    scan_png(data)      # PngStructure(width=640, height=480, bit_depth=8, colour=2, …)
+    scan_png(data)      # ImageStructure(format="PNG", size=(640, 480), …)
 
 Source: PNG (ISO/IEC 15948), clauses 5 and 11; `png.c` and `pngrutil.c` of libpng.
 """
 
 import zlib
-from typing import NamedTuple
 
 from components.common.rejects import RejectedInputError
+from components.media.structure import ImageStructure
 
-__all__ = ["PngStructure", "scan_png"]
+__all__ = ["scan_png"]
 
 _DEPTHS = {0: (1, 2, 4, 8, 16), 2: (8, 16), 3: (1, 2, 4, 8), 4: (8, 16), 6: (8, 16)}
 _CRITICAL = (b"IHDR", b"PLTE", b"IDAT", b"IEND")
@@ -21,28 +21,7 @@ _MOST_CHUNK_BYTES = 8_000_000  # libpng's PNG_USER_CHUNK_MALLOC_MAX, for all but
 _MOST_CHUNKS_KEPT = 1000  # libpng's PNG_USER_CHUNK_CACHE_MAX
 
 
-class PngStructure(NamedTuple):
-    """What a PNG's chunks say.
-
-    Args:
-        width, height: in pixels.
-        bit_depth: of a channel, or of an index.
-        colour: 0 grey, 2 RGB, 3 a palette, 4 grey and alpha, 6 RGB and alpha.
-        doubt: what is odd; None where every decoder reads it.
-        has_metadata: whether EXIF or XMP may turn it.
-        metadata_is_late: whether some of that comes after the pixels.
-    """
-
-    width: int
-    height: int
-    bit_depth: int
-    colour: int
-    doubt: str | None
-    has_metadata: bool
-    metadata_is_late: bool
-
-
-def scan_png(data: bytes) -> PngStructure:
+def scan_png(data: bytes) -> ImageStructure:
     """Walks from chunk to chunk until `IEND`, and checks the checksum of each.
 
     Args:
@@ -51,7 +30,7 @@ def scan_png(data: bytes) -> PngStructure:
     Raises:
         RejectedInputError: TRUNCATED_IMAGE or DAMAGED_IMAGE.
     """
-    width, height, bit_depth, colour, interlace = _header(data)
+    width, height, colour, interlace = _header(data)
     doubt = "an unknown way to interlace" if interlace > 1 else None
     if max(width, height) > _MOST_EDGE:
         raise RejectedInputError(
@@ -98,11 +77,17 @@ def scan_png(data: bytes) -> PngStructure:
         raise RejectedInputError("TRUNCATED_IMAGE", "it ends before its pixels")
     if colour == 3 and not has_palette:
         raise RejectedInputError("DAMAGED_IMAGE", "it has no palette")
-    return PngStructure(width, height, bit_depth, colour, doubt, any(metadata), metadata[1])
+    return ImageStructure(
+        format="PNG",
+        size=(width, height),
+        doubt=doubt,
+        has_metadata=any(metadata),
+        metadata_is_late=metadata[1],
+    )
 
 
-def _header(data: bytes) -> tuple[int, int, int, int, int]:
-    """Width, height, bits, kind of colour and way to interlace."""
+def _header(data: bytes) -> tuple[int, int, int, int]:
+    """Width, height, kind of colour (0 grey, 2 RGB, 3 a palette, …) and way to interlace."""
     if len(data) < 33:
         raise RejectedInputError("TRUNCATED_IMAGE", "it ends in its header")
     if data[8:16] != b"\0\0\0\rIHDR":
@@ -113,7 +98,7 @@ def _header(data: bytes) -> tuple[int, int, int, int, int]:
         raise RejectedInputError("DAMAGED_IMAGE", f"a header that PNG has not: {data[24:29]!r}")
     if not width or not height:
         raise RejectedInputError("DAMAGED_IMAGE", f"expected some pixels, got {width} x {height}")
-    return width, height, bit_depth, colour, interlace
+    return width, height, colour, interlace
 
 
 def _stream_doubt(head: bytes, length: int) -> str | None:

@@ -28,7 +28,8 @@ _FILE = click.Path(dir_okay=False)
 _Output = Annotated[str | None, "-o --output", _FILE]
 _Settings = Annotated[tuple[tuple[str, Any], ...], "--set", "NAME=VALUE", With(type=json_or_text)]
 _Texts = tuple[str, ...]
-_Uri, _Name = Annotated[str | None, "URI"], Annotated[str | None, "NAME"]
+_Uri = Annotated[str | None, "URI"]
+_Name = Annotated[str | None, "NAME"]
 _0, _1 = click.IntRange(min=0), click.IntRange(min=1)
 
 
@@ -46,7 +47,7 @@ def _require_out(out: str | None, dry_run: bool) -> None:
 
 
 def _settings_of_balancer() -> dict[str, Mapping[str, Any]]:
-    from components.shard_balancer.settings import BalancerSettings
+    from components.balancing.settings import BalancerSettings
 
     return {"ShardBalancer": BalancerSettings.described()}
 
@@ -62,11 +63,12 @@ def _settings() -> dict[str, Mapping[str, Any]]:
     from trainer_utils.format.settings import settings_of
 
     images = ImageSettings.described()
-    sections = {"all ExampleGens": {name: images[name] for name in settings_of(ExampleGenSettings)}}
+    shared = {name: images[name] for name in settings_of(ExampleGenSettings)}
+    sections: dict[str, Mapping[str, Any]] = {"all ExampleGens": shared}
     sections["ImageExampleGen"] = images
     sections["TextExampleGen"] = TextSettings.described()
     sections["AudioExampleGen"] = AudioSettings.described()
-    told = {"target_shard_bytes": sections["all ExampleGens"].pop("target_shard_bytes").sentence}
+    told = {"target_shard_bytes": shared.pop("target_shard_bytes").sentence}
     for title, settings in {**sections, **_settings_of_balancer()}.items():
         sections[title] = {
             name: one
@@ -94,8 +96,8 @@ def convert(
     """Turn images, texts or sounds into a balanced dataset of TFRecord shards, its lineage kept.
 
     SRC is a folder, a table or an archive, local or in a bucket, or an .npz of arrays. OUT gets the
-    artifacts of the TFX pipeline that does it, their lineage in metadata.sqlite, and `latest`, a
-    link to the newest dataset, whose uri is printed. What did not change is not made again.
+    artifacts, metadata.sqlite, and `latest`, a link to the newest dataset, whose uri is printed.
+    What did not change is not made again.
 
     \b
     tfx-shards convert photos/ out/
@@ -149,14 +151,12 @@ def balance(
 ) -> Any:
     """Write a dataset anew: in equal shards, with records left out, added or relabelled.
 
-    URI is any dataset that `inspect` reads. OUT gets the new one with its lineage, as `convert`
-    leaves it; the old one stays as it is.
+    OUT gets the new one with its lineage, as `convert` leaves it; the old one stays as it is.
 
     \b
     tfx-shards balance out/ balanced/ --num-shards 8
     tfx-shards balance out/ clean/ --exclude bad.txt --relabel new-labels.csv --keep-shards
-    tfx-shards balance out/ large/ --where "height >= 64 and label != 'unknown'"
-    tfx-shards balance out/ grown/ --add more/ --keep-shards --dry-run
+    tfx-shards balance out/ large/ --where "height >= 64 and label != 'unknown'" --dry-run
 
     Args:
         dry_run: Show what would be made, without making it.
@@ -169,7 +169,7 @@ def balance(
     conversion.check_balancing(out or ".", settings)
     if dry_run:
         with show_progress("Planning"):
-            from components.shard_balancer import plan
+            from components.balancing.planning import plan
             from trainer_utils.dataset.location import newest_dataset
 
             return plan(newest_dataset(uri), **settings)
@@ -181,13 +181,12 @@ def balance(
     return Facts({"uri": made}, made)
 
 
-@command
+@command()
 def inspect(place: Files) -> Any:
     """Show what is in a dataset: splits, shards, features, label counts, rejects.
 
-    URI is the folder of a dataset, of ours or of Datum, TFDS or TFX, of any TFRecord files, or
-    the output folder of `convert`; or TFRecord files, by name or pattern. Only small files are
-    read, where they say what the records hold; `verify` reads the records.
+    URI is the folder of a dataset, of ours or of Datum, TFDS or TFX, the output folder of
+    `convert`, or TFRecord files, by name or pattern. Only small files are read where there are any.
 
     \b
     tfx-shards inspect out/
@@ -200,7 +199,7 @@ def inspect(place: Files) -> Any:
         return inspect_dataset(place)
 
 
-@command
+@command()
 def show(
     place: Files,
     *,
@@ -210,9 +209,6 @@ def show(
     folder: Annotated[str | None, "--export", "DIR", click.Path(file_okay=False)] = None,
 ) -> Any:
     """Show records: numbers, texts, names of labels, what images and sounds are.
-
-    URI is any dataset or files that `inspect` reads. Only the records that are shown are read,
-    where there is an index.
 
     \b
     tfx-shards show out/ --split 'eval[100:]' -n 5
@@ -225,7 +221,7 @@ def show(
         count: Most records to show.
         folder: Write a CSV, and images, sounds and long texts as files, into an empty folder.
     """
-    from pipelines.tools.records import as_text, export_examples, read_examples, read_named
+    from pipelines.tools.records import ExampleReader, as_text, export_examples, read_examples
     from pipelines.tools.records.display import EXAMPLES_FILE
     from trainer_utils.text_output import quantity
 
@@ -233,7 +229,7 @@ def show(
         raise click.UsageError("--split, --record: expected one of them")
     with show_progress("Reading" if folder is None else "Writing"):
         if record is not None:
-            found = read_named(place, record, count=count)
+            found = ExampleReader(place).named(record, count=count)
         else:
             found = read_examples(place, split, count=count)
         if folder is None:
@@ -253,9 +249,6 @@ def report(
     statistics: _Uri = None,
 ) -> None:
     """Write a page that shows what is in a dataset: one HTML file that needs no network.
-
-    Splits, shards, labels, statistics of each feature, pictures by class, wave forms, texts,
-    rejects, settings, and what `doctor` would say. URI is any dataset that `inspect` reads.
 
     \b
     tfx-shards report out/ -o report.html
@@ -283,9 +276,6 @@ def browse(
 ) -> None:
     """Look at a dataset's records as pages, served to this machine only, until Ctrl-C.
 
-    Filter by split, label and a part of the file name; look at one record whole. Nothing is
-    written. URI is any dataset that `inspect` reads.
-
     \b
     tfx-shards browse out/ --open
 
@@ -309,14 +299,12 @@ def browse(
             print_messages("")
 
 
-@command
+@command()
 def verify(place: Files, *, processes: Annotated[int | None, _1] = None) -> Any:
     """Read a whole dataset and check all of it; exit 1 if there is any problem.
 
-    Checks the size and checksum of each published file, both checksums of each record, record
-    counts, record indices, Datum's JSON, rejects and label counts, and lists every problem with
-    file, record and byte. Without a manifest, as others write datasets, and of TFRecord files, it
-    checks the records.
+    Lists every problem with file, record and byte. Without a manifest, as others write datasets,
+    and of TFRecord files, it checks the records.
 
     \b
     tfx-shards verify out/
@@ -333,41 +321,28 @@ def verify(place: Files, *, processes: Annotated[int | None, _1] = None) -> Any:
     return found, found.is_good
 
 
-@command
-def diff(before: str, after: str, *, most: Annotated[int, _0] = 100, output: _Output = None) -> Any:
+@command()
+def diff(before: str, after: str, *, most: Annotated[int, _0] = 100) -> Any:
     """Show which records were added, removed, changed, or moved to another split.
 
-    Records are the same where their names are: `filename` or `id`. BEFORE and AFTER are any
-    datasets that `inspect` reads. The exit status is 0 whether they differ or not.
+    Records are the same where their names are: `filename` or `id`. The exit status is 0 whether
+    they differ or not.
 
     \b
     tfx-shards diff before/ after/ --json | jq .counts
-    tfx-shards diff before/ after/ -o diff.html
 
     Args:
         most: Changes of each kind to list; all are counted.
-        output: A page to write too, with the pictures and values of both.
     """
     from pipelines.tools.diff import compare_datasets
     from trainer_utils.dataset.location import newest_dataset
 
-    if output is not None:
-        try:
-            from pipelines.tools.diff.page import render_difference
-            from pipelines.tools.html import write_page
-        except ModuleNotFoundError as error:
-            needed = f"--output: needs {error.name}: pip install {error.name}"
-            raise click.UsageError(needed) from None
     uris = newest_dataset(before), newest_dataset(after)
     with show_progress("Comparing") as advance:
-        found = compare_datasets(*uris, most=most, advance=advance)
-    if output is not None:
-        write_page(output, render_difference(found))
-        print_messages(f"Written: {output}")
-    return found
+        return compare_datasets(*uris, most=most, advance=advance)
 
 
-@command
+@command()
 def forget(
     names: Annotated[_Texts, "[NAME]...", With(nargs=-1, required=False)],
     *,
@@ -381,10 +356,9 @@ def forget(
 ) -> Any:
     """Take records out of all datasets below a folder, with a certificate.
 
-    NAME is a record's filename, id or record_id. Datasets are rewritten beside the old ones, which
-    they then replace; a run that was killed is finished by the same command. What was done stands
-    in a certificate. The exit status is 1 if anything still names a record, such as a raw file.
-    No other program may write below ROOT meanwhile.
+    NAME is a record's filename, id or record_id. A run that was killed is finished by the same
+    command. The exit status is 1 if anything still names a record, such as a raw file. No other
+    program may write below ROOT meanwhile.
 
     \b
     tfx-shards forget cat/1.jpg cat/2.jpg --in runs/ --dry-run
@@ -415,10 +389,10 @@ def forget(
         with show_progress("Rewriting") as advance:
             found.carry_out(advance=advance)
         print_messages(f"Written: {found.path}")
-    return Facts(found.certificate.to_json, found.parts), found.certificate.is_complete
+    return Facts(found.to_json, found.parts), found.certificate["complete"]
 
 
-@command
+@command()
 def audit(
     uri: Dataset,
     *,
@@ -429,10 +403,8 @@ def audit(
 ) -> Any:
     """Find what makes a dataset less than it seems: copies, leakage, conflicts of labels, shifts.
 
-    Records of the same or nearly the same content, within splits and across them (leakage); equal
-    content with unlike labels; classes that a split lacks; shifts of labels, sizes, brightness,
-    lengths and words between splits and from an earlier dataset; images that are blank, dark,
-    blurred, odd in shape or size.
+    Nearly equal records, within splits and across them; equal content with unlike labels; classes
+    that a split lacks; shifts between splits and from an earlier dataset; odd images.
 
     \b
     tfx-shards audit out/ --fail-on leakage,label_conflict
@@ -457,7 +429,7 @@ def audit(
     return found, not failing
 
 
-@command
+@command()
 def plan(
     uri: Dataset,
     *,
@@ -470,8 +442,7 @@ def plan(
 ) -> Any:
     """Show what each worker will read: records, steps, dropped or padded.
 
-    No record is read. A plan that is impossible, such as a batch that the workers cannot share,
-    is an error that says what to change: exit 1.
+    No record is read. A plan that is impossible is an error that says what to change: exit 1.
 
     \b
     tfx-shards plan out/ --workers 8 --batch-size 256 --remainder pad --json
@@ -495,7 +466,7 @@ def plan(
         raise trainer_utils.DatasetError(str(error)) from error
 
 
-@command
+@command()
 def ledger(
     run: str,
     *,
@@ -506,9 +477,8 @@ def ledger(
 ) -> Any:
     """Tell which records a training run saw at which step.
 
-    RUN is the folder that InputProgress was given, where each checkpoint leaves some hundred bytes.
-    Without --step, --record or --place: what was read, and where the run was started anew. Steps
-    that were trained after the last checkpoint and lost with the process are none of the run's.
+    RUN is the folder that InputProgress or fit was given. Without --step, --record or --place: what
+    was read, and where the run was started anew.
 
     \b
     tfx-shards ledger checkpoints/ --step 1234
@@ -537,7 +507,7 @@ def ledger(
         return saw.summary() if place is None else saw.of_place(split, int(number))
 
 
-@command
+@command()
 def bench(
     uri: Dataset,
     *,
@@ -549,9 +519,6 @@ def bench(
     settings: _Settings = (),
 ) -> Any:
     """Measure how fast this machine reads a dataset, and what bounds it.
-
-    Records/s and MB/s of each stage (read, decode, batch), the stage that costs most, and
-    what a training step must cost at least so that it never waits for the input.
 
     \b
     tfx-shards bench out/ --batch-size 256 --image-size 224x224 --features image,label
@@ -581,11 +548,9 @@ def bench(
     return measure_input(uri, split, batch_size=batch_size, seconds=seconds, **options)
 
 
-@command
+@command()
 def doctor(uri: Dataset, *, workers: Annotated[int, _1] = 1) -> Any:
     """Say what in a dataset will hurt a training, with the cure; exit 1 if it will fail.
-
-    Looks at its manifest, shards, compression, rejects and classes; reads no record.
 
     \b
     tfx-shards doctor out/ --workers 8
@@ -605,11 +570,11 @@ def doctor(uri: Dataset, *, workers: Annotated[int, _1] = 1) -> Any:
 _Store = Annotated[str | None, "METADATA"]
 
 
-@command
+@command()
 def lineage(uri: Dataset, *, metadata: _Store = None, record: _Name = None) -> Any:
     """Show where a dataset comes from and what was made from it: runs, inputs, models.
 
-    METADATA is a sqlite file, mysql://user:password@host:port/database, grpc://host:port, or a
+    METADATA is a sqlite file, grpc://host:port, or a
     folder with such a file or with datasets.
 
     \b
@@ -627,7 +592,7 @@ def lineage(uri: Dataset, *, metadata: _Store = None, record: _Name = None) -> A
         return describe_artifact(uri, metadata=metadata, record=record)
 
 
-@command
+@command()
 def runs(where: Annotated[str | None, "[METADATA]"] = None, *, metadata: _Store = None) -> Any:
     """List the pipeline runs in ML Metadata, or those that datasets tell of.
 
@@ -686,9 +651,8 @@ def compile(
 ) -> None:
     """Write a pipeline as a package for Kubeflow Pipelines v2.
 
-    Flags with STEP in them are of one step, such as Trainer, or without it of all.
-
     PIPELINE is `image` or `text`, a ready one, or FILE.py:FUNCTION, a function that makes one.
+    Flags with STEP in them are of one step, such as Trainer, or without it of all.
 
     \b
     tfx-shards compile image -o pipeline.yaml \\

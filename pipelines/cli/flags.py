@@ -1,6 +1,6 @@
 """Commands from functions: arguments and flags are those of the signature, or of the settings.
 
-    @command
+    @command()
     def audit(uri: Dataset, *, against: Annotated[str | None, "URI"] = None):
         '''Find what makes a dataset less than it seems.
 
@@ -14,7 +14,6 @@ adds a type of click's, a text with the flag's names or with what stands for its
 """
 
 import csv
-import functools
 import importlib.util
 import inspect
 import json
@@ -132,50 +131,55 @@ Files = Annotated[Any, "URI...", With(nargs=-1, callback=_find_files)]
 
 
 def command(
-    function: Callable[..., Any] | None = None,
     *,
     has_json: bool = True,
     sections: Callable[[], Mapping[str, Mapping[str, "Setting"]]] | None = None,
     more: Sequence[click.Parameter] = (),
-) -> Any:
-    """A command of a function; what it returns is printed.
+) -> Callable[[Callable[..., Any]], click.Command]:
+    """Makes a command of a function, which gives what `print_facts` takes, or None.
+
+    It may give a pair of that and whether all is well: exit status 0 or 1.
 
     Args:
-        function: gives None, or what `print_facts` takes; or that and whether all is well: exit
-            status 0 or 1.
         has_json: whether there is `--json`.
         sections: gives settings by name, by the component that they are of; each becomes a flag.
         more: further parameters, for a function that takes any by name.
     """
-    if function is None:
-        return functools.partial(command, has_json=has_json, sections=sections, more=more)
 
-    def run(as_json: bool = False, **given: Any) -> None:
-        with quiet():
-            result = function(**given)
-        found, is_good = result if type(result) is tuple else (result, True)
-        if found is not None:
-            print_facts(found, as_json=as_json)
-        click.get_current_context().exit(0 if is_good else 1)
+    def make(function: Callable[..., Any]) -> click.Command:
+        def run(as_json: bool = False, **given: Any) -> None:
+            with quiet():
+                result = function(**given)
+            found, is_good = result if type(result) is tuple else (result, True)
+            if found is not None:
+                print_facts(found, as_json=as_json)
+            click.get_current_context().exit(0 if is_good else 1)
 
-    help, _, told = (inspect.getdoc(function) or "").partition("\n\nArgs:\n")
-    entries = re.findall(r"^ {4}(\w+): (.*(?:\n {8}.*)*)", told, re.MULTILINE)
-    sentences = {name: " ".join(sentence.split()) for name, sentence in entries}
-    params = [
-        _parameter(one, one.annotation, sentences.get(one.name))
-        for one in inspect.signature(function).parameters.values()
-        if one.kind is not one.VAR_KEYWORD
-    ]
-    params += more
-    json_help = "Print one JSON document in place of text."
-    if has_json:
-        params.append(click.Option(["--json", "as_json"], is_flag=True, help=json_help))
-    verbose = {"is_flag": True, "is_eager": True, "expose_value": False, "callback": set_verbose}
-    shown = "Show the logs of TensorFlow and TFX, and tracebacks."
-    params.append(click.Option(["-v", "--verbose"], help=shown, **verbose))
-    made = _Command(function.__name__, callback=run, params=params, help=help, sections=sections)
-    COMMANDS[function.__name__] = made
-    return made
+        help, _, told = (inspect.getdoc(function) or "").partition("\n\nArgs:\n")
+        entries = re.findall(r"^ {4}(\w+): (.*(?:\n {8}.*)*)", told, re.MULTILINE)
+        sentences = {name: " ".join(sentence.split()) for name, sentence in entries}
+        given = inspect.signature(function).parameters.values()
+        named = [one for one in given if one.kind is not one.VAR_KEYWORD]
+        params = [_parameter(one, one.annotation, sentences.get(one.name)) for one in named]
+        params += [*more, *([_JSON] if has_json else []), _VERBOSE]
+        name = function.__name__
+        COMMANDS[name] = _Command(name, callback=run, params=params, help=help, sections=sections)
+        return COMMANDS[name]
+
+    return make
+
+
+_JSON = click.Option(
+    ["--json", "as_json"], is_flag=True, help="Print one JSON document in place of text."
+)
+_VERBOSE = click.Option(
+    ["-v", "--verbose"],
+    is_flag=True,
+    is_eager=True,
+    expose_value=False,
+    callback=set_verbose,
+    help="Show the logs of TensorFlow and TFX, and tracebacks.",
+)
 
 
 def _parameter(one: inspect.Parameter, kind: Any, help: str | None) -> click.Parameter:
@@ -210,10 +214,9 @@ _OTHER_KINDS: dict[str, dict[str, Any]] = {
     "tensors": {"type": pair, "multiple": True, "metavar": "NAME=DTYPE[SHAPE]"},
     "feature_names": {"type": pair, "multiple": True, "metavar": "NAME=NAME"},
     "num_shards": {"type": counts, "metavar": "N or NAME=N,…"},
-    "encoding": {"type": click.STRING},  # of images or of texts
-    "layout": {"type": click.STRING},  # of any of the three
-    "exclude": {"type": click.STRING, "metavar": "FILE"},
-    "relabel": {"type": click.STRING, "metavar": "CSV"},
+    **{name: {"type": str} for name in ("encoding", "layout")},  # of several kinds
+    "exclude": {"type": str, "metavar": "FILE"},
+    "relabel": {"type": str, "metavar": "CSV"},
     "add": {"multiple": True, "metavar": "URI"},
 }
 
@@ -287,10 +290,7 @@ def _kind(one: "Setting") -> dict[str, Any]:
 def given_settings(given: Mapping[str, Any]) -> dict[str, Any]:
     """The settings of the flags that were given, as `pipelines.convert` takes them."""
     settings = {name: value for name, value in given.items() if value not in (None, ())}
-    for name, kind in (("columns", dict), ("tensors", dict), ("feature_names", dict)):
-        if name in settings:
-            settings[name] = kind(settings[name])
-    for name in ("image_roots", "add"):
-        if name in settings:
-            settings[name] = list(settings[name])
+    for name, value in settings.items():
+        if isinstance(value, tuple):  # of a flag that may be repeated
+            settings[name] = dict(value) if isinstance(value[0], tuple) else list(value)
     return settings

@@ -5,147 +5,101 @@ python -m pipelines.examples.demo my/photos              # or takes yours: a fol
 python -m pipelines.examples.demo --text [my/texts.csv]  # the same with texts
 """
 
-import dataclasses
 import json
 import os
 import sys
 import time
-import warnings
-from collections.abc import Callable
 from pathlib import Path
 
-from pipelines.examples.demo_photos import make_photos
-from pipelines.examples.demo_texts import make_texts
+from pipelines.noise import silence_process
 
 __all__ = ["main"]
 
 FOLDER = "demo-run"
-_REJECTS_ALLOWED = 0.01
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Demo:
-    """One kind of data.
-
-    Args:
-        component: the ExampleGen's name.
-        unit: what the inputs are called.
-        folder: what is added to the names of the folders that runs are kept in.
-        source: where the demo's own are kept, in its folder.
-        makes: what is said while they are made.
-        make: makes them.
-    """
-
-    component: str
-    unit: str
-    folder: str
-    source: str
-    makes: str
-    make: Callable[[str], None]
-
-
-_IMAGES = Demo(
-    component="ImageExampleGen",
-    unit="photos",
-    folder="",
-    source="photos",
-    makes="600 photos and three broken files",
-    make=make_photos,
-)
-_TEXTS = Demo(
-    component="TextExampleGen",
-    unit="texts",
-    folder="-texts",
-    source="texts.csv",
-    makes="a table of 2,000 paragraphs by their source, and three broken rows",
-    make=make_texts,
-)
 
 
 def main(arguments: list[str]) -> int:
     """Runs the pipeline and reports the outcome; 0 where it worked, 1 for bad input."""
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
-    os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "0")
-    warnings.filterwarnings("ignore")
-    demo, sources = _IMAGES, arguments
-    if arguments[:1] == ["--text"]:
-        demo, sources = _TEXTS, arguments[1:]
+    silence_process(lambda warning: None)
+    is_text = arguments[:1] == ["--text"]
+    sources = arguments[is_text:]
     if len(sources) > 1:
         print("usage: python -m pipelines.examples.demo [--text] [SOURCE]", file=sys.stderr)
         return 2
     from trainer_utils import DatasetError
 
     try:
-        _run(demo, sources[0] if sources else None)
+        _run(is_text, *sources)
     except DatasetError as error:
         print(f"\nThe demo stopped: {error}", file=sys.stderr)
         return 1
     return 0
 
 
-def _run(demo: Demo, source: str | None) -> None:
+def _run(is_text: bool, given: str | None = None) -> None:
     started = time.monotonic()
-    root = Path(FOLDER, ("yours" if source else "own") + demo.folder)
-    if source is None:
-        source = str(Path(FOLDER, demo.source))
-        if not os.path.exists(source):
-            print(f"Making {demo.makes} …")
-            os.makedirs(FOLDER, exist_ok=True)
-            demo.make(f"{source}.part")
-            os.rename(f"{source}.part", source)
+    root = Path(FOLDER, ("yours" if given else "own") + ("-texts" if is_text else ""))
+    source = given or _make_source(is_text)
     print("Starting TFX (some ten seconds) …", flush=True)
-    from absl import logging
-
-    logging.set_verbosity(logging.ERROR)
-    from pipelines.examples.image_pipeline import create_image_pipeline
-    from pipelines.examples.text_pipeline import create_text_pipeline
     from pipelines.examples.training import make_strategy
-    from pipelines.examples.training_pipeline import METADATA_FILE, run_locally
+    from pipelines.examples.training_pipeline import (
+        create_image_pipeline,
+        create_text_pipeline,
+        run_locally,
+    )
 
     make_strategy()  # before anything starts TensorFlow, which fixes its devices
     root.mkdir(parents=True, exist_ok=True)
-    print(f"Running {demo.component}, StatisticsGen, SchemaGen, ShardBalancer, SchemaExport,")
+    component = "TextExampleGen" if is_text else "ImageExampleGen"
+    print(f"Running {component}, StatisticsGen, SchemaGen, ShardBalancer, SchemaExport,")
     print("Trainer and Pusher …", flush=True)
-    create_pipeline = create_image_pipeline if demo is _IMAGES else create_text_pipeline
-    pipeline = create_pipeline(
-        source,
-        str(root),
-        max_reject_fraction=_REJECTS_ALLOWED,
-        num_shards={"train": 4, "eval": 2},
-    )
-    run_locally(pipeline)
-    _summarise(demo, root, str(root / METADATA_FILE), source, time.monotonic() - started)
+    create_pipeline = create_text_pipeline if is_text else create_image_pipeline
+    run_locally(create_pipeline(source, str(root), num_shards={"train": 4, "eval": 2}))
+    _summarise(component, root, source, time.monotonic() - started)
 
 
-def _summarise(demo: Demo, root: Path, metadata: str, source: str, seconds: float) -> None:
+def _make_source(is_text: bool) -> str:
+    source = Path(FOLDER, "texts.csv" if is_text else "photos")
+    if not source.exists():
+        from pipelines.examples.demo_photos import make_photos
+        from pipelines.examples.demo_texts import make_texts
+
+        texts = "a table of 2,000 paragraphs by their source, and three broken rows"
+        print(f"Making {texts if is_text else '600 photos and three broken files'} …")
+        os.makedirs(FOLDER, exist_ok=True)
+        (make_texts if is_text else make_photos)(f"{source}.part")
+        os.rename(f"{source}.part", source)
+    return str(source)
+
+
+def _summarise(component: str, root: Path, source: str, seconds: float) -> None:
     from pipelines.examples.training import METRICS_FILE
+    from pipelines.tools.conversion import METADATA_FILE
     from pipelines.tools.conversion.runs import latest_artifacts
     from pipelines.tools.inspection import inspect_dataset
     from trainer_utils.format.naming import REJECTS_FILE
     from trainer_utils.text_output import as_text, list_counts, make_table
 
-    latest, cached = latest_artifacts(metadata)
-    examples = latest[demo.component]
+    latest, cached = latest_artifacts(str(root / METADATA_FILE))
+    examples = latest[component]
     manifest = inspect_dataset(examples).manifest
     assert manifest is not None
     metrics = json.loads(Path(latest["Trainer"], METRICS_FILE).read_text())
     accounting = [f"  {split}: {counts}" for split, counts in manifest.accounting.items()]
+    places = [("dataset", latest["ShardBalancer"])]
     if manifest.reject_counts:
         accounting.append(f"  rejected: {list_counts(manifest.reject_counts)}")
-    places = [
-        ("dataset", latest["ShardBalancer"]),
-        (f"rejected {demo.unit}", os.path.join(examples, REJECTS_FILE)),
+        places.append(("rejected inputs", os.path.join(examples, REJECTS_FILE)))
+    places += [
         ("schema", latest["SchemaExport"]),
-        ("served model", root / "serving"),
-        ("ML Metadata", metadata),
+        ("served model", str(root / "serving")),
+        ("ML Metadata", str(root / METADATA_FILE)),
     ]
-    if not manifest.reject_counts:
-        del places[1]
     print(
         as_text(
             [
                 "",
-                f"{demo.unit.capitalize()} from {source}: {manifest.total}",
+                f"Inputs from {source}: {manifest.total}",
                 *accounting,
                 "",
                 "The balanced dataset:",

@@ -1,7 +1,7 @@
-"""What the trainer modules share: the strategy, the exported model, the file with the metrics.
+"""What the trainer modules share: the strategy, training itself, the model and metrics they leave.
 
 strategy = make_strategy()
-write_metrics(fn_args.model_run_dir, {"eval_accuracy": 0.95}, strategy)
+train_classifier(fn_args, config, strategy, make_model=_model, features="image")
 """
 
 import json
@@ -12,22 +12,12 @@ from typing import Any
 import tensorflow as tf
 from absl import logging
 
-from trainer_utils.format import ConfigError
-from trainer_utils.frameworks.tensorflow import is_chief
+import trainer_utils
+from trainer_utils.dataset import open_dataset
 
-__all__ = [
-    "LOG_FILE",
-    "METRICS_FILE",
-    "MetricsLog",
-    "export_classifier",
-    "make_strategy",
-    "restore_checkpoint",
-    "worker_of",
-    "write_metrics",
-]
+__all__ = ["METRICS_FILE", "export_classifier", "make_strategy", "train_classifier"]
 
 METRICS_FILE = "metrics.json"
-LOG_FILE = "metrics.jsonl"
 _LOGICAL_DEVICES = 2
 
 
@@ -46,93 +36,80 @@ def make_strategy() -> tf.distribute.Strategy:
     return tf.distribute.MirroredStrategy([d.name for d in tf.config.list_logical_devices("CPU")])
 
 
-def export_classifier(model: Any, folder: str, decode: Callable[[tf.Tensor], tf.Tensor]) -> None:
-    """Saves a model that takes encoded images, `(batch,) string`, and gives class probabilities.
+def train_classifier(
+    fn_args: Any,
+    config: Mapping[str, Any],
+    strategy: tf.distribute.Strategy,
+    *,
+    make_model: Callable[[int], Any],
+    **read: Any,
+) -> Any:
+    """Trains and evaluates a Keras model of logits, and writes `metrics.json`.
 
     Args:
-        model: of Keras, from images to logits.
+        fn_args: TFX's FnArgs; its `train_steps` goes before epochs.
+        config: `epochs`, `batch_size` (global), `learning_rate` and `seed`.
+        strategy: that the work is shared out by.
+        make_model: of the number of classes.
+        read: further settings of `input_fn`.
+
+    Returns:
+        The model.
+    """
+    uri = fn_args.train_files[0]
+    num_classes = int(open_dataset(uri).features["label"].extra["num_classes"])
+    tf.keras.utils.set_random_seed(config["seed"])
+    read |= {"label": "label", "batch_size": config["batch_size"], "seed": config["seed"]}
+    # Plain datasets: Keras shares each batch out among the replicas itself, and knows the steps.
+    steps = fn_args.train_steps
+    train = trainer_utils.input_fn(uri, "train", repeat=bool(steps), **read)
+    # Filled up to whole batches, since Keras 3 fails where replicas get unequal parts of the first.
+    evaluation = trainer_utils.distribute(
+        strategy, fn_args.eval_files[0], "eval", shuffle=False, remainder="pad", **read
+    )
+    with strategy.scope():
+        model = make_model(num_classes)
+        model.compile(
+            optimizer=tf.keras.optimizers.Adam(config["learning_rate"]),
+            loss=tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True),
+            metrics=["accuracy"],
+        )
+    model.fit(train, epochs=1 if steps else config["epochs"], steps_per_epoch=steps, verbose=2)
+    found = trainer_utils.evaluate(model, strategy, evaluation)
+    logging.info("evaluation: %s", found)
+    metrics = {f"eval_{name}": float(found[name]) for name in ("loss", "accuracy")}
+    metrics |= {"num_classes": num_classes, "replicas": strategy.num_replicas_in_sync}
+    tf.io.gfile.makedirs(fn_args.model_run_dir)
+    with tf.io.gfile.GFile(os.path.join(fn_args.model_run_dir, METRICS_FILE), "w") as stream:
+        stream.write(json.dumps(metrics, sort_keys=True))
+    return model
+
+
+def export_classifier(
+    model: Any,
+    folder: str,
+    decode: Callable[[tf.Tensor], tf.Tensor],
+    *,
+    name: str = "image",
+    tracked: Any = None,
+) -> None:
+    """Saves a model that takes encoded images or texts and gives class probabilities.
+
+    Args:
+        model: of Keras, to logits.
         folder: of the SavedModel, whose `serving_default` gives `probabilities`.
-        decode: makes an image of known shape of a scalar string, as training reads it.
+        decode: makes what the model takes, `(batch, …)`, of `(batch,) string`.
+        name: of the input.
+        tracked: a layer that `decode` calls.
     """
 
     def serve(encoded: tf.Tensor) -> dict[str, tf.Tensor]:
-        made = tf.function(decode).get_concrete_function(tf.TensorSpec((), tf.string))
-        spec = tf.TensorSpec(made.output_shapes, made.output_dtypes)
-        images = tf.map_fn(decode, encoded, fn_output_signature=spec)
-        return {"probabilities": tf.nn.softmax(model(images, training=False))}
+        return {"probabilities": tf.nn.softmax(model(decode(encoded), training=False))}
 
     archive = tf.keras.export.ExportArchive()
-    archive.track(model)
+    for one in filter(None, (model, tracked)):
+        archive.track(one)
     archive.add_endpoint(
-        "serving_default", serve, input_signature=[tf.TensorSpec([None], tf.string, name="image")]
+        "serving_default", serve, input_signature=[tf.TensorSpec([None], tf.string, name=name)]
     )
     archive.write_out(folder)
-
-
-def write_metrics(
-    folder: str, metrics: Mapping[str, float], strategy: tf.distribute.Strategy
-) -> None:
-    """Keeps what the evaluation gave, and how many replicas trained, as JSON."""
-    values = {name: int(v) if name.startswith("num_") else float(v) for name, v in metrics.items()}
-    values["replicas"] = strategy.num_replicas_in_sync
-    tf.io.gfile.makedirs(folder)
-    with tf.io.gfile.GFile(os.path.join(folder, METRICS_FILE), "w") as stream:
-        stream.write(json.dumps(values, sort_keys=True))
-
-
-def worker_of(strategy: tf.distribute.Strategy) -> int:
-    """The number of this worker; 0 where there is one."""
-    resolver = strategy.cluster_resolver
-    return 0 if resolver is None else int(resolver.task_id or 0)
-
-
-def restore_checkpoint(checkpoint: tf.train.Checkpoint, path: str) -> None:
-    """Sets all that a checkpoint of model and optimizer tracks to what was saved.
-
-    Raises:
-        ConfigError: something that it tracks is not in there: it is of another model, or of the
-            other Keras, which keeps its variables elsewhere.
-    """
-    try:
-        checkpoint.restore(path).assert_existing_objects_matched().expect_partial()
-    except (AssertionError, ValueError) as error:
-        names = [name for name, _ in tf.train.list_variables(path)]
-        wrote = "tf-keras" if any("layer_with_weights" in name for name in names) else "Keras 3"
-        here = "tf-keras" if tf.keras.__version__.startswith("2.") else "Keras 3"
-        raise ConfigError(
-            f"checkpoint {path!r}: expected all variables of this model of {here}, got one that "
-            f"{wrote} wrote, without some of them. Give another folder, or the same model and "
-            "Keras (TF_USE_LEGACY_KERAS).",
-            path=path,
-        ) from error
-
-
-class MetricsLog:
-    """Lines of `metrics.jsonl` in a folder, which the chief writes.
-
-    Args:
-        folder: made where it is not there yet; lines are added to a file that is.
-        strategy: of this worker.
-    """
-
-    def __init__(self, folder: str, strategy: tf.distribute.Strategy) -> None:
-        self._path = os.path.join(folder, LOG_FILE)
-        self._writes = is_chief(strategy)
-        self._losses: list[tf.Tensor] = []
-        tf.io.gfile.makedirs(folder)
-
-    def add(self, loss: tf.Tensor) -> None:
-        """Keeps a step's loss, `() float32`, without waiting for it."""
-        self._losses.append(loss)
-
-    def write_loss(self, step: int, learning_rate: float) -> None:
-        """Writes the mean of the losses that were kept since the last time."""
-        loss = float(tf.add_n(self._losses)) / len(self._losses)
-        self._losses.clear()
-        self.write(step=step, train_loss=loss, learning_rate=learning_rate)
-
-    def write(self, **values: float) -> None:
-        """Writes a line of JSON."""
-        if self._writes:
-            with tf.io.gfile.GFile(self._path, "a") as stream:
-                stream.write(json.dumps(values) + "\n")

@@ -1,6 +1,6 @@
-"""From an ExampleGen to a trained and pushed model: what the ready pipelines have in common.
+"""From photos or texts to a trained and pushed model, as TFX pipelines.
 
-pipeline = create_training_pipeline(ImageExampleGen(input_base="photos/"), "runs/", …)
+pipeline = create_image_pipeline(photos="photos/", root="runs/")
 run_locally(pipeline)
 """
 
@@ -12,14 +12,16 @@ from tfx import v1 as tfx
 from tfx.dsl.components.base.base_component import BaseComponent
 from tfx.orchestration.data_types import RuntimeParameter
 
-from components import SchemaExport, ShardBalancer
+from components import ImageExampleGen, SchemaExport, ShardBalancer, TextExampleGen
 from components.common.beam import IN_PROCESS_RUNNER
+from pipelines.examples import image_trainer, text_trainer
 from pipelines.tools.conversion import METADATA_FILE
 from pipelines.trainer_component import Trainer
 
 __all__ = [
     "BEAM_ARGUMENTS",
-    "METADATA_FILE",
+    "create_image_pipeline",
+    "create_text_pipeline",
     "create_training_pipeline",
     "run_locally",
     "training_components",
@@ -107,6 +109,31 @@ def create_training_pipeline(
         metadata_connection_config=metadata,
         beam_pipeline_args=list(beam_pipeline_args),
     )
+
+
+def create_image_pipeline(
+    photos: str, root: str, *, max_reject_fraction: float = 0.01, **options: Any
+) -> tfx.dsl.Pipeline:
+    """From photos: ImageExampleGen, and what `create_training_pipeline` adds.
+
+    Args:
+        photos: the input base of ImageExampleGen.
+        root: where artifacts, the metadata store and the pushed model go.
+        max_reject_fraction: as ImageExampleGen has it.
+        options: of `create_training_pipeline`: name, num_shards, training, beam_pipeline_args.
+    """
+    example_gen = ImageExampleGen(input_base=photos, max_reject_fraction=max_reject_fraction)
+    options = {"name": "tfx-shards-images", **options}
+    return create_training_pipeline(example_gen, root, run_fn=image_trainer.run_fn, **options)
+
+
+def create_text_pipeline(
+    texts: str, root: str, *, max_reject_fraction: float = 0.01, **options: Any
+) -> tfx.dsl.Pipeline:
+    """The same from texts, by TextExampleGen."""
+    example_gen = TextExampleGen(input_base=texts, max_reject_fraction=max_reject_fraction)
+    options = {"name": "tfx-shards-texts", **options}
+    return create_training_pipeline(example_gen, root, run_fn=text_trainer.run_fn, **options)
 
 
 def run_locally(pipeline: tfx.dsl.Pipeline) -> None:

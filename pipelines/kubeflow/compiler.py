@@ -5,13 +5,12 @@ compile_pipeline("image", "pipeline.yaml", image="registry.example/tfx-shards:1"
 compile_pipeline("mine.py:make_pipeline", "pipeline.yaml", image=…, pipeline_root=…)
 """
 
-import importlib.util
 import inspect
 import os
 import re
+import runpy
 import sys
 import tempfile
-from collections.abc import Callable
 from typing import Any
 
 import yaml
@@ -26,9 +25,18 @@ from trainer_utils.storage import write_text
 __all__ = ["compile_pipeline"]
 
 READY = ("image", "text")  # of pipelines.kubeflow.ready, which brings TFX
-_NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,127}")
-_ROOT = re.compile(r"(gs|minio|s3)://[^/\s]+(/\S*)?")
-_SUFFIXES = (".yaml", ".yml")
+_TEXTS = {
+    "output": (r".+\.ya?ml", "the path of a .yaml file"),
+    "image": (r"\S+", "a container image"),
+    "pipeline_root": (
+        r"(gs|minio|s3)://[^/\s]+(/\S*)?",
+        "gs://, minio:// or s3:// and a bucket, to which Kubeflow copies artifacts",
+    ),
+    "name": (
+        r"[a-z0-9][a-z0-9-]{0,127}",
+        "lower-case letters, digits and hyphens, 128 at the most",
+    ),
+}
 _FINGERPRINTS = ("listing", "none")
 _LINE_WIDTH = 100
 
@@ -58,8 +66,7 @@ def compile_pipeline(
             pipeline needs it. Default: as the pipeline or the cluster has it.
         name: the pipeline's, in lower case. Default: its own.
         dataset_root: of a TFX pipeline: a folder on a volume that all pods mount, or a bucket, to
-            keep datasets in, so that the launcher does not copy them to and from each pod. Default:
-            they lie below `pipeline_root`, as all artifacts.
+            keep datasets in, so that no pod copies them. Default: below `pipeline_root`.
         input_fingerprint: of a TFX pipeline with `enable_cache`: what a step before each of our
             ExampleGens looks at, to decide whether that is taken from Kubeflow's cache: `listing`,
             names, sizes and times; `none`, there is no such step, and an ExampleGen always runs.
@@ -72,7 +79,8 @@ def compile_pipeline(
             returns is no pipeline, or one that Kubeflow cannot run.
         ImportError: a ready pipeline is wanted, and TFX is not installed.
     """
-    _check(output, image, pipeline_root, name)
+    given = {"image": image, "pipeline_root": pipeline_root, "name": name}
+    _check(output=output, **{n: text for n, text in given.items() if text is not None})
     check_dataset_root(dataset_root or "")
     one_of(*_FINGERPRINTS)("input_fingerprint", input_fingerprint)
     for option in step_options:
@@ -105,18 +113,11 @@ def compile_pipeline(
     write_text(output, text, temporary_folder=os.path.dirname(output))
 
 
-def _check(output: str, image: str | None, pipeline_root: str | None, name: str | None) -> None:
-    if not isinstance(output, str) or not output.endswith(_SUFFIXES):
-        raise ConfigError.of("output", output, allowed="the path of a .yaml file")
-    if image is not None and not (isinstance(image, str) and re.fullmatch(r"\S+", image)):
-        raise ConfigError.of("image", image, allowed="a container image")
-    if pipeline_root is not None and not (
-        isinstance(pipeline_root, str) and _ROOT.fullmatch(pipeline_root)
-    ):
-        rule = "gs://, minio:// or s3:// and a bucket, to which Kubeflow copies artifacts"
-        raise ConfigError.of("pipeline_root", pipeline_root, allowed=rule)
-    if name is not None:
-        _check_name(name)
+def _check(**given: object) -> None:
+    for setting, value in given.items():
+        form, allowed = _TEXTS[setting]
+        if not isinstance(value, str) or not re.fullmatch(form, value):
+            raise ConfigError.of(setting, value, allowed=allowed)
 
 
 def _needed_by_tfx(pipeline: str, image: str | None, root: str | None) -> tuple[str, str]:
@@ -126,28 +127,15 @@ def _needed_by_tfx(pipeline: str, image: str | None, root: str | None) -> tuple[
     return str(image), str(root)
 
 
-def _check_name(name: object) -> None:
-    if not isinstance(name, str) or not _NAME.fullmatch(name):
-        rule = "lower-case letters, digits and hyphens, 128 at the most"
-        raise ConfigError.of("name", name, allowed=rule)
-
-
 def _load(pipeline: str) -> Any:
     """The function that `PATH.py:FUNCTION` names."""
     path, _, function = str(pipeline).rpartition(":")
     if not path.endswith(".py") or not os.path.isfile(path):
         rule = f"{', '.join(READY)} or PATH.py:FUNCTION, of a file that there is"
         raise ConfigError.of("pipeline", pipeline, allowed=rule)
-    module_name = os.path.splitext(os.path.basename(path))[0]
-    spec = importlib.util.spec_from_file_location(module_name, path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    before = sys.modules.get(module_name)
-    sys.modules[module_name] = module  # dataclasses and pickle look there
     sys.path.insert(0, os.path.dirname(os.path.abspath(path)))  # as `python PATH.py` has it
     try:
-        spec.loader.exec_module(module)
+        found = runpy.run_path(path, run_name=os.path.basename(path)[:-3]).get(function)
     except Exception as error:
         raise ConfigError(
             f"pipeline {pipeline!r}: {path!r} cannot be imported: {type(error).__name__}: {error}",
@@ -155,17 +143,12 @@ def _load(pipeline: str) -> Any:
         ) from error
     finally:
         sys.path.pop(0)
-        if before is None:
-            del sys.modules[module_name]
-        else:
-            sys.modules[module_name] = before
-    found = getattr(module, function, None)
     if not callable(found):
         raise ConfigError.of("pipeline", pipeline, allowed=f"a function {function!r} in {path!r}")
     return found
 
 
-def _call(function: Callable[..., Any], pipeline: str, pipeline_root: str | None) -> Any:
+def _call(function: Any, pipeline: str, pipeline_root: str | None) -> Any:
     """The pipeline: of a component or pipeline of kfp itself, else what the function returns."""
     made = function
     if not hasattr(function, "pipeline_spec"):
@@ -174,19 +157,13 @@ def _call(function: Callable[..., Any], pipeline: str, pipeline_root: str | None
         try:
             signature.bind(**given)
         except TypeError as error:
-            raise ConfigError(
-                f"pipeline {pipeline!r}: expected a function that needs no argument but "
-                f"pipeline_root, got one with a {error}",
-                setting="pipeline",
-            ) from None
+            rule = f"a function that needs no argument but pipeline_root ({error})"
+            raise ConfigError.of("pipeline", pipeline, allowed=rule) from None
         made = function(**given)
     is_tfx = all(hasattr(made, part) for part in ("pipeline_info", "components"))
     if not is_tfx and not hasattr(made, "pipeline_spec"):
-        raise ConfigError(
-            f"pipeline {pipeline!r}: expected a TFX pipeline or one of kfp.dsl, "
-            f"got {type(made).__name__}",
-            setting="pipeline",
-        )
+        rule = f"one that gives a TFX pipeline or one of kfp.dsl, not {type(made).__name__}"
+        raise ConfigError.of("pipeline", pipeline, allowed=rule)
     return made
 
 
@@ -196,7 +173,7 @@ def _compile_tfx(made: Any, name: str | None, *, image: str, pipeline_root: str)
 
     if name is not None:
         made.pipeline_info.pipeline_name = name
-    _check_name(made.pipeline_info.pipeline_name)
+    _check(name=made.pipeline_info.pipeline_name)
     made.pipeline_info.pipeline_root = pipeline_root
     for component in made.components:
         for setting in ("module_file", "module_path"):

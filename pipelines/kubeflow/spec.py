@@ -107,28 +107,23 @@ def _add_fingerprint(spec: JsonObject, tasks: JsonObject, name: str) -> None:
     kind = _EXAMPLE_GEN.search(" ".join(map(str, container.get("args", ()))))
     if kind is None:
         return
-    given = task["inputs"]["parameters"]
     tasks[step] = {
         "componentRef": {"name": step},
-        "inputs": {"parameters": copy.deepcopy(given)},
+        "inputs": copy.deepcopy(task["inputs"]),
         "taskInfo": {"name": step},
     }
-    defined = component["inputDefinitions"]["parameters"]
     spec["components"][step] = {
+        **copy.deepcopy(component),
         "executorLabel": f"{step}_executor",
-        "inputDefinitions": {"parameters": copy.deepcopy(defined)},
         "outputDefinitions": {"parameters": {_FINGERPRINT: {"parameterType": "STRING"}}},
     }
-    spec["deploymentSpec"]["executors"][f"{step}_executor"] = {
-        "container": {
-            "image": container["image"],
-            "command": _FINGERPRINT_COMMAND,
-            "args": [kind[1], "{{$}}"],
-        }
+    command = {"command": _FINGERPRINT_COMMAND, "args": [kind[1], "{{$}}"]}
+    executor = {"container": {"image": container["image"], **command}}
+    spec["deploymentSpec"]["executors"][f"{step}_executor"] = executor
+    component["inputDefinitions"]["parameters"][VERSION_PARAMETER] = {"parameterType": "STRING"}
+    task["inputs"]["parameters"][VERSION_PARAMETER] = {
+        "taskOutputParameter": {"producerTask": step, "outputParameterKey": _FINGERPRINT}
     }
-    defined[VERSION_PARAMETER] = {"parameterType": "STRING"}
-    produced = {"producerTask": step, "outputParameterKey": _FINGERPRINT}
-    given[VERSION_PARAMETER] = {"taskOutputParameter": produced}
     task["dependentTasks"] = [*task.get("dependentTasks", ()), step]
     task["cachingOptions"] = {"enableCache": True}
 
@@ -141,26 +136,24 @@ def _dags(spec: Mapping[str, Json]) -> Iterator[JsonObject]:
 
 def _collapse_types(component: Mapping[str, Json]) -> dict[str, dict[str, str]]:
     """Replaces the types of artifacts; returns TFX's, by side and name."""
-    types: dict[str, dict[str, str]] = {}
-    for side in ("input", "output"):
-        artifacts = component.get(f"{side}Definitions", {}).get("artifacts", {})
-        types[f"{side}s"] = {
-            name: _collapse_type(artifact, "artifactType") for name, artifact in artifacts.items()
+    return {
+        f"{side}s": {
+            name: _collapse_type(artifact, "artifactType", name)
+            for name, artifact in definitions.get("artifacts", {}).items()
         }
-        for name, artifact in artifacts.items():
-            if (name, types[f"{side}s"][name]) == PAGE_OUTPUT:
-                artifact["artifactType"]["schemaTitle"] = _PAGE_TYPE
-    return types
+        for side in ("input", "output")
+        for definitions in [component.get(f"{side}Definitions", {})]
+    }
 
 
-def _collapse_type(holder: JsonObject, key: str) -> str:
+def _collapse_type(holder: JsonObject, key: str, name: str = "") -> str:
     schema = holder[key]
-    title = schema.get("schemaTitle") or yaml.safe_load(schema["instanceSchema"])["title"]
-    system = _SYSTEM_TYPES.get(title, _OTHER_TYPE)
-    if title.startswith("system."):
-        system = title
+    title = str(schema.get("schemaTitle") or yaml.safe_load(schema["instanceSchema"])["title"])
+    system = title if title.startswith("system.") else _SYSTEM_TYPES.get(title, _OTHER_TYPE)
+    if (name, title) == PAGE_OUTPUT:
+        system = _PAGE_TYPE
     holder[key] = {"schemaTitle": system, "schemaVersion": _SCHEMA_VERSION}
-    return str(title)
+    return title
 
 
 def _wrap(container: JsonObject, types: Mapping[str, Mapping[str, str]], dataset_root: str) -> None:

@@ -10,6 +10,7 @@ Source: `PipelineContainerSpec` of `pipeline_spec.proto`, and `KubernetesExecuto
 kfp-kubernetes writes the same, but of tasks of `kfp.dsl` alone.
 """
 
+import collections
 import copy
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -84,26 +85,22 @@ def apply_options(
     spec, *others = copy.deepcopy(list(documents))
     platform = others[0] if others else {}
     tasks = dict(_tasks(spec))
-    read = {o: [_match(o, text, tasks) for text in texts] for o, texts in options.items()}
+    read = {o: [_match(o, text, tasks) for text in options.get(o, ())] for o in OPTIONS}
     _separate(spec, tasks, {step for matches in read.values() for step, _ in matches if step})
     for step, task in tasks.items():
         label = spec["components"][task["componentRef"]["name"]]["executorLabel"]
         container = spec["deploymentSpec"]["executors"][label]["container"]
-        wanting = dict.fromkeys(("", step.removesuffix(FINGERPRINT_SUFFIX), step))
-        mine = {
-            option: [match for wanted in wanting for of, match in found if of == wanted]
-            for option, found in read.items()
-        }
-        retries = [match[0] for match in mine.get("retries", ())]
-        if _is_ours(container) and "retryPolicy" not in task:
-            retries = [_RETRIES, *retries]
+        given_to = dict.fromkeys(("", step.removesuffix(FINGERPRINT_SUFFIX), step))
+        mine = {o: [m for to in given_to for of, m in read[o] if of == to] for o in OPTIONS}
+        retries = [_RETRIES] if _is_ours(container) and "retryPolicy" not in task else []
+        retries += [match[0] for match in mine["retries"]]
         if retries:
             task["retryPolicy"] = {**task.get("retryPolicy", {}), "maxRetryCount": int(retries[-1])}
         _set_container(container, mine)
         if config := _kubernetes(mine):
-            kubernetes = platform.setdefault("platforms", {}).setdefault("kubernetes", {})
-            executors = kubernetes.setdefault("deploymentSpec", {}).setdefault("executors", {})
-            held = executors.setdefault(label, {})
+            held = platform
+            for key in ("platforms", "kubernetes", "deploymentSpec", "executors", label):
+                held = held.setdefault(key, {})
             for field, entries in config.items():  # no pod has two volumes at a path
                 taken = [one.get("mountPath", one) for one in entries]
                 before = held.get(field, [])
@@ -167,41 +164,38 @@ def _is_ours(container: JsonObject) -> bool:
 def _set_container(container: JsonObject, mine: Mapping[str, Sequence[re.Match[str]]]) -> None:
     resources = container.get("resources", {})
     for option, unit in (("cpu", 1.0), ("memory", 1e9)):
-        for match in mine.get(option, ()):
+        for match in mine[option]:
             amount = float(match["number"]) * _UNITS[match["unit"]] / unit
             resources |= {f"{option}Limit": amount, f"{option}Request": amount}
-    for match in mine.get("gpu", ()):
-        kind = [_GPU_TYPE, *(one[0] for one in mine.get("gpu_type", ()))][-1]
-        resources["accelerator"] = {"count": match[0], "type": kind}
+    if mine["gpu"] and mine["gpu"][-1][0] != "0":
+        kind = [_GPU_TYPE, *(one[0] for one in mine["gpu_type"])][-1]
+        resources["accelerator"] = {"count": mine["gpu"][-1][0], "type": kind}
     if resources:
         container["resources"] = resources
     variables = {one["name"]: one["value"] for one in container.get("env", ())}
-    variables |= {match["name"]: match["value"] for match in mine.get("env", ())}
+    variables |= {match["name"]: match["value"] for match in mine["env"]}
     if variables:
         container["env"] = [{"name": n, "value": variables[n]} for n in sorted(variables)]
 
 
 def _kubernetes(mine: Mapping[str, Sequence[re.Match[str]]]) -> dict[str, list[JsonObject]]:
-    config: dict[str, list[JsonObject]] = {}
+    config: dict[str, list[JsonObject]] = collections.defaultdict(list)
     # `constant` is the older of two fields; the drivers of Kubeflow 2.2 stop at the newer.
-    for match in mine.get("volumes", ()):
-        mount = {"constant": match["claim"], "mountPath": match["path"]}
-        config.setdefault("pvcMount", []).append(mount)
-    for match in mine.get("secrets", ()):
+    for match in mine["volumes"]:
+        config["pvcMount"].append({"constant": match["claim"], "mountPath": match["path"]})
+    for match in mine["secrets"]:
         secret = {"secretName": match["name"]}
         if match["path"]:
-            mounted = {**secret, "mountPath": match["path"]}
-            config.setdefault("secretAsVolume", []).append(mounted)
+            config["secretAsVolume"].append({**secret, "mountPath": match["path"]})
         else:
             keys = [{"secretKey": match["key"], "envVar": match["variable"]}]
-            config.setdefault("secretAsEnv", []).append({**secret, "keyToEnv": keys})
-    for match in mine.get("tolerations", ()):
+            config["secretAsEnv"].append({**secret, "keyToEnv": keys})
+    for match in mine["tolerations"]:
         parts = {name: text for name, text in match.groupdict().items() if text}
         operator = "Exists" if match["value"] is None else "Equal"
-        config.setdefault("tolerations", []).append({**parts, "operator": operator})
-    sizes = {match["path"]: match["size"] for match in mine.get("scratch", ())}
+        config["tolerations"].append({**parts, "operator": operator})
+    sizes = {match["path"]: match["size"] for match in mine["scratch"]}
     for index, (path, size) in enumerate(sizes.items()):
         folder = {"volumeName": f"tfx-shards-scratch-{index}", "mountPath": path}
-        limit = {"sizeLimit": size} if size else {}
-        config.setdefault("emptyDirMounts", []).append({**folder, **limit})
+        config["emptyDirMounts"].append(folder | ({"sizeLimit": size} if size else {}))
     return config

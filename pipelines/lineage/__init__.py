@@ -3,7 +3,7 @@
     from pipelines.lineage import describe_artifact, list_runs
 
     print(describe_artifact("runs/artifacts/ShardBalancer/balanced_examples/4"))
-    print(list_runs("mysql://user:password@host:3306/metadb"))
+    print(list_runs("grpc://host:8080"))
 
 Stores of ML Metadata are read and never written; those of any TFX or Kubeflow pipeline will do.
 Where there is none, datasets of ours tell it themselves, which needs no ML Metadata. Neither TFX

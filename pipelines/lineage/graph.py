@@ -1,9 +1,10 @@
 """Artifacts and executions, and what of them came before and after one artifact.
 
-    graph = load_graph(store, artifact_id)      # of pipelines.lineage.reading
-    graph.makers(artifact_id)[0].component       # 'ShardBalancer'
-    graph.sources(artifact_id)                   # ids of the artifacts that it was made from
+    graph = load_graph(store, artifact_id)      # of pipelines.lineage.store
+    graph.makers(artifact_id)[0].component      # 'ShardBalancer'
+    graph.sources(artifact_id)                  # ids of the artifacts that it was made from
 
+Ids are those of a store, or the digests of datasets that tell their lineage themselves.
 An execution that TFX took from its cache has events like one that ran; the one that made an
 artifact is the first that was none of these.
 """
@@ -14,12 +15,13 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from trainer_utils.format.json_text import JsonObject
 
-__all__ = ["DATASET_TYPE", "MISSING_PREFIX", "Artifact", "Execution", "Graph", "Ports"]
+__all__ = ["DATASET_TYPE", "MISSING_PREFIX", "Artifact", "Execution", "Graph", "Id", "Ports"]
 
 DATASET_TYPE = "Examples"  # what TFX calls datasets
 MISSING_PREFIX = "digest:"  # of the uri of a dataset that is known by its digest alone
 
-Ports = Mapping[str, tuple[int, ...]]  # ids of artifacts, by the name of the input or output
+Id = int | str
+Ports = Mapping[str, tuple[Id, ...]]  # ids of artifacts, by the name of the input or output
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -36,13 +38,13 @@ class Artifact:
         properties: by name.
     """
 
-    id: int
+    id: Id
     type: str
     uri: str
-    name: str
-    state: str
-    created: str | None
-    properties: JsonObject
+    name: str = ""
+    state: str = "LIVE"
+    created: str | None = None
+    properties: JsonObject = dataclasses.field(default_factory=dict)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -61,15 +63,15 @@ class Execution:
         inputs, outputs: what it read and made.
     """
 
-    id: int
+    id: Id
     type: str
     component: str
-    pipeline: str | None
-    run: str | None
-    state: str
-    started: str | None
-    ended: str | None
-    settings: JsonObject
+    pipeline: str | None = None
+    run: str | None = None
+    state: str = "COMPLETE"
+    started: str | None = None
+    ended: str | None = None
+    settings: JsonObject = dataclasses.field(default_factory=dict)
     inputs: Ports = dataclasses.field(default_factory=dict)
     outputs: Ports = dataclasses.field(default_factory=dict)
 
@@ -81,46 +83,42 @@ class Execution:
 
 @dataclasses.dataclass(frozen=True)
 class Graph:
-    """Artifacts and executions by id; of an artifact only those before and after it."""
+    """Artifacts and executions by id, in order; of an artifact only those before and after it."""
 
-    artifacts: Mapping[int, Artifact]
-    executions: Mapping[int, Execution]
+    artifacts: Mapping[Id, Artifact]
+    executions: Mapping[Id, Execution]
 
-    def makers(self, artifact: int) -> list[Execution]:
+    def makers(self, artifact: Id) -> list[Execution]:
         """Executions whose output it is: the one that made it, then those that used it again."""
-        return self._makers.get(artifact, [])
+        return sorted(self._makers.get(artifact, []), key=lambda execution: execution.is_cached)
 
-    def users(self, artifact: int) -> list[Execution]:
+    def users(self, artifact: Id) -> list[Execution]:
         """Executions that read it and made something, or tried to; none from the cache."""
-        return [user for user in self._users.get(artifact, []) if not self._repeats(user)]
+        return [
+            user
+            for user in self._users.get(artifact, [])
+            if not user.is_cached or any(self.makers(i)[0] is user for i in _ids(user.outputs))
+        ]
 
     @functools.cached_property
-    def _makers(self) -> Mapping[int, list[Execution]]:
-        ordered = sorted(self.executions.values(), key=lambda e: (e.is_cached, e.id))
-        return _by_artifact((e, _ids(e.outputs)) for e in ordered)
+    def _makers(self) -> Mapping[Id, list[Execution]]:
+        return _by_artifact((e, _ids(e.outputs)) for e in self.executions.values())
 
     @functools.cached_property
-    def _users(self) -> Mapping[int, list[Execution]]:
-        ordered = sorted(self.executions.values(), key=lambda e: e.id)
-        return _by_artifact((e, _ids(e.inputs)) for e in ordered)
+    def _users(self) -> Mapping[Id, list[Execution]]:
+        return _by_artifact((e, _ids(e.inputs)) for e in self.executions.values())
 
-    def _repeats(self, execution: Execution) -> bool:
-        outputs = _ids(execution.outputs)
-        return execution.is_cached and all(
-            self.makers(output)[0] is not execution for output in outputs
-        )
-
-    def sources(self, artifact: int) -> list[int]:
+    def sources(self, artifact: Id) -> list[Id]:
         """What it was made from, in the order of the inputs' names."""
         makers = self.makers(artifact)[:1]
         return [i for maker in makers for i in _ids(maker.inputs) if i in self.artifacts]
 
-    def ancestors(self, artifact: int) -> list[int]:
+    def ancestors(self, artifact: Id) -> list[Id]:
         """All that it was made from, directly or not: what was made first comes first."""
-        order: dict[int, None] = {}
-        path: set[int] = set()
+        order: dict[Id, None] = {}
+        path: set[Id] = set()
 
-        def visit(place: int) -> Iterator[int]:
+        def visit(place: Id) -> Iterator[Id]:
             path.add(place)
             return iter(self.sources(place))
 
@@ -136,26 +134,24 @@ class Graph:
         del order[artifact]
         return list(order)
 
-    def descendants(self, artifact: int) -> list[int]:
+    def descendants(self, artifact: Id) -> list[Id]:
         """All that was made from it, directly or not: the nearest come first."""
-        seen = {artifact: None}
+        found = {artifact: None}
         for place in (queue := [artifact]):
-            for user in self.users(place):
-                for output in _ids(user.outputs):
-                    if output in self.artifacts and output not in seen:
-                        seen[output] = None
-                        queue.append(output)
-        del seen[artifact]
-        return list(seen)
+            new = [i for user in self.users(place) for i in _ids(user.outputs)]
+            new = [i for i in dict.fromkeys(new) if i in self.artifacts and i not in found]
+            found |= dict.fromkeys(new)
+            queue += new
+        return list(found)[1:]
 
 
-def _ids(ports: Ports) -> list[int]:
+def _ids(ports: Ports) -> list[Id]:
     """Each artifact once, by the ports' names: within one execution ids follow no order."""
     return list(dict.fromkeys(artifact for name in sorted(ports) for artifact in ports[name]))
 
 
-def _by_artifact(pairs: Iterable[tuple[Execution, list[int]]]) -> dict[int, list[Execution]]:
-    found: dict[int, list[Execution]] = {}
+def _by_artifact(pairs: Iterable[tuple[Execution, list[Id]]]) -> dict[Id, list[Execution]]:
+    found: dict[Id, list[Execution]] = {}
     for execution, artifacts in pairs:
         for artifact in artifacts:
             found.setdefault(artifact, []).append(execution)

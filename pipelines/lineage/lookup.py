@@ -5,31 +5,63 @@ print(list_runs("out/"))
 """
 
 import contextlib
+import dataclasses
 import importlib
 import importlib.util
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from pipelines.lineage.facts import LineageFacts
-from pipelines.lineage.graph import DATASET_TYPE, Graph
-from pipelines.lineage.location import Location, dataset_folder, locate
-from pipelines.lineage.manifests import load_datasets
-from pipelines.lineage.metadata_address import METADATA_FORMS, without_password
-from pipelines.lineage.metadata_files import stores_above, stores_in
+from pipelines.lineage.datasets import load_datasets
+from pipelines.lineage.graph import DATASET_TYPE, Graph, Id
+from pipelines.lineage.places import METADATA_FORMS, alike, stores_above, stores_in
 from pipelines.lineage.run_list import Runs
 from pipelines.tools.conversion import METADATA_FILE
 from trainer_utils.dataset.files import read_manifest
 from trainer_utils.extras import HOW_TO_GET_TFX
 from trainer_utils.format import ConfigError, InputError
-from trainer_utils.format.naming import MANIFEST_FILE
+from trainer_utils.format.naming import MANIFEST_FILE, SPLIT_PREFIX
 from trainer_utils.format.origin import DatasetSummary
 from trainer_utils.storage import exists, is_folder, is_object_store, is_remote, join
 
-__all__ = ["list_runs", "look_up"]
+__all__ = ["Found", "list_runs", "look_up"]
+
+_SHOWN = 5
 
 
-def look_up(uri: str, *, metadata: str | None) -> LineageFacts:
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Found:
+    """An artifact, where it was looked up.
+
+    Args:
+        metadata: where it was looked up.
+        artifact_id: of it.
+        graph: what came before and after it.
+        summaries: of those datasets that have a manifest, by artifact.
+        same_uri: the ids of artifacts with the same uri.
+        stored, here: beginnings of uris in the store, and what stands there instead here.
+        knows_runs: whether it was looked up where runs are known, which datasets do not.
+    """
+
+    metadata: str
+    artifact_id: Id
+    graph: Graph
+    summaries: Mapping[Id, DatasetSummary] = dataclasses.field(default_factory=dict)
+    same_uri: Sequence[Id] = ()
+    stored: str = ""
+    here: str = ""
+    knows_runs: bool = True
+
+    def path_of(self, uri: str) -> str:
+        """Where the files of a uri in the store are, though stores keep paths that moved since."""
+        if "://" in uri or os.path.exists(uri) or not uri.startswith(self.stored):
+            return uri
+        if not self.stored and os.path.isabs(uri):  # all that moved were relative ones
+            return uri
+        return self.here + uri.removeprefix(self.stored)
+
+
+def look_up(uri: str, *, metadata: str | None) -> Found:
     """An artifact and its lineage.
 
     Args:
@@ -41,18 +73,13 @@ def look_up(uri: str, *, metadata: str | None) -> LineageFacts:
         ConfigError: `metadata` is not allowed.
         InputError: there is no such store or artifact.
     """
-    if metadata is None:
-        return _look_above(uri)
-    if not _is_root(metadata):
-        return _in_store(uri, metadata)
-    stores = [] if is_remote(metadata) else stores_in(metadata)
-    return _in_first(uri, stores) if stores else _among_datasets(uri, root=metadata)
-
-
-def _look_above(uri: str) -> LineageFacts:
+    if metadata is not None:
+        if not _is_root(metadata):
+            return _in_store(uri, metadata)
+        stores = [] if is_remote(metadata) else stores_in(metadata)
+        return _in_first(uri, stores) if stores else _among_datasets(uri, root=metadata)
     stores = list(stores_above(uri))
-    dataset = dataset_folder(uri.rstrip("/"))
-    if not exists(join(dataset, MANIFEST_FILE)):
+    if not exists(join(_dataset_folder(uri), MANIFEST_FILE)):
         if stores:
             return _in_first(uri, stores)
         raise InputError(
@@ -62,7 +89,7 @@ def _look_above(uri: str) -> LineageFacts:
     try:
         return _in_first(uri, stores)
     except (_UnknownArtifactError, _NoReaderError):
-        return _among_datasets(dataset)
+        return _among_datasets(uri)
 
 
 class _UnknownArtifactError(InputError):
@@ -73,95 +100,132 @@ class _NoReaderError(ConfigError):
     """ML Metadata, which reads stores, is not installed."""
 
 
-def _in_first(uri: str, stores: Sequence[str]) -> LineageFacts:
+def _in_first(uri: str, stores: Sequence[str]) -> Found:
     """In the first of some stores that has it."""
-    missing: _UnknownArtifactError | None = None
-    for store in stores:
+    missing = _UnknownArtifactError(f"artifact {uri!r}: expected a store, found none")
+    for place, store in enumerate(stores):
         try:
             return _in_store(uri, store)
         except _UnknownArtifactError as error:
-            missing = missing or error
-    raise missing or _UnknownArtifactError(f"artifact {uri!r}: expected a store, found none")
+            missing = missing if place else error
+    raise missing
 
 
-def _in_store(uri: str, metadata: str) -> LineageFacts:
-    reading, store_module = _store_modules()
-    shown = without_password(metadata)
-    with store_module.open_store(metadata) as store:
-        try:
-            location = locate(reading.StoreArtifacts(store), uri, metadata=shown)
-        except InputError as error:
-            raise _UnknownArtifactError(str(error)) from error
-        graph = reading.load_graph(store, location.artifact)
-    return LineageFacts(
-        metadata=shown, location=location, graph=graph, summaries=_summaries(graph, location)
+def _in_store(uri: str, metadata: str) -> Found:
+    with _open(metadata) as (module, store):
+        artifacts, tail = _located(store, uri)
+        if not artifacts:
+            known = sorted(store.get_artifacts(), key=lambda artifact: -artifact.id)
+            newest = ", ".join([artifact.uri for artifact in known if artifact.uri][:_SHOWN])
+            raise _UnknownArtifactError(
+                f"artifact {uri!r}: expected the uri of an artifact of {metadata}, which has "
+                f"{len(known)}. " + (f"The newest: {newest}." if newest else "None has a uri.")
+            )
+        events = store.get_events_by_artifact_ids([one.id for one in artifacts])
+        made = {event.artifact_id for event in events if event.type == event.OUTPUT}
+        *others, last = sorted((one.id for one in artifacts), key=lambda i: (i in made, i))
+        graph = module.load_graph(store, last)
+    stored, here = artifacts[0].uri.rstrip("/"), os.path.abspath(_dataset_folder(uri))
+    found = Found(
+        metadata=metadata,
+        artifact_id=last,
+        graph=graph,
+        same_uri=sorted(others),
+        stored=stored[: len(stored) - tail] if tail else "",
+        here=here[: len(here) - tail] if tail else "",
     )
+    return dataclasses.replace(found, summaries=_summaries(found))
 
 
-def _among_datasets(uri: str, *, root: str | None = None) -> LineageFacts:
-    found = load_datasets(dataset_folder(uri.rstrip("/")), root=root)
-    assert found.artifact is not None  # one was asked for
-    return LineageFacts(
+def _located(store: Any, uri: str) -> tuple[Sequence[Any], int]:
+    """The artifacts at a uri; of those that moved, how many characters at its end are the same."""
+    folder = _dataset_folder(uri)
+    spellings = [folder]
+    if "://" not in folder:
+        spellings += [f(folder) for f in (os.path.abspath, os.path.realpath, os.path.relpath)]
+    for spelling in dict.fromkeys(spellings):
+        for end in ("", "/"):
+            if found := store.get_artifacts_by_uri(spelling + end):
+                return found, 0
+    parts = os.path.abspath(folder).split("/")
+    ends: dict[int, list[Any]] = {}
+    for artifact in () if "://" in folder else store.get_artifacts():
+        own = artifact.uri.rstrip("/").split("/")
+        same = alike(own[::-1], parts[::-1])
+        if same and same >= min(2, len(own)):  # TFX's end with an output and an execution
+            ends.setdefault(same, []).append(artifact)
+    most = max(ends, default=0)
+    if len({artifact.uri for artifact in ends.get(most, [])}) != 1:
+        return [], 0
+    return ends[most], len("/".join(parts[-most:]))
+
+
+def _dataset_folder(uri: str) -> str:
+    """The folder of a dataset, where the uri is of a split or of a file in it."""
+    uri = uri.rstrip("/")
+    folder, _, name = uri.rpartition("/")
+    if name.startswith(SPLIT_PREFIX):
+        return folder or "."
+    above, _, split = folder.rpartition("/")
+    if split.startswith(SPLIT_PREFIX):
+        return above or "."
+    return folder or "." if os.path.isfile(uri) else uri
+
+
+def _among_datasets(uri: str, *, root: str | None = None) -> Found:
+    found = load_datasets(_dataset_folder(uri), root=root)
+    return Found(
         metadata="manifests" if root is None else f"manifests in {root}",
-        location=Location(artifact=found.artifact),
+        artifact_id=found.artifact,
         graph=found.graph,
         summaries=found.summaries,
         knows_runs=False,
     )
 
 
-def _summaries(graph: Graph, location: Location) -> dict[int, DatasetSummary]:
+def _summaries(found: Found) -> dict[Id, DatasetSummary]:
     """Those that are there and can be read; problems of one are reported by `verify`."""
-    found = {}
-    for artifact in graph.artifacts.values():
-        path = location.path_of(artifact.uri)
+    summaries = {}
+    for artifact in found.graph.artifacts.values():
+        path = found.path_of(artifact.uri)
         if not artifact.uri or (is_remote(path) and artifact.type != DATASET_TYPE):
             continue
         with contextlib.suppress(ValueError, OSError):
             if (manifest := read_manifest(path)) is not None:
-                found[artifact.id] = DatasetSummary.of(manifest)
-    return found
+                summaries[artifact.id] = DatasetSummary.of(manifest)
+    return summaries
 
 
 def list_runs(metadata: str) -> Runs:
     """All runs of a store.
 
     Args:
-        metadata: a sqlite file, `mysql://user:password@host:port/database` or
-            `grpc://host:port`; a folder with such a file, else one below which datasets are.
+        metadata: a sqlite file or `grpc://host:port`; a folder with such a file, else one below
+            which datasets are.
 
     Raises:
         ConfigError: `metadata` is not allowed, or leaves open which store is meant.
         InputError: there is no such store and no dataset, or it cannot be read.
     """
-    if not _is_root(metadata):
-        return _executions_in(metadata)
-    stores = [] if is_remote(metadata) else stores_in(metadata)
+    stores = [metadata]
+    if _is_root(metadata):
+        stores = [] if is_remote(metadata) else stores_in(metadata)
     if len(stores) > 1 and os.path.basename(stores[0]) != METADATA_FILE:
         raise ConfigError(
             f"metadata {metadata!r}: expected one store, found {', '.join(stores)}. Name one.",
             setting="metadata",
         )
     if stores:
-        return _executions_in(stores[0])
-    executions = load_datasets(root=metadata).graph.executions
+        with _open(stores[0]) as (module, store):
+            executions = module.read_executions(store, [n.id for n in store.get_executions()])
+        return Runs(metadata=stores[0], executions=executions)
+    executions = list(load_datasets(root=metadata).graph.executions.values())
     if not executions:
         raise InputError(
             f"metadata {metadata!r}: expected {METADATA_FORMS}, or a folder with a "
             f"{METADATA_FILE} or with datasets, found no such file"
         )
-    return Runs(
-        metadata=f"manifests in {metadata}",
-        executions=[executions[number] for number in sorted(executions)],
-        knows_runs=False,
-    )
-
-
-def _executions_in(metadata: str) -> Runs:
-    reading, store_module = _store_modules()
-    with store_module.open_store(metadata) as store:
-        found = reading.read_executions(store, [node.id for node in store.get_executions()])
-    return Runs(metadata=without_password(metadata), executions=list(found))
+    return Runs(metadata=f"manifests in {metadata}", executions=executions, knows_runs=False)
 
 
 def _is_root(metadata: str) -> bool:
@@ -169,10 +233,11 @@ def _is_root(metadata: str) -> bool:
     return is_object_store(metadata) or (not is_remote(metadata) and is_folder(metadata))
 
 
-def _store_modules() -> tuple[Any, Any]:
-    """What reads stores, which needs ML Metadata; datasets by themselves need nothing."""
+@contextlib.contextmanager
+def _open(metadata: str) -> Iterator[tuple[Any, Any]]:
+    """What reads stores, which needs ML Metadata, and a store; datasets alone need nothing."""
     if importlib.util.find_spec("ml_metadata") is None:
         raise _NoReaderError(f"ML Metadata's stores need TFX: {HOW_TO_GET_TFX}", setting="metadata")
-    names = ("reading", "store")
-    reading, store = (importlib.import_module(f"pipelines.lineage.{name}") for name in names)
-    return reading, store
+    module = importlib.import_module("pipelines.lineage.store")
+    with module.open_store(metadata) as store:
+        yield module, store

@@ -7,8 +7,8 @@ import dataclasses
 import functools
 from collections.abc import Sequence
 
+from pipelines.lineage.datasets import RUN_UNKNOWN
 from pipelines.lineage.graph import Execution
-from pipelines.lineage.manifests import RUN_UNKNOWN
 from trainer_utils.format.json_text import JsonObject
 from trainer_utils.text_output import as_text
 
@@ -76,7 +76,7 @@ class Runs:
     """All runs of a store, the latest first.
 
     Args:
-        metadata: where they were looked up, without a password.
+        metadata: where they were looked up.
         executions: all that ran, in the order of their ids.
         knows_runs: whether they were looked up where runs are known, which datasets do not.
     """
@@ -93,8 +93,7 @@ class Runs:
             pipeline = execution.pipeline if execution.run else None
             grouped.setdefault((execution.run, pipeline), []).append(execution)
         runs = [Run(name=n, pipeline=p, executions=some) for (n, p), some in grouped.items()]
-        runs.sort(key=lambda run: (run.name is not None, run.executions[0].id), reverse=True)
-        return runs
+        return sorted(reversed(runs), key=lambda run: run.name is None)
 
     def to_json(self) -> JsonObject:
         """Plain JSON types."""
@@ -104,14 +103,15 @@ class Runs:
         if not self.runs:
             return as_text([f"{self.metadata}: no run"])
         lines = []
+
+        def number(execution: Execution) -> str:
+            return f" (execution {execution.id})" if self.knows_runs else ""
+
         without_run = "(of no run)" if self.knows_runs else f"(run {RUN_UNKNOWN})"
         for run in self.runs:
             name = run.name or without_run
             pipeline = f" of {run.pipeline}" if run.pipeline else ""
             times = f", {run.started} to {run.ended}" if run.started else ""
             lines.append(f"{name}{pipeline}: {run.state}{times}")
-            lines += [
-                f"  {execution.component} (execution {execution.id}): {execution.state}"
-                for execution in run.executions
-            ]
+            lines += [f"  {each.component}{number(each)}: {each.state}" for each in run.executions]
         return as_text(lines)

@@ -1,29 +1,47 @@
-"""Opens ML Metadata wherever it is kept, to be read and never written.
+"""ML Metadata wherever it is kept, read and never written, by calls that any version has.
 
     with open_store("runs/metadata.sqlite") as store:
-        store.get_artifacts()
+        graph = load_graph(store, artifact_id)
+        executions = read_executions(store, execution_ids)
 
-Also `mysql://user:password@host:3306/database` and `grpc://host:8080`.
+Also `grpc://host:8080`.
 """
 
 import contextlib
+import datetime
+import itertools
+import json
 import os
 import sqlite3
-from collections.abc import Iterator
-from urllib.parse import SplitResult, unquote, urlsplit
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, TypeAlias
+from urllib.parse import urlsplit
 
+from google.protobuf import json_format
 from ml_metadata import errors
 from ml_metadata.metadata_store import MetadataStore
 from ml_metadata.proto import metadata_store_pb2
 
-from pipelines.lineage.metadata_address import METADATA_FORMS, without_password
-from pipelines.lineage.metadata_files import METADATA_TABLE, sqlite_tables
+from pipelines.lineage.graph import Artifact, Execution, Graph
+from pipelines.lineage.places import (
+    METADATA_FORMS,
+    METADATA_TABLE,
+    sqlite_tables,
+)
 from trainer_utils.format import ConfigError, InputError
+from trainer_utils.format.json_text import Json, JsonObject
 
-__all__ = ["open_store"]
+__all__ = ["load_graph", "open_store", "read_executions"]
 
-_MYSQL_PORT = 3306
 _GRPC_TIMEOUT_SECONDS = 60.0
+_Event: TypeAlias = metadata_store_pb2.Event
+_INPUTS = {_Event.INPUT, _Event.DECLARED_INPUT, _Event.INTERNAL_INPUT}
+_OUTPUTS = {_Event.OUTPUT, _Event.DECLARED_OUTPUT}  # others are of what failed, or not its own
+_PIPELINES = {"pipeline", "system.Pipeline"}
+_RUNS = {"pipeline_run", "run", "system.PipelineRun", "KfpRun"}
+_NODES = {"node", "component_run"}
+_NAMES = ("display_name", "task_name", "component_id")  # properties that Kubeflow and old TFX keep
+_AT_ONCE = 200  # ids a request
 
 
 @contextlib.contextmanager
@@ -31,38 +49,30 @@ def open_store(metadata: str) -> Iterator[MetadataStore]:
     """The store; what goes wrong with it while it is read becomes an `InputError`.
 
     Args:
-        metadata: a sqlite file, `mysql://user:password@host:port/database` (with `?socket=path` a
-            socket), or `grpc://host:port`.
+        metadata: a sqlite file, or `grpc://host:port`.
 
     Raises:
         ConfigError: it is none of these.
         InputError: there is no such store, it cannot be reached, or it is of another version.
     """
     config = _config(metadata)
-    where = without_password(metadata)
     try:
         yield MetadataStore(config)
-    except errors.UnavailableError as error:
+    except (errors.StatusError, RuntimeError) as error:  # the latter of its own connection
         raise InputError(
-            f"metadata {where!r}: no answer: {error}. Is the server running, and the address right?"
+            f"metadata {metadata!r}: cannot be read: {type(error).__name__}: {error}. "
+            f"{_hint(error)}"
         ) from error
-    except errors.StatusError as error:
-        raise InputError(f"metadata {where!r}: {type(error).__name__}: {error}") from error
-    except RuntimeError as error:  # of the connection, from ML Metadata's own library
-        raise InputError(f"metadata {where!r}: cannot be read: {error}. {_hint(error)}") from error
 
 
-def _hint(error: RuntimeError) -> str:
+def _hint(error: Exception) -> str:
     text = str(error)
+    if isinstance(error, errors.UnavailableError):
+        return "Is the server running, and the address right?"
     if "older than library version" in text:
         return "Open it once with TFX's own client, which brings it up to date, or take a copy."
     if "greater than library version" in text:
         return "Install the version of ml-metadata that wrote it."
-    if "mysql" in text:
-        return (
-            "Is the server running, and are user, password and database right? The client of "
-            "ML Metadata knows mysql_native_password only, not caching_sha2_password."
-        )
     return "Is it ML Metadata, and may it be read?"
 
 
@@ -71,26 +81,22 @@ def _config(
 ) -> metadata_store_pb2.ConnectionConfig | metadata_store_pb2.MetadataStoreClientConfig:
     if "://" not in metadata:
         return _sqlite(metadata)
-    parts = urlsplit(metadata)
-    if parts.scheme == "mysql":
-        return _mysql(parts, without_password(metadata))
-    if parts.scheme == "grpc":
-        return _grpc(parts, metadata)
-    raise ConfigError.of("metadata", without_password(metadata), allowed=METADATA_FORMS)
+    parts, port = urlsplit(metadata), None
+    with contextlib.suppress(ValueError):
+        port = parts.port
+    if parts.scheme != "grpc" or not parts.hostname or port is None or parts.path.strip("/"):
+        raise ConfigError.of("metadata", metadata, allowed=METADATA_FORMS)
+    config = metadata_store_pb2.MetadataStoreClientConfig(
+        host=parts.hostname, port=port, client_timeout_sec=_GRPC_TIMEOUT_SECONDS
+    )
+    config.channel_arguments.max_receive_message_length = -1  # without a limit
+    return config
 
 
 def _sqlite(path: str) -> metadata_store_pb2.ConnectionConfig:
     if not os.path.isfile(path):
         raise InputError(f"metadata {path!r}: expected {METADATA_FORMS}, found no such file")
-    _check_sqlite(path)
-    config = metadata_store_pb2.ConnectionConfig()
-    config.sqlite.filename_uri = path
-    config.sqlite.connection_mode = metadata_store_pb2.SqliteMetadataSourceConfig.READONLY
-    return config
-
-
-def _check_sqlite(path: str) -> None:
-    """ML Metadata would try to make its tables in any file, and say just that it cannot."""
+    # ML Metadata would try to make its tables in any file, and say just that it cannot.
     try:
         tables = sqlite_tables(path)
     except sqlite3.OperationalError as error:  # locked, or not to be read
@@ -102,38 +108,146 @@ def _check_sqlite(path: str) -> None:
             f"metadata {path!r}: expected the tables of ML Metadata, found "
             f"{', '.join(tables[:5]) or 'an empty database'}"
         )
-
-
-def _mysql(parts: SplitResult, shown: str) -> metadata_store_pb2.ConnectionConfig:
-    database = unquote(parts.path.strip("/"))
-    port = _port(parts, shown)
-    socket = unquote(parts.query.removeprefix("socket=")) if parts.query else ""
-    if not parts.username or not database or "/" in database or not (parts.hostname or socket):
-        raise ConfigError.of("metadata", shown, allowed="mysql://user:password@host:port/database")
     config = metadata_store_pb2.ConnectionConfig()
-    config.mysql.host = parts.hostname or ""
-    config.mysql.port = port or _MYSQL_PORT
-    config.mysql.user = unquote(parts.username)
-    config.mysql.password = unquote(parts.password or "")
-    config.mysql.database = database
-    config.mysql.socket = socket
-    config.mysql.skip_db_creation = True  # one that is not there is an error, not a new one
+    config.sqlite.filename_uri = path
+    config.sqlite.connection_mode = metadata_store_pb2.SqliteMetadataSourceConfig.READONLY
     return config
 
 
-def _grpc(parts: SplitResult, metadata: str) -> metadata_store_pb2.MetadataStoreClientConfig:
-    port = _port(parts, metadata)
-    if not parts.hostname or port is None or parts.path.strip("/"):
-        raise ConfigError.of("metadata", metadata, allowed="grpc://host:port")
-    config = metadata_store_pb2.MetadataStoreClientConfig(
-        host=parts.hostname, port=port, client_timeout_sec=_GRPC_TIMEOUT_SECONDS
-    )
-    config.channel_arguments.max_receive_message_length = -1  # without a limit
-    return config
+def load_graph(store: MetadataStore, artifact: int) -> Graph:
+    """What came before and after an artifact, over any number of steps.
+
+    Args:
+        store: to be asked.
+        artifact: the id.
+    """
+    artifacts, executions = {artifact}, set[int]()
+    for towards, back in ((_OUTPUTS, _INPUTS), (_INPUTS, _OUTPUTS)):  # before it, then after it
+        frontier, visited = {artifact}, set[int]()
+        while frontier:
+            events = _all(store.get_events_by_artifact_ids, frontier)
+            new = {e.execution_id for e in events if e.type in towards} - visited
+            visited |= new
+            events = _all(store.get_events_by_execution_ids, new)
+            frontier = {e.artifact_id for e in events if e.type in back} - artifacts
+            artifacts |= frontier
+        executions |= visited
+    nodes = sorted(_all(store.get_artifacts_by_id, artifacts), key=lambda node: node.id)
+    found = read_executions(store, executions)
+    return Graph({n.id: _artifact(n) for n in nodes}, {node.id: node for node in found})
 
 
-def _port(parts: SplitResult, shown: str) -> int | None:
+def read_executions(store: MetadataStore, ids: Iterable[int]) -> list[Execution]:
+    """Executions, with their contexts and what they read and made, in the order of the ids."""
+    ids = sorted(ids)
+    events: dict[int, list[_Event]] = {number: [] for number in ids}
+    for event in _all(store.get_events_by_execution_ids, ids):
+        events[event.execution_id].append(event)
+    nodes = sorted(_all(store.get_executions_by_id, ids), key=lambda node: node.id)
+    return [_execution(node, _contexts(store, node.id), events[node.id]) for node in nodes]
+
+
+def _contexts(store: MetadataStore, execution: int) -> list[metadata_store_pb2.Context]:
     try:
-        return parts.port
-    except ValueError as error:
-        raise ConfigError.of("metadata", shown, allowed="a port of 0 to 65535") from error
+        contexts: list[metadata_store_pb2.Context] = store.get_contexts_by_execution(execution)
+    except errors.NotFoundError:  # where another would give an empty list
+        return []
+    return contexts
+
+
+def _artifact(node: metadata_store_pb2.Artifact) -> Artifact:
+    return Artifact(
+        id=node.id,
+        type=node.type or f"type {node.type_id}",
+        uri=node.uri,
+        name=node.name,
+        state=metadata_store_pb2.Artifact.State.Name(node.state),
+        created=_time_of(node.create_time_since_epoch),
+        properties=_properties_of(node),
+    )
+
+
+def _execution(
+    node: metadata_store_pb2.Execution,
+    contexts: Sequence[metadata_store_pb2.Context],
+    events: Sequence[_Event],
+) -> Execution:
+    def named(types: set[str]) -> str | None:
+        return next((context.name for context in contexts if context.type in types), None)
+
+    settings = _properties_of(node)
+    kind = node.type or f"type {node.type_id}"
+    pipeline, own = named(_PIPELINES), named(_NODES)
+    if pipeline and own:  # TFX's node contexts begin with the pipeline's name
+        own = own.removeprefix(f"{pipeline}.")
+    own_name = next((str(settings[name]) for name in _NAMES if settings.get(name)), None)
+    return Execution(
+        id=node.id,
+        type=kind,
+        component=own or own_name or kind.rpartition(".")[2],
+        pipeline=pipeline,
+        run=named(_RUNS),
+        state=metadata_store_pb2.Execution.State.Name(node.last_known_state),
+        started=_time_of(node.create_time_since_epoch),
+        ended=_time_of(node.last_update_time_since_epoch),
+        settings=settings,
+        inputs=_ports(events, _INPUTS),
+        outputs=_ports(events, _OUTPUTS),
+    )
+
+
+def _ports(events: Sequence[_Event], kinds: set[int]) -> dict[str, tuple[int, ...]]:
+    """Ids by port, in the order of the events' indices, each once."""
+    ports: dict[str, dict[int, int]] = {}
+    for event in events:
+        steps = event.path.steps
+        key = next((step.key for step in steps if step.HasField("key")), "")
+        index = next((step.index for step in steps if step.HasField("index")), 0)
+        if event.type in kinds:
+            ports.setdefault(key, {}).setdefault(event.artifact_id, index)
+    return {key: tuple(sorted(of, key=of.__getitem__)) for key, of in sorted(ports.items())}
+
+
+def _all(ask: Callable[[list[int]], list[Any]], ids: Iterable[int]) -> list[Any]:
+    """What a store says of some ids, asked for some at once."""
+    rest, found = iter(sorted(ids)), list[Any]()
+    while some := list(itertools.islice(rest, _AT_ONCE)):
+        found += ask(some)
+    return found
+
+
+def _properties_of(node: Any) -> JsonObject:
+    """A node's properties, declared and custom ones, by name; those that TFX keeps for itself not.
+
+    Texts that hold JSON objects or lists, as those of TFX's settings do, are parsed.
+    """
+    values = {**node.properties, **node.custom_properties}
+    return {name: _value(values[name]) for name in sorted(values) if not name.startswith("__")}
+
+
+def _value(value: Any) -> Json:
+    kind = value.WhichOneof("value")
+    if kind is None:
+        return None
+    content = getattr(value, kind)
+    if kind == "proto_value":
+        return {"type_url": content.type_url, "bytes": len(content.value)}
+    if kind == "struct_value":
+        return json_format.MessageToDict(content)
+    return _parsed(content)
+
+
+def _parsed(value: Json) -> Json:
+    """A value; of a text that holds a JSON object or list, as TFX's settings do, that."""
+    if isinstance(value, str) and value[:1] in ("{", "["):
+        with contextlib.suppress(ValueError):
+            return json.loads(value)
+    return value
+
+
+def _time_of(milliseconds: int) -> str | None:
+    """ISO 8601 in UTC of milliseconds since 1970; None for 0, which stands for unknown."""
+    if not milliseconds:
+        return None
+    moment = datetime.datetime.fromtimestamp(milliseconds / 1000, datetime.timezone.utc)
+    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")

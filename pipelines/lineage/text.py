@@ -4,18 +4,18 @@ print(render_lineage(facts))
 """
 
 import io
-from collections.abc import Iterator
+import json
+from collections.abc import Callable, Iterator
 
 from rich.console import Console
 from rich.text import Text
 from rich.tree import Tree
 
-from pipelines.lineage.facts import LineageFacts
-from pipelines.lineage.graph import MISSING_PREFIX, Artifact, Execution
-from pipelines.lineage.manifests import RUN_UNKNOWN
-from pipelines.lineage.record_trace import RecordStep
-from pipelines.lineage.source_files import SourceFile
-from pipelines.lineage.values import one_line
+from pipelines.lineage.datasets import RUN_UNKNOWN
+from pipelines.lineage.description import Lineage
+from pipelines.lineage.graph import MISSING_PREFIX, Artifact, Execution, Id, Ports
+from pipelines.lineage.record_trace import RecordStep, SourceFile
+from trainer_utils.format.json_text import Json, JsonObject
 from trainer_utils.format.printable import printable
 from trainer_utils.text_output import as_text, quantity
 
@@ -24,21 +24,21 @@ __all__ = ["render_lineage"]
 _MOST_LEVELS = 50  # of a tree: models that each start from the one before make chains of any length
 
 
-def render_lineage(lineage: LineageFacts) -> str:
+def render_lineage(lineage: Lineage) -> str:
     """The artifact, what it was made from, what was made of it, and where a record is in them."""
-    found = lineage.artifact.id
+    found = lineage.artifact_id
     makers = lineage.graph.makers(found)
     lines = [_artifact(lineage.artifact), *_facts(lineage, found)]
-    if lineage.location.others:
-        lines.append(f"  same uri: artifacts {', '.join(map(str, lineage.location.others))}")
-    lines += [""]
+    if lineage.same_uri:
+        lines.append(f"  same uri: artifacts {', '.join(map(str, lineage.same_uri))}")
+    lines += ["", "Made by nothing that this store knows of"]
     if makers:
-        lines += [f"Made by {_execution(makers[0])}", *_times(makers[0])]
+        own = makers[0]
+        lines[-1] = f"Made by {_execution(own)}"
+        lines += [f"  started {own.started}, ended {own.ended}"] if own.started else []
         lines += [] if lineage.knows_runs else [f"  run: {RUN_UNKNOWN} (--metadata)"]
-        lines += [f"  {line}" for line in _settings(makers[0])]
+        lines += [f"  {line}" for line in _settings(own)]
         lines += [f"  used again by {_execution(maker)}" for maker in makers[1:]]
-    else:
-        lines += ["Made by nothing that this store knows of"]
     before, after = Tree("Made from"), Tree("Made of it")
     _add_ancestors(before, lineage, found, {found})
     _add_descendants(after, lineage, found, {found})
@@ -47,32 +47,32 @@ def render_lineage(lineage: LineageFacts) -> str:
         lines += ["", "Models that came of it"]
         lines += [f"  {_artifact(model)}" for model in lineage.models]
     if lineage.record is not None:
-        lines += ["", *_record(lineage)]
+        lines += ["", f"Record {lineage.record}", f"  from {_source_file(lineage.source)}"]
+        lines += [line for step in lineage.steps for line in _step(lineage, step)]
     return as_text(lines)
 
 
 def _artifact(artifact: Artifact) -> str:
+    place = artifact.uri or "without a uri"
+    if artifact.uri.startswith(MISSING_PREFIX):
+        place = f"not found here; digest {artifact.uri.removeprefix(MISSING_PREFIX)}"
+    number = "" if isinstance(artifact.id, str) else f" {artifact.id}"
     name = f" {artifact.name!r}" if artifact.name else ""
     state = "" if artifact.state in ("LIVE", "UNKNOWN") else f" ({artifact.state})"
-    return printable(f"{artifact.type} {artifact.id}{name}{state}  {_place(artifact)}")
-
-
-def _place(artifact: Artifact) -> str:
-    if artifact.uri.startswith(MISSING_PREFIX):
-        return f"not found here; digest {artifact.uri.removeprefix(MISSING_PREFIX)}"
-    return artifact.uri or "without a uri"
+    return printable(f"{artifact.type}{number}{name}{state}  {place}")
 
 
 def _execution(execution: Execution) -> str:
     run = f" in run {execution.run}" if execution.run else ""
     pipeline = f" of {execution.pipeline}" if execution.pipeline else ""
     state = "" if execution.state == "COMPLETE" else f", {execution.state}"
-    return printable(f"{execution.component} (execution {execution.id}{state}){run}{pipeline}")
+    number = "" if isinstance(execution.id, str) else f" (execution {execution.id}{state})"
+    return printable(f"{execution.component}{number}{run}{pipeline}")
 
 
-def _facts(lineage: LineageFacts, artifact: int) -> Iterator[str]:
+def _facts(lineage: Lineage, artifact: Id) -> Iterator[str]:
     node = lineage.graph.artifacts[artifact]
-    path = lineage.location.path_of(node.uri)
+    path = lineage.path_of(node.uri)
     if path != node.uri:
         yield f"  now at {path}"
     if node.created:
@@ -83,76 +83,71 @@ def _facts(lineage: LineageFacts, artifact: int) -> Iterator[str]:
     if sums := _fingerprints(lineage, artifact):
         yield f"  {sums}"
     if versions := lineage.versions(artifact):
-        yield f"  versions: {one_line(versions)}"
+        yield f"  versions: {_one_line(versions)}"
 
 
-def _fingerprints(lineage: LineageFacts, artifact: int) -> str:
+def _fingerprints(lineage: Lineage, artifact: Id) -> str:
     sums = []
     if fingerprint := lineage.fingerprint(artifact):
         sums.append(f"fingerprint of the inputs {fingerprint}")
     if content := lineage.content(artifact):
-        sums.append(f"content {one_line(content)}")
+        sums.append(f"content {_one_line(content)}")
     return "; ".join(sums)
-
-
-def _times(execution: Execution) -> Iterator[str]:
-    if execution.started:
-        yield f"  started {execution.started}, ended {execution.ended}"
 
 
 def _settings(execution: Execution) -> Iterator[str]:
     if settings := {n: v for n, v in execution.settings.items() if v not in (None, "")}:
-        yield f"settings: {one_line(settings)}"
+        yield f"settings: {_one_line(settings)}"
 
 
 def _add_ancestors(
-    tree: Tree, lineage: LineageFacts, artifact: int, seen: set[int], level: int = 0
+    tree: Tree, lineage: Lineage, artifact: Id, seen: set[Id], level: int = 0
 ) -> None:
     """What an artifact was made from; one that stands elsewhere already is not followed again."""
+
+    def add(source: Id, label: str) -> None:
+        lines = [label, _fingerprints(lineage, source)]
+        for own in lineage.graph.makers(source)[:1]:
+            lines += [f"by {_execution(own)}", *_settings(own)]
+        branch = tree.add(_text("\n".join(filter(None, lines))))
+        _add_ancestors(branch, lineage, source, seen, level + 1)
+
     if level == _MOST_LEVELS and lineage.graph.sources(artifact):
         tree.add("… and more before it: ask for the lineage of that artifact")
         return
     for maker in lineage.graph.makers(artifact)[:1]:
-        for port, source in ((port, i) for port, ids in maker.inputs.items() for i in ids):
-            if (node := lineage.graph.artifacts.get(source)) is None:
-                tree.add(_text(f"{port}: artifact {source}, which the store no longer has"))
-                continue
-            label = _labelled(port, node)
-            if source in seen:
-                tree.add(_text(f"{label} (see above)"))
-                continue
-            seen.add(source)
-            lines = [label, _fingerprints(lineage, source)]
-            for own in lineage.graph.makers(source)[:1]:
-                lines += [f"by {_execution(own)}", *_settings(own)]
-            branch = tree.add(_text("\n".join(filter(None, lines))))
-            _add_ancestors(branch, lineage, source, seen, level + 1)
+        _add_ports(tree, lineage, maker.inputs, seen, add)
         if not maker.inputs and (base := maker.settings.get("input_base")):
             tree.add(_text(printable(f"files in {base}")))
 
 
 def _add_descendants(
-    tree: Tree, lineage: LineageFacts, artifact: int, seen: set[int], level: int = 0
+    tree: Tree, lineage: Lineage, artifact: Id, seen: set[Id], level: int = 0
 ) -> None:
+    def add(output: Id, label: str) -> None:
+        _add_descendants(branch.add(_text(label)), lineage, output, seen, level + 1)
+
     if level == _MOST_LEVELS and lineage.graph.users(artifact):
         tree.add("… and more of it: ask for the lineage of that artifact")
         return
     for user in lineage.graph.users(artifact):
         branch = tree.add(_text(_execution(user)))
-        for port, output in ((port, i) for port, ids in user.outputs.items() for i in ids):
-            if (node := lineage.graph.artifacts.get(output)) is None:
-                continue
-            if output in seen:
-                branch.add(_text(f"{_labelled(port, node)} (see above)"))
-                continue
-            seen.add(output)
-            _add_descendants(
-                branch.add(_text(_labelled(port, node))), lineage, output, seen, level + 1
-            )
+        _add_ports(branch, lineage, user.outputs, seen, add)
 
 
-def _labelled(port: str, node: Artifact) -> str:
-    return f"{port}: {_artifact(node)}" if port else _artifact(node)
+def _add_ports(
+    tree: Tree, lineage: Lineage, ports: Ports, seen: set[Id], add: Callable[[Id, str], None]
+) -> None:
+    for port, place in ((port, i) for port, ids in ports.items() for i in ids):
+        if (node := lineage.graph.artifacts.get(place)) is None:
+            tree.add(_text(f"{port}: artifact {place}, which the store no longer has"))
+            continue
+        label = f"{port}: {_artifact(node)}" if port else _artifact(node)
+        if place in seen:
+            tree.add(_text(f"{label} (see above)"))
+        else:
+            seen.add(place)
+            add(place, label)
 
 
 def _text(line: str) -> Text:
@@ -175,13 +170,6 @@ def _labels(tree: Tree) -> Iterator[str]:
         yield from _labels(child)
 
 
-def _record(lineage: LineageFacts) -> Iterator[str]:
-    yield f"Record {lineage.record}"
-    yield f"  from {_source_file(lineage.source)}"
-    for step in lineage.steps:
-        yield from _step(lineage, step)
-
-
 def _source_file(source: SourceFile | None) -> str:
     if source is None:
         return "a file that the store does not name"
@@ -191,16 +179,26 @@ def _source_file(source: SourceFile | None) -> str:
     return f"{source.path}{gone}{member}{row}"
 
 
-def _step(lineage: LineageFacts, step: RecordStep) -> Iterator[str]:
+def _step(lineage: Lineage, step: RecordStep) -> Iterator[str]:
     makers = lineage.graph.makers(step.artifact)
     by = f" by {makers[0].component}" if makers else ""
-    search = step.search
-    detail = f", {search.detail}" if search.detail else ""
-    yield f"  {_artifact(lineage.graph.artifacts[step.artifact])}{by}: {search.outcome}{detail}"
-    for place in search.places:
+    detail = f", {step.detail}" if step.detail else ""
+    yield f"  {_artifact(lineage.graph.artifacts[step.artifact])}{by}: {step.outcome}{detail}"
+    for place in step.places:
         yield (
             f"    split {place.split}, {place.shard}, record {place.record}, "
             f"byte {place.byte_offset} ({place.bytes} bytes)"
         )
-    for reject in search.rejects:
+    for reject in step.rejects:
         yield f"    split {reject.get('split')}: {reject.get('code')} ({reject.get('detail')})"
+
+
+def _one_line(properties: JsonObject) -> str:
+    """Properties on one line: `num_shards=8, seed=0`; long values are cut."""
+    return ", ".join(f"{name}={_short(value)}" for name, value in properties.items())
+
+
+def _short(value: Json) -> str:
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    text = " ".join(text.split())
+    return text if len(text) <= 100 else f"{text[:97]}..."

@@ -16,9 +16,9 @@ from tfx.proto import example_gen_pb2
 from tfx.types import Channel, standard_artifacts
 
 import components
+from components.balancing.settings import BalancerSettings
 from components.example_gen.settings import AudioSettings, ImageSettings, TextSettings
 from components.settings import AuditSettings, DatasetReportSettings, SchemaExportSettings
-from components.shard_balancer.settings import BalancerSettings
 from trainer_utils.format import ConfigError, Manifest
 from trainer_utils.format.settings import settings_of
 

@@ -18,7 +18,7 @@ from tfx.proto import example_gen_pb2
 from tfx.types import standard_artifacts
 from tfx.utils import proto_utils
 
-from components.text_example_gen.component import Executor
+from components.text_example_gen import Executor
 
 IN_PROCESS = "apache_beam.runners.portability.fn_api_runner.FnApiRunner"
 _JSON = ("columns", "column_names", "vocabulary")

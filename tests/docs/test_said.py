@@ -63,7 +63,8 @@ def test_images_that_are_named_have_the_version_that_there_is():
 
 def options_of(name):
     command = app.get_command(click.Context(app), name)
-    return {option for parameter in command.params for option in parameter.opts}
+    parameters = command.get_params(click.Context(command))
+    return {option for parameter in parameters for option in parameter.opts}
 
 
 @pytest.mark.parametrize("name", [name for name in COMMANDS])

@@ -6,10 +6,10 @@ import re
 import pytest
 
 import trainer_utils
+from components.balancing.settings import BalancerSettings
 from components.common.reject_codes import REJECT_CODES
 from components.example_gen.settings import AudioSettings, ImageSettings, TextSettings
 from components.settings import AuditSettings, DatasetReportSettings, SchemaExportSettings
-from components.shard_balancer.settings import BalancerSettings
 from tests.docs.markdown import REPOSITORY
 from trainer_utils.format.settings import settings_of
 from trainer_utils.writing.settings import WriterSettings

@@ -21,12 +21,12 @@ import tensorflow as tf
 from tfx.dsl.components.base.base_beam_executor import BaseBeamExecutor
 from tfx.types import standard_artifacts
 
-from components.audio_example_gen.component import Executor as AudioExecutor
+from components.audio_example_gen import Executor as AudioExecutor
 from components.common.beam import DASK_RUNNER
-from components.image_example_gen.component import Executor as ImageExecutor
+from components.image_example_gen import Executor as ImageExecutor
+from components.shard_balancer import Executor as BalancerExecutor
 from components.shard_balancer import plan
-from components.shard_balancer.executor import Executor as BalancerExecutor
-from components.text_example_gen.component import Executor as TextExecutor
+from components.text_example_gen import Executor as TextExecutor
 
 # TFX hands workers a package of itself, made anew for each component, unless told of an image.
 NO_PACKAGE = "--sdk_container_image=unused"

@@ -1,7 +1,7 @@
 """The images, made of the Dockerfile's steps and run as hardened pods run them: `make test-image`.
 
-Read-only, without rights, network, `/tmp` or home, as a user that the image does not know. The
-steps are walked over a root that debootstrap makes; 300 packages are fetched the first time.
+Read-only but for `/tmp`, without rights, network or home, as a user that the image does not know.
+The steps are walked over a root that debootstrap makes; 300 packages are fetched the first time.
 """
 
 import json
@@ -15,7 +15,7 @@ import pytest
 import yaml
 from PIL import Image
 
-from components.kubeflow.training_runtime import train_job_manifest, training_runtime
+from components import kubeflow
 from pipelines.kubeflow import compile_pipeline
 from tests.e2e import image_steps
 from tests.e2e.kubeflow.launcher import Cluster, Pod
@@ -88,38 +88,43 @@ def run(image: image_steps.Image, pod: dict[str, Path], *command: str) -> tuple[
     return done.returncode, done.stdout
 
 
-def step(
-    component: str, parameters: dict, output: str, *, value: str = "", **inputs: str
-) -> list[str]:
+def defaults(component: str) -> dict:
+    """What Kubeflow's driver fills in."""
+    inputs = getattr(kubeflow, component).component_spec.inputs
+    return {name: one.default for name, one in inputs.items() if "@" not in str(one.type)}
+
+
+def step(component: str, parameters: dict, output: str, *inputs: str, value: str = "") -> list[str]:
     """The command of a native component, as Kubeflow's launcher fills it in.
 
     Args:
         component: its name.
         parameters: and their values.
         output: the artifact that it gives.
+        inputs: the artifacts that it takes.
         value: the parameter that it gives; empty: none.
-        inputs: paths by artifact.
     """
 
-    def artifacts(names: list[str]) -> dict:
+    def artifacts(names: Sequence[str]) -> dict:
         return {
             name: {"artifacts": [{"name": name, "uri": f"{URI}/{name}", "metadata": {}}]}
             for name in names
         }
 
     given = {
-        "inputs": {"parameterValues": parameters, "artifacts": artifacts([*inputs])},
+        "inputs": {
+            "parameterValues": {**defaults(component), **parameters},
+            "artifacts": artifacts(inputs),
+        },
         "outputs": {
             "artifacts": artifacts([output]),
             "parameters": {value: {"outputFile": f"/tmp/kfp/outputs/{value}"}} if value else {},
             "outputFile": "/tmp/kfp_outputs/output_metadata.json",
         },
     }
-    command = ["python", "-m", "components.kubeflow.run", component]
-    command += ["--executor-input", json.dumps(given)]
-    for name, path in inputs.items():
-        command += ["--path", "inputs", name, path]
-    return [*command, "--path", "outputs", output, f"/minio/mlpipeline/v2/{output}"]
+    container = getattr(kubeflow, component).component_spec.implementation.container
+    parts = [*container.command, *container.args]
+    return [json.dumps(given) if part == "{{$}}" else part for part in parts]
 
 
 def test_it_starts_as_a_user_without_rights_and_has_all_it_needs(image, pod):
@@ -136,29 +141,30 @@ def test_it_starts_as_a_user_without_rights_and_has_all_it_needs(image, pod):
     assert status == 1
 
 
-def test_the_components_run_where_nothing_but_the_outputs_can_be_written(image, pod, tmp_path):
+def test_the_components_run_where_nothing_but_the_outputs_and_tmp_can_be_written(
+    image, pod, tmp_path
+):
+    pod["/tmp"] = tmp_path / "tmp"
+    pod["/tmp"].mkdir()
+    os.chown(pod["/tmp"], UID, GID)
     given = {"input_base": "/gcs/photos"}
     status, text = run(image, pod, *step("image_example_gen", given, "examples"))
     assert status == 0, text
-    made = pod["/minio"] / "mlpipeline/v2"
+    made = pod["/minio"] / "mlpipeline/v2/run/1"
     assert json.loads((made / "examples/manifest.json").read_text())["splits"].keys() == {
         "train",
         "eval",
     }
-    inputs = {"examples": "/minio/mlpipeline/v2/examples"}
     small = {"num_shards": 2, "memory_bytes": 1 << 20}
-    status, text = run(image, pod, *step("shard_balancer", small, "balanced_examples", **inputs))
+    balance = step("shard_balancer", small, "balanced_examples", "examples")
+    status, text = run(image, pod, *balance)
     assert status == 0, text
-    audit = step("dataset_audit", {}, "anomalies", value="num_findings", **inputs)
+    audit = step("dataset_audit", {}, "anomalies", "examples", value="num_findings")
     status, text = run(image, pod, *audit)
-    assert status == 1, text
-    assert re.search(r"^ConfigError: /tmp/kfp/.* 'num_findings' .*--scratch /tmp", text, re.M)
-    (tmp_path / "tmp").mkdir()
-    os.chown(tmp_path / "tmp", UID, GID)
-    status, text = run(image, {**pod, "/tmp": tmp_path / "tmp"}, *audit)
     assert status == 0, text
-    assert int((tmp_path / "tmp/kfp/outputs/num_findings").read_text()) > 0
-    status, text = run(image, pod, "tfx-shards", "verify", "/minio/mlpipeline/v2/balanced_examples")
+    assert int((pod["/tmp"] / "kfp/outputs/num_findings").read_text()) > 0
+    balanced = "/minio/mlpipeline/v2/run/1/balanced_examples"
+    status, text = run(image, pod, "tfx-shards", "verify", balanced)
     assert status == 0, text
     assert {path.name for path in made.iterdir()} == {"examples", "balanced_examples", "anomalies"}
 
@@ -221,22 +227,6 @@ def test_the_ready_pipeline_trains_a_model_with_an_empty_tmp_and_no_other_folder
     assert "Format-Serving/saved_model.pb" in model
 
 
-def test_steps_of_tfx_pipelines_run_without_tmp_and_say_what_is_missing(image, tmp_path):
-    (tmp_path / "gcs").mkdir()
-    rows = [f"{number},text {number}" for number in range(30)]
-    (tmp_path / "gcs/table.csv").write_text("\n".join(["number,text", *rows]))
-    package = tmp_path / "pipeline.yaml"
-    settings = {"image": "example/it:1", "pipeline_root": "minio://mlpipeline/v2"}
-    compile_pipeline(f"{OTHERS}:cached_tfx", str(package), **settings, input_fingerprint="none")
-    cluster = Cluster(tmp_path / "pods", HardenedPods(image, tmp_path / "gcs"))
-    done = cluster.run(package, {"table": "/gcs/table.csv"})
-    made = cluster.below(done.uri("ShardBalancer", "balanced_examples"))
-    splits = json.loads(made["manifest.json"])["splits"]
-    assert sum(split["written"] for split in splits.values()) == len(rows)
-    for name, held in done.pods.items():
-        assert "--scratch /tmp" in held.log.read_text(), name
-
-
 def test_the_trainers_image_has_what_trainers_need_and_no_tfx(trainer, pod):
     assert trainer.user == "1000:0"
     status, text = run(trainer, {**pod, "/tmp": pod["/minio"]}, *trainer.command)
@@ -256,12 +246,11 @@ def test_the_trainers_image_has_what_trainers_need_and_no_tfx(trainer, pod):
 
 def test_a_worker_of_a_training_job_writes_and_reads_a_dataset_and_trains(trainer, pod, tmp_path):
     (pod["/gcs"] / "train.py").write_text(TRAIN)
-    # As Kubernetes does: the runtime's command, and the job's arguments.
-    jobs = training_runtime("example/it:1")["spec"]["template"]["spec"]["replicatedJobs"]
+    # As Kubernetes does: the runtime's command, and a job's arguments.
+    runtime = next(yaml.safe_load_all((REPOSITORY / "docs/kubeflow-trainer.yaml").read_text()))
+    jobs = runtime["spec"]["template"]["spec"]["replicatedJobs"]
     (container,) = jobs[0]["template"]["spec"]["template"]["spec"]["containers"]
-    job = train_job_manifest(["python", "/gcs/train.py", "/minio/model.keras"])
-    command = [*container["command"], *job["spec"]["trainer"]["args"]]
-    assert [mount["mountPath"] for mount in container["volumeMounts"]] == ["/tmp"]
+    command = [*container["command"], "python", "/gcs/train.py", "/minio/model.keras"]
     (tmp_path / "tmp").mkdir()
     os.chown(tmp_path / "tmp", UID, GID)
     status, text = run(trainer, {**pod, "/tmp": tmp_path / "tmp"}, *command)

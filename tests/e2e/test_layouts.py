@@ -19,7 +19,7 @@ from tfx.types import standard_artifacts
 from tfx.utils import io_utils, proto_utils
 
 from components.common.beam import IN_PROCESS_RUNNER
-from components.image_example_gen.component import Executor
+from components.image_example_gen import Executor
 from trainer_utils import ConfigError, input_fn
 
 pytestmark = pytest.mark.e2e
@@ -236,9 +236,7 @@ def test_a_layout_is_read_alike_by_datum_and_input_fn(tmp_path, photos, make, co
 
 def test_a_label_map_keeps_its_ids(tmp_path, photos):
     make_segmentation(tmp_path / "in", [encoded(photo) for photo in photos[: len(NUMBERS)]])
-    import pipelines
-
-    uri = pipelines.convert(tmp_path / "in", str(tmp_path / "out"))
+    uri = convert(tmp_path / "in", tmp_path / "out").uri
     for example in input_fn(uri, "train", batch_size=None).as_numpy_iterator():
         number = int(example["filename"].split(b"/")[-1].split(b".")[0])
         assert set(example["label"].flatten()) == {number}

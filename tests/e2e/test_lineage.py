@@ -94,8 +94,8 @@ def test_both_runs_are_listed(converted):
 
 def without_times(told: dict) -> dict:
     """Of an artifact or a step, what more than a store can know."""
-    names = ("fingerprint", "content", "versions", "splits", "made_by", "inputs", "outputs")
-    names += ("component", "state", "settings")
+    names = ("fingerprint", "content", "versions", "splits", "made_by")
+    names += ("component", "state", "settings")  # ids are those of a store, or digests
     others = {"settings": {"memory_bytes", "input_fingerprint"}}  # which shape no outcome
     return {
         name: without_times(value)
@@ -119,7 +119,10 @@ def test_without_the_store_the_datasets_tell_the_same(converted):
     assert list(map(without_times, by_datasets["ancestors"])) == list(
         map(without_times, by_store["ancestors"])
     )
-    assert by_datasets["record"] == by_store["record"]
+    records = by_datasets["record"], by_store["record"]
+    for step in (step for record in records for step in record["steps"]):
+        step.pop("artifact")
+    assert records[0] == records[1]
     runs, alone = (
         list_runs(str(folder / place)).to_json()["runs"] for place in ("out", "out/artifacts")
     )

@@ -142,14 +142,14 @@ class Engine:
 
 def _serve(shim: str) -> None:
 
-    from components.audio_example_gen.component import Executor as Audio
+    from components.audio_example_gen import Executor as Audio
     from components.common import processes
-    from components.image_example_gen.component import Executor as Images
-    from components.shard_balancer.executor import Executor as Balancer
-    from components.text_example_gen.component import Executor as Texts
+    from components.image_example_gen import Executor as Images
+    from components.shard_balancer import Executor as Balancer
+    from components.text_example_gen import Executor as Texts
     from trainer_utils.storage import file_system
 
-    processes._WORTH_SECONDS = 0.0  # so that small runs use processes too
+    processes._WORTH_SECONDS = 0.0  # small runs use processes too
     file_system._PAUSES = (0.0, 0.0, 0.0)  # so that faults cost no time
     steps = {"images": Images, "texts": Texts, "audio": Audio, "balance": Balancer}
     replies = os.fdopen(os.dup(1), "wb")

@@ -90,7 +90,7 @@ def seeds() -> dict[str, list[bytes]]:
 
 def _token() -> str:
     options = OrderOptions(batch_size=8, shuffle=16)
-    order = InputOrder([FileRange("a", 0, 100, to_end=True)], options, num_workers=2)
+    order = InputOrder([FileRange("a", 0, 100)], options, num_workers=2)
     return order.state(5).to_json()
 
 

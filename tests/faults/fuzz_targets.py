@@ -14,8 +14,8 @@ from pathlib import Path
 
 from components.common.layout_inputs import LayoutInputs
 from components.common.rejects import RejectedInputError
-from components.image_example_gen.layouts import read_layout
-from components.image_example_gen.layouts.tar_headers import read_headers
+from components.layouts import read_layout
+from components.layouts.tar_headers import read_headers
 from components.media.audio import store_audio
 from components.media.images import store_image
 from components.media.options import AudioOptions, ImageOptions
@@ -90,7 +90,7 @@ def _slices(data: bytes) -> None:
 
 def _state(data: bytes) -> None:
     options = OrderOptions(batch_size=8, shuffle=16, state=text_of(data, path="state"))
-    order = InputOrder([FileRange("a", 0, 100, to_end=True)], options, num_workers=2)
+    order = InputOrder([FileRange("a", 0, 100)], options, num_workers=2)
     records = order.records(epoch=order.start.epoch, step=order.start.step, worker=1)
     assert 0 < len(records) <= 4
 

@@ -84,7 +84,7 @@ def sizes_of_batches(plan: Plan) -> list[int] | None:
 
 def order_of(plan: Plan, job: Job, token: str | None) -> InputOrder:
     return InputOrder(
-        [FileRange(f"shard-{n}", 0, size, to_end=True) for n, size in enumerate(plan.sizes)],
+        [FileRange(f"shard-{n}", 0, size) for n, size in enumerate(plan.sizes)],
         OrderOptions(**plan.settings, state=token),
         num_workers=job.workers,
         num_replicas=job.workers * job.replicas,

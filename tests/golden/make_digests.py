@@ -19,11 +19,11 @@ from typing import Any
 
 from tfx.types import standard_artifacts
 
-from components.audio_example_gen.component import Executor as AudioExecutor
-from components.image_example_gen.component import Executor as ImageExecutor
-from components.schema_export.component import Executor as SchemaExecutor
-from components.shard_balancer.executor import Executor as BalancerExecutor
-from components.text_example_gen.component import Executor as TextExecutor
+from components.audio_example_gen import Executor as AudioExecutor
+from components.image_example_gen import Executor as ImageExecutor
+from components.schema_export import Executor as SchemaExecutor
+from components.shard_balancer import Executor as BalancerExecutor
+from components.text_example_gen import Executor as TextExecutor
 
 __all__ = ["digests_of", "make_datasets"]
 

@@ -55,7 +55,7 @@ def cases():
 
 def case(datasets, settings, rng, workers=None):
     ranges = [
-        [FileRange(f"{d}-{n}", 0, size, True) for n, size in enumerate(shards)]
+        [FileRange(f"{d}-{n}", 0, size) for n, size in enumerate(shards)]
         for d, shards in enumerate(datasets)
     ]
     mean = settings.pop("mean_record_bytes", None)

@@ -19,7 +19,7 @@ def input_order(case) -> InputOrder:
     mean_record_bytes = options.pop("mean_record_bytes", 0)
     options = OrderOptions(**options)
     datasets = [
-        [FileRange(f"{d}-{n}", 0, size, True) for n, size in enumerate(shards)]
+        [FileRange(f"{d}-{n}", 0, size) for n, size in enumerate(shards)]
         for d, shards in enumerate(case["datasets"])
     ]
     return InputOrder(

@@ -111,26 +111,6 @@ def test_a_batch_that_no_plan_can_deal_is_refused_before_anything_is_read(uneven
             read(uneven, 8, **options)
 
 
-@pytest.mark.parametrize("remainder", [None, "pad", "balance"])
-def test_metrics_over_workers_are_those_of_one(uneven, remainder):
-    """The weighted mean is exact, since nothing is left out."""
-
-    def mean(count: int) -> float:
-        options = {"features": "id", "label": "label", "batch_size": 24, "remainder": remainder}
-        total = weight = 0.0
-        for context in workers_of(count):
-            for element in input_fn(uneven, input_context=context, **options).as_numpy_iterator():
-                ids, labels = element[:2]
-                weights = element[2] if len(element) == 3 else np.ones(len(ids))
-                total += float(((ids - labels) ** 2 * weights).sum())
-                weight += float(weights.sum())
-        return total / weight
-
-    truth = np.mean([(n - n % 3) ** 2 for n in range(53)])
-    assert mean(1) == pytest.approx(truth)
-    assert mean(3) == mean(8) == pytest.approx(truth)
-
-
 @pytest.mark.parametrize("shuffle", ORDERS)
 @pytest.mark.parametrize("remainder", [None, "drop", "pad", "balance"])
 def test_a_new_process_goes_on_with_the_batches_that_would_have_come(uneven, shuffle, remainder):
@@ -152,21 +132,6 @@ def test_without_repeat_the_epoch_is_finished_and_the_next_one_is_whole(uneven):
     resumed = input_fn(uneven, state=7 + 4, **options)
     got = [[b.tolist() for b in resumed.as_numpy_iterator()] for _ in range(2)]
     assert got == [epochs[1][4:], epochs[2]]
-
-
-@pytest.mark.parametrize("shuffle", ORDERS)
-def test_another_number_of_workers_goes_on(uneven, shuffle):
-    options: dict[str, Any] = {"features": "id", "batch_size": 24, "shuffle": shuffle, "seed": 9}
-    options |= {"remainder": "balance"}
-    first = [input_fn(uneven, input_context=c, **options) for c in workers_of(2)]
-    before = [list(itertools.islice(d.as_numpy_iterator(), 1)) for d in first]
-    token = first[0].state(1).to_json()
-    after = [
-        list(input_fn(uneven, input_context=c, state=token, **options).as_numpy_iterator())
-        for c in workers_of(3)
-    ]
-    seen = [*itertools.chain(*global_batches(before)), *itertools.chain(*global_batches(after))]
-    assert sorted(seen) == list(range(53))
 
 
 def test_what_came_before_is_not_read(tmp_path, write_dataset):
@@ -220,11 +185,6 @@ def test_a_token_of_a_changed_dataset_is_refused_and_of_a_moved_one_is_not(tmp_p
     input_fn(uris[1], batch_size=3, state=token)
     with pytest.raises(ConfigError, match="digest"):
         input_fn(uris[2], batch_size=3, state=token)
-
-
-def test_text_that_is_no_token_is_refused(uneven):
-    with pytest.raises(ConfigError, match=r"^state: expected a token"):
-        input_fn(uneven, state="{}")
 
 
 @pytest.mark.parametrize("shuffle", ORDERS)

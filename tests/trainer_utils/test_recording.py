@@ -149,25 +149,6 @@ def test_a_run_that_went_on_to_another_dataset_is_told_as_a_whole(uri, tmp_path,
     assert [at.step for at in sighting.steps] == seen
 
 
-def test_a_ledger_is_small_and_grows_by_little_with_each_restart(uri, tmp_path):
-    run = Run(uri, str(tmp_path / "run"), batch_size=8)
-    run.go_on(3)
-    path = Path(run.folder, LEDGER_FILE)
-    once = path.stat().st_size
-    for _ in range(4):
-        run.go_on(2)
-    assert once < 1000
-    assert path.stat().st_size <= 5 * (once + 10)
-
-
-def test_checkpoints_of_before_have_a_token_alone(uri, tmp_path):
-    token = trainer_utils.input_fn(uri, features="id", batch_size=8).state(3)
-    progress = trainer_utils.InputProgress()
-    progress.deserialize(token.to_json())
-    assert progress.state == token
-    assert progress.ledger.steps == 0
-
-
 @pytest.mark.parametrize(
     ("text", "message"),
     [

@@ -136,21 +136,6 @@ def test_a_smaller_job_sees_the_rest_of_the_epoch_once(
     assert sorted(itertools.chain(*first, *rest)) == list(range(909))
 
 
-def test_padded_batches_of_six_workers_are_those_of_one(of_909):
-    options: dict[str, Any] = {"batch_size": 12, "seed": 1, "remainder": "pad"}
-    assert read(of_909, 6, **options) == read(of_909, 1, **options)
-
-
-@pytest.mark.parametrize("way", ["state", "step"])
-def test_a_larger_job_sees_the_rest_of_both_epochs_once(of_909, way):
-    options: dict[str, Any] = {"batch_size": 16, "split": "train[:900]", "repeat": 2}
-    first, token = read(of_909, 2, stop=72, **options)
-    rest, _ = read(of_909, 8, token=token if way == "state" else 72, **options)
-    assert len(first) + len(rest) == 2 * 57
-    seen = collections.Counter(itertools.chain(*first, *rest))
-    assert seen == collections.Counter(dict.fromkeys(range(900), 2))
-
-
 # --- Random jobs ---
 
 
@@ -350,14 +335,6 @@ def test_a_plan_for_a_token_is_that_of_any_workers(of_909):
     token = token_of(of_909, 16, 3, batch_size=48)
     workers = trainer_utils.plan(of_909, workers=2, batch_size=48, state=token).workers
     assert [worker.records for worker in workers] == [454, 455]
-
-
-def test_balanced_batches_that_more_workers_cannot_share_are_refused(of_53):
-    options: dict[str, Any] = {"batch_size": 8, "remainder": "balance"}
-    token = token_of(of_53, 2, 3, **options)
-    context = tf.distribute.InputContext(8, 0, 8)
-    with pytest.raises(ConfigError, match=r"^remainder: expected 'pad' or 'drop'"):
-        input_fn(of_53, state=token, input_context=context, **options)
 
 
 # --- Single examples, and what is made of them ---

@@ -85,10 +85,7 @@ def told_by_ledger(folder: str) -> list[list[int]]:
     return [sorted(row.record.number for row in step.rows) for step in steps]
 
 
-def test_a_token_alone_of_an_earlier_version_is_taken(uri, tmp_path):
-    token = trainer_utils.input_fn(uri, batch_size=4, features="id").state(3)
-    (tmp_path / "input_state.json").write_text(token.to_json())
-    assert trainer_utils.load_state(str(tmp_path)) == token
+def test_what_is_no_state_is_refused(tmp_path):
     (tmp_path / "input_state.json").write_text("{")
     with pytest.raises(trainer_utils.ConfigError, match=r"^state: expected a token"):
         trainer_utils.load_state(str(tmp_path))

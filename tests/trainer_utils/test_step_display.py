@@ -15,7 +15,7 @@ from trainer_utils.step_display import show_step
 step_display.PATIENCE_SECONDS = 0
 
 def wait():
-    while sys.stderr.isatty() and step_display._DISPLAY._progress is None:
+    while sys.stderr.isatty() and step_display._progress is None:
         time.sleep(0.01)
     time.sleep(0.3)      # more than one drawing
 """
@@ -96,8 +96,8 @@ def come_and_go():
 workers = [threading.Thread(target=come_and_go) for _ in range({threads})]
 [worker.start() for worker in workers]
 [worker.join() for worker in workers]
-assert step_display._DISPLAY._steps == []
-assert step_display._DISPLAY._progress is None
+assert step_display._steps == []
+assert step_display._progress is None
 print("done")
 """
     status, printed = run_on_a_terminal(program)

@@ -32,7 +32,7 @@ from trainer_utils.format.example_decoding import decode_example
 from trainer_utils.format.image_size import image_size
 from trainer_utils.format.media_formats import format_of
 from trainer_utils.format.naming import NAME_FEATURES
-from trainer_utils.format.record_digests import name_of_features
+from trainer_utils.format.record_names import name_of
 
 __all__ = ["IMAGE", "ROW", "TEXT", "Scan", "scan_dataset"]
 
@@ -187,7 +187,7 @@ class _Reader:
         row["split"] = split
         row["label"] = self._label_of(values)
         row["name"] = self._streams["names"].tell()
-        name = name_of_features(values) or b""
+        name = name_of(values) or b""
         self._streams["names"].write(name.replace(b"\n", b" ") + b"\n")
         media, texts, others = self._parts(values)
         row["content"] = _digest({name: values[name] for name in media or texts or others})

@@ -12,13 +12,10 @@ values; of these the index itself is worked out.
 Source: A. Broder, On the resemblance and containment of documents, 1997.
 """
 
-import concurrent.futures
-from collections.abc import Iterator
-
 import numpy as np
 import numpy.typing as npt
 
-from trainer_utils.auditing.candidates import ComparedPairs, neighbours_of_equals
+from trainer_utils.auditing.candidates import neighbours_of_equals
 from trainer_utils.auditing.disjoint_sets import DisjointSets
 from trainer_utils.auditing.text_sketch import BANDS, TextSketches, Words, jaccard
 
@@ -44,23 +41,12 @@ def unite_similar_texts(sketches: TextSketches, sets: DisjointSets) -> None:
     keys, words, ends = sketches.keys, sketches.words, sketches.ends
     texts = np.flatnonzero(np.diff(ends))  # others say nothing
     values = np.ascontiguousarray(keys[:, BANDS:]).view(np.uint8)
-    compared = ComparedPairs()
-
-    def neighbours(band: int) -> Iterator[Numbers]:
-        return neighbours_of_equals(keys[texts, band], most=_NEIGHBOURS)
-
-    with concurrent.futures.ThreadPoolExecutor(1) as ahead:  # sorts the keys of the next band
-        upcoming = ahead.submit(neighbours, 0)
-        for band in range(BANDS):
-            found = upcoming.result()
-            if band + 1 < BANDS:
-                upcoming = ahead.submit(neighbours, band + 1)
-            for pairs in found:
-                for start in range(0, len(pairs), _AT_ONCE):
-                    some = compared.new(texts[pairs[start : start + _AT_ONCE]])
-                    compared.add(some)
-                    unlike = (values[some[:, 0]] != values[some[:, 1]]).sum(axis=1)
-                    _unite(some[unlike <= _MOST_UNLIKE], words, ends, sets)
+    for band in range(BANDS):
+        for pairs in neighbours_of_equals(keys[texts, band], most=_NEIGHBOURS):
+            for start in range(0, len(pairs), _AT_ONCE):
+                some = texts[pairs[start : start + _AT_ONCE]]
+                unlike = (values[some[:, 0]] != values[some[:, 1]]).sum(axis=1)
+                _unite(some[unlike <= _MOST_UNLIKE], words, ends, sets)
 
 
 def _unite(pairs: Numbers, words: Words, ends: Numbers, sets: DisjointSets) -> None:

@@ -8,27 +8,29 @@
 A text is the set of its words and of its pairs of words, without case and punctuation; in scripts
 without spaces between words each letter is one. Of each set 64 values are kept for a moment: its
 members are shared out by a hash to 64 bins, and of each bin the least hash value counts; an empty
-bin takes that of another one. The share of equal values estimates how much of two sets is common
+bin takes that of the next one. The share of equal values estimates how much of two sets is common
 (Jaccard's index). What stays are keys of four values each, by which similar texts are found; a byte
 of each value; and the words' hashes, by which they are compared.
 
 All is worked out for many texts at once, without a Python object for a word.
 
 Source: A. Broder, On the resemblance and containment of documents, 1997; P. Li, A. Owen and
-C.-H. Zhang, One permutation hashing, 2012; A. Shrivastava, Optimal densification for fast and
-accurate minwise hashing, 2017.
+C.-H. Zhang, One permutation hashing, 2012; A. Shrivastava and P. Li, Densifying one permutation
+hashing via rotation for fast near neighbor search, 2014.
 """
 
+import array
 import functools
 import re
+import tempfile
 import unicodedata
 from collections.abc import Callable, Iterator, Sequence
+from typing import BinaryIO, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from trainer_utils.auditing.candidates import random_order
-from trainer_utils.auditing.sketch_files import SketchFiles
 
 __all__ = [
     "BANDS",
@@ -61,7 +63,7 @@ Keys = npt.NDArray[np.uint32]
 Numbers = npt.NDArray[np.int64]
 
 
-class SketchedTexts:
+class SketchedTexts(NamedTuple):
     """Some texts, as they are compared.
 
     Args:
@@ -70,15 +72,28 @@ class SketchedTexts:
         counts: `(texts,) int64`, how many each text has. Those of 0 are like no other.
     """
 
-    def __init__(self, keys: Keys, words: Words, counts: Numbers) -> None:
-        self.keys, self.words, self.counts = keys, words, counts
+    keys: Keys
+    words: Words
+    counts: Numbers
 
 
-class TextSketches(SketchFiles):
+class TextSketches:
     """Sketches of many texts, in temporary files: 224 bytes a text, and 4 a word."""
 
     def __init__(self) -> None:
-        super().__init__("texts", num_files=2)
+        self._key_file = tempfile.TemporaryFile(prefix="tfx-shards-texts-")  # noqa: SIM115
+        self._word_file = tempfile.TemporaryFile(prefix="tfx-shards-texts-")  # noqa: SIM115
+        self._ends = array.array("q", [0])
+
+    def __enter__(self) -> "TextSketches":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._key_file.close()
+        self._word_file.close()
+
+    def __len__(self) -> int:
+        return len(self._ends) - 1
 
     def add(self, texts: Sequence[str]) -> None:
         """Takes in some texts, numbered on."""
@@ -87,20 +102,29 @@ class TextSketches(SketchFiles):
 
     def append(self, sketched: SketchedTexts) -> None:
         """The same of texts that were sketched."""
-        self._write(0, sketched.keys, "<u4")
-        self._write(1, sketched.words, "<u4")
-        ends = self._ends[-1] + np.cumsum(sketched.counts)
-        self._ends.extend(ends.tolist())
+        self._key_file.write(sketched.keys.astype("<u4").tobytes())
+        self._word_file.write(sketched.words.astype("<u4").tobytes())
+        self._ends.extend((self._ends[-1] + np.cumsum(sketched.counts)).tolist())
+
+    @property
+    def ends(self) -> Numbers:
+        """`(texts + 1,)`: where the words of each begin, and where those of the last one end."""
+        return np.array(self._ends, np.int64)
 
     @property
     def keys(self) -> Keys:
         """`(texts, 56) uint32`, mapped from the disk."""
-        return self._mapped(0, "<u4", len(self), BANDS + BINS // 4)
+        return _mapped(self._key_file, (len(self), BANDS + BINS // 4))
 
     @property
     def words(self) -> Words:
         """Of all texts, mapped from the disk."""
-        return self._mapped(1, "<u4", self._ends[-1])
+        return _mapped(self._word_file, (self._ends[-1],))
+
+
+def _mapped(stream: BinaryIO, shape: tuple[int, ...]) -> Words:
+    stream.flush()
+    return np.memmap(stream, "<u4", "r", shape=shape) if shape[0] else np.empty(shape, "<u4")
 
 
 def split_words(text: str) -> list[str]:
@@ -219,7 +243,7 @@ def _members(words: Hashes, together: npt.NDArray[np.bool_]) -> tuple[Hashes, Ha
 
 
 def _least_values(words: Hashes, owners: Numbers, count: int) -> Hashes:
-    """`(texts, 64)`, the least value of each bin; that of another one where it is empty."""
+    """`(texts, 64)`, the least value of each bin; that of the next one where it is empty."""
     together = owners[:-1] == owners[1:]
     members = np.concatenate(_members(words, together))
     owners = np.concatenate([owners, owners[1:][together]])
@@ -231,28 +255,9 @@ def _least_values(words: Hashes, owners: Numbers, count: int) -> Hashes:
         lower = values < least[places]
         places, values = places[lower], values[lower]
     least = least.reshape(count, BINS)
-    _fill_empty(least)
+    for power in range(_BIN_BITS):  # an empty bin takes the value of the next one that is not
+        least = np.where(least == _EMPTY, np.roll(least, -(1 << power), axis=1), least)
     return least
-
-
-def _fill_empty(least: Hashes) -> None:
-    """Gives each empty bin the value of the first one that is not, in an order of its own."""
-    found, filled = least.ravel().copy(), least.reshape(-1)
-    has_any = (least != _EMPTY).any(axis=1)
-    places = np.flatnonzero((least == _EMPTY) & has_any[:, np.newaxis])
-    for sources in _orders_of_bins():
-        if not len(places):
-            return
-        values = found[places & -BINS | sources[places & BINS - 1]]
-        filled[places] = values
-        places = places[values == _EMPTY]
-
-
-@functools.cache
-def _orders_of_bins() -> Numbers:
-    """`(64, 64)`: which bin each bin asks first, and so on."""
-    orders = [random_order(f"texts {number}", BINS) for number in range(BINS)]
-    return np.stack(orders, axis=1)
 
 
 def _keys(values: Hashes) -> Keys:

@@ -8,9 +8,8 @@ files.read_text("manifest.json")
 import contextlib
 import dataclasses
 import posixpath
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import BinaryIO
 
 from trainer_utils.dataset.location import Place, datasets_in, is_pattern
 from trainer_utils.dataset.named_files import find_named_files
@@ -42,7 +41,6 @@ from trainer_utils.storage import (
     is_remote,
     join,
     list_folder,
-    open_for_reading,
     read_bytes,
     read_range,
     read_text,
@@ -77,10 +75,6 @@ class DatasetFiles:
         """The whole path of a file that the dataset names, which may lie elsewhere."""
         return join(self.uri, name)
 
-    def open(self, name: str) -> BinaryIO:
-        """A file's bytes: callers read in large blocks."""
-        return open_for_reading(self.path(name))
-
     def read_bytes(self, name: str) -> bytes:
         """A whole small file."""
         return read_bytes(self.path(name))
@@ -100,13 +94,11 @@ class DatasetFiles:
     def size(self, name: str) -> int | None:
         """Of a file, in bytes; None where there is none."""
         size = self.sizes.get(name)
-        if size is not None:
-            return size
         path = self.path(name)
-        try:
-            return file_size(path) if exists(path) and not is_folder(path) else None
-        except FileNotFoundError:
-            return None
+        if size is None:
+            with contextlib.suppress(FileNotFoundError):
+                return file_size(path) if exists(path) and not is_folder(path) else None
+        return size
 
     def version(self, name: str) -> str:
         """What changes when a file does; without a request where the listing has said it."""
@@ -134,8 +126,8 @@ def list_dataset(place: Place, *, with_index: bool = True) -> DatasetFiles:
     Args:
         place: the folder of one, or the root of pipelines with one below it; or a file or several,
             by path or pattern.
-        with_index: whether what lies in `index/` is listed too, of a dataset with a manifest:
-            twice as many files as there are shards, which readers ask for by name.
+        with_index: whether what lies in `index/` is listed too, of a dataset with a manifest: as
+            many files as there are shards, which readers ask for by name.
 
     Raises:
         DatasetError: there is no such folder or file.
@@ -145,36 +137,31 @@ def list_dataset(place: Place, *, with_index: bool = True) -> DatasetFiles:
         return _list_named(place, with_index)
     uri = place.rstrip("/") or place
     if not is_folder(uri):
-        if is_pattern(uri) or is_named_as_records(uri):
-            return _list_named([uri], with_index)
-        with contextlib.suppress(FileNotFoundError, NotADirectoryError):
-            file_size(uri)  # says why, where that is another reason than that there is none
+        if not is_pattern(uri) and not is_named_as_records(uri):
             _check_records(uri)
-            return _list_named([uri], with_index)
-        raise DatasetError(f"{uri!r}: expected the folder of a dataset, found none", path=uri)
+        return _list_named([uri], with_index)
     sizes: dict[str, int | None] = {}
     versions: dict[str, str] = {}
-    folders = []
-    for entry in _list_if_there(uri):
-        if not entry.is_folder:
-            sizes[entry.name] = entry.size
+
+    def add(entries: Sequence[FolderEntry], above: str = "") -> None:
+        for entry in entries:
+            path = f"{above}{entry.name}{'/' * entry.is_folder}"
+            sizes[path] = entry.size
             if entry.version:
-                versions[entry.name] = entry.version
-        elif entry.name == WORKING_FOLDER:
-            sizes[f"{WORKING_FOLDER}/"] = None
-        else:
-            folders.append(entry.name)
+                versions[path] = entry.version
+
+    own = _list_if_there(uri)
+    add([entry for entry in own if not entry.is_folder or entry.name == WORKING_FOLDER])
+    folders = [e.name for e in own if e.is_folder and e.name != WORKING_FOLDER]
     if MANIFEST_FILE in sizes and not with_index:
         folders = [folder for folder in folders if folder != INDEX_FOLDER]
-    for folder, entries in zip(folders, _list_each(uri, folders), strict=True):
-        for inner in entries:
-            path = f"{folder}/{inner.name}{'/' if inner.is_folder else ''}"
-            sizes[path] = inner.size
-            if inner.version:
-                versions[path] = inner.version
+    with ThreadPoolExecutor(_LISTED_AT_ONCE if is_remote(uri) else 1) as pool:
+        inner = pool.map(_list_if_there, [join(uri, folder) for folder in folders])
+        for folder, entries in zip(folders, inner, strict=True):
+            add(entries, f"{folder}/")
     if not may_be_dataset(sizes):
-        with_folders = dict.fromkeys(p.partition("/")[0] for p in sizes if p.endswith("/"))
-        if below := datasets_in([join(uri, folder) for folder in with_folders]):
+        deeper = dict.fromkeys(p.partition("/")[0] for p in sizes if p.endswith("/"))
+        if below := datasets_in([join(uri, folder) for folder in deeper]):
             return list_dataset(_only(below, uri), with_index=with_index)
     return DatasetFiles(uri, sizes, versions)
 
@@ -185,10 +172,11 @@ def _only(below: Sequence[str], uri: str) -> str:
         return below[0]
     listed = ", ".join(map(repr, below[:_MOST_NAMED]))
     more = f" and {len(below) - _MOST_NAMED} older" if len(below) > _MOST_NAMED else ""
-    raise DatasetError(
-        f"{uri!r}: expected a dataset, got a folder with {len(below)} below it. Name one; the "
-        f"newest come first: {listed}{more}.",
-        path=uri,
+    raise DatasetError.at(
+        uri,
+        expected="a dataset",
+        got=f"a folder with {len(below)} below it",
+        advice=f"Name one; the newest come first: {listed}{more}.",
     )
 
 
@@ -216,15 +204,6 @@ def read_origin(uri: str, manifest: Manifest) -> Origin:
     return Origin(made_by=Step(component=manifest.producer, settings=manifest.config))
 
 
-def _list_each(uri: str, folders: Sequence[str]) -> Iterable[list[FolderEntry]]:
-    """What is in each folder of a dataset; of remote ones listed at the same time."""
-    paths = [join(uri, folder) for folder in folders]
-    if not paths or not is_remote(uri):
-        return map(_list_if_there, paths)
-    with ThreadPoolExecutor(min(len(paths), _LISTED_AT_ONCE)) as pool:
-        return list(pool.map(_list_if_there, paths))
-
-
 def _list_if_there(folder: str) -> list[FolderEntry]:
     """Nothing of a folder that went after its name was seen, as where a dataset is written anew."""
     try:
@@ -237,32 +216,32 @@ def _check_records(path: str) -> None:
     """Refuses a file that does not begin as one of TFRecords, nor as gzip, and is not called one.
 
     Raises:
-        DatasetError: so it is.
+        DatasetError: so it is, or there is none.
     """
-    head = read_range(path, start=0, stop=HEADER_BYTES)
-    if not head or head.startswith(_GZIP):
-        return
-    if not begins_with_frame(head):
-        raise DatasetError(
-            f"{path!r}: expected the folder of a dataset, or a file of TFRecords, found one that "
-            "does not begin as one. tfx-shards convert makes a dataset of raw files.",
-            path=path,
-        )
+    expected = "the folder of a dataset, or a file of TFRecords"
+    try:
+        file_size(path)  # says why, where that is another reason than that there is none
+        head = read_range(path, start=0, stop=HEADER_BYTES)
+    except (FileNotFoundError, NotADirectoryError):
+        raise DatasetError.at(path, expected=expected, got="none") from None
+    if head and not head.startswith(_GZIP) and not begins_with_frame(head):
+        advice = "tfx-shards convert makes a dataset of raw files."
+        got = "one that does not begin as one"
+        raise DatasetError.at(path, expected=expected, got=got, advice=advice)
 
 
 def _list_named(patterns: Sequence[str], with_index: bool) -> DatasetFiles:
     """Some files of TFRecords, with what is said of them where they lie in one dataset."""
     found = find_named_files(patterns)
-    folders = {path.rpartition("/")[0] for path, _ in found}
-    roots = {_dataset_folder(folder) for folder in folders}
+    roots = {_dataset_folder(path.rpartition("/")[0]) for path, _ in found}
     root = next(iter(roots)) if len(roots) == 1 else posixpath.commonpath(sorted(roots))
     base = root and f"{root.rstrip('/')}/"
-    names = [path.removeprefix(base) for path, _ in found]
+    sizes = {path.removeprefix(base): size for path, size in found}
     around = None
     if len(roots) == 1 and root and any(exists(join(root, name)) for name in DESCRIPTIONS):
         around = list_dataset(root, with_index=with_index)
-    sizes = {name: size for name, (_, size) in zip(names, found, strict=True)}
-    return DatasetFiles(root, sizes, named=names, around=around)
+    named = [path.removeprefix(base) for path, _ in found]
+    return DatasetFiles(root, sizes, named=named, around=around)
 
 
 def _dataset_folder(folder: str) -> str:

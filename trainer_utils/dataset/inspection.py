@@ -9,7 +9,7 @@ input pipeline, ShardBalancer or a command, the answer is made here.
 """
 
 import dataclasses
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from trainer_utils.format import DatasetError, Feature, RecordBlock
@@ -20,8 +20,8 @@ from trainer_utils.format.base64_pixels import (
     is_base64_of,
 )
 from trainer_utils.format.datum import DATUM_IMAGE_FORMATS
-from trainer_utils.format.example_decoding import decode_example
-from trainer_utils.format.example_shapes import KINDS, Column, scan_examples
+from trainer_utils.format.example_columns import Column, parse_examples, parse_feature_lists
+from trainer_utils.format.framing import HEADER_BYTES
 from trainer_utils.format.image_size import ImageSize, image_size
 from trainer_utils.format.json_text import Json, JsonObject
 
@@ -38,11 +38,7 @@ _NONE_YET = 1 << 62
 class ImageFacts:
     """Of a feature whose every value is an encoded image, or pixels in base64.
 
-    Args:
-        height, width: of the first, in pixels.
-        one_size: whether all have that size.
-        channels: that occur.
-        formats: that occur; `base64` of such pixels.
+    Height and width are those of the first; `base64` is a format of such pixels.
     """
 
     height: int
@@ -52,8 +48,15 @@ class ImageFacts:
     formats: list[str]
 
     @classmethod
-    def of(cls, sizes: Collection[ImageSize]) -> "ImageFacts":
-        """Of images of some sizes, that of the first one first."""
+    def of(cls, found: Iterable[ImageSize | None]) -> "ImageFacts | None":
+        """Of what values are; the first that is no image ends the search."""
+        sizes: dict[ImageSize, None] = {}
+        for size in found:
+            if size is None:
+                return None
+            sizes[size] = None
+        if not sizes:
+            return None
         first = next(iter(sizes))
         return cls(
             height=first.height,
@@ -64,15 +67,9 @@ class ImageFacts:
         )
 
     @classmethod
-    def of_values(cls, values: Sequence[Any]) -> "ImageFacts | None":
-        """Of values that are all images; the first that is none ends the search."""
-        found: dict[ImageSize, None] = {}
-        for value in values:
-            size = image_size(value) if isinstance(value, bytes) else None
-            if size is None:
-                return None
-            found[size] = None
-        return cls.of(found) if found else None
+    def of_values(cls, values: Iterable[Any]) -> "ImageFacts | None":
+        """Of values of a feature."""
+        return cls.of(image_size(value) if isinstance(value, bytes) else None for value in values)
 
     def merge(self, other: "ImageFacts") -> None:
         """Takes another part's facts in."""
@@ -108,16 +105,14 @@ class FeatureFacts:
 
     def merge(self, other: "FeatureFacts") -> None:
         """Takes another part's facts in."""
-        if not other.values:
-            mine = self.images, self.is_text
-        elif not self.values:
-            mine = other.images, other.is_text
-        else:
+        if other.values and not self.values:
+            self.images, self.is_text = other.images, other.is_text
+        elif other.values:
             if self.images is not None and other.images is not None:
                 self.images.merge(other.images)
-            both = self.images is not None and other.images is not None
-            mine = self.images if both else None, self.is_text and other.is_text
-        self.images, self.is_text = mine
+            else:
+                self.images = None
+            self.is_text &= other.is_text
         self.present += other.present
         self.values += other.values
         self.spaces += other.spaces
@@ -142,27 +137,32 @@ class DatasetFacts:
             takes_lists: whether they may have the feature lists of a `tf.train.SequenceExample`.
 
         Raises:
-            DatasetError: a record is no `tf.train.Example`, or has feature lists that are not
-                taken, or a feature has two types.
+            DatasetError: a record is no such example, or a feature has two types.
         """
         where = f"{path}, near byte {block.file_offset}"
+        begins = block.starts + HEADER_BYTES
+        bounds = block.data, begins, begins + block.lengths
         try:
-            found = scan_examples(block)
+            columns, lists = parse_examples(*bounds), parse_feature_lists(*bounds)
         except DatasetError as error:
-            raise DatasetError(f"{path!r}: {error}") from error
-        if found.lists and not takes_lists:
+            offset = block.file_offset + int(block.starts[error.record or 0])
+            raise DatasetError(f"{path!r}: {error} (byte {offset})") from error
+        if lists and not takes_lists:
             raise DatasetError(
                 "examples: expected tf.train.Example, got tf.train.SequenceExample, whose feature "
                 f"lists no schema here holds ({where})"
             )
-        features = _by_name(found.features, where)
+        features = {name: _facts(column) for name, column in columns.items() if column.kind}
         for name in features.keys() - self.features.keys():
             if name.endswith(_COMPANION) and features[name].kind == "int":
-                features[name].first = _first_values(block, name)
+                column = columns[name]
+                first = column.counts[column.counts > 0][:1].sum()
+                features[name].first = column.values[: min(first, _MOST_RANK)].tolist()
         for name, facts in features.items():
-            if images := _base64_images(block, name, features, found.features):
+            if facts.kind == "string" and (images := _base64_images(name, columns)):
                 facts.images, facts.is_text, facts.spaces = images, False, 0
-        self.merge(DatasetFacts(len(block), features, _by_name(found.lists, where)), where=where)
+        steps = {name: _facts_of_steps(column) for name, column in lists.items() if column.kind}
+        self.merge(DatasetFacts(len(block), features, steps), where=where)
 
     def merge(self, other: "DatasetFacts", *, where: str) -> None:
         """Takes another part's facts in.
@@ -195,13 +195,16 @@ class DatasetFacts:
     @classmethod
     def from_json(cls, value: Mapping[str, Json]) -> "DatasetFacts":
         """From what `dataclasses.asdict` and JSON made of one."""
-        parts: list[dict[str, FeatureFacts]] = []
-        for key in ("features", "lists"):
-            parts.append({})
-            for name, entry in value[key].items():
-                images = None if entry["images"] is None else ImageFacts(**entry["images"])
-                parts[-1][name] = FeatureFacts(**{**entry, "images": images})
-        return cls(value["records"], *parts)
+
+        def facts(entry: Mapping[str, Json]) -> FeatureFacts:
+            images = None if entry["images"] is None else ImageFacts(**entry["images"])
+            return FeatureFacts(**{**entry, "images": images})
+
+        features, lists = (
+            {name: facts(entry) for name, entry in value[key].items()}
+            for key in ("features", "lists")
+        )
+        return cls(value["records"], features, lists)
 
 
 def features_of_facts(facts: DatasetFacts) -> dict[str, Feature]:
@@ -256,22 +259,6 @@ def _sequence(facts: FeatureFacts) -> Feature:
     return Feature(type=facts.kind, shape=shape, dense=False, extra={"sequence": step})
 
 
-def _by_name(columns: Mapping[tuple[bytes, int], Column], where: str) -> dict[str, FeatureFacts]:
-    facts: dict[str, FeatureFacts] = {}
-    for (key, kind), column in columns.items():
-        if not column.counts:
-            continue  # what was taken back
-        try:
-            name = key.decode()
-        except UnicodeDecodeError as error:
-            raise DatasetError(
-                f"feature {key!r}: expected a name in UTF-8: {error} ({where})"
-            ) from error
-        found = _facts(KINDS[kind], column)
-        _check_kinds(name, facts.setdefault(name, found).kind, found.kind, where)
-    return facts
-
-
 def _check_kinds(name: str, known: str, found: str, where: str) -> None:
     if known != found:
         raise DatasetError(
@@ -279,44 +266,44 @@ def _check_kinds(name: str, known: str, found: str, where: str) -> None:
         )
 
 
-def _facts(kind: str, column: Column) -> FeatureFacts:
-    values = column.values
-    images = ImageFacts.of_values(values)
-    text = None if images is not None else _joined_text(values)
-    return FeatureFacts(
-        kind=kind,
-        present=len(column.counts),
-        values=sum(column.counts),
-        shortest=min(column.counts, default=_NONE_YET),
-        longest=max(column.counts, default=0),
-        images=images,
-        is_text=text is not None,
-        spaces=0 if text is None else text.count(" "),
+def _facts(column: Column) -> FeatureFacts:
+    counts = column.counts[column.counts > 0]
+    facts = FeatureFacts(
+        kind=column.kind,
+        present=len(counts),
+        values=int(counts.sum()),
+        shortest=int(counts.min(initial=_NONE_YET)),
+        longest=int(counts.max(initial=0)),
     )
+    if column.kind == "string":
+        values = column.values.tolist()
+        facts.images = ImageFacts.of_values(values)
+        text = None if facts.images is not None else _joined_text(values)
+        facts.is_text, facts.spaces = text is not None, 0 if text is None else text.count(" ")
+    return facts
 
 
-def _base64_images(
-    block: RecordBlock,
-    name: str,
-    features: Mapping[str, FeatureFacts],
-    columns: Mapping[tuple[bytes, int], Column],
-) -> ImageFacts | None:
+def _facts_of_steps(column: Column) -> FeatureFacts:
+    counts = [len(step) for steps in column.values for step in steps]
+    return FeatureFacts(column.kind, len(counts), sum(counts), min(counts), max(counts))
+
+
+def _base64_images(name: str, columns: Mapping[str, Column]) -> ImageFacts | None:
     """Of values that are all pixels in URL-safe base64, as many as the integers beside them say."""
-    sizes = [features.get(name + part) for part in BASE64_SIZES]
-    own = [features[name], *sizes]
-    if features[name].kind != "string" or features[name].images is not None:
+    sizes = [columns.get(name + part) for part in BASE64_SIZES]
+    own = [columns[name], *sizes]
+    if not all(c is not None and c.counts.size and (c.counts == 1).all() for c in own):
         return None
-    if not all(f and f.present == len(block) and f.shortest == f.longest == 1 for f in own):
-        return None
-    (values,) = (c.values for (key, _), c in columns.items() if key == name.encode() and c.counts)
-    found: dict[ImageSize, None] = {}
-    names = [name + part for part in BASE64_SIZES]
-    for record, value in zip(block.records(), values, strict=True):
-        size = base64_size(name, decode_example(record, names))
-        if size is None or not is_base64_of(value, size):
-            return None
-        found[ImageSize(BASE64, *size)] = None
-    return ImageFacts.of(found)
+    numbers = (column.values.tolist() for column in sizes if column is not None)
+
+    def found() -> Iterator[ImageSize | None]:
+        for value, *said in zip(columns[name].values.tolist(), *numbers, strict=True):
+            known = zip(BASE64_SIZES, said, strict=True)
+            size = base64_size(name, {name + part: [number] for part, number in known})
+            is_such = size is not None and is_base64_of(value, size)
+            yield ImageSize(BASE64, *size) if is_such and size else None
+
+    return ImageFacts.of(found())
 
 
 def _joined_text(values: Sequence[bytes]) -> str | None:
@@ -325,11 +312,3 @@ def _joined_text(values: Sequence[bytes]) -> str | None:
         return b"\n".join(values).decode() if values else None
     except UnicodeDecodeError:
         return None
-
-
-def _first_values(block: RecordBlock, name: str) -> list[int]:
-    """The values of the first example that has the feature."""
-    for record in block.records():
-        if values := decode_example(record, {name}).get(name):
-            return [int(value) for value in values[:_MOST_RANK]]
-    return []

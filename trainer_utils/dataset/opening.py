@@ -5,17 +5,15 @@ dataset.records           # {'train': 2000, 'eval': 1000}
 dataset.features          # {'image': Feature(…), …}
 """
 
-import collections
 import contextlib
 import dataclasses
 import functools
-import gc
 import hashlib
+import itertools
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from trainer_utils.dataset.datum_claims import checked_features
 from trainer_utils.dataset.files import DatasetFiles, list_dataset
 from trainer_utils.dataset.inspection import DatasetFacts, features_of_facts
 from trainer_utils.dataset.location import Artifact, Place, newest_dataset, uri_of
@@ -28,12 +26,15 @@ from trainer_utils.format import (
     SplitRange,
     count_records,
 )
+from trainer_utils.format.example_decoding import decode_example
 from trainer_utils.format.file_ranges import FileRange, RecordPositions
 from trainer_utils.format.layouts import FoundShard
-from trainer_utils.format.naming import DATUM_SHARDS_FILE, index_file, names_file
+from trainer_utils.format.naming import DATUM_SHARDS_FILE, index_file
 from trainer_utils.storage import is_remote
 
 __all__ = ["Dataset", "ShardFile", "check_count", "open_dataset"]
+
+_MOST_LOOKED_AT, _LOOKED_AT_BYTES = 256, 1 << 20  # records of a file, and bytes at once
 
 
 class ShardFile(NamedTuple):
@@ -59,13 +60,6 @@ class ShardFile(NamedTuple):
         if self.entry is None or self.entry.index_crc32c is None:
             return None
         return self.path.removesuffix(self.entry.path) + index_file(self.entry.path)
-
-    @property
-    def names_path(self) -> str | None:
-        """Of its records' names and content sums, in full; None where it has none."""
-        if self.entry is None or not self.entry.has_names:
-            return None
-        return self.path.removesuffix(self.entry.path) + names_file(self.entry.path)
 
     @property
     def is_gzip(self) -> bool:
@@ -111,13 +105,12 @@ class Dataset:
         """Of what the dataset holds, wherever it lies: its manifest, else sizes and counts."""
         if self.manifest is not None:
             return self.manifest.digest
-        text = repr(
-            [
-                (split, s.path.removeprefix(self.uri), s.records, s.bytes)
-                for split, shards in self.shards.items()
-                for s in shards
-            ]
-        )
+        sizes = [
+            (split, s.path.removeprefix(self.uri), s.records, s.bytes)
+            for split, shards in self.shards.items()
+            for s in shards
+        ]
+        text = repr(sizes)
         return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
 
     @functools.cached_property
@@ -163,9 +156,7 @@ class Dataset:
 
     def file_ranges(self, wanted: SplitRange) -> list[FileRange]:
         """The parts of files that hold a range of a split's records, in order."""
-        files = [
-            FileRange(s.path, 0, s.num_records, to_end=True) for s in self.shards[wanted.split]
-        ]
+        files = [FileRange(s.path, 0, s.num_records) for s in self.shards[wanted.split]]
         return RecordPositions(files).cut(wanted.start, wanted.stop)
 
     def inspected(self) -> "Dataset":
@@ -219,10 +210,9 @@ class Dataset:
 def check_count(shard: ShardFile, records: int) -> None:
     """Refuses a shard that holds another number of records than its dataset says."""
     if shard.records not in (None, records):
-        raise DatasetError(
-            f"shard {shard.path!r}: expected {shard.records} records as the dataset says, "
-            f"got {records}. The dataset was changed: write it again.",
-            path=shard.path,
+        said, advice = f"{shard.records} records", "The dataset was changed: write it again."
+        raise DatasetError.at(
+            shard.path, expected=f"{said} as the dataset says", got=str(records), advice=advice
         )
 
 
@@ -243,8 +233,7 @@ def open_dataset(artifact: Place | os.PathLike[str] | Artifact, *, inspect: bool
     place = artifact if isinstance(artifact, tuple) else newest_dataset(uri_of(artifact))
     uri = place if isinstance(place, str) else ", ".join(place[:3])
     try:
-        with _without_collector():
-            dataset = _found(list_dataset(place, with_index=False))
+        dataset = _found(list_dataset(place, with_index=False))
         return _inspected(dataset) if inspect else dataset
     except DatasetError:
         raise
@@ -252,23 +241,7 @@ def open_dataset(artifact: Place | os.PathLike[str] | Artifact, *, inspect: bool
         raise DatasetError(f"{uri!r}: cannot be read: {type(error).__name__}: {error}") from error
 
 
-@contextlib.contextmanager
-def _without_collector() -> Iterator[None]:
-    """Puts off Python's garbage collector.
-
-    What is made here is no garbage, and of 100,000 shards so much that it would look through all
-    of TensorFlow's objects several times, for 1.3 s of 5.
-    """
-    was_enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_enabled:
-            gc.enable()
-
-
-_inspections: "collections.OrderedDict[tuple[object, ...], Dataset]" = collections.OrderedDict()
+_inspections: dict[tuple[object, ...], Dataset] = {}
 _MOST_INSPECTIONS = 16
 
 
@@ -280,11 +253,11 @@ def _inspected(dataset: Dataset) -> Dataset:
     assert files is not None, dataset.uri
     versions = tuple((s.path, s.records, files.version(s.name)) for s in dataset.shard_files)
     state = dataset.uri, dataset.says_features, versions
-    found = _inspections.get(state)
-    if found is None:
-        found = _inspections[state] = dataset.inspected()
-        while len(_inspections) > _MOST_INSPECTIONS:
-            _inspections.popitem(last=False)
+    if state not in _inspections:
+        if len(_inspections) >= _MOST_INSPECTIONS:
+            _inspections.clear()
+        _inspections[state] = dataset.inspected()
+    found = _inspections[state]
     features = dataset.features if dataset.says_features else found.features
     return dataclasses.replace(dataset, features=features, shards=found.shards, says_features=True)
 
@@ -297,7 +270,7 @@ def _found(files: DatasetFiles) -> Dataset:
     }
     features = layout.features or {}
     if layout.named_in == DATUM_SHARDS_FILE and layout.manifest is None:
-        features = checked_features(features, [group[0].path for group in shards.values() if group])
+        features = _checked(features, [group[0].path for group in shards.values() if group])
     return Dataset(
         uri=files.uri,
         features=features,
@@ -311,19 +284,41 @@ def _found(files: DatasetFiles) -> Dataset:
     )
 
 
+def _checked(features: Mapping[str, Feature], paths: Iterable[str]) -> Mapping[str, Feature]:
+    """Datum's features, of which lists that differ in length are no longer called dense.
+
+    Datum describes features by the last example that it wrote, unless they were named as sparse: of
+    boxes of objects by how many that one image has. So the first records of files are looked at;
+    where they cannot be read, whoever reads them says so.
+    """
+    lists = {n: f.shape[0] for n, f in features.items() if f.dense and len(f.shape) == 1}
+    counts = {name: {length} for name, length in lists.items()}
+    for path in paths if lists else ():
+        with contextlib.suppress(DatasetError, OSError):
+            blocks = read_shard_blocks(path, block_bytes=_LOOKED_AT_BYTES)
+            records = itertools.chain.from_iterable(block.records() for block in blocks)
+            for record in itertools.islice(records, _MOST_LOOKED_AT):
+                found = decode_example(record, lists)
+                for name in lists:
+                    counts[name].add(len(found.get(name, ())))
+    differing = {name: max(found) for name, found in counts.items() if len(found) > 1}
+    return {
+        name: dataclasses.replace(feature, dense=False, shape=(differing[name],))
+        if name in differing
+        else feature
+        for name, feature in features.items()
+    }
+
+
 def _shard(files: DatasetFiles, shard: FoundShard, named_in: str) -> ShardFile:
     path = files.path(shard.path)
     size = files.size(shard.path)
     if size is None:
-        raise DatasetError(
-            f"shard {path!r}: is missing, though {files.path(named_in)} names it. "
-            "Write the dataset again."
-        )
+        said = f"the shard that {files.path(named_in)} names"
+        raise DatasetError.at(path, expected=said, got="none", advice="Write the dataset again.")
     if size and shard.entry is None and not is_remote(path):
         look_for_gzip(path)
-    return ShardFile(
-        path=path, records=shard.records, bytes=size, entry=shard.entry, name=shard.path
-    )
+    return ShardFile(path, shard.records, size, entry=shard.entry, name=shard.path)
 
 
 def _count(path: str) -> int:

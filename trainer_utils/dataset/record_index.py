@@ -1,22 +1,27 @@
-"""Where each record of a shard begins, so that any record can be read without those before it.
+"""Where each record of a shard begins and what it is, as its index says, or else the shard itself.
 
-offsets = indexed_offsets("data_tfrecord-00000-of-00008", size=size)      # one more than records
+read_index(shard).offsets                          # one more than records
+find_numbers(dataset, shard, [b"cat/1.jpg"])       # [17], or None: the shard itself says it
 """
 
 import errno
 import functools
 import logging
+import math
+from collections.abc import Collection
 
 import numpy as np
-import numpy.typing as npt
 
-from trainer_utils.dataset.opening import ShardFile, check_count
-from trainer_utils.dataset.shards import open_records
+from trainer_utils.dataset.opening import Dataset, ShardFile, check_count
+from trainer_utils.dataset.shards import open_records, read_shard_blocks
 from trainer_utils.format import CorruptShardError, DatasetError, RecordIndex, Shard, scan_lengths
-from trainer_utils.format.naming import SPLIT_PREFIX, index_file
+from trainer_utils.format.example_decoding import decode_context
+from trainer_utils.format.framing import HEADER_BYTES
+from trainer_utils.format.naming import NAME_FEATURES, SPLIT_PREFIX, index_file
+from trainer_utils.format.record_names import name_crcs, name_of
 from trainer_utils.storage import exists, read_bytes
 
-__all__ = ["indexed_offsets", "read_index"]
+__all__ = ["believed_index", "find_numbers", "read_index", "summed_index"]
 
 _logger = logging.getLogger(__name__)
 
@@ -45,10 +50,55 @@ def read_index(shard: ShardFile, *, is_strict: bool = True) -> RecordIndex:
     return index
 
 
-def indexed_offsets(
-    path: str, *, size: int, entry: Shard | None = None
-) -> npt.NDArray[np.int64] | None:
-    """Where the records of a shard lie, as the index beside its dataset's manifest says.
+def summed_index(shard: ShardFile) -> RecordIndex:
+    """The same with the sums of payloads and names, for which the shard is read where it has to be.
+
+    Raises:
+        CorruptShardError: it is read, and damaged.
+    """
+    index = read_index(shard, is_strict=False)
+    if index.name_crcs is not None:
+        return index
+    parts = [np.zeros((2, 0), np.uint32)]
+    for block in read_shard_blocks(shard.path):
+        begins = block.starts + HEADER_BYTES
+        names = name_crcs(block.data, begins, begins + block.lengths)
+        parts.append(np.stack([block.payload_crcs, names]))
+    return RecordIndex(index.lengths, *np.concatenate(parts, axis=1))
+
+
+def find_numbers(dataset: Dataset, shard: ShardFile, names: Collection[bytes]) -> list[int] | None:
+    """The numbers of a shard's records of some names, in order, of which no others are read.
+
+    Args:
+        dataset: that the shard is of.
+        shard: one of its files.
+        names: each of which may be that of several records, or of none.
+
+    Returns:
+        None where the shard has to be read for that: nothing is written of its records, or they
+        may have further names, of which the first alone is written.
+
+    Raises:
+        CorruptShardError: a record of such a name is damaged.
+    """
+    named = [dataset.features[name] for name in NAME_FEATURES if name in dataset.features]
+    if len(named) != 1 or not named[0].dense or math.prod(named[0].shape) != 1:
+        return None
+    index = read_index(shard, is_strict=False)
+    if index.name_crcs is None:
+        return None
+    numbers = sorted({number for name in names for number in index.numbers_named(name) or ()})
+    if not numbers:
+        return []
+    with open_records(shard.path) as stream:
+        records = [(number, index.read(stream, number, path=shard.path)) for number in numbers]
+    found = [(n, name_of(decode_context(record, NAME_FEATURES))) for n, record in records]
+    return [number for number, name in found if name in names]
+
+
+def believed_index(path: str, *, size: int, entry: Shard | None = None) -> RecordIndex | None:
+    """The index beside a shard's dataset.
 
     Args:
         path: of the shard.
@@ -56,8 +106,7 @@ def indexed_offsets(
         entry: what the manifest says of the shard, where there is one.
 
     Returns:
-        `(records + 1,) int64`: where each frame begins, and where the last one ends, in bytes;
-        None where there is no index, or it cannot be believed: it is damaged, or of another file.
+        None where there is none, or it cannot be believed: it is damaged, or of another file.
         One warning names it; so does one for an index that the manifest names and that is missing.
     """
     uri, prefix, name = path.rpartition(f"/{SPLIT_PREFIX}")
@@ -66,24 +115,19 @@ def indexed_offsets(
     except DatasetError:  # a shard whose name is not one of ours
         return None
     try:
-        return _believed(index_path, size, entry)
+        if not exists(index_path):
+            if entry is None or entry.index_crc32c is None:
+                return None
+            raise CorruptShardError("expected the file that the manifest names, got none.")
+        index = RecordIndex.from_bytes(read_bytes(index_path), path=index_path, shard=entry)
+        if index.framed_bytes != size:
+            raise CorruptShardError(f"expected a shard of {index.framed_bytes} bytes, got {size}.")
+        return index
     except (CorruptShardError, OSError) as error:
         if isinstance(error, OSError) and error.errno in (errno.EMFILE, errno.ENFILE):
             raise  # it is no matter of the index
         _warn_of(index_path, str(error))
         return None
-
-
-def _believed(index_path: str, size: int, entry: Shard | None) -> npt.NDArray[np.int64] | None:
-    if not exists(index_path):
-        if entry is None or entry.index_crc32c is None:
-            return None
-        raise CorruptShardError("expected the file that the manifest names, got none.")
-    data = read_bytes(index_path)
-    index = RecordIndex.from_bytes(data, path=index_path, shard=entry)
-    if index.framed_bytes != size:
-        raise CorruptShardError(f"expected a shard of {index.framed_bytes} bytes, got {size}.")
-    return index.offsets
 
 
 @functools.lru_cache(maxsize=4096)  # once each

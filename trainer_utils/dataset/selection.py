@@ -1,7 +1,7 @@
 """Which records of which files an input reads: artifacts, patterns, splits and slices resolved.
 
 sources = open_sources(fn_args.train_files, "train[:80%]")
-sources[0].ranges       # the parts of files that hold its records
+sources[0].ranges       # the ranges of files that hold its records
 """
 
 import dataclasses
@@ -37,6 +37,9 @@ __all__ = [
 ]
 
 _DEFAULT_SPLIT = "train"
+_DEFAULTS: Mapping[str, tuple[type, ...]] = {
+    "int": (int,), "float": (int, float), "string": (str, bytes)
+}  # fmt: skip
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -47,7 +50,7 @@ class Source:
         dataset: opened.
         split: the slices that were asked for.
         split_names: of the splits that these are slices of, in order.
-        ranges: the parts of files that hold its records, in order.
+        ranges: the ranges of files that hold its records, in order.
     """
 
     dataset: Dataset
@@ -56,11 +59,10 @@ class Source:
     ranges: Sequence[FileRange]
 
     @property
-    def place(self) -> str | list[str]:
+    def place(self) -> Place:
         """What opens the dataset again: its uri, or the paths of its files."""
-        if not self.dataset.named_files:
-            return self.dataset.uri
-        return [shard.path for shard in self.dataset.shard_files]
+        files = tuple(shard.path for shard in self.dataset.shard_files)
+        return files if self.dataset.named_files else self.dataset.uri
 
     @functools.cached_property
     def num_records(self) -> int:
@@ -71,10 +73,9 @@ class Source:
     def mean_bytes(self) -> float:
         """The mean size of a serialized record, in bytes."""
         shards = self.dataset.shard_files
-        records = max(sum(shard.num_records for shard in shards), 1)
         if gzipped := [shard for shard in shards if is_gzip(shard.path) and shard.records]:
             return gzip_content_bytes(gzipped[0].path) / gzipped[0].num_records
-        return sum(shard.bytes for shard in shards) / records
+        return sum(s.bytes for s in shards) / max(sum(s.num_records for s in shards), 1)
 
 
 def open_sources(
@@ -96,13 +97,10 @@ def open_sources(
     is_list = isinstance(artifact_uri, (list, tuple))
     artifacts = cast(Sequence[str | Artifact], artifact_uri if is_list else [artifact_uri])
     if not artifacts:
-        raise ConfigError(
-            "artifact_uri: expected a uri or a list of them, got an empty list",
-            setting="artifact_uri",
-        )
-    named: dict[str, list[str | None]] = {uri_of(artifact): [] for artifact in artifacts}
+        raise ConfigError.of("artifact_uri", artifact_uri, allowed="a uri or a list of them")
+    named: dict[str, list[str | None]] = {}
     for artifact in artifacts:
-        named[uri_of(artifact)].append(split_of(artifact))
+        named.setdefault(uri_of(artifact), []).append(split_of(artifact))
     wanted: list[tuple[Place, str | None]] = []
     for place in group_artifacts(artifacts, apart=apart):
         by_pattern = named[place].pop(0) if isinstance(place, str) else None
@@ -110,26 +108,20 @@ def open_sources(
         if by_pattern is None or entry not in wanted:
             wanted.append(entry)
     datasets = {place: open_dataset(place) for place in dict(wanted)}
-    return [
-        source_of(datasets[place], _default_split(datasets[place]) if spec is None else spec)
-        for place, spec in wanted
-    ]
+    return [source_of(datasets[place], spec) for place, spec in wanted]
 
 
-def _default_split(dataset: Dataset) -> str:
-    """The split that files have in common, if only files were named, else `train`."""
-    are_files = dataset.named_files and len(dataset.shards) == 1
-    return next(iter(dataset.shards)) if are_files else _DEFAULT_SPLIT
-
-
-def source_of(dataset: Dataset, split: str) -> Source:
+def source_of(dataset: Dataset, split: str | None) -> Source:
     """What slices of a dataset's splits are; see `open_sources`."""
+    if split is None:
+        are_files = dataset.named_files and len(dataset.shards) == 1
+        split = next(iter(dataset.shards)) if are_files else _DEFAULT_SPLIT
     slices = resolve_slices(split, dataset.records)
     return Source(
         dataset=dataset,
         split=split,
         split_names=tuple(dict.fromkeys(part.split for part in slices)),
-        ranges=[piece for part in slices for piece in dataset.file_ranges(part)],
+        ranges=[found for part in slices for found in dataset.file_ranges(part)],
     )
 
 
@@ -169,11 +161,9 @@ def merged_features(
     """
     datasets = [source.dataset for source in sources]
     first = datasets[0]
-    if features is None:
-        names = list(first.features)
-    else:
-        names = [features] if isinstance(features, str) else list(features)
-    names += [name for name in required_features if name is not None and name not in names]
+    wanted = first.features if features is None else features
+    wanted = [wanted] if isinstance(wanted, str) else wanted
+    names = list(dict.fromkeys([*wanted, *filter(None, required_features)]))
     if has_callback and not first.features.keys() >= {*names}:
         names = list(first.features)
     if not names:
@@ -197,17 +187,11 @@ def merged_features(
     }
     for name, value in (default_values or {}).items():
         if name not in first.features:
-            raise ConfigError.of(
-                "default_values", name, allowed=f"names of {', '.join(first.features)}"
-            )
+            rule = f"names of {', '.join(first.features)}"
+            raise ConfigError.of("default_values", name, allowed=rule)
         if name in found:
             found[name] = _with_default(name, found[name], value)
     return found
-
-
-_DEFAULTS: Mapping[str, tuple[type, ...]] = {
-    "int": (int,), "float": (int, float), "string": (str, bytes)
-}  # fmt: skip
 
 
 def _with_default(name: str, feature: Feature, value: Any) -> Feature:
@@ -229,11 +213,11 @@ def class_names_of(sources: Sequence[Source], label: str) -> list[str] | None:
     Raises:
         DatasetError: a vocabulary cannot be read.
     """
-    found = [
-        source.dataset.vocabularies[label] if label in source.dataset.vocabulary_files else None
-        for source in sources
-    ]
-    return list(found[0]) if found[0] is not None and found == found[:1] * len(found) else None
+    datasets = [source.dataset for source in sources]
+    if not all(label in dataset.vocabulary_files for dataset in datasets):
+        return None
+    found = [[*dataset.vocabularies[label]] for dataset in datasets]
+    return found[0] if found == found[:1] * len(found) else None
 
 
 def numbers_of_classes(sources: Sequence[Source], label: str) -> set[int]:

@@ -10,7 +10,7 @@ import zlib
 from collections.abc import Iterator
 from typing import BinaryIO, cast
 
-from trainer_utils.format import CorruptShardError, RecordBlock, RecordIndex, read_blocks
+from trainer_utils.format import CorruptShardError, RecordBlock, read_blocks
 from trainer_utils.format.tfrecord import BLOCK_BYTES
 from trainer_utils.storage import file_size, open_for_reading, read_range
 
@@ -31,19 +31,10 @@ def look_for_gzip(path: str) -> None:
     _looked_at[path] = read_range(path, start=0, stop=len(_GZIP)) == _GZIP
 
 
-def read_shard_blocks(
-    path: str, *, block_bytes: int = BLOCK_BYTES, index: RecordIndex | None = None
-) -> Iterator[RecordBlock]:
-    """A shard's verified blocks of about `block_bytes`.
-
-    With the shard's index short records are found faster.
-
-    Raises:
-        CorruptShardError: as `read_blocks`.
-    """
-    lengths = None if index is None else index.lengths
+def read_shard_blocks(path: str, *, block_bytes: int = BLOCK_BYTES) -> Iterator[RecordBlock]:
+    """A shard's verified blocks of about `block_bytes`; errors as `read_blocks`."""
     with open_records(path) as stream:
-        yield from read_blocks(stream, path=path, block_bytes=block_bytes, lengths=lengths)
+        yield from read_blocks(stream, path=path, block_bytes=block_bytes)
 
 
 @contextlib.contextmanager

@@ -20,7 +20,7 @@ from trainer_utils.format.errors import (
     InputError,
 )
 from trainer_utils.format.example import encode_example
-from trainer_utils.format.framing import frame_parts, frame_records, read_record_at
+from trainer_utils.format.framing import frame_parts, frame_records
 from trainer_utils.format.index import RecordIndex
 from trainer_utils.format.manifest import Accounting, Manifest, Shard
 from trainer_utils.format.multiset import combine_checksums, multiset_checksum
@@ -32,7 +32,7 @@ from trainer_utils.format.planning import (
     permute,
     shard_bounds,
 )
-from trainer_utils.format.shard_writer import ShardDigest, ShardWriter
+from trainer_utils.format.shard_writer import ShardWriter
 from trainer_utils.format.slices import SplitRange, resolve_slices
 from trainer_utils.format.tfrecord import (
     RecordBlock,
@@ -53,7 +53,6 @@ __all__ = [
     "RecordBlock",
     "RecordIndex",
     "Shard",
-    "ShardDigest",
     "ShardName",
     "ShardWriter",
     "SplitRange",
@@ -71,7 +70,6 @@ __all__ = [
     "parse_shard_info",
     "permute",
     "read_blocks",
-    "read_record_at",
     "read_records",
     "render_features",
     "render_shard_info",

@@ -19,11 +19,15 @@ from trainer_utils.format.naming import SHARD_PREFIX, SPLIT_PREFIX, split_folder
 __all__ = ["render_croissant"]
 
 _VERSION = "http://mlcommons.org/croissant/1.0"
-_CONTEXT: JsonObject = {
+_TERMS = (
+    "citeAs column extract field fileObject fileProperty fileSet format includes isLiveDataset "
+    "jsonPath key md5 parentField path recordSet references regex repeated replace samplingRate "
+    "separator source subField transform"
+)
+_CONTEXT: JsonObject = {  # as the specification has it
     "@language": "en",
     "@vocab": "https://schema.org/",
-    "citeAs": "cr:citeAs",
-    "column": "cr:column",
+    **{term: f"cr:{term}" for term in _TERMS.split()},
     "conformsTo": "dct:conformsTo",
     "cr": "http://mlcommons.org/croissant/",
     "data": {"@id": "cr:data", "@type": "@json"},
@@ -31,31 +35,8 @@ _CONTEXT: JsonObject = {
     "dct": "http://purl.org/dc/terms/",
     "equivalentProperty": "cr:equivalentProperty",
     "examples": {"@id": "cr:examples", "@type": "@json"},
-    "extract": "cr:extract",
-    "field": "cr:field",
-    "fileObject": "cr:fileObject",
-    "fileProperty": "cr:fileProperty",
-    "fileSet": "cr:fileSet",
-    "format": "cr:format",
-    "includes": "cr:includes",
-    "isLiveDataset": "cr:isLiveDataset",
-    "jsonPath": "cr:jsonPath",
-    "key": "cr:key",
-    "md5": "cr:md5",
-    "parentField": "cr:parentField",
-    "path": "cr:path",
     "rai": "http://mlcommons.org/croissant/RAI/",
-    "recordSet": "cr:recordSet",
-    "references": "cr:references",
-    "regex": "cr:regex",
-    "repeated": "cr:repeated",
-    "replace": "cr:replace",
-    "samplingRate": "cr:samplingRate",
     "sc": "https://schema.org/",
-    "separator": "cr:separator",
-    "source": "cr:source",
-    "subField": "cr:subField",
-    "transform": "cr:transform",
 }
 _SHARDS = "shards"
 _TFRECORD = "application/x-tfrecord"
@@ -139,34 +120,31 @@ def _file(path: str, text: str) -> JsonObject:
     }
 
 
+def _record_set(place: str, fields: Sequence[Json], **others: Json) -> JsonObject:
+    return {"@type": "cr:RecordSet", "@id": place, "name": place, "field": fields} | others
+
+
 def _splits(records: Mapping[str, int]) -> JsonObject:
-    return {
-        "@type": "cr:RecordSet",
-        "@id": "splits",
-        "name": "splits",
-        "dataType": "cr:Split",
-        "key": {"@id": "splits/name"},
-        "field": [_field("splits/name", "name", "sc:Text")],
-        "data": [{"splits/name": split} for split in records],
-    }
+    return _record_set(
+        "splits",
+        [_field("splits/name", "name", "sc:Text")],
+        dataType="cr:Split",
+        key={"@id": "splits/name"},
+        data=[{"splits/name": split} for split in records],
+    )
 
 
 def _classes(feature: str, values: Sequence[str]) -> JsonObject:
     place = f"classes/{_escaped(feature)}"
-    return {
-        "@type": "cr:RecordSet",
-        "@id": place,
-        "name": f"classes of {feature}",
-        "dataType": "sc:Enumeration",
-        "key": {"@id": f"{place}/id"},
-        "field": [
-            _field(f"{place}/id", "id", "sc:Integer"),
-            _field(f"{place}/name", "name", ["sc:Text", "sc:name"]),
-        ],
-        "data": [
-            {f"{place}/id": number, f"{place}/name": value} for number, value in enumerate(values)
-        ],
-    }
+    number, name = f"{place}/id", f"{place}/name"
+    return _record_set(
+        place,
+        [_field(number, "id", "sc:Integer"), _field(name, "name", ["sc:Text", "sc:name"])],
+        name=f"classes of {feature}",
+        dataType="sc:Enumeration",
+        key={"@id": number},
+        data=[{number: n, name: value} for n, value in enumerate(values)],
+    )
 
 
 def _examples(features: Mapping[str, Feature], classes: Mapping[str, Sequence[str]]) -> JsonObject:
@@ -189,13 +167,7 @@ def _examples(features: Mapping[str, Feature], classes: Mapping[str, Sequence[st
         if name in classes:
             field["references"] = {"field": {"@id": f"classes/{_escaped(name)}/id"}}
         fields.append(field)
-    return {
-        "@type": "cr:RecordSet",
-        "@id": "examples",
-        "name": "examples",
-        "description": "One tf.train.Example each.",
-        "field": fields,
-    }
+    return _record_set("examples", fields, description="One tf.train.Example each.")
 
 
 def _field(place: str, name: str, data_type: Json) -> JsonObject:

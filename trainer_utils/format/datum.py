@@ -100,11 +100,7 @@ class Feature:
 
 
 def parse_features(text: str, *, path: str) -> dict[str, Feature]:
-    """Reads `datum_to_type_and_shape_mapping.json`.
-
-    Raises:
-        DatasetError: it is no such JSON; the message names the feature and `path`.
-    """
+    """Reads `datum_to_type_and_shape_mapping.json`; a DatasetError names the feature and `path`."""
     features = {}
     for name, entry in parse_json_object(text, path=path).items():
         try:
@@ -133,8 +129,7 @@ def render_features(features: Mapping[str, Feature]) -> str:
 def parse_shard_info(text: str, *, path: str) -> dict[str, dict[str, int]]:
     """Reads `shard_info.json`: for each split its shards' paths, in order, and their records.
 
-    Raises:
-        DatasetError: it is no such JSON; the message names `path`.
+    A DatasetError, where it is no such JSON, names `path`.
     """
     info = parse_json_object(text, path=path)
     for split, shards in info.items():

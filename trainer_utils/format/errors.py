@@ -12,7 +12,7 @@ file, `error_to_json` and `error_from_json` take the class, the message and the 
 
 import json
 import pickle
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 from trainer_utils.format.printable import printable
@@ -63,18 +63,10 @@ class DatasetError(ValueError):
         offset: int | None = None,
         advice: str = "",
     ) -> _Error:
-        """An error whose message is made of its data, as all of them are worded.
-
-        Args:
-            path, record, offset: as the class has them.
-            expected: what should be there.
-            got: what is there instead.
-            advice: whole sentences on how to mend it.
-        """
-        places = [] if record is None else [f"record {record}"]
-        places += [] if offset is None else [f"byte {offset}"]
-        place = f" ({', '.join(places)})" if places else ""
-        message = f"{path!r}: expected {expected}, got {got}{place}"
+        """An error whose message is made of its data; `advice`: whole sentences how to mend it."""
+        numbers = {"record": record, "byte": offset}
+        places = ", ".join(f"{what} {n}" for what, n in numbers.items() if n is not None)
+        message = f"{path!r}: expected {expected}, got {got}{f' ({places})' * bool(places)}"
         message += f". {advice}" if advice else ""
         return cls(message, path=path, record=record, offset=offset)
 
@@ -82,7 +74,7 @@ class DatasetError(ValueError):
         return printable(super().__str__())
 
     def __reduce__(self) -> tuple[object, ...]:
-        return type(self), self.args, {name: _portable(v) for name, v in vars(self).items()}
+        return type(self), self.args, {n: _kept(v, pickle.dumps) for n, v in vars(self).items()}
 
 
 class CorruptShardError(DatasetError):
@@ -114,15 +106,8 @@ class ConfigError(DatasetError):
 
     @classmethod
     def of(cls, setting: str, value: object, *, allowed: str, advice: str = "") -> "ConfigError":
-        """An error whose message is made of its data.
-
-        Args:
-            setting, value, allowed: as the class has them.
-            advice: whole sentences on how to mend it, of which the last has no full stop.
-        """
-        message = f"{setting}: expected {allowed}, got {value!r}" + (
-            f". {advice}" if advice else ""
-        )
+        """An error whose message is made of its data; `advice` ends without a full stop."""
+        message = f"{setting}: expected {allowed}, got {value!r}{f'. {advice}' * bool(advice)}"
         return cls(message, setting=setting, value=value, allowed=allowed)
 
 
@@ -132,36 +117,25 @@ class InputError(DatasetError):
 
 def error_to_json(error: DatasetError) -> dict[str, object]:
     """An error as plain JSON types: its class, message and data."""
-    data = {name: _plain(value) for name, value in vars(error).items() if value is not None}
+    data = {n: _kept(v, json.dumps) for n, v in vars(error).items() if v is not None}
     return {"class": type(error).__name__, "message": "".join(map(str, error.args)), "data": data}
 
 
 def error_from_json(entry: Mapping[str, Any]) -> DatasetError:
     """What `error_to_json` took apart, with the class that it had."""
-    classes = {found.__name__: found for found in _family(DatasetError)}
-    error = classes.get(entry["class"], DatasetError)(entry["message"])
+    classes = [DatasetError]
+    for found in classes:
+        classes += found.__subclasses__()
+    named = {found.__name__: found for found in classes}
+    error = named.get(entry["class"], DatasetError)(entry["message"])
     vars(error).update(entry["data"])
     return error
 
 
-def _family(root: type[DatasetError]) -> Iterator[type[DatasetError]]:
-    yield root
-    for child in root.__subclasses__():
-        yield from _family(child)
-
-
-def _portable(value: object) -> object:
-    """A value as another process can have it: a setting may be given what cannot be pickled."""
+def _kept(value: object, dump: Callable[[object], object]) -> object:
+    """A value, or its `repr`: a setting may be given what cannot be pickled, nor put into JSON."""
     try:
-        pickle.dumps(value)
+        dump(value)
     except Exception:  # of as many kinds as there are classes
-        return repr(value)
-    return value
-
-
-def _plain(value: object) -> object:
-    try:
-        json.dumps(value)
-    except (TypeError, ValueError, RecursionError):
         return repr(value)
     return value

@@ -1,4 +1,4 @@
-"""The values of serialized `tf.train.Example` messages, without TensorFlow.
+"""The values of one serialized `tf.train.Example`, without TensorFlow. Of many: `example_columns`.
 
     decode_example(record)                        # {'label': [3], 'image': [memoryview of b"…"]}
     decode_example(record, {"label"})             # {'label': [3]}: an image is jumped over
@@ -12,17 +12,21 @@ from typing import Any
 
 from trainer_utils.format.errors import DatasetError
 
-__all__ = ["decode_example", "decode_feature_lists", "read_fields", "read_varint"]
+__all__ = [
+    "decode_context",
+    "decode_example",
+    "decode_feature_lists",
+    "read_fields",
+    "read_varint",
+]
 
-_VARINT, _FIXED64, _DELIMITED, _FIXED32 = 0, 1, 2, 5  # wire types
-_FEATURES, _ENTRY = 1, 1  # field numbers of Example and of Features
-_FEATURE_LISTS = 2  # of SequenceExample, whose context is what an Example's features are
+_VARINT, _FIXED64, DELIMITED, _FIXED32 = 0, 1, 2, 5  # wire types
+_FEATURES, _FEATURE_LISTS = 1, 2  # of an example, and of a sequence example beside them
 _KEY, _VALUE = 1, 2  # of a map's entry
 _BYTES, _FLOATS, _INTEGERS = 1, 2, 3  # of Feature
-_VALUES = 1  # of BytesList, FloatList and Int64List
-
 
 Buffer = bytes | memoryview
+Bounds = tuple[int, int]
 
 
 def decode_example(
@@ -31,8 +35,7 @@ def decode_example(
     """The values of an example's features.
 
     Args:
-        record: a serialized `tf.train.Example`; of a read-only view only those pages are touched
-            that hold what is wanted.
+        record: a serialized `tf.train.Example`.
         names: of the features that are wanted; None: all. The others are jumped over.
 
     Returns:
@@ -42,110 +45,90 @@ def decode_example(
     Raises:
         DatasetError: it is no such message; or all is wanted, and it has feature lists too.
     """
-    wanted = None if names is None else {name.encode(): name for name in names}
-    found: dict[str, Any] = {}
-    try:
-        for number, wire, start, stop in read_fields(record, 0, len(record)):
-            if number == _FEATURES and wire == _DELIMITED:
-                for entry, entry_wire, begin, end in read_fields(record, start, stop):
-                    if entry == _ENTRY and entry_wire == _DELIMITED:
-                        _decode_entry(record, begin, end, wanted, found)
-            elif number == _FEATURE_LISTS and wire == _DELIMITED and wanted is None:
-                raise DatasetError(
-                    "record: expected a tf.train.Example, got a tf.train.SequenceExample, whose "
-                    "feature lists are for `input_fn` alone. `inspect`, `report` and `verify` "
-                    "take it too."
-                )
-    except DatasetError:
-        raise
-    except ValueError as error:
-        raise DatasetError(f"record: expected a tf.train.Example, got another: {error}") from error
+    found = decode_context(record, names)
+    if names is None and any(_parts(record, 0, len(record), _FEATURE_LISTS)):
+        raise DatasetError(
+            "record: expected a tf.train.Example, got a tf.train.SequenceExample, whose feature "
+            "lists are for `input_fn` alone. `inspect`, `report` and `verify` take it too."
+        )
     return found
 
 
-def decode_feature_lists(
-    record: Buffer, names: Collection[str]
-) -> dict[str, list[list[int] | list[float] | list[memoryview]]]:
-    """The feature lists of a `tf.train.SequenceExample`: by name, the values of each step.
+def decode_context(record: Buffer, names: Collection[str] | None = None) -> dict[str, Any]:
+    """The same, of a `tf.train.SequenceExample` too: its context is what features are."""
+    wanted = None if names is None else {name.encode() for name in names}
+    try:
+        return {
+            key.decode(): _values(record, *bounds)
+            for key, bounds in _entries(record, _FEATURES)
+            if wanted is None or key in wanted
+        }
+    except ValueError as error:
+        raise DatasetError(f"record: expected a tf.train.Example, got another: {error}") from error
 
-    Args:
-        record: serialized.
-        names: of the lists that are wanted.
+
+def decode_feature_lists(
+    record: Buffer, names: Collection[str] | None = None
+) -> dict[str, list[Any]]:
+    """The feature lists of a `tf.train.SequenceExample`: by name, the values of each step.
 
     Raises:
         DatasetError: it is no such message.
     """
-    wanted = {name.encode(): name for name in names}
-    found: dict[str, list[Any]] = {}
     try:
-        for number, wire, start, stop in read_fields(record, 0, len(record)):
-            if number != _FEATURE_LISTS or wire != _DELIMITED:
-                continue
-            for entry, entry_wire, begin, end in read_fields(record, start, stop):
-                if entry == _ENTRY and entry_wire == _DELIMITED:
-                    key, bounds = _entry(record, begin, end)
-                    if key in wanted:
-                        found[wanted[key]] = [
-                            _list_values(record, first, last)
-                            for step, step_wire, first, last in read_fields(record, *bounds)
-                            if step == _ENTRY and step_wire == _DELIMITED
-                        ]
+        return {
+            name: [_values(record, *step) for step in _parts(record, *bounds)]
+            for key, bounds in _entries(record, _FEATURE_LISTS)
+            if names is None or key.decode() in names
+            for name in [key.decode()]
+        }
     except ValueError as error:
         raise DatasetError(
             f"record: expected a tf.train.SequenceExample, got another: {error}"
         ) from error
-    return found
 
 
-def _entry(record: Buffer, start: int, stop: int) -> tuple[bytes, tuple[int, int]]:
-    """The key of a map's entry, and where its value is."""
-    key, bounds = b"", (stop, stop)
+def _parts(record: Buffer, start: int, stop: int, wanted: int = 1) -> Iterator[Bounds]:
+    """Where the messages are that a message has in one of its fields."""
     for number, wire, begin, end in read_fields(record, start, stop):
-        if wire == _DELIMITED and number == _KEY:
-            key = bytes(record[begin:end])
-        elif wire == _DELIMITED and number == _VALUE:
-            bounds = begin, end
-    return key, bounds
+        if number == wanted and wire == DELIMITED:
+            yield begin, end
 
 
-def _decode_entry(
-    record: Buffer, start: int, stop: int, wanted: dict[bytes, str] | None, found: dict[str, Any]
-) -> None:
-    """One feature by its name; the last of several fields counts, as in any protocol buffer."""
-    key, values = b"", []
-    for number, wire, begin, end in read_fields(record, start, stop):
-        if wire != _DELIMITED:
-            continue
-        if number == _KEY:
-            key = bytes(record[begin:end])
-            if wanted is not None and key not in wanted:
-                return
-        elif number == _VALUE:
-            values.append((begin, end))
-    if wanted is None or key in wanted:
-        found[key.decode()] = [v for bounds in values[-1:] for v in _list_values(record, *bounds)]
+def _entries(record: Buffer, field: int) -> Iterator[tuple[bytes, Bounds]]:
+    """The keys of a map in a field of a record, and where their values are."""
+    for first, last in _parts(record, 0, len(record), field):
+        for start, stop in _parts(record, first, last):
+            key, bounds = b"", (stop, stop)
+            for number, wire, begin, end in read_fields(record, start, stop):
+                if wire == DELIMITED and number == _KEY:
+                    key = bytes(record[begin:end])
+                elif wire == DELIMITED and number == _VALUE:
+                    bounds = begin, end
+            yield key, bounds
 
 
-def _list_values(record: Buffer, start: int, stop: int) -> list[Any]:
+def _values(record: Buffer, start: int, stop: int) -> list[Any]:
+    """Those of a Feature; the last of several kinds counts, as in any protocol buffer."""
     values: list[Any] = []
     for kind, wire, begin, end in read_fields(record, start, stop):
-        read = _READERS.get(kind) if wire == _DELIMITED else None
+        read = _READERS.get(kind) if wire == DELIMITED else None
         if read is not None:
             values = [
                 value
                 for number, value_wire, first, last in read_fields(record, begin, end)
-                if number == _VALUES
+                if number == 1
                 for value in read(record, value_wire, first, last)
             ]
     return values
 
 
 def _read_bytes(record: Buffer, wire: int, start: int, stop: int) -> list[memoryview]:
-    return [memoryview(record)[start:stop]] if wire == _DELIMITED else []
+    return [memoryview(record)[start:stop]] if wire == DELIMITED else []
 
 
 def _read_floats(record: Buffer, wire: int, start: int, stop: int) -> tuple[float, ...]:
-    if wire not in (_DELIMITED, _FIXED32):
+    if wire not in (DELIMITED, _FIXED32):
         return ()
     count, rest = divmod(stop - start, 4)
     if rest:
@@ -154,7 +137,7 @@ def _read_floats(record: Buffer, wire: int, start: int, stop: int) -> tuple[floa
 
 
 def _read_integers(record: Buffer, wire: int, start: int, stop: int) -> Iterator[int]:
-    while start < stop and wire in (_DELIMITED, _VARINT):  # packed, or a single one
+    while start < stop and wire in (DELIMITED, _VARINT):  # packed, or a single one
         value, start = read_varint(record, start, stop)
         yield value - (1 << 64) if value >> 63 else value
 
@@ -171,7 +154,7 @@ def read_fields(record: Buffer, start: int, stop: int) -> Iterator[tuple[int, in
         else:
             tag, start = read_varint(record, start, stop)
         wire, end = tag & 7, start
-        if wire == _DELIMITED:
+        if wire == DELIMITED:
             if start < stop and (length := record[start]) < 0x80:
                 start += 1
             else:

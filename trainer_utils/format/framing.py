@@ -69,11 +69,8 @@ def _header(length: int) -> bytes:
 
 def frame_records(records: Iterable[bytes]) -> bytes:
     """Records, framed, end to end: the content of a TFRecord file."""
-    framed: list[bytes] = []
-    for record in records:
-        header, footer = frame_parts([record])
-        framed += (header, record, footer)
-    return b"".join(framed)
+    framed = ((frame_parts([record]), record) for record in records)
+    return b"".join(part for (head, foot), record in framed for part in (head, record, foot))
 
 
 def frame_headers(lengths: Lengths) -> npt.NDArray[np.uint8]:
@@ -129,13 +126,7 @@ def payload_crcs(
 
 
 def unframe(frame: bytes, *, path: str, record: int | None = None, offset: int) -> bytes:
-    """The payload of one frame, verified.
-
-    Args:
-        frame: all of it.
-        path: the file's name, for error messages.
-        record: its number in the file, if it is known.
-        offset: where it begins there, in bytes.
+    """The payload of one frame, verified; the other arguments are for messages.
 
     Raises:
         CorruptShardError: it is no whole frame, has another length, or a checksum does not agree.
@@ -160,18 +151,7 @@ def unframe(frame: bytes, *, path: str, record: int | None = None, offset: int) 
 def read_record_at(
     stream: BinaryIO, *, offset: int, length: int, path: str, record: int | None = None
 ) -> bytes:
-    """One verified payload, from where an index says that it lies.
-
-    Args:
-        stream: a seekable stream of uncompressed bytes.
-        offset: of the record's frame in the stream, in bytes.
-        length: of the payload, in bytes.
-        path: the file's name, for error messages.
-        record: its number in the file, if it is known, for error messages.
-
-    Raises:
-        CorruptShardError: there is no such record at that place, or it is damaged.
-    """
+    """One verified payload of `length` bytes, whose frame is at `offset`; errors as `unframe`."""
     stream.seek(offset)
     frame = stream.read(length + RECORD_OVERHEAD_BYTES)
     return unframe(frame, path=path, record=record, offset=offset)

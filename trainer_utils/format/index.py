@@ -1,15 +1,19 @@
-"""Where every record of a shard lies, so that a reader can reach any of them without scanning.
+"""Where every record of a shard lies, and what it is, so that any is reached without a scan.
 
     index = RecordIndex.from_bytes(data, path=…, shard=shard)    # compared with the manifest
     index.read(stream, 17, path=…)                               # the 18th record, verified
+    index.numbers_named(b"cat/1.jpg")                            # [17]: what may be called so
 
-On disk it is a NumPy array (`.npy`, which anything reads) of the payloads' lengths in the smallest
-unsigned integer that holds them: 2 bytes a record of text, 4 an image. The offsets follow from it.
+On disk these are three NumPy arrays (`.npy`), one after the other: the payloads' lengths in the
+smallest unsigned integer that holds them, the masked CRC-32C of the payloads as their frames have
+it, and the CRC-32C of the records' names, 0 of one without. Format version 2 had the first alone.
 """
 
 import dataclasses
 import functools
-from typing import BinaryIO
+import io
+import re
+from typing import Any, BinaryIO
 
 import numpy as np
 import numpy.typing as npt
@@ -25,23 +29,34 @@ from trainer_utils.format.framing import (
     read_record_at,
 )
 from trainer_utils.format.manifest import Shard
-from trainer_utils.format.npy import npy_bytes, parse_npy
 from trainer_utils.format.tfrecord import compact
 
 __all__ = ["RecordIndex"]
 
-_WHAT = "a record index"
+_ADVICE = "It is of another shard, or damaged: write the dataset again."
+# Not `np.load`: it evaluates the header, and fails in as many ways as Python's parser has.
+_HEADER = re.compile(
+    rb"\x93NUMPY\x01\x00(?P<size>..)\{'descr': '(?P<type><u[248])', 'fortran_order': False, "
+    rb"'shape': \((?P<records>\d{1,18}),\), \} *\n",
+    re.DOTALL,
+)
+
+Sums = npt.NDArray[np.uint32]
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class RecordIndex:
-    """The place of each record of one shard.
+    """The place of each record of one shard, in file order.
 
     Args:
-        lengths: `(records,)` of any integer type, each payload's length in bytes, in file order.
+        lengths: `(records,)` of any integer type, each payload's length in bytes.
+        payload_crcs: `(records,) uint32`, masked; None where nothing says them.
+        name_crcs: `(records,) uint32`, of what each is called (`record_names`); None likewise.
     """
 
     lengths: Lengths
+    payload_crcs: Sums | None = None
+    name_crcs: Sums | None = None
 
     def __len__(self) -> int:
         return len(self.lengths)
@@ -109,9 +124,21 @@ class RecordIndex:
             record=number,
         )
 
+    def numbers_named(self, name: bytes) -> list[int] | None:
+        """The records that may be called so, one of 2**32 others among them; None: any may be."""
+        if self.name_crcs is None:
+            return None
+        numbers: list[int] = np.flatnonzero(self.name_crcs == extend_crc32c(0, name)).tolist()
+        return numbers
+
     def to_bytes(self) -> bytes:
         """The index as it lies on disk."""
-        return npy_bytes(compact(self.lengths))
+        stream = io.BytesIO()
+        for array in (compact(self.lengths), self.payload_crcs, self.name_crcs):
+            if array is not None:
+                array = array.astype(array.dtype.newbyteorder("<"))
+                np.lib.format.write_array(stream, array, (1, 0), False)  # type: ignore[no-untyped-call]
+        return stream.getvalue()
 
     @classmethod
     def from_bytes(cls, data: bytes, *, path: str, shard: Shard | None = None) -> "RecordIndex":
@@ -123,35 +150,43 @@ class RecordIndex:
             shard: what the manifest says of its shard, to be compared with.
 
         Raises:
-            CorruptShardError: it is no such array, or not the one of the manifest's shard.
+            CorruptShardError: it is no such file, or not the one of the manifest's shard.
         """
-        lengths, size = parse_npy(data, path=path, what=_WHAT)
-        if len(data) != size:
-            raise CorruptShardError.at(
-                path,
-                expected=f"{_WHAT} of {size} bytes",
-                got=str(len(data)),
-                offset=size,
-                advice="It is damaged: write the dataset again.",
-            )
-        index = cls(lengths)
+        lengths, stop = _parse_npy(data, 0, path)
+        sums: list[Any] = []
+        while stop < len(data) and len(sums) < 2:
+            array, stop = _parse_npy(data, stop, path)
+            sums.append(array.astype(np.uint32))
+            if array.dtype != "<u4" or len(array) != len(lengths):
+                raise _error(path, f"sums of {len(lengths)} records", f"{len(array)}")
+        if stop != len(data) or len(sums) == 1:
+            raise _error(path, f"an index of {stop} bytes", str(len(data)), stop)
+        index = cls(lengths, *sums)
         if shard is not None:
-            index._check(shard, extend_crc32c(0, data), path)
+            index._check(shard, data, path)
         return index
 
-    def _check(self, shard: Shard, crc: int, path: str) -> None:
-        framed_bytes = self.framed_bytes
-        expected = (shard.records, shard.bytes, shard.index_crc32c)
-        found = (
-            len(self),
-            shard.bytes if shard.path.endswith(".gz") else framed_bytes,
-            crc if shard.index_crc32c is not None else None,
-        )
-        if found != expected:
-            raise CorruptShardError.at(
-                path,
-                expected=f"the index of {shard.records} records in {shard.bytes} bytes that the "
-                "manifest names",
-                got=f"{len(self)} in {framed_bytes}",
-                advice="It is of another shard, or damaged: write the dataset again.",
-            )
+    def _check(self, shard: Shard, data: bytes, path: str) -> None:
+        size = shard.bytes if shard.path.endswith(".gz") else self.framed_bytes
+        crc = None if shard.index_crc32c is None else extend_crc32c(0, data)
+        if (len(self), size, crc) != (shard.records, shard.bytes, shard.index_crc32c):
+            expected = f"the index of {shard.records} records in {shard.bytes} bytes"
+            raise _error(path, f"{expected} that the manifest names", f"{len(self)} in {size}")
+
+
+def _parse_npy(
+    data: bytes, start: int, path: str
+) -> tuple[npt.NDArray[np.unsignedinteger[Any]], int]:
+    """The array that begins at `start`, and where it ends."""
+    header = _HEADER.match(data, start)
+    if header is None or int.from_bytes(header["size"], "little") + 10 != header.end() - start:
+        raise _error(path, "an array of unsigned integers in .npy", f"{data[start:][:80]!r}", start)
+    dtype, count = np.dtype(header["type"].decode()), int(header["records"])
+    stop = header.end() + count * dtype.itemsize
+    if len(data) < stop:
+        raise _error(path, f"a record index of {stop} bytes", str(len(data)), len(data))
+    return np.frombuffer(data, dtype, count, offset=header.end()), stop
+
+
+def _error(path: str, expected: str, got: str, offset: int | None = None) -> CorruptShardError:
+    return CorruptShardError.at(path, expected=expected, got=got, offset=offset, advice=_ADVICE)

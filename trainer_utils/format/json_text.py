@@ -5,8 +5,7 @@
     json_lines('{"a": 1}\\n{"a": 2}\\n', path="rejects.jsonl")
 
 Refused are a name that comes twice, NaN and infinities, integers beyond 64 bits, half of a
-surrogate pair, and nesting that no file of a dataset has: two readers could make two things of
-them, or one of them fall over.
+surrogate pair, and deep nesting: two readers could make two things of them.
 
 Source: RFC 8259, section 4 on names, 6 on numbers and 8.2 on characters.
 """
@@ -73,11 +72,7 @@ def parse_json(text: str, *, path: str) -> Json:
 
 
 def parse_json_object(text: str, *, path: str) -> JsonObject:
-    """What a text of JSON says, which must be an object.
-
-    Raises:
-        DatasetError: it is none; the message names `path`.
-    """
+    """What a text of JSON says, which must be an object; errors as `parse_json`."""
     value = parse_json(text, path=path)
     if not isinstance(value, dict):
         raise DatasetError.at(path, expected="a JSON object", got=type(value).__name__)

@@ -5,8 +5,7 @@
 
 Known are datasets of ours (`manifest.json`), Datum's (`shard_info.json`), TFDS's
 (`dataset_info.json`), stock TFX ones (`Split-*/` folders), and folders of bare TFRecord files, such
-as TFRecorder's. It takes names and sizes, and a function that reads a small file: no file system is
-touched here.
+as TFRecorder's. It takes names, sizes and a function that reads a small file, and no file system.
 """
 
 import dataclasses
@@ -61,17 +60,17 @@ _PLAIN = re.compile(r"(?<!\.data)(?<!\.index)-\d{5,}-of-\d{5,}$")
 _NUMBERED = re.compile(r"(?P<head>.*)-(?P<index>\d{5,})-of-(?P<count>\d{5,})(?P<tail>[^/]*)")
 _WORDS = re.compile(r"[A-Za-z]+")
 _DEFAULT_SPLIT = "train"
-_MOST_MISSING = 100_000  # that are counted: a name may say that there are a billion
+_MOST_LOOKED_FOR = 100_000  # missing files: a name may say that there are a billion
 
 _Parsed = TypeVar("_Parsed")
+_Shards = dict[str, list["FoundShard"]]
 
 
 class FoundShard(NamedTuple):
     """One file of records.
 
     Args:
-        path: relative to the dataset's uri, as its own files name it; those that SchemaExport
-            writes may lead out of it.
+        path: relative to the dataset's uri; those that SchemaExport names may lead out of it.
         records: None where only reading it shows that.
         entry: what the manifest says of it, if there is one.
     """
@@ -117,53 +116,61 @@ def find_layout(
     Raises:
         DatasetError: there is no dataset, or it is not whole; the message names the problem.
     """
+
+    def parsed(parse: Callable[..., _Parsed], name: str) -> _Parsed:
+        """What a file says; whatever is wrong with it, the error names it."""
+        path = f"{uri}/{name}"
+        try:
+            text = read_text(name)
+            if manifest is not None:
+                manifest.check_text(name, text, path=path)
+            return parse(text, path=path)
+        except DatasetError:
+            raise
+        except (ArithmeticError, LookupError, OSError, TypeError, ValueError) as error:
+            raise DatasetError.at(path, expected="to read it", got=repr(error)) from error
+
     vocabularies = {name: path for path in files if (name := vocabulary_of(path)) is not None}
     in_splits = {p: size or 0 for p, size in files.items() if p.startswith(SPLIT_PREFIX)}
-    features = manifest = None
-    if MANIFEST_FILE in files:
-        manifest = _parsed(Manifest.from_json, MANIFEST_FILE, read_text, uri)
+    manifest: Manifest | None = None
+    shards: _Shards = {}
+    named_in = next((name for name in DESCRIPTIONS if name in files), "")
+    if named_in == MANIFEST_FILE:
+        manifest = parsed(Manifest.from_json, MANIFEST_FILE)
         manifest.check_files(in_splits)
-        read_text = _checked(read_text, manifest, uri)
-    if DATUM_TYPES_FILE in files:
-        features = _parsed(parse_features, DATUM_TYPES_FILE, read_text, uri)
-    if manifest is not None:
-        return DatasetLayout(
-            shards={
-                split: [
-                    FoundShard(path=shard.path, records=shard.records, entry=shard)
-                    for shard in manifest.shards_of(split)
-                ]
-                for split in manifest.splits
-            },
-            features=features,
-            named_in=MANIFEST_FILE,
-            manifest=manifest,
-            vocabulary_files=vocabularies,
-        )
-    if any(path.startswith(f"{WORKING_FOLDER}/") for path in files):
+        shards = {
+            split: [FoundShard(one.path, one.records, one) for one in manifest.shards_of(split)]
+            for split in manifest.splits
+        }
+    features = parsed(parse_features, DATUM_TYPES_FILE) if DATUM_TYPES_FILE in files else None
+    if manifest is None and any(path.startswith(f"{WORKING_FOLDER}/") for path in files):
         raise DatasetError.at(uri, expected="a whole dataset", got="one that was never finished")
-    if DATUM_SHARDS_FILE in files:
-        path = f"{uri}/{DATUM_SHARDS_FILE}"
-        shards = _counted(_parsed(parse_shard_info, DATUM_SHARDS_FILE, read_text, uri))
-        _check_inside(shards, files, path)
-        return DatasetLayout(
-            shards=shards,
-            features=None if features is None else _with_label_map(features),
-            named_in=DATUM_SHARDS_FILE,
-            vocabulary_files=vocabularies,
-        )
-    if TFDS_INFO_FILE in files:
-        return _tfds(files, read_text, uri)
-    found = _folders(in_splits) if in_splits else _bare(files, uri)
-    return DatasetLayout(shards=found, features=features, vocabulary_files=vocabularies)
+    if named_in == DATUM_SHARDS_FILE:
+        shards = _counted(parsed(parse_shard_info, named_in), files, f"{uri}/{named_in}")
+        features = None if features is None else _with_label_map(features)
+    elif named_in == TFDS_INFO_FILE:
+        shards = _counted(parsed(parse_tfds_splits, named_in), files, f"{uri}/{named_in}")
+        features = None
+        if TFDS_FEATURES_FILE in files:
+            features = parsed(parse_tfds_features, TFDS_FEATURES_FILE)
+        vocabularies = {n: labels_file(n) for n in features or () if labels_file(n) in files}
+    elif not named_in:
+        shards = _folders(in_splits) if in_splits else _bare(files, uri)
+    return DatasetLayout(
+        shards=shards,
+        features=features,
+        named_in=named_in,
+        manifest=manifest,
+        vocabulary_files=vocabularies,
+    )
 
 
 def may_be_dataset(files: Collection[str]) -> bool:
     """Whether any of these may be of a dataset, whole or not; arguments as of `find_layout`."""
-    named = (MANIFEST_FILE, DATUM_SHARDS_FILE, TFDS_INFO_FILE)
     folders = (SPLIT_PREFIX, f"{WORKING_FOLDER}/")
     return any(
-        path in named or path.startswith(folders) or is_named_as_records(path) for path in files
+        path in DESCRIPTIONS or path.startswith(folders) or is_named_as_records(path)
+        for path in files
     )
 
 
@@ -208,16 +215,13 @@ def layout_of_files(names: Sequence[str], whole: DatasetLayout | None) -> Datase
     Returns:
         Splits as the dataset has them, else as the file's or its folder's name says, else `train`.
     """
-    shards: dict[str, list[FoundShard]] = {}
-    known = (
-        {s.path: (split, s) for split, group in whole.shards.items() for s in group}
-        if whole
-        else {}
-    )
+    shards: _Shards = {}
+    groups = whole.shards.items() if whole is not None else ()
+    known = {shard.path: (split, shard) for split, group in groups for shard in group}
     for name in names:
         split, shard = known.get(name) or (_split_of_file(name), FoundShard(path=name))
         shards.setdefault(split, []).append(shard)
-    if whole is None or not all(name in known for name in names):
+    if whole is None or not known.keys() >= {*names}:
         return DatasetLayout(shards=shards, features=None)
     return dataclasses.replace(whole, shards=shards, manifest=None)
 
@@ -230,90 +234,41 @@ def _split_of_file(path: str) -> str:
     return _split_named(name) or _split_named(folder) or _DEFAULT_SPLIT
 
 
-def _checked(read_text: Callable[[str], str], manifest: Manifest, uri: str) -> Callable[[str], str]:
-    """Reads a file, and refuses one that is not the manifest's."""
-
-    def read(name: str) -> str:
-        text = read_text(name)
-        manifest.check_text(name, text, path=f"{uri}/{name}")
-        return text
-
-    return read
-
-
-def _parsed(
-    parse: Callable[..., _Parsed], name: str, read_text: Callable[[str], str], uri: str
-) -> _Parsed:
-    """What a file says; whatever is wrong with it, the error names it."""
-    path = f"{uri}/{name}"
-    try:
-        return parse(read_text(name), path=path)
-    except DatasetError:
-        raise
-    except (ArithmeticError, LookupError, OSError, RecursionError, TypeError, ValueError) as error:
-        raise DatasetError(
-            f"{path!r}: cannot be read: {type(error).__name__}: {error}. "
-            "If it is damaged, write the dataset again."
-        ) from error
-
-
-def _with_label_map(features: Mapping[str, Feature]) -> Mapping[str, Feature]:
+def _with_label_map(features: Mapping[str, Feature]) -> dict[str, Feature]:
     """Datum's segmentation: beside an `image` an image called `label`, whose pixels are classes."""
     image, label = features.get("image"), features.get("label")
     if image is None or label is None or not (image.is_image and label.is_image):
-        return features
+        return {**features}
     extra = {"label_map": True, **label.extra}
     return {**features, "label": dataclasses.replace(label, extra=extra)}
 
 
-def _counted(info: Mapping[str, Mapping[str, int]]) -> dict[str, list[FoundShard]]:
+def _counted(
+    info: Mapping[str, Mapping[str, int]], files: Mapping[str, int | None], named_in: str
+) -> _Shards:
+    """Shards that JSON of others names, which lie inside of the folder."""
+    for split, shards in info.items():
+        if "/" in check_inner_path(split, named_in=named_in):
+            raise DatasetError(f"split {split!r}: expected a name without '/' ({named_in})")
+        for path in shards if EXAMPLE_SCHEMA_FILE not in files else ():
+            check_inner_path(path, named_in=named_in)
     return {
-        split: [FoundShard(path=path, records=records) for path, records in shards.items()]
+        split: [FoundShard(path, records) for path, records in shards.items()]
         for split, shards in info.items()
     }
 
 
-def _check_inside(
-    shards: Mapping[str, Sequence[FoundShard]], files: Mapping[str, int | None], named_in: str
-) -> None:
-    for split, group in shards.items():
-        if "/" in check_inner_path(split, named_in=named_in):
-            raise DatasetError(f"split {split!r}: expected a name without '/' ({named_in})")
-        for shard in group:
-            if EXAMPLE_SCHEMA_FILE not in files:
-                check_inner_path(shard.path, named_in=named_in)
-
-
-def _tfds(
-    files: Mapping[str, int | None], read_text: Callable[[str], str], uri: str
-) -> DatasetLayout:
-    path = f"{uri}/{TFDS_INFO_FILE}"
-    shards = _counted(_parsed(parse_tfds_splits, TFDS_INFO_FILE, read_text, uri))
-    _check_inside(shards, files, path)
-    features = None
-    if TFDS_FEATURES_FILE in files:
-        features = _parsed(parse_tfds_features, TFDS_FEATURES_FILE, read_text, uri)
-    return DatasetLayout(
-        shards=shards,
-        features=features,
-        named_in=TFDS_INFO_FILE,
-        vocabulary_files={
-            name: labels_file(name) for name in features or () if labels_file(name) in files
-        },
-    )
-
-
-def _folders(paths: Mapping[str, int]) -> dict[str, list[FoundShard]]:
+def _folders(paths: Iterable[str]) -> _Shards:
     """A stock artifact's shards: all that lies in its splits' folders."""
     check_numbers(paths)
-    shards: dict[str, list[FoundShard]] = {}
+    shards: _Shards = {}
     for path in sorted(paths):
         split = path.split("/")[0].removeprefix(SPLIT_PREFIX)
-        shards.setdefault(split, []).append(FoundShard(path=path))
+        shards.setdefault(split, []).append(FoundShard(path))
     return shards
 
 
-def _bare(files: Mapping[str, int | None], uri: str) -> dict[str, list[FoundShard]]:
+def _bare(files: Collection[str], uri: str) -> _Shards:
     """TFRecord files, in the folder or one below it; names say the split, else it is `train`.
 
     Those without an extension count where none has one.
@@ -322,22 +277,20 @@ def _bare(files: Mapping[str, int | None], uri: str) -> dict[str, list[FoundShar
     paths = [path for path in near if _BARE.search(path)]
     paths = paths or [path for path in near if _PLAIN.search(path)]
     if not paths:
-        hint = f" tfx-shards convert {uri} OUT makes one of raw files."
+        hint = f"tfx-shards convert {uri} OUT makes one of raw files."
         if inner := sorted(p for p in files if p.endswith(f"/{TFDS_INFO_FILE}")):
-            hint = f" Give the folder of one version: {uri}/{inner[0].rpartition('/')[0]}"
-        elif files:
-            hint = f" If these are raw files, make one of them: tfx-shards convert {uri} OUT."
-        raise DatasetError(
-            f"{uri!r}: expected a dataset ({MANIFEST_FILE}, {DATUM_SHARDS_FILE}, "
-            f"{TFDS_INFO_FILE}, {SPLIT_PREFIX}*/ folders of TFRecord files, or *.tfrecord files), "
-            f"found none of these.{hint}",
-            path=uri,
+            hint = f"Give the folder of one version: {uri}/{inner[0].rpartition('/')[0]}"
+        what = f"{', '.join(DESCRIPTIONS)}, {SPLIT_PREFIX}*/ folders of TFRecord files, or"
+        raise DatasetError.at(
+            uri,
+            expected=f"a dataset ({what} *.tfrecord files)",
+            got="none of these",
+            advice=hint,
         )
     check_numbers(paths)
-    shards: dict[str, list[FoundShard]] = {}
+    shards: _Shards = {}
     for path in sorted(paths):
-        split = _split_named(path) or _DEFAULT_SPLIT
-        shards.setdefault(split, []).append(FoundShard(path=path))
+        shards.setdefault(_split_named(path) or _DEFAULT_SPLIT, []).append(FoundShard(path))
     return shards
 
 
@@ -367,9 +320,8 @@ def check_numbers(
     for (head, count, tail), indices in seen.items():
         gaps = (index for index in range(int(count)) if index not in indices)
         names = (f"{head}-{index:0{len(count)}d}-of-{count}{tail}" for index in gaps)
-        if missing := list(itertools.islice(filter(is_wanted, names), _MOST_MISSING)):
-            name = missing[0]
+        for name in filter(is_wanted, itertools.islice(names, _MOST_LOOKED_FOR)):
+            missing = int(count) - len(indices)
             raise DatasetError(
-                f"shard {name!r}: is missing, one of {len(missing)}"
-                f"{' or more' * (len(missing) == _MOST_MISSING)}. Write the dataset again."
+                f"shard {name!r}: is missing, one of at most {missing}. Write the dataset again."
             )

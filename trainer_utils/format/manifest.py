@@ -6,15 +6,15 @@
 It holds no clock, no host and no absolute path, and its keys are sorted: equal datasets have
 equal manifests, byte for byte.
 
-Since format version 2 it has the size and CRC-32C of every other small file that is published
-(`files`), and a sum of itself: `checksum` is the CRC-32C of the manifest's own bytes with zeros
-for the eight digits of it. Version 1 had neither, and is still read.
+It has the size and CRC-32C of every other small file that is published (`files`), and a sum of
+itself: `checksum` is the CRC-32C of the manifest's own bytes with zeros for its eight digits.
+Format version 2, whose record indices say lengths alone, is still read.
 """
 
 import dataclasses
 import functools
 import hashlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 
 from trainer_utils.format.errors import DatasetError
 from trainer_utils.format.json_text import Json, JsonObject, parse_json_object, render_json
@@ -24,30 +24,17 @@ from trainer_utils.format.naming import (
     check_inner_path,
     check_split_name,
     index_file,
-    is_names_file,
-    names_file,
 )
-from trainer_utils.format.sealing import (
-    NO_CHECKSUM,
-    ChangedManifestError,
-    FileDigest,
-    check_seal,
-    seal,
-)
+from trainer_utils.format.sealing import NO_CHECKSUM, FileDigest, seal
 
 __all__ = ["FORGOTTEN_KEY", "FORMAT_VERSION", "Accounting", "Manifest", "Shard"]
 
-FORMAT_VERSION = 2
+FORMAT_VERSION = 3
 FORGOTTEN_KEY = "forgotten"
 """Of `config`, where `tfx-shards forget` took records out: the digests before, and how many."""
 
-_FIRST_VERSION = 1  # without checksums of the manifest and of small files
-_SUMS = {"crc32c": 8, "content": 16, "index_crc32c": 8, "names_crc32c": 8}  # hexadecimal digits
-_NAMES_SUMS = ("names_bytes", "names_crc32c")  # which the manifest has elsewhere
-
-
-class _NewerFormatError(DatasetError):
-    pass
+_VERSIONS = (2, FORMAT_VERSION)  # that are read
+_SUMS = {"crc32c": 8, "content": 16, "index_crc32c": 8}  # hexadecimal digits
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -60,11 +47,8 @@ class Shard:
         records: how many it holds.
         bytes: its size as it lies on disk.
         crc32c: the CRC-32C of all its bytes as they lie on disk.
-        content: the order-free checksum of its records (`multiset_checksum`); None where a writer
-            of before this was kept wrote it.
+        content: the order-free checksum of its records (`multiset_checksum`); None: not known.
         index_crc32c: the CRC-32C of its record index; None where it has none.
-        names_bytes, names_crc32c: size and CRC-32C of the file of its records' names and content
-            sums, which the manifest has among `files`; None where it has none.
     """
 
     path: str
@@ -74,33 +58,19 @@ class Shard:
     crc32c: int
     content: int | None = None
     index_crc32c: int | None = None
-    names_bytes: int | None = None
-    names_crc32c: int | None = None
 
     def __post_init__(self) -> None:
-        sums = (self.content, self.index_crc32c, self.names_bytes, self.names_crc32c)
-        numbers = [self.records, self.bytes, self.crc32c, *[n for n in sums if n is not None]]
+        sums = [n for n in (self.content, self.index_crc32c) if n is not None]
+        numbers = [self.records, self.bytes, self.crc32c, *sums]
         is_good = isinstance(self.path, str) and isinstance(self.split, str)
         if not is_good or {*map(type, numbers)} != {int} or min(numbers) < 0:
             raise DatasetError(
                 f"shard {self.path!r}: expected texts and counts, got {self}", path=self.path
             )
-        if self.index_crc32c is not None or self.has_names:
+        if self.index_crc32c is not None:
             ShardName.parse(self.path)  # refuses a path that has none, and any that leads out
         else:
             check_inner_path(self.path)
-
-    @property
-    def has_names(self) -> bool:
-        """Whether there is a file of its records' names and content sums."""
-        return self.names_bytes is not None and self.names_crc32c is not None
-
-    @property
-    def names_digest(self) -> FileDigest | None:
-        """Of the file of its records' names and content sums; None where it has none."""
-        if self.names_bytes is None or self.names_crc32c is None:
-            return None
-        return FileDigest(self.names_bytes, self.names_crc32c)
 
     def to_entry(self) -> JsonObject:
         """The shard in JSON: checksums in hexadecimal, without what is not known."""
@@ -142,12 +112,8 @@ class Accounting:
             raise DatasetError(f"accounting: expected found = written + rejected + skipped: {self}")
 
     def __add__(self, other: "Accounting") -> "Accounting":
-        return Accounting(
-            **{
-                field.name: getattr(self, field.name) + getattr(other, field.name)
-                for field in dataclasses.fields(self)
-            }
-        )
+        theirs = vars(other)
+        return Accounting(**{name: count + theirs[name] for name, count in vars(self).items()})
 
     def __str__(self) -> str:
         return (
@@ -172,7 +138,8 @@ class Manifest:
         reject_counts: rejected inputs by code.
         versions: of the packages that shaped its bytes.
         files: every other file that is published, by path relative to the dataset's uri, but for
-            what shards have in `index/`; None where they are not known, as in format version 1.
+            record indices.
+        format_version: of its form.
     """
 
     shards: tuple[Shard, ...]
@@ -184,12 +151,8 @@ class Manifest:
     conversions: Mapping[str, int] = dataclasses.field(default_factory=dict)
     reject_counts: Mapping[str, int] = dataclasses.field(default_factory=dict)
     versions: Mapping[str, str] = dataclasses.field(default_factory=dict)
-    files: Mapping[str, FileDigest] | None = None
-
-    @property
-    def format_version(self) -> int:
-        """Of its form: the first that has what is known."""
-        return _FIRST_VERSION if self.files is None else FORMAT_VERSION
+    files: Mapping[str, FileDigest] = dataclasses.field(default_factory=dict)
+    format_version: int = FORMAT_VERSION
 
     @functools.cached_property
     def digest(self) -> str:
@@ -206,19 +169,8 @@ class Manifest:
     @property
     def published(self) -> dict[str, FileDigest | None]:
         """All files but itself and the shards, by path; None where the content is not known."""
-        files: dict[str, FileDigest | None] = dict(self.files or {})
-        for shard in self.shards:
-            if shard.index_crc32c is not None:
-                files[index_file(shard.path)] = None
-        return files | (self._names_files if self.files is not None else {})
-
-    @property
-    def _names_files(self) -> dict[str, FileDigest]:
-        return {
-            names_file(shard.path): digest
-            for shard in self.shards
-            if (digest := shard.names_digest) is not None
-        }
+        indexed = [shard.path for shard in self.shards if shard.index_crc32c is not None]
+        return {**self.files, **dict.fromkeys(map(index_file, indexed))}
 
     @property
     def total(self) -> Accounting:
@@ -250,21 +202,16 @@ class Manifest:
             "config": dict(self.config),
             "input_fingerprint": self.input_fingerprint,
             "versions": dict(self.versions),
-            "shards": [
-                {name: sum for name, sum in shard.to_entry().items() if name not in _NAMES_SUMS}
-                for shard in self.shards
-            ],
+            "shards": [shard.to_entry() for shard in self.shards],
             "split_order": list(self.splits),
             "splits": {name: self._split_entry(name) for name in self.splits},
             "total": dataclasses.asdict(self.total),
             "conversions": dict(self.conversions),
             "rejects": dict(self.reject_counts),
+            "files": {path: digest.to_entry() for path, digest in self.files.items()},
+            "checksum": NO_CHECKSUM,
         }
-        if self.files is None:
-            return render_json(value)
-        files = {**self.files, **self._names_files}
-        value["files"] = {path: digest.to_entry() for path, digest in files.items()}
-        return seal(render_json(value | {"checksum": NO_CHECKSUM}))
+        return seal(render_json(value))
 
     def _split_entry(self, split: str) -> JsonObject:
         shards = self.shards_of(split)
@@ -291,44 +238,38 @@ class Manifest:
             DatasetError: it is no manifest, was changed, or is of a newer format; the message
                 names `path`.
         """
+        value = parse_json_object(text, path=path)
+        version = value.get("format_version")
+        if type(version) is int and version not in _VERSIONS:
+            raise DatasetError.at(
+                path,
+                expected=f"format version {' or '.join(map(str, _VERSIONS))}",
+                got=str(version),
+                advice="Read it with the tfx-shards that wrote it, or convert it again.",
+            )
         try:
-            value = parse_json_object(text, path=path)
-            version = value.get("format_version")
-            if type(version) is not int or version < _FIRST_VERSION:
+            if version not in _VERSIONS:
                 raise ValueError(f"format_version: {version!r}")
-            if version > FORMAT_VERSION:
-                raise _NewerFormatError(
-                    f"{path!r}: expected at most format version {FORMAT_VERSION}, got {version}. "
-                    "Read it with the tfx-shards that wrote it, or a newer one.",
-                    path=path,
-                )
-            if is_checked and (version != _FIRST_VERSION or "checksum" in value):
-                check_seal(text, path=path)
+            if is_checked and seal(text) != text:
+                raise ValueError("its own checksum does not agree")
             manifest = cls._from_value(value)
-            if is_checked and version != _FIRST_VERSION:  # sealed: this is how it was written
+            if is_checked:  # this is how it was written
                 vars(manifest)["digest"] = _digest(text)  # 100,000 shards take 2 s to render
             return manifest
-        except (_NewerFormatError, ChangedManifestError):
-            raise
         except (KeyError, TypeError, AttributeError, ValueError) as error:
-            raise DatasetError(
-                f"{path!r}: expected a manifest: {type(error).__name__}: {error}. "
-                "The dataset was not written whole, or was changed: write it again.",
-                path=path,
+            raise DatasetError.at(
+                path,
+                expected="a manifest",
+                got=repr(error),
+                advice="The dataset was not written whole, or was changed: write it again.",
             ) from error
 
     @classmethod
     def _from_value(cls, value: Mapping[str, Json]) -> "Manifest":
-        entries, files = value["splits"], value.get("files")
-        if (files is None) != (value["format_version"] == _FIRST_VERSION):
-            raise ValueError("files: expected those of format version 2, and of no other")
+        entries = value["splits"]
         names = [field.name for field in dataclasses.fields(Accounting)]
-        shards = value["shards"]
-        if files is not None and any(map(is_names_file, files)):
-            files = dict(files)
-            shards = [_with_names(entry, files) for entry in shards]
         return cls(
-            shards=tuple(map(Shard.from_entry, shards)),
+            shards=tuple(map(Shard.from_entry, value["shards"])),
             accounting={
                 check_split_name(split): Accounting(**{n: entries[split][n] for n in names})
                 for split in _texts(value["split_order"])
@@ -340,9 +281,8 @@ class Manifest:
             conversions=_counts(value["conversions"]),
             reject_counts=_counts(value["rejects"]),
             versions=_object(value["versions"]),
-            files=None
-            if files is None
-            else {p: FileDigest.from_entry(p, e) for p, e in files.items()},
+            files={p: FileDigest.from_entry(p, e) for p, e in value["files"].items()},
+            format_version=value["format_version"],
         )
 
     def check_text(self, name: str, text: str | bytes, *, path: str) -> None:
@@ -356,16 +296,12 @@ class Manifest:
         Raises:
             DatasetError: it is another.
         """
-        digest = (self.files or {}).get(name)
+        digest = self.files.get(name)
         found = FileDigest.of(text.encode() if isinstance(text, str) else text)
         if digest is not None and digest != found:
-            raise DatasetError.at(
-                path,
-                expected=f"{digest.size} bytes with checksum {digest.crc32c:08x} as the manifest "
-                "says",
-                got=f"{found.size} with {found.crc32c:08x}",
-                advice="It was changed: write the dataset again.",
-            )
+            said = f"{digest.size} bytes with checksum {digest.crc32c:08x} as the manifest says"
+            got, advice = f"{found.size} with {found.crc32c:08x}", "It was changed: write it again."
+            raise DatasetError.at(path, expected=said, got=got, advice=advice)
 
     def check_files(self, sizes: Mapping[str, int]) -> None:
         """Compares the manifest with the shards that are there.
@@ -379,27 +315,18 @@ class Manifest:
         expected = {shard.path: shard.bytes for shard in self.shards}
         if expected == sizes:
             return
-        _refuse("missing from", expected.keys() - sizes.keys())
-        _refuse("no part of", sizes.keys() - expected.keys())
-        for shard_path, size in expected.items():
-            if sizes[shard_path] != size:
+        for path in sorted(expected.keys() | sizes.keys()):
+            size, found = expected.get(path), sizes.get(path)
+            if size != found:
+                offset = None if size is None or found is None else min(size, found)
+                what = f"of another size: expected {size} bytes, got {found} (byte {offset})"
+                if offset is None:
+                    what = f"{'missing from' if found is None else 'no part of'} the dataset"
                 raise DatasetError(
-                    f"shard {shard_path!r}: expected {size} bytes, got {sizes[shard_path]} "
-                    f"(byte {min(size, sizes[shard_path])}). "
-                    "It was cut short or changed: write the dataset again.",
-                    path=shard_path,
-                    offset=min(size, sizes[shard_path]),
+                    f"shard {path!r}: is {what} by its manifest. Write the dataset again.",
+                    path=path,
+                    offset=offset,
                 )
-
-
-def _with_names(entry: Mapping[str, Json], files: dict[str, Json]) -> Mapping[str, Json]:
-    """A shard's entry with the sums of its names' file, which is taken out of `files`."""
-    if "index_crc32c" not in entry:
-        return entry
-    names = files.pop(names_file(entry["path"]), None)
-    if names is None:
-        return entry
-    return {**entry, "names_bytes": names["bytes"], "names_crc32c": names["crc32c"]}
 
 
 def _digest(text: str) -> str:
@@ -426,12 +353,3 @@ def _texts(value: Json) -> list[str]:
     if not isinstance(value, list) or not all(isinstance(text, str) for text in value):
         raise TypeError(f"expected a list of texts, got {value!r}")
     return value
-
-
-def _refuse(what: str, paths: Iterable[str]) -> None:
-    if paths := sorted(paths):
-        raise DatasetError(
-            f"shard {paths[0]!r}: is {what} the dataset by its manifest "
-            f"({len(paths)} such). Write the dataset again.",
-            path=paths[0],
-        )

@@ -4,19 +4,18 @@
     name.path                      # 'Split-train/data_tfrecord-00000-of-00008'
     ShardName.parse(name.path)     # the same again
 
-Source: TFX keeps an Examples artifact as `Split-<name>/` folders of sharded TFRecord files
-(`tfx.types.artifact_utils.get_split_uri`); Datum keeps its two JSON files at the top.
+A feature may be called anything: in the name of its vocabulary's file, what a file system, a shell
+or a terminal would take for more than a letter is percent-encoded (RFC 3986, section 2.1). A path
+that a file of a dataset names is inside it.
 
-Whatever becomes part of a path is checked here. A feature may be called anything: in the name of
-its vocabulary's file, what a file system, a shell or a terminal would take for more than a letter
-is percent-encoded (RFC 3986, section 2.1). A path that a file of a dataset names is inside it.
+Source: `tfx.types.artifact_utils.get_split_uri`; Datum keeps its two JSON files at the top.
 """
 
 import dataclasses
 import functools
 import re
 import urllib.parse
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from trainer_utils.format.errors import ConfigError, DatasetError, InputError
 from trainer_utils.format.printable import is_printable
@@ -46,9 +45,7 @@ __all__ = [
     "escape_name",
     "index_file",
     "is_index_file",
-    "is_names_file",
     "is_shard_file",
-    "names_file",
     "split_folder",
     "unescape_name",
     "vocabulary_file",
@@ -85,7 +82,7 @@ WORKING_FOLDER = ".tfx-shards-tmp"  # while a dataset is being written
 
 _MOST_NAME_BYTES = 255  # NAME_MAX of Linux, macOS and Windows
 _MOST_SPLIT_CHARACTERS = 200  # a shard's name has more than its split's
-_SPLIT_NAME = re.compile(r"\w+", re.ASCII)
+_SPLIT_NAME = re.compile(rf"\w{{1,{_MOST_SPLIT_CHARACTERS}}}", re.ASCII)
 # A path with nothing to look at more closely, as nearly all are: five times faster.
 _PLAIN_PATH = re.compile(r"(?:[\w-][\w.-]{0,99}/)*[\w-][\w.-]{0,99}", re.ASCII)
 _INDEX_PATH = re.compile(rf"{INDEX_FOLDER}/\w+-\d{{5,}}-of-\d{{5,}}(\.names)?\.npy", re.ASCII)
@@ -123,20 +120,15 @@ class ShardName:
     def __post_init__(self) -> None:
         check_split_name(self.split)
         if not 0 <= self.shard_index < self.num_shards:
-            raise ConfigError.of(
-                "shard_index",
-                self.shard_index,
-                allowed=f"0 <= shard_index < {self.num_shards}",
-            )
+            rule = f"0 <= shard_index < {self.num_shards}"
+            raise ConfigError.of("shard_index", self.shard_index, allowed=rule)
 
     @property
     def path(self) -> str:
         """The path relative to the dataset's uri, with `/` between its parts."""
+        place = f"{self.shard_index:05d}-of-{self.num_shards:05d}"
         suffix = ".gz" if self.gzip else ""
-        return (
-            f"{split_folder(self.split)}/{SHARD_PREFIX}"
-            f"-{self.shard_index:05d}-of-{self.num_shards:05d}{suffix}"
-        )
+        return f"{split_folder(self.split)}/{SHARD_PREFIX}-{place}{suffix}"
 
     @classmethod
     def parse(cls, path: str) -> "ShardName":
@@ -145,36 +137,24 @@ class ShardName:
         Raises:
             DatasetError: the path is not one that `path` makes.
         """
-        split, shard_index, num_shards, gzip = _parts(path)
-        return cls(
-            split=split,
-            shard_index=int(shard_index),
-            num_shards=int(num_shards),
-            gzip=gzip is not None,
-        )
+        split, index, count, gzip = _parts(path)
+        return cls(split=split, shard_index=int(index), num_shards=int(count), gzip=bool(gzip))
 
 
-def _parts(path: str) -> tuple[str, str, str, str | None]:
-    match = _SHARD_PATH.fullmatch(path)
-    if match is None:
-        raise DatasetError(
-            f"shard {path!r}: expected a path such as "
-            f"'{SPLIT_PREFIX}train/{SHARD_PREFIX}-00000-of-00008'",
-            path=path,
-        )
-    split, shard_index, num_shards, gzip = match.groups()
-    return split, shard_index, num_shards, gzip
+def _parts(path: str) -> Sequence[str]:
+    """Split, number, count, and `.gz` or None."""
+    if match := _SHARD_PATH.fullmatch(path):
+        return match.groups()
+    example = f"'{SPLIT_PREFIX}train/{SHARD_PREFIX}-00000-of-00008'"
+    raise DatasetError(f"shard {path!r}: expected a path such as {example}", path=path)
 
 
 def check_inner_path(path: str, *, named_in: str = "") -> str:
     """`path` itself, if it leads to a file inside of the folder that it is relative to.
 
-    Args:
-        path: with `/` between its parts.
-        named_in: what names it, for the message.
-
     Raises:
-        DatasetError: it is absolute, leads out, or has a part that no file can be called.
+        DatasetError: it is absolute, leads out, or has a part that no file can be called; the
+            message has `named_in`.
     """
     if _PLAIN_PATH.fullmatch(path):
         return path
@@ -206,20 +186,14 @@ def escape_name(name: str) -> str:
     Raises:
         ConfigError: no file can have so long a name.
     """
-    middle = range(1, len(name) - 1)
-    escaped = "".join(
-        character
-        if is_printable(character)
-        and character not in _RESERVED
-        and (character not in ". " or place in middle)
-        else "".join(f"%{octet:02X}" for octet in _octets(character))
-        for place, character in enumerate(name)
-    )
+    escaped = ""
+    for place, character in enumerate(name):
+        is_kept = is_printable(character) and character not in _RESERVED
+        is_kept &= character not in ". " or 0 < place < len(name) - 1
+        escaped += character if is_kept else "".join(f"%{n:02X}" for n in _octets(character))
     if not 0 < len(_octets(escaped)) <= _MOST_NAME_BYTES - len(".labels.txt"):
-        raise ConfigError(
-            f"feature {name[:100]!r}: expected a name of 1 to some {_MOST_NAME_BYTES} bytes, since "
-            f"a file is called after it, got {len(_octets(name))}. Rename the column."
-        )
+        rule = f"a name of 1 to some {_MOST_NAME_BYTES} bytes, since a file is called after it"
+        raise ConfigError.of("feature", name[:100], allowed=rule, advice="Rename the column")
     return escaped
 
 
@@ -235,11 +209,7 @@ def check_feature_names(names: Iterable[str]) -> None:
         InputError: it is empty, or is not Unicode, as half of a surrogate pair.
     """
     for name in names:
-        try:
-            is_name = bool(name.encode())
-        except UnicodeEncodeError:
-            is_name = False
-        if not is_name:
+        if not name or name.encode(errors="ignore").decode() != name:
             raise InputError(
                 f"feature {name[:100]!r}: expected a name in UTF-8, of 1 character or more. "
                 "Rename the column."
@@ -256,21 +226,9 @@ def index_file(shard_path: str) -> str:
 
     It cannot lie beside the shard, since TFX reads whatever is in a split's folder, and is not
     called like one, since others look for `data_tfrecord-*` at any depth.
-
-    Args:
-        shard_path: the shard's, relative to the dataset's uri.
     """
     split, shard_index, num_shards, _ = _parts(shard_path)
     return f"{INDEX_FOLDER}/{split}-{shard_index}-of-{num_shards}.npy"
-
-
-def names_file(shard_path: str) -> str:
-    """The file of the names and content sums of a shard's records, beside its record index.
-
-    Args:
-        shard_path: the shard's, relative to the dataset's uri.
-    """
-    return f"{index_file(shard_path).removesuffix('.npy')}.names.npy"
 
 
 def is_shard_file(path: str) -> bool:
@@ -279,21 +237,12 @@ def is_shard_file(path: str) -> bool:
 
 
 def is_index_file(path: str) -> bool:
-    """Whether a relative path is one that `index_file` or `names_file` makes."""
+    """Whether a relative path is one that `index_file` makes, or once made for names."""
     return _INDEX_PATH.fullmatch(path) is not None
 
 
-def is_names_file(path: str) -> bool:
-    """Whether a relative path is one that `names_file` makes."""
-    return path.endswith(".names.npy") and is_index_file(path)
-
-
 def vocabulary_file(feature: str) -> str:
-    """The file of a feature's vocabulary, relative to the dataset's uri.
-
-    Raises:
-        ConfigError: as `escape_name`.
-    """
+    """The file of a feature's vocabulary, relative to the uri; errors as `escape_name`."""
     return f"{VOCABULARY_FOLDER}/{escape_name(feature)}{_VOCABULARY_SUFFIX}"
 
 
@@ -315,12 +264,10 @@ def check_split_name(split: str) -> str:
     Raises:
         ConfigError: it holds anything but ASCII letters, digits and underscores, or is too long.
     """
-    is_text = isinstance(split, str)
-    if not is_text or len(split) > _MOST_SPLIT_CHARACTERS or not _SPLIT_NAME.fullmatch(split):
-        raise ConfigError(
-            f"split {split[:1000] if is_text else split!r}: expected a name of letters, digits "
-            f"and underscores, such as 'train', of at most {_MOST_SPLIT_CHARACTERS}"
-        )
+    if not isinstance(split, str) or not _SPLIT_NAME.fullmatch(split):
+        rule = f"letters, digits and underscores, of at most {_MOST_SPLIT_CHARACTERS}"
+        shown = split[:1000] if isinstance(split, str) else split
+        raise ConfigError(f"split {shown!r}: expected a name of {rule}, such as 'train'")
     return split
 
 

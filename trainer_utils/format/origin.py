@@ -4,11 +4,9 @@
     origin.made_by.settings["input_base"], origin.made_by.inputs[0].digest
 
 It stands beside the manifest and not in it, since it holds the settings as they were given, paths
-among them. Datasets are named by the digests of their manifests, and not by where they were: the
-same inputs and settings make the same bytes, whatever the runner, the run, or the place of the
-output. All steps before are told, also where their datasets are gone by now. Nothing but the
-lineage is lost with it, so whoever gives a dataset away may remove it. Its `checksum` is that of
-its own bytes, as the manifest's is.
+among them. Datasets are named by the digests of their manifests, and not by where they were. All
+steps before are told, also where their datasets are gone by now. Nothing but the lineage is lost
+with it, so whoever gives a dataset away may remove it. Its `checksum` is that of its own bytes.
 """
 
 import dataclasses
@@ -26,8 +24,17 @@ __all__ = ["Ancestor", "DatasetInput", "DatasetSummary", "Origin", "Step"]
 _VERSION = 1
 
 
+class _Texts:
+    """Base of dataclasses some of whose fields are texts, as they should be in a damaged file."""
+
+    def __post_init__(self) -> None:
+        for name in ("name", "digest", "component", "output"):
+            if not isinstance(value := getattr(self, name, ""), str):
+                raise TypeError(f"{name}: expected a text, got {value!r}")
+
+
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class DatasetInput:
+class DatasetInput(_Texts):
     """A dataset that a step read.
 
     Args:
@@ -39,12 +46,9 @@ class DatasetInput:
     name: str
     digest: str
 
-    def __post_init__(self) -> None:
-        _check_texts(self.name, self.digest)
-
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Step:
+class Step(_Texts):
     """What made a dataset.
 
     Args:
@@ -59,20 +63,12 @@ class Step:
     inputs: tuple[DatasetInput, ...] = ()
     output: str = "examples"
 
-    def __post_init__(self) -> None:
-        _check_texts(self.component, self.output)
-
-    def to_entry(self) -> JsonObject:
-        """Plain JSON types."""
-        return {**dataclasses.asdict(self), "inputs": [vars(given) for given in self.inputs]}
-
     @classmethod
     def from_entry(cls, entry: Mapping[str, Json]) -> "Step":
-        """Reads what `to_entry` made; raises ValueError, KeyError or TypeError."""
-        inputs = tuple(DatasetInput(**_known(DatasetInput, given)) for given in entry["inputs"])
-        return cls(
-            **{**_known(cls, entry), "inputs": inputs, "settings": {**entry.get("settings", {})}}
-        )
+        """Reads what `dataclasses.asdict` made; raises ValueError, KeyError or TypeError."""
+        known = _known(cls, entry)
+        inputs = tuple(DatasetInput(**_known(DatasetInput, one)) for one in known["inputs"])
+        return cls(**{**known, "inputs": inputs, "settings": {**entry.get("settings", {})}})
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -123,19 +119,16 @@ class DatasetSummary:
     def from_entry(cls, entry: Mapping[str, Json]) -> "DatasetSummary":
         """Reads what `to_entry` made; raises ValueError, KeyError or TypeError."""
         splits = [check_split_name(split) for split in entry["split_order"]]
-        return cls(
-            producer=entry["producer"],
-            input_fingerprint=entry["input_fingerprint"],
-            versions=dict(entry["versions"]),
-            accounting={split: Accounting(**entry["accounting"][split]) for split in splits},
-            num_shards={split: entry["num_shards"][split] for split in splits},
-            content=dict(entry["content"]),
-            rejects=dict(entry.get("rejects", {})),
-        )
+        by_split = {
+            "accounting": {split: Accounting(**entry["accounting"][split]) for split in splits},
+            "num_shards": {split: entry["num_shards"][split] for split in splits},
+        }
+        plain = {name: dict(entry.get(name, {})) for name in ("versions", "content", "rejects")}
+        return cls(**{**_known(cls, entry), **by_split, **plain})
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Ancestor:
+class Ancestor(_Texts):
     """A dataset that was read on the way, as it was then.
 
     Args:
@@ -148,8 +141,19 @@ class Ancestor:
     summary: DatasetSummary | None = None
     made_by: Step | None = None
 
-    def __post_init__(self) -> None:
-        _check_texts(self.digest)
+    def to_entry(self) -> JsonObject:
+        """Plain JSON types."""
+        return dataclasses.asdict(self) | {"summary": self.summary and self.summary.to_entry()}
+
+    @classmethod
+    def from_entry(cls, entry: Mapping[str, Json]) -> "Ancestor":
+        """Reads what `to_entry` made; raises ValueError, KeyError or TypeError."""
+        summary, made_by = entry["summary"], entry["made_by"]
+        return cls(
+            digest=entry["digest"],
+            summary=None if summary is None else DatasetSummary.from_entry(summary),
+            made_by=None if made_by is None else Step.from_entry(made_by),
+        )
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -169,15 +173,8 @@ class Origin:
         value = {
             "format_version": _VERSION,
             "checksum": NO_CHECKSUM,
-            "made_by": self.made_by.to_entry(),
-            "ancestors": [
-                {
-                    "digest": each.digest,
-                    "summary": each.summary and each.summary.to_entry(),
-                    "made_by": each.made_by and each.made_by.to_entry(),
-                }
-                for each in self.ancestors
-            ],
+            "made_by": dataclasses.asdict(self.made_by),
+            "ancestors": [each.to_entry() for each in self.ancestors],
         }
         return seal(render_json(value))
 
@@ -185,12 +182,9 @@ class Origin:
     def from_json(cls, text: str, *, path: str) -> "Origin":
         """Reads what `to_json` made.
 
-        Args:
-            text: of the file.
-            path: its name, for messages.
-
         Raises:
-            DatasetError: it is none, was changed, or is of a newer format.
+            DatasetError: it is none, was changed, or is of a newer format; the message names
+                `path`.
         """
         try:
             value = parse_json_object(text, path=path)
@@ -200,7 +194,7 @@ class Origin:
                 raise ValueError("its own checksum does not agree")
             return cls(
                 made_by=Step.from_entry(value["made_by"]),
-                ancestors=tuple(map(_ancestor, value["ancestors"])),
+                ancestors=tuple(map(Ancestor.from_entry, value["ancestors"])),
             )
         except (KeyError, TypeError, AttributeError, ValueError) as error:
             raise DatasetError(
@@ -210,21 +204,6 @@ class Origin:
             ) from error
 
 
-def _ancestor(entry: Mapping[str, Json]) -> Ancestor:
-    summary, made_by = entry["summary"], entry["made_by"]
-    return Ancestor(
-        digest=entry["digest"],
-        summary=None if summary is None else DatasetSummary.from_entry(summary),
-        made_by=None if made_by is None else Step.from_entry(made_by),
-    )
-
-
 def _known(kind: type[Any], entry: Mapping[str, Json]) -> JsonObject:
     """What this version knows of an entry."""
     return {f.name: entry[f.name] for f in dataclasses.fields(kind) if f.name in entry}
-
-
-def _check_texts(*values: object) -> None:
-    for value in values:
-        if not isinstance(value, str):
-            raise TypeError(f"expected a text, got {value!r}")

@@ -4,11 +4,11 @@
     permute(np.arange(10), num_records=10, seed=0)     # where each record goes
     shard_bounds(num_records=10, num_shards=3)         # [0, 3, 6, 10]
 
-Nothing here looks at the data, a clock or a machine, so the same input and seed give the same
-plan anywhere, and each worker can work out its own part of it alone.
+The same input and seed give the same plan anywhere, and each worker can work out its part alone.
 """
 
 import hashlib
+import math
 from collections.abc import Callable, Iterable
 
 import numpy as np
@@ -48,11 +48,7 @@ def keyed_hash(identity: bytes, *, seed: int, purpose: str) -> int:
 def keyed_digests(
     identities: Iterable[bytes], *, seed: int, purpose: str
 ) -> npt.NDArray[np.uint64]:
-    """`keyed_hash` of each of many identities, taken one by one.
-
-    Returns:
-        `(n, 2) uint64`: the lower 64 bits of each, and the upper.
-    """
+    """`keyed_hash` of each of many: `(n, 2) uint64`, the lower 64 bits of each, and the upper."""
     begun = _begun(seed, purpose)
     digests = bytearray()
     for identity in identities:
@@ -88,11 +84,6 @@ def keyed_hashes(
         numbers: `(n,) int64`, each part's number, not negative.
         identity: what the whole is.
         seed, purpose: as of `keyed_hash`.
-
-    Returns:
-        `(n,) uint64`.
-
-    Source: splitmix64, begun at the whole's own hash (Steele, Lea and Flood, 2014).
     """
     start = np.uint64(keyed_hash(identity, seed=seed, purpose=purpose) % 2**64)
     return splitmix64(start, numbers.astype(np.uint64) + np.uint64(1))
@@ -103,16 +94,7 @@ def permute(
 ) -> npt.NDArray[np.int64]:
     """Where a global, seeded shuffle of `num_records` records puts those at `positions`.
 
-    A bijection of [0, num_records) that takes no memory beside its result: each place is computed
-    alone, so that workers that hold different records agree without a word between them.
-
-    Args:
-        positions: `(n,) int64`, each in [0, num_records).
-        num_records: of the whole; up to 2**62.
-        seed: any integer of 64 bits.
-
-    Returns:
-        `(n,) int64`, each in [0, num_records), distinct for distinct positions.
+    A bijection of [0, num_records), which is at most 2**62; each place is computed alone.
 
     Source: for over 65,536 records a Feistel network over pairs of digits (Black and Rogaway,
     "Ciphers with Arbitrary Finite Domains", 2002), walking on where a pair falls outside; its
@@ -126,15 +108,7 @@ def permute(
 def unpermute(
     places: npt.NDArray[np.int64], *, num_records: int, seed: int
 ) -> npt.NDArray[np.int64]:
-    """Which positions `permute` puts at `places`: its inverse, at the same cost.
-
-    Args:
-        places: `(n,) int64`, each in [0, num_records).
-        num_records, seed: as of `permute`.
-
-    Returns:
-        `(n,) int64`, each in [0, num_records).
-    """
+    """Which positions `permute` puts at `places`: its inverse, at the same cost."""
     if num_records <= _FEW_RECORDS:
         return np.argsort(_small_permutation(num_records, seed), kind="stable")[places]
     return _walk(_unfeistel, places, num_records, seed)
@@ -164,11 +138,9 @@ def splitmix64(
 ) -> npt.NDArray[np.uint64]:
     """The random numbers of a generator begun at `start` after so many steps, `uint64`.
 
-    A function of its arguments alone, so that any element can be had without those before it. With
-    None in place of steps: the generator's finalizer of `start`, a bijection of 64 bits.
+    With None in place of steps: the generator's finalizer of `start`, a bijection of 64 bits.
 
-    Source: splitmix64 (Steele, Lea and Flood, 2014). numpy's Philox makes other numbers, so that
-    the orders of seeds in use would change, and takes as long (measured: 64 to 10^6 numbers).
+    Source: splitmix64 (Steele, Lea and Flood, 2014).
     """
     value: npt.NDArray[np.uint64] = np.asarray(start)
     if steps is not None:
@@ -194,15 +166,14 @@ def num_shards_for(
     """How many shards bring each closest to the target, none of them empty.
 
     Args:
-        num_records: of the split.
-        num_bytes: of the split.
+        num_records, num_bytes: of the split.
         target_shard_bytes: wished for each shard.
         shard_multiple: the number is rounded up to a multiple of this, such as the number of
             workers; down where there are not enough records for that.
         num_shards: wished instead of what the target makes.
 
     Returns:
-        At least 1 (an empty split keeps one empty shard, since TFX readers expect a file).
+        At least 1: an empty split keeps one empty shard, since TFX readers expect a file.
     """
     wished = num_shards or max(1, round(num_bytes / target_shard_bytes))
     wished += -wished % shard_multiple
@@ -239,7 +210,4 @@ def _unfeistel(
 
 
 def _ceil_sqrt(number: int) -> int:
-    root = int(number**0.5)
-    while root * root < number:
-        root += 1
-    return max(root, 1)
+    return max(math.isqrt(max(number - 1, 0)) + 1, 1)

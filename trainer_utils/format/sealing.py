@@ -1,8 +1,5 @@
 """Sums of a dataset's small files, and of the manifest that holds them.
 
-    FileDigest.of(data)          # what the manifest says of vocab/label.txt
-    check_seal(text, path=…)     # of the manifest itself
-
 The manifest's `checksum` is the CRC-32C of its bytes with zeros for the eight digits of it.
 """
 
@@ -11,20 +8,15 @@ import re
 from collections.abc import Mapping
 
 from trainer_utils.format.crc32c import extend_crc32c
-from trainer_utils.format.errors import DatasetError
 from trainer_utils.format.json_text import Json, JsonObject
 from trainer_utils.format.naming import check_inner_path
 
-__all__ = ["NO_CHECKSUM", "ChangedManifestError", "FileDigest", "check_seal", "seal"]
+__all__ = ["NO_CHECKSUM", "FileDigest", "seal"]
 
 NO_CHECKSUM = "00000000"
 # Two blanks of indent are the top level's alone, and no text of JSON holds a newline.
 _CHECKSUM = re.compile(r'  "checksum": "([0-9a-f]{8})"')
 _ITS_LINE = '\n  "checksum": "'  # found first: a search for the pattern takes longer than the sum
-
-
-class ChangedManifestError(DatasetError):
-    """A manifest's bytes are not those that were written."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -66,18 +58,3 @@ def seal(text: str) -> str:
     start, stop = places[0]
     crc = extend_crc32c(0, (text[:start] + NO_CHECKSUM + text[stop:]).encode())
     return f"{text[:start]}{crc:08x}{text[stop:]}"
-
-
-def check_seal(text: str, *, path: str) -> None:
-    """Compares a manifest with its own checksum.
-
-    Raises:
-        ChangedManifestError: they do not agree; the message names `path`.
-        ValueError: it has no checksum.
-    """
-    if seal(text) != text:
-        raise ChangedManifestError(
-            f"{path!r}: expected a manifest whose own checksum agrees, got another. "
-            "It was changed: write the dataset again.",
-            path=path,
-        )

@@ -109,13 +109,7 @@ class Setting:
 
 
 def setting(default: object, rule: Rule, help: str = "") -> Any:
-    """A field of a settings class.
-
-    Args:
-        default: a list or mapping is copied for each object.
-        rule: what is allowed; None, where the kind has it, is always allowed.
-        help: what the setting does; empty where it stands elsewhere.
-    """
+    """A field of a settings class: default, rule (None is always allowed), and what it does."""
     metadata = {_SETTING: (default, rule, help)}
     if isinstance(default, (dict, list)):
         return dataclasses.field(default_factory=default.copy, metadata=metadata)
@@ -123,12 +117,7 @@ def setting(default: object, rule: Rule, help: str = "") -> Any:
 
 
 def group(options: type["Settings"], *, only: Collection[str] | None = None) -> Any:
-    """A field that holds other settings, which are set as if they were this class's own.
-
-    Args:
-        options: the class of these settings.
-        only: those that can be set; None: all. The others keep their defaults.
-    """
+    """A field that holds other settings, all or some, set as if they were this class's own."""
     return dataclasses.field(default=options(), metadata={_GROUP: (options, only)})
 
 
@@ -169,12 +158,8 @@ def groups_of(options: type[Settings]) -> dict[str, tuple[type[Settings], Collec
 
 def _declared(options: type[Settings]) -> Mapping[str, Setting]:
     """The settings of a class that are fields of itself."""
-    found = {}
-    for field in dataclasses.fields(options):
-        if _SETTING in field.metadata:
-            default, rule, help = field.metadata[_SETTING]
-            found[field.name] = Setting(field.name, field.type, default, rule, help)
-    return found
+    fields = [field for field in dataclasses.fields(options) if _SETTING in field.metadata]
+    return {f.name: Setting(f.name, f.type, *f.metadata[_SETTING]) for f in fields}
 
 
 def documents_settings(options: _Options) -> _Options:
@@ -185,17 +170,9 @@ def documents_settings(options: _Options) -> _Options:
 
 def add_arguments(doc: str, settings: Iterable[Setting]) -> str:
     """A docstring with the settings at the end of its section `Args`, or with such a section."""
-    entries = "\n".join(
-        textwrap.fill(
-            f"{one.name}: {one.sentence}",
-            _WIDTH,
-            initial_indent="    ",
-            subsequent_indent="        ",
-            break_long_words=False,
-            break_on_hyphens=False,
-        )
-        for one in settings
-    )
+    wrapper = textwrap.TextWrapper(_WIDTH, "    ", "        ")
+    wrapper.break_long_words = wrapper.break_on_hyphens = False
+    entries = "\n".join(wrapper.fill(f"{one.name}: {one.sentence}") for one in settings)
     before, start, arguments = doc.partition("Args:\n")
     if not start:
         before, end, after = doc.partition("\n\nRaises:\n")
@@ -223,6 +200,19 @@ def format_value(value: object) -> str:
 
 
 @dataclasses.dataclass(frozen=True)
+class _Rule:
+    """What a predicate is true of, in words for the message."""
+
+    is_allowed: Callable[[Any], bool]
+    allowed: str
+
+    def __call__(self, name: str, value: Any) -> Any:
+        if not self.is_allowed(value):
+            raise ConfigError.of(name, value, allowed=self.allowed)
+        return value
+
+
+@dataclasses.dataclass(frozen=True)
 class _OneOf:
     choices: tuple[object, ...]
 
@@ -241,17 +231,12 @@ class _Number:
     kind: type[int] | type[float]
 
     def __call__(self, name: str, value: Any) -> Any:
-        allowed = int if self.kind is int else (int, float)
-        is_number = isinstance(value, allowed) and not isinstance(value, bool)
+        is_number = is_int(value) or (self.kind is float and isinstance(value, float))
         if not is_number or not self.least <= value <= self.most:
-            raise ConfigError.of(name, value, allowed=f"{self.kind.__name__} {self._range}")
+            most = "" if self.most == float("inf") else f" to {self.most}"
+            words = f"{'from' if most else 'at least'} {self.least}{most}"
+            raise ConfigError.of(name, value, allowed=f"{self.kind.__name__} {words}")
         return value
-
-    @property
-    def _range(self) -> str:
-        if self.most == float("inf"):
-            return f"at least {self.least}"
-        return f"from {self.least} to {self.most}"
 
     def __str__(self) -> str:
         if self.least == _INT64:
@@ -266,27 +251,14 @@ def one_of(*choices: object) -> _OneOf:
     return _OneOf(choices)
 
 
-def number(
-    least: float, most: float = float("inf"), *, kind: type[int] | type[float] = int
-) -> _Number:
+def number(least: float, most: float = float("inf"), *, kind: type[float] = int) -> _Number:
     """A rule: a number of this kind in [least, most]; an int is a float as well, a bool neither."""
     return _Number(least, most, kind)
 
 
-@dataclasses.dataclass(frozen=True)
-class _Where:
-    is_allowed: Callable[[Any], bool]
-    allowed: str
-
-    def __call__(self, name: str, value: Any) -> Any:
-        if not self.is_allowed(value):
-            raise ConfigError.of(name, value, allowed=self.allowed)
-        return value
-
-
 def where(is_allowed: Callable[[Any], bool], allowed: str) -> Rule:
     """A rule: what a predicate is true of, in words for the message."""
-    return _Where(is_allowed, allowed)
+    return _Rule(is_allowed, allowed)
 
 
 def is_int(value: object) -> bool:

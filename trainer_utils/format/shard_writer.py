@@ -10,16 +10,21 @@ import array
 import dataclasses
 import zlib
 from collections.abc import Sequence
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 import numpy as np
 import numpy.typing as npt
 
 from trainer_utils.format.crc32c import extend_crc32c
-from trainer_utils.format.framing import RECORD_OVERHEAD_BYTES, frame_parts
+from trainer_utils.format.framing import (
+    FOOTER_BYTES,
+    HEADER_BYTES,
+    RECORD_OVERHEAD_BYTES,
+    frame_parts,
+)
 from trainer_utils.format.index import RecordIndex
 from trainer_utils.format.multiset import multiset_checksum
-from trainer_utils.format.record_digests import DigestCollector, Names, RecordDigests
+from trainer_utils.format.record_names import name_crc, name_crcs, name_in
 
 __all__ = ["ShardDigest", "ShardWriter"]
 
@@ -64,24 +69,23 @@ class ShardWriter:
         self._pending_bytes = 0
         self._lengths = array.array("Q")
         self._payload_crcs = array.array("I")
+        self._name_crcs = array.array("I")
         self._bytes = 0
         self._crc = 0
-        self._collector = DigestCollector()
-        self._pending_names: list[bytes | None] = []
 
     def write(self, parts: Sequence[bytes], *, name: bytes | None = None) -> int:
         """Frames and appends one record; returns its masked CRC-32C.
 
         Args:
             parts: of the payload.
-            name: what it is called (`name_of_features`); None: that is looked for in it.
+            name: what it is called (`name_of`); None: that is looked for in it.
         """
         header, footer = frame_parts(parts)
         self._pending += (header, *parts, footer)
         length, crc = sum(map(len, parts)), int.from_bytes(footer, "little")
         self._lengths.append(length)
         self._payload_crcs.append(crc)
-        self._pending_names.append(name)
+        self._name_crcs.append(name_crc(name_in(b"".join(parts)) if name is None else name))
         self._pending_bytes += length + RECORD_OVERHEAD_BYTES
         if self._pending_bytes >= self._buffer_bytes:
             self._flush()
@@ -92,7 +96,7 @@ class ShardWriter:
         frames: bytes | memoryview | Sequence[memoryview],
         lengths: npt.NDArray[np.int64],
         payload_crcs: npt.NDArray[np.uint32],
-        names: Names | None = None,
+        names: npt.NDArray[np.uint32] | None = None,
     ) -> None:
         """Appends records that carry their (verified) frames already.
 
@@ -101,27 +105,27 @@ class ShardWriter:
                 copy of records so large that a write for each costs nothing.
             lengths: `(records,) int64`, each payload's length in bytes.
             payload_crcs: `(records,) uint32`, each payload's masked CRC-32C.
-            names: what they are called; None: that is looked for in them.
+            names: `(records,) uint32`, the CRC-32C of what they are called, 0 of one without; None:
+                names are looked for in them.
         """
         self._flush()
-        self._collector.add(frames, lengths, names)
-        if isinstance(frames, bytes | memoryview):
-            self._emit(frames)
-        else:
-            for frame in frames:
-                self._emit(frame)
+        blocks: Any = [frames] if isinstance(frames, bytes | memoryview) else frames
+        if names is None:
+            names = _name_crcs(blocks, lengths)
+        for block in blocks:
+            self._emit(block)
         self._lengths.frombytes(lengths.astype(np.uint64).tobytes())
         self._payload_crcs.frombytes(payload_crcs.astype(np.uint32).tobytes())
+        self._name_crcs.frombytes(names.astype(np.uint32).tobytes())
 
     @property
     def index(self) -> RecordIndex:
-        """Where the records written so far lie."""
-        return RecordIndex(np.array(self._lengths, np.int64))
-
-    @property
-    def digests(self) -> RecordDigests | None:
-        """Names and sums of what was written, once it is finished; None where a name is missing."""
-        return self._collector.digests(np.array(self._payload_crcs, np.uint32))
+        """Of the records written so far."""
+        return RecordIndex(
+            np.array(self._lengths, np.int64),
+            np.array(self._payload_crcs, np.uint32),
+            np.array(self._name_crcs, np.uint32),
+        )
 
     def finish(self) -> ShardDigest:
         """Writes what is pending. The stream stays open; nothing may be written after this."""
@@ -137,12 +141,8 @@ class ShardWriter:
 
     def _flush(self) -> None:
         if self._pending:
-            block = b"".join(self._pending)
-            lengths = np.array(self._lengths[-len(self._pending_names) :], np.int64)
-            self._collector.add(block, lengths, Names.of(self._pending_names))
-            self._emit(block)
+            self._emit(b"".join(self._pending))
             self._pending.clear()
-            self._pending_names.clear()
             self._pending_bytes = 0
 
     def _emit(self, block: bytes | memoryview) -> None:
@@ -153,3 +153,12 @@ class ShardWriter:
         summed = block if isinstance(block, bytes) else np.frombuffer(block, np.uint8)
         self._crc = extend_crc32c(self._crc, summed)
         self._bytes += len(block)
+
+
+def _name_crcs(blocks: Any, lengths: npt.NDArray[np.int64]) -> npt.NDArray[np.uint32]:
+    """Of framed records, end to end in one block or a block each."""
+    if len(blocks) == 1:
+        ends = np.cumsum(lengths + RECORD_OVERHEAD_BYTES) - FOOTER_BYTES
+        return name_crcs(np.frombuffer(blocks[0], np.uint8), ends - lengths, ends)
+    names = [name_in(block[HEADER_BYTES:-FOOTER_BYTES]) for block in blocks]
+    return np.array([*map(name_crc, names)], np.uint32)

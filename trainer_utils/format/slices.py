@@ -80,12 +80,10 @@ def _find_split(name: str, records: Mapping[str, int]) -> str:
     if canonical_split(name) is not None and len(same) == 1:
         return same[0]
     known = ", ".join(records) or "none, of a dataset without splits"
-    like = (
-        f" Did you mean {' or '.join(map(repr, same))}?" if same and canonical_split(name) else ""
-    )
-    raise DatasetError(
-        f"split {name!r}: expected one of {known}.{like or did_you_mean(name, records)}"
-    )
+    like = did_you_mean(name, records)
+    if same and canonical_split(name):
+        like = f" Did you mean {' or '.join(map(repr, same))}?"
+    raise DatasetError(f"split {name!r}: expected one of {known}.{like}")
 
 
 def _bound(text: str | None, default: int, size: int, percent: bool, part: str) -> int:

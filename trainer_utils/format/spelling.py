@@ -21,9 +21,7 @@ _ALIKE = 0.7  # of `difflib`'s ratio: further apart, a name is another rather th
 def did_you_mean(given: object, known: Iterable[object]) -> str:
     """` Did you mean 'seed'?`, to end an error about `given`; empty where nothing known is like it.
 
-    Args:
-        given: what somebody wrote: the name of a setting or command, or a value of one.
-        known: what would have been allowed. Only texts count, on both sides.
+    Of what is given, and of what is known, only texts count.
     """
     if not isinstance(given, str):
         return ""
@@ -33,11 +31,7 @@ def did_you_mean(given: object, known: Iterable[object]) -> str:
 
 
 def misspelt(given: object, known: Iterable[object]) -> str:
-    """`'sead'. Did you mean 'seed'?`, to end an error that says what it got; else `'sead'` alone.
-
-    Args:
-        given, known: as `did_you_mean` takes them.
-    """
+    """`'sead'. Did you mean 'seed'?`, to end an error that says what it got, or `'sead'`."""
     return f"{given!r}.{did_you_mean(given, known)}".removesuffix(".")
 
 
@@ -70,23 +64,13 @@ def check_names(
         ConfigError: a name is not known; the message has its value, and the name that was meant.
     """
     for name, value in given.items():
-        if name not in known and moved and name in moved:
-            raise ConfigError(
-                f"{taker}, {called} {name!r}: expected {moved[name]}, got {name}={value!r}",
-                setting=name,
-                value=value,
-                allowed=moved[name],
-            )
         if name not in known:
-            allowed = allowed or f"one of {', '.join(known)}"
-            meant = did_you_mean(name, [*alternatives, *known])
-            raise ConfigError(
-                f"{taker}, {called} {name!r}: expected {allowed}, "
-                f"got {name}={value!r}.{meant}".removesuffix("."),
-                setting=name,
-                value=value,
-                allowed=allowed,
-            )
+            rule, meant = (moved or {}).get(name), ""
+            if rule is None:
+                rule = allowed or f"one of {', '.join(known)}"
+                meant = did_you_mean(name, [*alternatives, *known])
+            said = f"{taker}, {called} {name!r}: expected {rule}, got {name}={value!r}.{meant}"
+            raise ConfigError(said.removesuffix("."), setting=name, value=value, allowed=rule)
 
 
 def checks_names(

@@ -4,9 +4,8 @@
     decode_tensor(data)                                      # the array again
     TensorSpec.of(array)                                     # TensorSpec('float16', (2, 3))
 
-An example holds int64, float32 and bytes. Every other array is one value of bytes in it: a
-`TensorProto` with its elements as they lie in memory. What all of them have in common is a
-`TensorSpec`, which stands in the feature's `extra["tensor"]`.
+An example holds int64, float32 and bytes. Every other array is one value of bytes in it, a
+`TensorProto`; what all have in common is a `TensorSpec`, the feature's `extra["tensor"]`.
 
 Source: `tensorflow/core/framework/{tensor,tensor_shape,types}.proto`.
 """
@@ -61,9 +60,8 @@ class TensorSpec:
 
     def __post_init__(self) -> None:
         if self.dtype not in TENSOR_DTYPES:
-            raise DatasetError(
-                f"dtype: expected one of {', '.join(TENSOR_DTYPES)}, got {self.dtype!r}"
-            )
+            known = ", ".join(TENSOR_DTYPES)
+            raise DatasetError(f"dtype: expected one of {known}, got {self.dtype!r}")
         if not all(size is None or (type(size) is int and size >= 0) for size in self.shape):
             raise DatasetError(f"shape: expected sizes or None, got {self.shape!r}")
 
@@ -114,9 +112,7 @@ class TensorSpec:
             DatasetError: they differ in dtype or rank.
         """
         if (self.dtype, len(self.shape)) != (other.dtype, len(other.shape)):
-            raise DatasetError(
-                f"expected tensors of one dtype and rank, as {self} has them, got {other}"
-            )
+            raise DatasetError(f"expected tensors of one dtype and rank, as {self}, got {other}")
         pairs = zip(self.shape, other.shape, strict=True)
         return TensorSpec(self.dtype, tuple(a if a == b else None for a, b in pairs))
 
@@ -164,11 +160,9 @@ def encode_tensor(array: npt.NDArray[Any]) -> bytes:
 
 
 def decode_tensor(data: Buffer) -> npt.NDArray[Any]:
-    """The array that a `TensorProto` with its elements in `tensor_content` holds.
+    """The array, read-only, that a `TensorProto` with its elements in `tensor_content` holds.
 
-    Returns:
-        A read-only array; of texts one of objects, which are bytes. bfloat16 is that of the
-        package `ml_dtypes`.
+    Of texts it is one of objects, which are bytes; bfloat16 is that of the package `ml_dtypes`.
 
     Raises:
         DatasetError: it is no such message.

@@ -37,6 +37,7 @@ _TEMPLATE = "{DATASET}-{SPLIT}.{FILEFORMAT}-{SHARD_X_OF_Y}"
 _FIELD = re.compile(r"\{(\w+)\}")
 _UNKNOWN = -1
 _FEATURES = "tensorflow_datasets.core.features"
+_LEAVES = ("classLabel", "text", "image", "video", "tensor", "boundingBox", "audio")
 
 
 def labels_file(feature: str) -> str:
@@ -64,10 +65,7 @@ def parse_tfds_splits(text: str, *, path: str) -> dict[str, dict[str, int]]:
     except DatasetError:
         raise
     except (KeyError, TypeError, AttributeError, ValueError) as error:
-        raise DatasetError(
-            f"{path!r}: expected TFDS's dataset_info.json: {type(error).__name__}: {error}",
-            path=path,
-        ) from error
+        raise DatasetError.at(path, expected="TFDS's dataset_info.json", got=repr(error)) from error
 
 
 def _shards(info: Mapping[str, Json], split: Mapping[str, Json]) -> dict[str, int]:
@@ -97,9 +95,8 @@ def parse_tfds_features(text: str, *, path: str) -> dict[str, Feature] | None:
     """Reads `features.json`.
 
     Returns:
-        Features by name, nested ones joined by `/`; None where there is one of a kind that is not
-        known here, so that only the records can tell. An image whose size the JSON leaves open has
-        0 for it.
+        Features by name, nested ones joined by `/`; None where one is of a kind that is not known
+        here, so that only the records can tell. An image of open size has 0 for it.
 
     Raises:
         DatasetError: it is no such JSON; the message names `path`.
@@ -111,9 +108,7 @@ def parse_tfds_features(text: str, *, path: str) -> dict[str, Feature] | None:
     except DatasetError:
         raise
     except (KeyError, TypeError, AttributeError, ValueError, RecursionError) as error:
-        raise DatasetError(
-            f"{path!r}: expected TFDS's features.json: {type(error).__name__}: {error}", path=path
-        ) from error
+        raise DatasetError.at(path, expected="TFDS's features.json", got=repr(error)) from error
     return features if is_known else None
 
 
@@ -129,55 +124,33 @@ def _collect(
     if "sequence" in entry:
         length = int(entry["sequence"].get("length", _UNKNOWN))
         return _collect(name, entry["sequence"]["feature"], (*outer, length), features)
-    made = _leaf(entry)
-    if made is None:
+    kind = next((kind for kind in _LEAVES if kind in entry), None)
+    if kind is None:
         return False
-    kind, shape, extra = made
-    if outer and "shaped" in extra:
+    leaf = entry[kind]
+    sizes = tuple(int(size) for size in leaf.get("shape", {}).get("dimensions", ()))
+    if kind in ("classLabel", "text"):
+        _add(name, "int" if kind == "classLabel" else "string", outer, features)
+    elif kind == "video":
+        _add(name, "string", (*outer, _UNKNOWN), features)
+    elif kind == "image":
+        if outer or leaf.get("dtype", "uint8") != "uint8":  # which nobody decodes
+            _add(name, "string", outer, features)
+        else:
+            features[name] = _image(*sizes)
+    elif leaf.get("encoding", "none").lower() in ("none", ""):
+        _add(name, _type(leaf["dtype"]), (*outer, *sizes), features)
+    elif sizes.count(_UNKNOWN) < 2:
+        _add(name, "string", outer, features)
+    elif outer:
         return False
-    _add(name, kind, (*outer, *shape), extra if not outer else {}, features)
+    else:  # an encoded tensor of several open sizes has its shape beside it
+        features[f"{name}/shape"] = Feature(type="int", shape=(len(sizes),))
+        features[f"{name}/value"] = Feature(type="string")
     return True
 
 
-def _leaf(entry: Mapping[str, Json]) -> tuple[str, tuple[int, ...], JsonObject] | None:
-    """Type and dimensions; of an image `{"image": (height, width, channels)}`.
-
-    `{"shaped": rank}` of an encoded tensor of several open sizes, which has its shape beside it.
-    """
-    if "classLabel" in entry:
-        return "int", (), {}
-    if "text" in entry:
-        return "string", (), {}
-    if "image" in entry:
-        image = entry["image"]
-        is_decodable = image.get("dtype", "uint8") == "uint8"
-        return "string", (), {"image": _dimensions(image)} if is_decodable else {}
-    if "video" in entry:
-        return "string", (_UNKNOWN,), {}
-    for kind in ("tensor", "boundingBox", "audio"):
-        if kind in entry:
-            tensor = entry[kind]
-            if tensor.get("encoding", "none").lower() not in ("none", ""):
-                shape = _dimensions(tensor)
-                return "string", (), {"shaped": len(shape)} if shape.count(_UNKNOWN) > 1 else {}
-            return _type(tensor["dtype"]), _dimensions(tensor), {}
-    return None
-
-
-def _add(
-    name: str,
-    kind: str,
-    shape: tuple[int, ...],
-    extra: Mapping[str, Json],
-    features: dict[str, Feature],
-) -> None:
-    if "image" in extra:
-        features[name] = _image(*extra["image"])
-        return
-    if "shaped" in extra:
-        features[f"{name}/shape"] = Feature(type="int", shape=(extra["shaped"],))
-        features[f"{name}/value"] = Feature(type=kind)
-        return
+def _add(name: str, kind: str, shape: tuple[int, ...], features: dict[str, Feature]) -> None:
     unknown = shape.count(_UNKNOWN)
     if unknown > 1:
         features[f"{name}/ragged_flat_values"] = Feature(type=kind, shape=(0,), dense=False)
@@ -196,10 +169,6 @@ def _image(height: int, width: int, channels: int) -> Feature:
     sizes = "fixed" if min(height, width) > 0 else "mixed"
     shape = size if channels == 1 else (*size, 3)
     return Feature(type="string", shape=shape, extra={"sizes": sizes})
-
-
-def _dimensions(entry: Mapping[str, Json]) -> tuple[int, ...]:
-    return tuple(int(size) for size in entry.get("shape", {}).get("dimensions", ()))
 
 
 def _type(dtype: str) -> str:
@@ -225,8 +194,7 @@ def render_tfds_features(
 
 def _entry(feature: Feature, num_classes: int | None) -> JsonObject:
     if feature.is_image and feature.dense:
-        fixed = feature.is_fixed_size
-        size = feature.shape[:2] if fixed else (_UNKNOWN, _UNKNOWN)
+        size = feature.shape[:2] if feature.is_fixed_size else (_UNKNOWN, _UNKNOWN)
         channels = 1 if len(feature.shape) == 2 else 3
         image = {"dtype": "uint8", "shape": _shape((*size, channels))}
         return _of_kind("image_feature.Image", image=image)

@@ -4,8 +4,7 @@
         block.records()            # verified payloads
     scan_lengths(stream, path="…")     # where the payloads will be read later
 
-Every sum of every record is checked; what makes that fast is that the lengths' sums are vectorised
-over a block and that a payload is never copied to be checked. How a record is framed: `framing`.
+Every sum of every record is checked. How a record is framed: `framing`.
 """
 
 import dataclasses
@@ -93,30 +92,21 @@ class RecordBlock:
 
 
 def read_blocks(
-    stream: BinaryIO,
-    *,
-    path: str,
-    block_bytes: int = BLOCK_BYTES,
-    lengths: Lengths | None = None,
+    stream: BinaryIO, *, path: str, block_bytes: int = BLOCK_BYTES
 ) -> Iterator[RecordBlock]:
-    """Reads and verifies a TFRecord stream in blocks of whole records.
+    """Reads and verifies a TFRecord stream in blocks of whole records, each of at least one.
 
     Args:
         stream: yields the uncompressed bytes; read from where it stands to its end.
         path: the file's name, for error messages.
         block_bytes: about how much is held at a time; a longer record is held whole.
-        lengths: of the payloads, as an index has them. They spare the walk from header to header,
-            a third of the time where records are short, and are checked like all else.
-
-    Yields:
-        Blocks in file order, each of at least one record.
 
     Raises:
         CorruptShardError: a sum does not agree, or the stream ends inside a record. The message
             names `path`, the record's number and its byte offset.
     """
     record_number = 0
-    for data, starts, end, offset in _whole_frames(stream, path, block_bytes, lengths):
+    for data, starts, end, offset in _whole_frames(stream, path, block_bytes):
         block = _verified_block(data, starts, end, path, record_number, offset)
         yield block
         record_number += len(block)
@@ -136,11 +126,7 @@ def compact(lengths: Lengths, *, least_bytes: int = 2) -> Lengths:
 
 
 def count_records(stream: BinaryIO, *, path: str) -> tuple[int, int]:
-    """How many records a TFRecord stream holds, and how many bytes with their frames.
-
-    Raises:
-        CorruptShardError: as `scan_lengths`.
-    """
+    """How many records a stream holds, and how many bytes with frames; errors as `scan_lengths`."""
     lengths = scan_lengths(stream, path=path)
     return len(lengths), int(lengths.sum(dtype=np.int64)) + RECORD_OVERHEAD_BYTES * len(lengths)
 
@@ -149,10 +135,7 @@ def scan_lengths(stream: BinaryIO, *, path: str) -> Lengths:
     """The payloads' lengths in bytes, in file order: `(records,)` of the smallest unsigned type.
 
     The checksums of the lengths are checked, those of the payloads are not: four times as fast as
-    `read_blocks` where the payloads will be read later anyway.
-
-    Raises:
-        CorruptShardError: as `read_blocks`.
+    `read_blocks`, whose errors it raises.
     """
     lengths, damage = scan_until_damage(stream, path=path)
     if damage is not None:
@@ -161,11 +144,7 @@ def scan_lengths(stream: BinaryIO, *, path: str) -> Lengths:
 
 
 def scan_until_damage(stream: BinaryIO, *, path: str) -> tuple[Lengths, CorruptShardError | None]:
-    """As `scan_lengths`, of the records before the first that is damaged, and what is wrong there.
-
-    Returns:
-        The payloads' lengths in bytes, and None where the whole stream is good.
-    """
+    """As `scan_lengths`, of the records before the first damaged one, and what is wrong there."""
     found: list[Lengths] = [np.zeros(0, np.uint16)]
     records = 0
     try:
@@ -183,21 +162,18 @@ def scan_until_damage(stream: BinaryIO, *, path: str) -> tuple[Lengths, CorruptS
 
 
 def _whole_frames(
-    stream: BinaryIO, path: str, block_bytes: int, lengths: Lengths | None = None
+    stream: BinaryIO, path: str, block_bytes: int
 ) -> Iterator[tuple[bytes, Starts, int, int]]:
     """Blocks of whole frames: data, where each begins, where the last ends, the data's offset."""
     offset = record_number = 0
     pending = b""
     while True:
         missing_bytes = _missing_bytes(pending, path, record_number, offset)
-        size = max(block_bytes, min(missing_bytes, _MOST_BYTES_A_READ))
-        if lengths is not None and not pending:
-            size = _bytes_of_whole_frames(lengths[record_number:], size)
-        chunk = stream.read(size)
+        chunk = stream.read(max(block_bytes, min(missing_bytes, _MOST_BYTES_A_READ)))
         if not chunk:
             break
         pending = pending + chunk if pending else chunk
-        starts, end = _frame_starts(pending, lengths, record_number)
+        starts, end = _frame_starts(pending)
         if len(starts):
             yield pending, starts, end, offset
             offset += end
@@ -215,34 +191,9 @@ def _whole_frames(
         )
 
 
-def _bytes_of_whole_frames(lengths: Lengths, size: int) -> int:
-    """As much of `size` as whole frames have: what is left over would have to be copied twice."""
-    starts, end = _known_starts(lengths, size)
-    return end if len(starts) else size
-
-
-def _frame_starts(data: bytes, lengths: Lengths | None, record_number: int) -> tuple[Starts, int]:
+def _frame_starts(data: bytes) -> tuple[Starts, int]:
     """Where each whole frame in `data` begins, and where the last one ends."""
-    if lengths is None or record_number >= len(lengths):
-        return _walked_starts(data, 0)
-    known, end = _known_starts(lengths[record_number:], len(data))
-    if record_number + len(known) < len(lengths):
-        return known, end
-    more, end = _walked_starts(data, end)  # there should be none; the reader will say so
-    return np.concatenate([known, more]), end
-
-
-def _known_starts(lengths: Lengths, size: int) -> tuple[Starts, int]:
-    most = size // RECORD_OVERHEAD_BYTES + 1
-    ends = np.cumsum(lengths[:most].astype(np.int64) + RECORD_OVERHEAD_BYTES)
-    count = int(np.searchsorted(ends, size, side="right"))
-    starts = np.zeros(count, np.int64)
-    starts[1:] = ends[: max(count - 1, 0)]
-    return starts, int(ends[count - 1]) if count else 0
-
-
-def _walked_starts(data: bytes, position: int) -> tuple[Starts, int]:
-    starts = []
+    starts, position = [], 0
     size, unpack = len(data), _LENGTH.unpack_from
     while position + RECORD_OVERHEAD_BYTES <= size:
         end = position + RECORD_OVERHEAD_BYTES + unpack(data, position)[0]

@@ -73,10 +73,13 @@ def _keras_class() -> Any:
         def __init__(self, source: Input) -> None:
             # Keras's own threads would not begin anew after the batch that it builds a model by.
             super().__init__(workers=1)
-            self._pool = ThreadPoolExecutor(2, thread_name_prefix="tfx-shards-keras")
+            self._pool = ThreadPoolExecutor(
+                source.batches.calls_at_once, thread_name_prefix="tfx-shards-keras"
+            )
             self._ahead: dict[int, Future[Any]] = {}
             self._taken = 0
             self._source, start = source, source.input_start
+            self._prefetch = max(source.options.prefetch, source.options.processes)
             self._first = start.epoch * source.input_steps + start.step  # of Keras's epoch
             self.input_start, self.input_steps = start, source.input_steps
             self.unreadable, self.features = source.unreadable, source.features
@@ -89,7 +92,7 @@ def _keras_class() -> Any:
             self._taken += 1
             number = self._first + index
             is_next = number in self._ahead or not index
-            window = range(number, number + 1 + self._source.options.prefetch * is_next)
+            window = range(number, number + 1 + self._prefetch * is_next)
             self._ahead = {
                 n: self._ahead.get(n) or self._pool.submit(self._make, n) for n in window
             }

@@ -42,7 +42,9 @@ def add_read_timer(
     """
 
     def count(started: tf.Tensor, element: Any) -> Any:
-        _total.add(tf.stack([tf.ones((), tf.float64), tf.timestamp() - started]))
+        with tf.device(_CPU):
+            waited = tf.stack([tf.ones((), tf.float64), tf.timestamp() - started])
+            tf.raw_ops.AssignAddVariableOp(resource=_handle(), value=waited)
         return change(*element) if isinstance(element, tuple) else change(element)
 
     time_in_reads()  # makes the counter, before a thread of tf.data's needs it
@@ -55,48 +57,15 @@ def add_read_timer(
 
 def time_in_reads() -> ReadTime:
     """What was counted since the process began."""
-    with tf.init_scope():
-        if not _total.is_assigned():
-            _total.assign(tf.zeros(2, tf.float64))
-        batches, seconds = _total.read().numpy()
+    with tf.init_scope(), tf.device(_CPU):
+        if not tf.raw_ops.VarIsInitializedOp(resource=_handle()):
+            tf.raw_ops.AssignVariableOp(resource=_handle(), value=tf.zeros(2, tf.float64))
+        found = tf.raw_ops.ReadVariableOp(resource=_handle(), dtype=tf.float64)
+        batches, seconds = found.numpy()
     return ReadTime(float(batches), float(seconds))
 
 
-class _Counter:
-    """Numbers that graphs read and change, in a resource of this process's CPU.
-
-    Args:
-        name: by which functions that are traced elsewhere find it.
-        dtype, shape: of its value.
-    """
-
-    def __init__(self, name: str, dtype: tf.DType, shape: tuple[int, ...] = ()) -> None:
-        self._name, self._dtype, self._shape = name, dtype, shape
-
-    def assign(self, value: tf.Tensor | int) -> tf.Operation:
-        """Sets it."""
-        with tf.device(_CPU):
-            value = tf.cast(value, self._dtype)
-            return tf.raw_ops.AssignVariableOp(resource=self._handle(), value=value)
-
-    def add(self, value: tf.Tensor) -> tf.Operation:
-        """Adds to it, as one step."""
-        with tf.device(_CPU):
-            return tf.raw_ops.AssignAddVariableOp(resource=self._handle(), value=value)
-
-    def read(self) -> tf.Tensor:
-        """Its value."""
-        with tf.device(_CPU):
-            value = tf.raw_ops.ReadVariableOp(resource=self._handle(), dtype=self._dtype)
-            return tf.ensure_shape(value, self._shape)
-
-    def is_assigned(self) -> bool:
-        """Whether it has a value; not in a graph."""
-        with tf.device(_CPU):
-            return bool(tf.raw_ops.VarIsInitializedOp(resource=self._handle()))
-
-    def _handle(self) -> tf.Tensor:
-        return tf.raw_ops.VarHandleOp(dtype=self._dtype, shape=self._shape, shared_name=self._name)
-
-
-_total = _Counter("tfx_shards_waiting", tf.float64, (2,))
+def _handle() -> tf.Tensor:
+    """The counter, which functions that are traced elsewhere find by its name."""
+    name = "tfx_shards_waiting"
+    return tf.raw_ops.VarHandleOp(dtype=tf.float64, shape=(2,), shared_name=name)

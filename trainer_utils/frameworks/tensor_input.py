@@ -21,6 +21,7 @@ import numpy.typing as npt
 import tensorflow as tf
 
 from trainer_utils.dataset.location import Artifacts
+from trainer_utils.format import ConfigError
 from trainer_utils.frameworks.base import Input
 from trainer_utils.frameworks.read_timer import add_read_timer
 from trainer_utils.machine import usable_cores
@@ -31,7 +32,7 @@ from trainer_utils.reading.batches import ArraySpec, Ragged
 
 __all__ = ["TensorInput"]
 
-_EXIT_SECONDS, _TURN_SECONDS, _STILL_TURNS = 10, 0.01, 3  # see `_wait_for_calls_at_exit`
+_EXIT_SECONDS, _TURN_SECONDS, _STILL_TURNS = 10, 0.01, 3  # see `_wait_for_calls`
 
 Element: TypeAlias = Any  # of a dataset: a nest of tensors
 
@@ -66,7 +67,10 @@ class TensorInput(Input):
             callbacks=False,
         )
         self._is_shared = context is not None
-        self.report_empty(self.order.layout.empty_replicas, self.order.layout.num_replicas)
+        if options.processes and self.batches.before is not None:
+            rule = "0 with a pre_batching_callback, which TensorFlow runs"
+            raise ConfigError.of("processes", options.processes, allowed=rule)
+        self.report_empty(self.order.layout.empty_replicas(), self.order.layout.num_replicas)
         self._before, self._after = map(_in_a_graph, (self.batches.before, self.batches.after))
         number = next(_numbers)
         _inputs[number] = self
@@ -98,7 +102,7 @@ class TensorInput(Input):
             count = tf.data.INFINITE_CARDINALITY if repeat is True else max(count, 0)
         numbers = epochs.flat_map(
             lambda epoch: tf.data.Dataset.from_tensor_slices(
-                tf.ensure_shape(_call(_groups, [self._number, epoch], [tf.int64])[0], [None, 2])
+                tf.ensure_shape(self._call("groups", [epoch], [tf.int64])[0], [None, 2])
             )
         )
         is_single = self._before is not None or self.options.batch_size is None
@@ -112,7 +116,9 @@ class TensorInput(Input):
         dataset = add_read_timer(dataset.prefetch(self.options.prefetch), self._counted)
         if count != tf.data.UNKNOWN_CARDINALITY:
             dataset = dataset.apply(tf.data.experimental.assert_cardinality(count))
-        return dataset.with_options(_tf_options(is_shared=self._is_shared))
+        return dataset.with_options(
+            _tf_options(is_shared=self._is_shared, processes=self.options.processes)
+        )
 
     @property
     def _parts(self) -> int:
@@ -127,7 +133,7 @@ class TensorInput(Input):
         """The element alone; with the last of an epoch, the next epoch's turn comes."""
         done = tf.cond(
             tf.equal((step + 1) % max(self.input_steps, 1), 0),
-            lambda: _call(_finish, [self._number, step], [tf.int64])[0],
+            lambda: self._call("finish", [step], [tf.int64])[0],
             lambda: step,
         )
         with tf.control_dependencies([done]):
@@ -154,11 +160,7 @@ class TensorInput(Input):
         full = steps
         if self.options.batch_size is not None and not self.options.keeps_rows:
             full = self.order.layout.full_steps * self.options.echoing
-        begins, step, size = [], first, 1  # small ones first, so that the first batch comes soon
-        while step < full and size < self._at_once:
-            begins.append(step)
-            step, size = step + size, 2 * size
-        begins += [*range(step, full, self._at_once), *range(max(first, full), steps)]
+        begins = [*range(first, full, self._at_once), *range(max(first, full), steps)]
         groups = np.array([begins, [*begins[1:], steps][: len(begins)]], np.int64)
         return np.ascontiguousarray(groups.T) + epoch * steps
 
@@ -169,7 +171,7 @@ class TensorInput(Input):
         finish = self._arranged if self._after is None else _unchanged
 
         def read_group(place: tf.Tensor) -> Element:
-            values = _call(_make_group, [self._number, place[0], place[1]], kinds)
+            values = self._call("make_group", [place[0], place[1]], kinds)
             tensors = {
                 name: tf.ensure_shape(value, [None, *spec.shape])
                 for (name, spec), value in zip(structure.items(), values, strict=True)
@@ -177,14 +179,15 @@ class TensorInput(Input):
             return tf.range(place[0], place[1]), finish(tensors)
 
         def read(place: tf.Tensor) -> Element:
-            *values, bounds = _call(_make, [self._number, place[0]], [*kinds, tf.int64])
+            *values, bounds = self._call("make", [place[0]], [*kinds, tf.int64])
             left = iter(values)
             tensors = {name: _tensor(left, spec) for name, spec in structure.items()}
             is_whole = self._parts == 1
             return (place[0], finish(tensors)) if is_whole else (place[0], tensors, bounds)
 
         is_group = self._at_once > 1
-        parallel = {"num_parallel_calls": usable_cores(), "deterministic": True}
+        calls = max(usable_cores(), self.options.processes)
+        parallel = {"num_parallel_calls": calls, "deterministic": True}
         dataset = numbers.map(read_group if is_group else read, **parallel)
         if is_group:
             return dataset.flat_map(lambda *group: tf.data.Dataset.from_tensor_slices(group))
@@ -225,8 +228,8 @@ class TensorInput(Input):
 
         def read(place: tf.Tensor) -> tf.data.Dataset:
             begin, end = place[0], place[1]
-            *values, mask, bounds = _call(
-                _make_examples, [self._number, begin, end], [*kinds, tf.float32, tf.int64]
+            *values, mask, bounds = self._call(
+                "make_examples", [begin, end], [*kinds, tf.float32, tf.int64]
             )
 
             def example(row: tf.Tensor) -> Element:
@@ -271,7 +274,7 @@ class TensorInput(Input):
         if encoding is None:
             return element
         ids = element[encoding.label_in(element)]
-        (encoded,) = _call(_encode, [self._number, ids], [tf.float32])
+        (encoded,) = self._call("encode", [ids], [tf.float32])
         shape = ids.shape.concatenate(encoding.num_classes)
         return {**element, encoding.label: tf.ensure_shape(encoded, shape)}
 
@@ -296,28 +299,78 @@ class TensorInput(Input):
         ends -= ends[0]
         return ends
 
-    def examples(self, begin: int, end: int) -> list[dict[str, Any]]:
-        """The rows of a step, or the single examples of some, by all steps of all epochs."""
-        places = [divmod(step, self.input_steps) for step in range(begin, end)]
-        return [
-            example
-            for epoch, some in itertools.groupby(places, lambda place: place[0])
-            for example in self.batches.examples(epoch, *[step for _, step in some])
-        ]
+    # What the graph calls, by name.
+
+    def _call(self, method: str, arguments: Sequence[Any], kinds: Sequence[Any]) -> Any:
+        numbers = [self._number, *[tf.cast(one, tf.int64) for one in arguments]]
+        return tf.numpy_function(_entry(method), numbers, list(kinds))
+
+    def finish(self, step: Any) -> Any:
+        """Ends the epoch whose last step this is."""
+        self.end(int(step))
+        return np.int64(step)
+
+    def make(self, step: Any) -> list[Any]:
+        """The arrays of a step, and the bounds of its replicas' parts."""
+        epoch, within = divmod(int(step), self.input_steps)
+        self.batches.upcoming(epoch, within)
+        batch = self.batches.batch(epoch, within)
+        flat = [array for name in self.batches.structure for array in _flat(batch[name])]
+        return [*flat, self.bounds(within)]
+
+    def make_group(self, begin: Any, end: Any) -> list[Any]:
+        """Each feature of some steps of an epoch, which have equally many rows, as one array."""
+        epoch, first = divmod(int(begin), self.input_steps)
+        self.batches.upcoming(epoch, first)
+        made = self.batches.batches(epoch, range(first, first + int(end - begin)))
+        return [np.stack([batch[name] for batch in made]) for name in self.batches.structure]
+
+    def make_examples(self, begin: Any, end: Any) -> list[Any]:
+        """Each feature's values in one vector; where in it each row's begin and end; its shape."""
+        epoch, first = divmod(int(begin), self.input_steps)
+        steps = range(first, first + int(end - begin))
+        rows = self.batches.examples(epoch, *steps)
+        flat: list[Any] = []
+        for name, spec in self.batches.structure.items():
+            if name not in rows[0]:
+                continue  # the mask
+            kind = object if spec.dtype == "bytes" else None
+            arrays = [np.asarray(row[name], kind) for row in rows]
+            ends = np.cumsum([array.size for array in arrays])
+            shapes = [[stop - a.size, stop, *a.shape] for a, stop in zip(arrays, ends, strict=True)]
+            flat += [np.concatenate([a.reshape(-1) for a in arrays]), np.array(shapes, np.int64)]
+        if self.options.batch_size is None:
+            return [*flat, np.zeros(0, np.float32), np.zeros(0, np.int64)]
+        within = first // self.options.echoing
+        begun, ended = self.order.layout.rows(self.worker, step=within)
+        mask = (np.arange(len(rows)) < ended - begun).astype(np.float32)
+        return [*flat, mask, self.bounds(first)]
+
+    def encode(self, ids: Any) -> Any:
+        """Ids of the label as one-hot rows."""
+        assert self.batches.encoding is not None
+        return self.batches.encoding.encode(ids)
 
 
-# What the graphs call, with the number of an input.
+_lock = threading.Lock()
+_calls = {"begun": 0, "ended": 0}
 
-_lock, _calls = threading.Lock(), {"begun": 0, "ended": 0}
 
+@functools.cache
+def _entry(method: str) -> Callable[..., Any]:
+    """A function that TensorFlow may keep: of an input by its number, and of nothing else."""
 
-def _counted(function: Callable[..., Any]) -> Callable[..., Any]:
-    @functools.wraps(function)
-    def call(*arguments: Any) -> Any:
+    def call(number: Any, *arguments: Any) -> Any:
         with _lock:
             _calls["begun"] += 1
         try:
-            return function(*arguments)
+            found = _inputs.get(int(number))
+            if found is None:
+                raise RuntimeError(
+                    "input_fn: expected the dataset that it returned, or one made of it, to be "
+                    "held as long as it is read, but Python has let it go."
+                )
+            return getattr(found, method)(*arguments)
         finally:
             with _lock:
                 _calls["ended"] += 1
@@ -325,101 +378,18 @@ def _counted(function: Callable[..., Any]) -> Callable[..., Any]:
     return call
 
 
-def _find(number: Any) -> TensorInput:
-    found = _inputs.get(int(number))
-    if found is None:
-        raise RuntimeError(
-            "input_fn: expected the dataset that it returned, or one made of it, to be held as "
-            "long as it is read, but Python has let it go."
-        )
-    return found
-
-
-@_counted
-def _groups(number: Any, epoch: Any) -> Any:
-    return _find(number).groups(int(epoch))
-
-
-def _finish(number: Any, step: Any) -> Any:
-    _find(number).end(int(step))
-    return np.int64(step)
-
-
-@_counted
-def _make(number: Any, step: Any) -> list[Any]:
-    found = _find(number)
-    epoch, within = divmod(int(step), found.input_steps)
-    found.batches.upcoming(epoch, within)
-    batch = found.batches.batch(epoch, within)
-    flat = [array for name in found.batches.structure for array in _flat(batch[name])]
-    return [*flat, found.bounds(within)]
-
-
-@_counted
-def _make_group(number: Any, begin: Any, end: Any) -> list[Any]:
-    """Each feature of some steps of an epoch, which have equally many rows, as one array."""
-    found = _find(number)
-    epoch, first = divmod(int(begin), found.input_steps)
-    found.batches.upcoming(epoch, first)
-    made = found.batches.batches(epoch, range(first, first + int(end - begin)))
-    return [np.stack([batch[name] for batch in made]) for name in found.batches.structure]
-
-
-def _make_examples(number: Any, begin: Any, end: Any) -> list[Any]:
-    """Each feature's values in one vector; where in it each row's begin and end; its shape."""
-    found = _find(number)
-    rows = found.examples(int(begin), int(end))
-    flat: list[Any] = []
-    for name, spec in found.batches.structure.items():
-        if name not in rows[0]:
-            continue  # the mask
-        kind = object if spec.dtype == "bytes" else None
-        arrays = [np.asarray(row[name], kind) for row in rows]
-        ends = np.cumsum([array.size for array in arrays])
-        shapes = [
-            [stop - one.size, stop, *one.shape] for one, stop in zip(arrays, ends, strict=True)
-        ]
-        flat += [
-            np.concatenate([array.reshape(-1) for array in arrays]),
-            np.array(shapes, np.int64),
-        ]
-    bounds = np.zeros(0, np.int64)
-    mask = np.zeros(0, np.float32)
-    if found.options.batch_size is not None:
-        step = int(begin) % found.input_steps
-        bounds = found.bounds(step)
-        begun, ended = found.order.layout.rows(found.worker, step=step // found.options.echoing)
-        mask = (np.arange(len(rows)) < ended - begun).astype(np.float32)
-    return [*flat, mask, bounds]
-
-
-def _encode(number: Any, ids: Any) -> Any:
-    encoding = _find(number).batches.encoding
-    assert encoding is not None
-    return encoding.encode(ids)
-
-
-@functools.cache
-def _wait_for_calls_at_exit() -> None:
+@atexit.register
+def _wait_for_calls() -> None:
     """Has Python wait at its end until nothing is made any more, which nobody takes.
 
     A thread of TensorFlow's that comes for a Python that is ending never comes back, and an
     iterator that is dropped then would wait for it for ever.
     """
-
-    def wait() -> None:
-        still, deadline = 0, time.monotonic() + _EXIT_SECONDS
-        while still < _STILL_TURNS and time.monotonic() < deadline:
-            begun = _calls["begun"]
-            time.sleep(_TURN_SECONDS)
-            still = still + 1 if begun == _calls["begun"] == _calls["ended"] else 0
-
-    atexit.register(wait)
-
-
-def _call(function: Callable[..., Any], arguments: Sequence[Any], kinds: Sequence[Any]) -> Any:
-    _wait_for_calls_at_exit()
-    return tf.numpy_function(function, [tf.cast(one, tf.int64) for one in arguments], list(kinds))
+    still, deadline = 0, time.monotonic() + _EXIT_SECONDS
+    while _calls["begun"] and still < _STILL_TURNS and time.monotonic() < deadline:
+        begun = _calls["begun"]
+        time.sleep(_TURN_SECONDS)
+        still = still + 1 if begun == _calls["begun"] == _calls["ended"] else 0
 
 
 def _unchanged(element: Element) -> Element:
@@ -487,14 +457,15 @@ def _in_a_graph(callback: Any) -> Any:
     return tf.function(lambda *element: callback(*tf.nest.map_structure(tf.identity, element)))
 
 
-def _tf_options(*, is_shared: bool) -> tf.data.Options:
+def _tf_options(*, is_shared: bool, processes: int) -> tf.data.Options:
     """How TensorFlow runs an input.
 
     Args:
         is_shared: whether it is one worker's share already.
+        processes: that make batches, for each of which a thread waits.
     """
     options = tf.data.Options()
-    options.threading.private_threadpool_size = usable_cores() + 1
+    options.threading.private_threadpool_size = max(usable_cores(), processes) + 1
     options.threading.max_intra_op_parallelism = 1
     # tf.data's autotuner thread holds up the end of an iterator for as much as a second.
     options.autotune.enabled = False

@@ -106,7 +106,7 @@ def distribute(
         distributed = strategy.experimental_distribute_dataset(dataset_fn(None))
         layout, replicas = made[0].input_pipeline.order.layout, strategy.num_replicas_in_sync
         layout.check_divided(replicas)
-        made[0].input_pipeline.report_empty(layout.empty_divided(replicas), replicas)
+        made[0].input_pipeline.report_empty(layout.empty_replicas(divided=replicas), replicas)
     else:
         distributed = strategy.distribute_datasets_from_function(dataset_fn)
     return made[0].input_pipeline.attach_to(

@@ -73,6 +73,9 @@ class StepDataset:
     ) -> None:
         import torch  # type: ignore[import-not-found]
 
+        if options.processes:
+            rule = "0: DataLoader(num_workers=…) says how many there are"
+            raise ConfigError.of("processes", options.processes, allowed=rule)
         self._arguments = (artifact_uri, split, options, worker, num_workers)
         self._open()
         # Processes that a loader keeps from epoch to epoch see it too.

@@ -2,7 +2,7 @@
 
     from trainer_utils.order import FileRange, InputOrder, OrderOptions
 
-    shards = [FileRange("a.tfrecord", skip=0, take=1000, to_end=True)]
+    shards = [FileRange("a.tfrecord", skip=0, take=1000)]
     order = InputOrder(shards, OrderOptions(batch_size=64, shuffle="global", seed=7), num_workers=4)
     order.records(epoch=2, step=10, worker=3)
 

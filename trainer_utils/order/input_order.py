@@ -7,6 +7,7 @@ Every input reads by this object: what is said here, without reading anything, i
 gets. docs/order.md specifies it.
 """
 
+import dataclasses
 import functools
 from collections.abc import Callable, Sequence
 
@@ -38,6 +39,12 @@ class InputOrder:
             `shuffle=True` shuffles together.
         digest: of the dataset and of the slices that are read.
 
+    Attributes:
+        ranges, options: as given, the former without those that are empty.
+        layout: of an epoch's batches.
+        digest: of the dataset, the slices of it and the settings that shape batches.
+        start: where the input begins.
+
     Raises:
         ConfigError: the plan is impossible, such as a batch that the workers cannot share; or
             `state` is not a token to go on from.
@@ -63,15 +70,9 @@ class InputOrder:
         )
         _check_pairs(options, self.layout)
         self._mean_record_bytes = mean_record_bytes
+        self._files = RecordPositions(self.ranges)
         self.digest = order_digest(digest, options)
-        """Of the dataset, the slices of it and the settings that shape batches."""
         self.start = self._first_state()
-        """Where the input begins."""
-
-    @functools.cached_property
-    def paths(self) -> list[str]:
-        """Of the files that an epoch reads, each once, in the order of the first parts of them."""
-        return list(dict.fromkeys(part.path for part in self.ranges))
 
     @property
     def steps_per_epoch(self) -> int:
@@ -89,11 +90,8 @@ class InputOrder:
         if isinstance(shuffle, int) and not isinstance(shuffle, bool):
             return shuffle
         if self._mean_record_bytes is None:
-            raise ConfigError(
-                "mean_record_bytes: expected the bytes of a record, of which shuffle=True shuffles "
-                f"{_BLOCK_BYTES} together, got None. Or set shuffle to a number.",
-                setting="mean_record_bytes",
-            )
+            rule = f"the bytes of a record, of which shuffle=True shuffles {_BLOCK_BYTES} together"
+            raise ConfigError.of("mean_record_bytes", None, allowed=rule)
         return max(1, int(_BLOCK_BYTES / (self._mean_record_bytes + _RECORD_BYTES)))
 
     def positions(self, epoch: int, step: int, worker: int = 0) -> Positions:
@@ -114,16 +112,11 @@ class InputOrder:
         if not 0 <= worker < layout.num_workers:
             raise ConfigError.of("worker", worker, allowed=f"one of {layout.num_workers}, from 0")
         if epoch < 0 or not 0 <= step < self.steps_per_epoch:
-            raise ConfigError(
-                f"step: expected one of {self.steps_per_epoch} of an epoch, from 0, got {step!r} "
-                f"of epoch {epoch!r}",
-                setting="step",
-                value=step,
-            )
+            rule = f"one of {self.steps_per_epoch} of an epoch, from 0, in epoch 0 or later"
+            raise ConfigError.of("step", (epoch, step), allowed=rule)
         batch = step // self.options.echoing
-        return self._order.batch(
-            self._epoch_of_order(epoch), batch, *layout.rows(worker, step=batch)
-        )
+        rows = layout.rows(worker, step=batch)
+        return self._order.batch(self._epoch_of_order(epoch), batch, *rows)
 
     def upcoming(self, epoch: int, step: int, worker: int = 0, *, steps: int = 8) -> Positions:
         """The records of the steps that follow one, of the next epoch as well, to be read ahead."""
@@ -135,17 +128,15 @@ class InputOrder:
         """`positions` by their files: the records of a worker's part of a batch, row by row."""
         return self._files.locate(self.positions(epoch, step, worker))
 
+    def replica_of(self, worker: int, *, row: int, rows: int) -> int:
+        """Which replica, of all workers' together, gets a row of a worker's `rows`."""
+        each = self.layout.replicas_per_worker
+        if self.options.keeps_rows:
+            return worker * each + row // self.layout.rows_per_replica
+        return worker * each + ((row + 1) * each - 1) // rows
+
     def steps(self, *, epoch: int, record: RecordName) -> list[int]:
-        """The steps of an epoch that a record comes at, on whichever worker: those of `records`.
-
-        Args:
-            epoch: counted from 0.
-            record: the path of its file, and its number there.
-
-        Returns:
-            In rising order; none where the epoch leaves it out, several where it comes more than
-            once.
-        """
+        """The steps of an epoch that a record comes at, on whichever worker, in rising order."""
         found: set[int] = set()
         for position in self._files.positions_of(record) if self.steps_per_epoch else ():
             batch = self._order.step_of(self._epoch_of_order(epoch), position)
@@ -155,9 +146,7 @@ class InputOrder:
         return sorted(found)
 
     def next_of(self, record: RecordName, is_good: Callable[[RecordName], bool]) -> RecordName:
-        """A record, or where it is no good the next of the epoch's list that is, round its end.
-
-        So it is said which record stands in the place of one that cannot be read.
+        """A record, or the one that stands in its place: the next of the epoch's list that is good.
 
         Raises:
             CorruptShardError: none is.
@@ -210,25 +199,12 @@ class InputOrder:
                 rule = f"the {name} of the token, {wanted!r}"
                 raise ConfigError.of("state", got, allowed=rule, advice=f"{cure}.")
         if token.step and token.step >= self.steps_per_epoch:
-            raise ConfigError(
-                f"state: expected a step below {self.steps_per_epoch}, the steps of an epoch, got "
-                f"{token.step}. It is not a token of state(step).",
-                setting="state",
-            )
-        return InputState(
-            epoch=token.epoch,
-            step=token.step,
-            batch_size=here.batch_size,
-            seed=here.seed,
-            digest=here.digest,
-        )
+            rule = f"a step below {self.steps_per_epoch}, the steps of an epoch"
+            raise ConfigError.of("state", token.step, allowed=rule)
+        return dataclasses.replace(here, epoch=token.epoch, step=token.step)
 
     def _epoch_of_order(self, epoch: int) -> int:
         return epoch if self.options.reshuffle_each_iteration else 0
-
-    @functools.cached_property
-    def _files(self) -> RecordPositions:
-        return RecordPositions(self.ranges)
 
     @functools.cached_property
     def _order(self) -> Order:
@@ -244,21 +220,13 @@ def _check_pairs(options: OrderOptions, layout: BatchLayout) -> None:
     """That no pair of rows is parted, and that there is a batch of pairs."""
     if not options.keeps_pairs:
         return
-    rows = layout.rows_per_replica
+    size, rows = layout.batch_size, layout.rows_per_replica
     if rows % 2:
-        raise ConfigError(
-            "batch_size: expected an even number of rows for each replica, since augment mixes "
-            f"pairs of rows, got {layout.batch_size}, {rows} for each of {layout.num_replicas}",
-            setting="batch_size",
-            value=layout.batch_size,
-        )
+        rule = f"an even number of rows for each of {layout.num_replicas} replicas, since augment "
+        raise ConfigError.of("batch_size", size, allowed=f"{rule}mixes pairs of rows")
     if layout.num_records and not layout.full_steps:
-        raise ConfigError(
-            f"batch_size: expected at most the {layout.num_records} records that there are, since "
-            f"augment mixes full batches only, got {layout.batch_size}",
-            setting="batch_size",
-            value=layout.batch_size,
-        )
+        rule = f"at most the {layout.num_records} records that there are, since augment mixes full "
+        raise ConfigError.of("batch_size", size, allowed=f"{rule}batches only")
 
 
 def _layout_of(
@@ -276,11 +244,8 @@ def _layout_of(
     if num_replicas < num_workers:  # a context that does not know its replicas: a whole batch each
         size, num_replicas = size // num_replicas * num_workers, num_workers
     if options.remainder == "drop" and 0 < num_records < size:
-        raise ConfigError(
-            f"batch_size: expected at most the {num_records} records that there are, got {size}: "
-            "remainder='drop' would leave out all of them. Take a smaller batch, or 'pad'.",
-            setting="batch_size",
-        )
+        rule = f"at most the {num_records} records that there are, since remainder='drop' would "
+        raise ConfigError.of("batch_size", size, allowed=f"{rule}leave out all of them")
     return BatchLayout(
         num_records=num_records,
         batch_size=size,

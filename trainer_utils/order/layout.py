@@ -4,9 +4,8 @@
     layout.steps                  # 3
     layout.rows(1, step=2)        # (3, 7): the last batch has 7 records, worker 1 has rows 3 to 6
 
-The sizes follow from the number of records, the batch size and the remainder. A worker's rows of a
-batch are its part of equal ones, one after the other, so that a step is a step, and its records are
-the same, for any number of workers.
+A worker's rows of a batch are its part of equal ones, one after the other, so that a step is a
+step, and its records are the same, for any number of workers.
 """
 
 import dataclasses
@@ -28,10 +27,7 @@ class BatchLayout:
         num_workers: input pipelines, each of which gets an equal share.
         num_replicas: of all workers together, each of which gets an equal share of a batch; a
             multiple of the workers. 0: one each.
-        remainder: what becomes of the records that fill no whole batch. `drop`: they are dropped.
-            `pad`: the last batch is filled up with rows of weight 0. `balance`: the last two
-            batches are made equally large, so that none is nearly empty. None: the last batch is
-            smaller; where it has fewer records than there are replicas, some get none of it.
+        remainder: what becomes of the records that fill no whole batch, as in `OrderOptions`.
 
     Raises:
         ConfigError: a setting is not allowed, or the plan is impossible.
@@ -48,16 +44,13 @@ class BatchLayout:
             object.__setattr__(self, "num_replicas", self.num_workers)
         replicas = self.num_replicas
         if self.num_workers < 1 or replicas % self.num_workers:
-            raise ConfigError(
-                f"workers: expected a divisor of the {replicas} replicas, got {self.num_workers}",
-                setting="workers",
-            )
+            rule = f"a divisor of the {replicas} replicas"
+            raise ConfigError.of("workers", self.num_workers, allowed=rule)
         if self.batch_size < 1 or self.batch_size % replicas:
-            raise ConfigError(
-                f"batch_size: expected a multiple of the {replicas} replicas, got {self.batch_size}"
-            )
+            rule = f"a multiple of the {replicas} replicas"
+            raise ConfigError.of("batch_size", self.batch_size, allowed=rule)
         if self.remainder not in REMAINDERS:
-            names = ", ".join(repr(name) for name in REMAINDERS)
+            names = ", ".join(map(repr, REMAINDERS))
             raise ConfigError.of("remainder", self.remainder, allowed=f"one of {names}")
         if any(rows < replicas for rows in self.rest):
             self._refuse_balance(replicas)
@@ -65,8 +58,7 @@ class BatchLayout:
     def check_divided(self, num_replicas: int) -> None:
         """Refuses `balance` where TensorFlow, dividing one worker's batches, leaves a replica none.
 
-        Args:
-            num_replicas: of that worker; 4 records go to 3 of them as 2, 2 and 0.
+        Of 4 records for 3 replicas it makes 2, 2 and 0.
 
         Raises:
             ConfigError: one would get none of some batch.
@@ -77,12 +69,11 @@ class BatchLayout:
 
     def _refuse_balance(self, num_replicas: int) -> None:
         if self.remainder == "balance":
-            raise ConfigError(
-                f"remainder: expected 'pad' or 'drop', since {self.num_records} records in batches "
-                f"of {self.batch_size} cannot give each of {num_replicas} replicas a record in "
-                "every step, got 'balance'",
-                setting="remainder",
+            rule = (
+                f"'pad' or 'drop', since {self.num_records} records in batches of "
+                f"{self.batch_size} cannot give each of {num_replicas} replicas one in every step"
             )
+            raise ConfigError.of("remainder", "balance", allowed=rule)
 
     @property
     def rows_per_worker(self) -> int:
@@ -96,12 +87,12 @@ class BatchLayout:
 
     @property
     def replicas_per_worker(self) -> int:
-        """Elements that a step takes of each worker."""
+        """Replicas that each worker feeds."""
         return self.num_replicas // self.num_workers
 
     @property
     def steps(self) -> int:
-        """Steps of an epoch, the same for every worker, and for any number of workers."""
+        """Steps of an epoch, the same for any number of workers."""
         return self.full_steps + len(self.rest)
 
     @property
@@ -125,14 +116,14 @@ class BatchLayout:
         """Records that are in no batch of an epoch."""
         return self.num_records - self.begin(self.steps)
 
-    def size(self, step: int) -> int:
-        """How many records the batch of a step holds; it may be filled up with others."""
-        return self.batch_size if step < self.full_steps else self.rest[step - self.full_steps]
-
     def begin(self, step: int) -> int:
         """How many records the batches before a step hold."""
         full = min(step, self.full_steps)
         return full * self.batch_size + sum(self.rest[: step - full])
+
+    def size(self, step: int) -> int:
+        """How many records the batch of a step holds; it may be filled up with others."""
+        return self.batch_size if step < self.full_steps else self.rest[step - self.full_steps]
 
     def rows(self, worker: int, *, step: int) -> tuple[int, int]:
         """The first of a worker's rows of the batch of a step, and the one after its last."""
@@ -144,18 +135,17 @@ class BatchLayout:
         last = (self.rows(worker, step=step) for step in range(self.full_steps, self.steps))
         return self.full_steps * self.rows_per_worker + sum(stop - start for start, stop in last)
 
-    @property
-    def empty_replicas(self) -> int:
-        """Replicas that get no row of the last batch, and none of weight 0 either."""
-        if self.remainder is not None or not self.rest:
-            return 0
-        return max(self.num_replicas - self.rest[-1], 0)
+    def empty_replicas(self, *, divided: int = 0) -> int:
+        """Replicas that get no row of the last batch, and none of weight 0 either.
 
-    def empty_divided(self, num_replicas: int) -> int:
-        """The same where TensorFlow divides one worker's batches among so many replicas."""
+        Args:
+            divided: replicas among which TensorFlow divides one worker's batches.
+        """
         if self.remainder is not None or not self.rest:
             return 0
-        return _left_empty(self.rest[-1], num_replicas)
+        if divided:
+            return _left_empty(self.rest[-1], divided)
+        return max(self.num_replicas - self.rest[-1], 0)
 
 
 def _left_empty(rows: int, num_replicas: int) -> int:

@@ -1,6 +1,5 @@
 """`InputLedger`: what a run leaves, so that which records it saw at which step can be told later.
 
-    ledger = InputLedger((segment,))
     InputLedger.from_json(ledger.to_json()) == ledger
     history = InputHistory(ledger, open_order)
     history.batch(1234).rows[0].record      # RecordName(path='…', number=17)
@@ -28,11 +27,9 @@ __all__ = [
     "BatchRow",
     "InputHistory",
     "InputLedger",
-    "OpenOrder",
     "SeenAt",
     "SeenBatch",
     "Segment",
-    "merge_ledgers",
     "settings_of_order",
 ]
 
@@ -81,12 +78,7 @@ class Segment:
         return self.first_step + self.steps
 
     def order(self, ranges: Sequence[FileRange], *, digest: str) -> InputOrder:
-        """The order again.
-
-        Args:
-            ranges: the parts of files of the datasets, as `mix_ranges` has them.
-            digest: of the datasets as they are now.
-        """
+        """The order again, of the ranges that `mix_ranges` has; `digest`: of the datasets now."""
         return InputOrder(
             ranges,
             OrderOptions(**self.settings),
@@ -94,20 +86,6 @@ class Segment:
             num_replicas=self.num_replicas,
             mean_record_bytes=self.mean_record_bytes,
             digest=digest,
-        )
-
-    def joined(self, other: "Segment") -> "Segment":
-        """The same with what another worker could not read too."""
-        unreadable = {path: set(numbers) for path, numbers in self.unreadable.items()}
-        for path, numbers in other.unreadable.items():
-            unreadable.setdefault(path, set()).update(numbers)
-        found = {path: sorted(numbers) for path, numbers in sorted(unreadable.items())}
-        return dataclasses.replace(self, unreadable=found)
-
-    def is_of_same_start(self, other: "Segment") -> bool:
-        """Whether another worker's is of the same start of the run."""
-        return dataclasses.replace(other, steps=0, unreadable={}) == dataclasses.replace(
-            self, steps=0, unreadable={}
         )
 
     def to_json(self) -> JsonObject:
@@ -152,6 +130,11 @@ class InputLedger:
         """The same and one more, without those that made no step."""
         return InputLedger((*(one for one in self.segments if one.steps), segment))
 
+    def merged(self, others: Iterable["InputLedger"]) -> "InputLedger":
+        """The same with what other workers of the run could not read; of other starts nothing."""
+        segments = [segment for other in others for segment in other.segments]
+        return InputLedger(tuple(_joined(one, segments) for one in self.segments))
+
     def to_json(self) -> str:
         """A line a segment."""
         return "".join(
@@ -163,61 +146,40 @@ class InputLedger:
     def from_json(cls, text: str, *, path: str = "ledger") -> "InputLedger":
         """Reads what `to_json` made.
 
-        Args:
-            text: of a ledger.
-            path: of its file, for messages.
-
         Raises:
-            DatasetError: it is none, or of another version.
+            DatasetError: it is none, or of another version; the message has `path`.
         """
         segments = []
         for number, line in enumerate(text.splitlines(), 1):
             value = parse_json_object(line, path=path)
-            if value.pop("version", None) != _VERSION:
-                raise DatasetError(
-                    f"{path!r}: expected a ledger of version {_VERSION}, got another in line "
-                    f"{number}. Read it with the release of tfx-shards that wrote it.",
-                    path=path,
-                )
             try:
+                if (version := value.pop("version", None)) != _VERSION:
+                    raise ValueError(f"version {version!r}, not {_VERSION}")
                 segments.append(Segment.from_json(value))
             except (AttributeError, KeyError, TypeError, ValueError) as error:
                 raise DatasetError(
                     f"{path!r}: expected a ledger as InputProgress writes it, got {error!r} in "
-                    f"line {number}. Take it from another checkpoint.",
+                    f"line {number}. Take it from another checkpoint, or read it with the release "
+                    "of tfx-shards that wrote it.",
                     path=path,
                 ) from error
         return cls(tuple(segments))
 
 
-def merge_ledgers(ledger: InputLedger, others: Iterable[InputLedger]) -> InputLedger:
-    """A ledger with what other workers of the same run could not read.
-
-    Args:
-        ledger: of one worker.
-        others: of other workers, or older ones of the same; what has no counterpart is left out.
-    """
-    segments = list(ledger.segments)
-    for other in (one for each in others for one in each.segments):
-        for index, segment in enumerate(segments):
-            if segment.is_of_same_start(other):
-                segments[index] = segment.joined(other)
-    return InputLedger(tuple(segments))
-
-
-OpenOrder = Callable[[Segment], InputOrder]
-"""Makes the order of a segment."""
+def _joined(segment: Segment, others: Iterable[Segment]) -> Segment:
+    """A segment with what is unreadable in those of the same start too."""
+    start = dataclasses.replace(segment, steps=0, unreadable={})
+    unreadable = {path: {*numbers} for path, numbers in segment.unreadable.items()}
+    for other in others:
+        if dataclasses.replace(other, steps=0, unreadable={}) == start:
+            for path, numbers in other.unreadable.items():
+                unreadable.setdefault(path, set()).update(numbers)
+    found = {path: sorted(numbers) for path, numbers in sorted(unreadable.items())}
+    return dataclasses.replace(segment, unreadable=found)
 
 
 class BatchRow(NamedTuple):
-    """One row of a batch.
-
-    Args:
-        worker: that read it.
-        replica: of all workers' together, that got it.
-        record: which it is.
-        stands_in: whether it stands in the place of one that could not be read.
-    """
+    """One row of a batch: who read and who got it; whether it stands in for an unreadable one."""
 
     worker: int
     replica: int
@@ -234,12 +196,9 @@ class SeenAt(NamedTuple):
 
 
 class SeenBatch(NamedTuple):
-    """The global batch of a step.
+    """The global batch of a step: its rows, worker by worker, and its records that are unreadable.
 
-    Args:
-        at: which step.
-        rows: worker by worker, in the order of the rows; none of weight 0.
-        skipped: the batch's records that could not be read.
+    Rows of weight 0 are not among them.
     """
 
     at: SeenAt
@@ -255,7 +214,7 @@ class InputHistory:
         open_order: makes the order of a segment.
     """
 
-    def __init__(self, ledger: InputLedger, open_order: OpenOrder) -> None:
+    def __init__(self, ledger: InputLedger, open_order: Callable[[Segment], InputOrder]) -> None:
         self.ledger = ledger
         self._orders = functools.cache(lambda index: open_order(ledger.segments[index]))
 
@@ -265,10 +224,7 @@ class InputHistory:
         return order
 
     def batch(self, step: int) -> SeenBatch:
-        """The records of a step's global batch.
-
-        Args:
-            step: counted over the whole run, from 0.
+        """The records of a step's global batch; steps count over the whole run, from 0.
 
         Raises:
             ConfigError: the run has no such step.
@@ -277,11 +233,8 @@ class InputHistory:
         index = bisect.bisect_right([one.first_step for one in segments], step) - 1
         if index < 0 or step >= segments[index].stop_step:
             first = segments[0].first_step if segments else 0
-            raise ConfigError(
-                f"step: expected one of the run's, from {first} to {self.ledger.steps - 1}, "
-                f"got {step!r}",
-                setting="step",
-                value=step,
+            raise ConfigError.of(
+                "step", step, allowed=f"one of the run's, from {first} to {self.ledger.steps - 1}"
             )
         segment, order = segments[index], self._orders(index)
         epoch, within = divmod(segment.start + step - segment.first_step, order.steps_per_epoch)
@@ -291,62 +244,37 @@ class InputHistory:
             records = order.records(epoch=epoch, step=within, worker=worker)
             for place, record in enumerate(records):
                 read = _read_for(record, order, segment)
-                if read != record:
-                    skipped.append(record)
-                replica = _replica_of(place, len(records), order)
-                rows.append(
-                    BatchRow(
-                        worker=worker,
-                        replica=worker * order.layout.replicas_per_worker + replica,
-                        record=read,
-                        stands_in=read != record,
-                    )
-                )
+                skipped += [record] if read != record else []
+                replica = order.replica_of(worker, row=place, rows=len(records))
+                rows.append(BatchRow(worker, replica, read, stands_in=read != record))
         return SeenBatch(SeenAt(step, epoch, within), rows, skipped)
 
     def steps_of(self, record: RecordName) -> list[SeenAt]:
-        """The steps whose batches had a record, in rising order.
-
-        Args:
-            record: the path of its file as the orders have it, and its number there.
-        """
-        found = []
+        """The steps whose batches had a record, in rising order."""
+        found: set[SeenAt] = set()
         for segment in self.ledger.segments:
             order = self.order_of(segment)
-            own = [record, *(bad for bad in _bad_of(segment) if bad != record)]
-            wanted = [one for one in own if _read_for(one, order, segment) == record]
-            found += [seen for one in wanted for seen in _steps_with(segment, order, one)]
-        return sorted(set(found))
+            for one in {record, *_unreadable(segment)}:
+                if _read_for(one, order, segment) == record:
+                    found.update(_steps_with(segment, order, one))
+        return sorted(found)
 
 
 def _steps_with(segment: Segment, order: InputOrder, record: RecordName) -> Iterable[SeenAt]:
     """The steps of a segment that the order gives a record."""
-    each = order.steps_per_epoch
-    if not segment.steps or not each:
-        return
-    start, stop = segment.start, segment.start + segment.steps
-    for epoch in range(start // each, (stop - 1) // each + 1):
+    each, start, stop = order.steps_per_epoch, segment.start, segment.start + segment.steps
+    for epoch in range(start // each, (stop - 1) // each + 1) if segment.steps and each else ():
         for within in order.steps(epoch=epoch, record=record):
-            place = epoch * each + within
-            if start <= place < stop:
-                yield SeenAt(segment.first_step + place - start, epoch, within)
+            if start <= epoch * each + within < stop:
+                step = segment.first_step + epoch * each + within - start
+                yield SeenAt(step, epoch, within)
 
 
-def _bad_of(segment: Segment) -> list[RecordName]:
-    return [RecordName(path, n) for path, numbers in segment.unreadable.items() for n in numbers]
+def _unreadable(segment: Segment) -> set[RecordName]:
+    return {RecordName(path, n) for path, numbers in segment.unreadable.items() for n in numbers}
 
 
 def _read_for(record: RecordName, order: InputOrder, segment: Segment) -> RecordName:
     """What was read for a record: itself, or the next that could be read."""
-    if not segment.unreadable:
-        return record
-    bad = set(_bad_of(segment))
-    return order.next_of(record, lambda one: one not in bad)
-
-
-def _replica_of(place: int, rows: int, order: InputOrder) -> int:
-    """Which of its worker's replicas gets a row."""
-    each = order.layout.replicas_per_worker
-    if order.options.keeps_rows:
-        return place // order.layout.rows_per_replica
-    return next(number for number in range(each) if place < (number + 1) * rows // each)
+    bad = _unreadable(segment)
+    return order.next_of(record, lambda one: one not in bad) if bad else record

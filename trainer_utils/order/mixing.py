@@ -3,8 +3,6 @@
 ranges = mix_ranges([photos.ranges, drawings.ranges], [3, 1])
 
 An epoch is as long as it takes to see every record of all of them; those that run out begin again.
-It is a list of parts of files like any other, so that all that holds for one dataset holds for
-several: exact shares, orders, resuming.
 """
 
 import itertools
@@ -30,26 +28,19 @@ def mix_ranges(
 
     Raises:
         ConfigError: there is not a weight for each dataset, one of them is empty, or the weights
-            lie so far apart that one would be read over 100,000 times until another has been once.
+            lie too far apart.
     """
     if weights is None:
         return list(itertools.chain.from_iterable(datasets))
     totals = [sum(part.take for part in ranges) for ranges in datasets]
     if len(weights) != len(datasets) or not all(totals):
-        raise ConfigError.of(
-            "weights",
-            weights,
-            allowed=f"one for each of {len(datasets)} datasets with records in them",
-        )
+        rule = f"one for each of {len(datasets)} datasets with records in them"
+        raise ConfigError.of("weights", weights, allowed=rule)
     longest = max(total / weight for total, weight in zip(totals, weights, strict=True))
     turns = max(longest * weight / total for total, weight in zip(totals, weights, strict=True))
     if not turns <= _MOST_TURNS:
-        raise ConfigError.of(
-            "weights",
-            weights,
-            allowed=f"numbers by which no dataset is read over {_MOST_TURNS:,} times until every "
-            "record of all of them has come",
-        )
+        rule = f"numbers by which no dataset is read over {_MOST_TURNS:,} times in an epoch"
+        raise ConfigError.of("weights", weights, allowed=rule)
     repeated = []
     for ranges, total, weight in zip(datasets, totals, weights, strict=True):
         records = round(longest * weight)

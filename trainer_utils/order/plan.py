@@ -17,14 +17,7 @@ __all__ = ["InputPlan", "WorkerPlan", "plan_workers"]
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class WorkerPlan:
-    """What one worker reads in an epoch.
-
-    Args:
-        worker: its number, from 0.
-        records: examples that it yields.
-        steps: the same for all workers.
-        padded: rows of weight 0 that it adds.
-    """
+    """What one worker reads in an epoch: records and steps, and rows of weight 0 that it adds."""
 
     worker: int
     records: int
@@ -41,9 +34,8 @@ class InputPlan(Shown):
         batch_size: of the global batch.
         steps: of an epoch.
         dropped: records that no worker yields in an epoch, others in the next.
-        block_records: that are shuffled together at the least; 0 where the order is that of the
-            files, all of them with `shuffle="global"`.
-        files: that an epoch reads; every worker reads parts of all of them.
+        block_records: that are shuffled together at the least; 0 in the order of the files.
+        files: that an epoch reads.
         workers: what each reads.
     """
 
@@ -68,9 +60,8 @@ class InputPlan(Shown):
         """What a person sees: a sentence and a table."""
         header = ["worker", "records", "steps", "padded"]
         rows = [[one.worker, one.records, one.steps, one.padded] for one in self.workers]
-        shuffled = "in the order of the files"
-        if self.block_records:
-            shuffled = f"at least {quantity(self.block_records, 'record')} shuffled together"
+        block = quantity(self.block_records, "record")
+        shuffled = f"at least {block} shuffled together" if self.block_records else "not shuffled"
         return [
             f"{quantity(self.records, 'record')} of {quantity(self.files, 'file')} in global "
             f"batches of {self.batch_size:,}, {shuffled}: {quantity(self.steps, 'step')}, "
@@ -91,7 +82,7 @@ def plan_workers(order: InputOrder) -> InputPlan:
         steps=order.steps_per_epoch,
         dropped=layout.num_dropped,
         block_records=min(block, layout.num_records),
-        files=len(order.paths),
+        files=len({part.path for part in order.ranges}),
         workers=[
             WorkerPlan(
                 worker=worker,

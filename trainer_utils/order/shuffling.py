@@ -43,9 +43,7 @@ class Order(abc.ABC):
 class FileOrder(Order):
     """`shuffle=False`: the order of the files.
 
-    Args:
-        layout: of an epoch. With `remainder="drop"` each epoch begins later by as many records as
-            one drops, so that others are dropped.
+    With `remainder="drop"` each epoch begins later by as many records as one drops.
     """
 
     def __init__(self, layout: BatchLayout) -> None:
@@ -65,12 +63,7 @@ class FileOrder(Order):
 
 
 class GlobalShuffle(Order):
-    """`shuffle="global"`: a true permutation of all records, another one each epoch.
-
-    Args:
-        layout: of an epoch.
-        seed: of all epochs.
-    """
+    """`shuffle="global"`: a true permutation of all records, another one each epoch."""
 
     def __init__(self, layout: BatchLayout, *, seed: int) -> None:
         self._layout, self._seed = layout, seed
@@ -128,11 +121,6 @@ class BlockShuffle(Order):
     divided into as many strata as a batch has rows; row r of each batch is a record of stratum r,
     and a stratum's records come in a random order. So whoever has neighbouring rows of the batches,
     as a worker has, reads neighbouring chunks, however many workers there are.
-
-    Args:
-        layout: of an epoch.
-        seed: of all epochs.
-        block_records: to be shuffled together.
     """
 
     def __init__(self, layout: BatchLayout, *, seed: int, block_records: int) -> None:
@@ -145,7 +133,7 @@ class BlockShuffle(Order):
         self._rows = functools.lru_cache(maxsize=_BLOCKS_KEPT)(self._row_order)
 
     def batch(self, epoch: int, step: int, first: int, stop: int) -> Positions:
-        """As of `Order`; a block's rows are worked out once."""
+        """As of `Order`."""
         layout, number = self._layout, self._block_at(step)
         block = self._block(epoch, number)
         if step < layout.full_steps:
@@ -159,7 +147,7 @@ class BlockShuffle(Order):
         return positions
 
     def step_of(self, epoch: int, position: int) -> int | None:
-        """As of `Order`; at the cost of one stratum's records."""
+        """As of `Order`."""
         layout = self._layout
         begin = self._begin(epoch)
         chunk, place = divmod((position - begin) % layout.num_records, self._chunk)

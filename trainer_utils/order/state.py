@@ -3,9 +3,8 @@
     token = train.state(step).to_json()
     train = input_fn(uri, "train", batch_size=256, state=token)   # in a new process
 
-A token is an epoch and a step of it, the batch size, the seed, and a digest of the dataset and of
-the settings that shape batches. Any number of workers goes on from it, and all that comes after the
-order may change: features, decoding, callbacks; between two epochs the batch size, too.
+Any number of workers goes on from a token, and all that comes after the order may change: features,
+decoding, callbacks; between two epochs the batch size, too.
 """
 
 import dataclasses
@@ -48,20 +47,14 @@ class InputState:
 
     def __post_init__(self) -> None:
         if self.version != _VERSION:
-            raise ConfigError(
-                f"state: expected a token of version {_VERSION}, got one of version "
-                f"{self.version!r}, after which other records come. Begin the epoch anew, with "
-                "state=None, or go on with the version of tfx-shards that it is of.",
-                setting="state",
-            )
+            rule = f"a token of version {_VERSION}, since after others other records come"
+            cure = "Begin the epoch anew, with state=None, or go on with the tfx-shards it is of"
+            raise ConfigError.of("state", self.version, allowed=rule, advice=cure)
         for name, least in (("epoch", 0), ("step", 0), ("batch_size", 1)):
             value = getattr(self, name)
             if type(value) is not int or value < least:
-                raise ConfigError.of(
-                    "state",
-                    value,
-                    allowed=f"a token of state(step), whose {name} is an int of at least {least}",
-                )
+                rule = f"a token of state(step), whose {name} is an int of at least {least}"
+                raise ConfigError.of("state", value, allowed=rule)
 
     def to_json(self) -> str:
         """The token as one line of text."""
@@ -76,10 +69,8 @@ class InputState:
         """
         try:
             fields = json.loads(text)
-            if fields.get("version") != _VERSION:  # which may have other fields
-                fields = {"epoch": 0, "step": 0, "batch_size": 1, "seed": 0, "digest": ""} | {
-                    "version": fields.get("version", 1)
-                }
+            if (version := fields.get("version", 1)) != _VERSION:  # which may have other fields
+                return cls(epoch=0, step=0, batch_size=1, seed=0, digest="", version=version)
             return cls(**fields)
         except (AttributeError, TypeError, json.JSONDecodeError) as error:
             raise ConfigError.of("state", text, allowed="a token of state(step)") from error

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from trainer_utils.format import DatasetError
-from trainer_utils.reading.examples import Column
+from trainer_utils.format.example_columns import Column
 
 __all__ = [
     "ArraySpec",

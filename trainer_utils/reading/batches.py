@@ -8,6 +8,7 @@ Every framework reads by this class, so that all of them get the same batches.
 """
 
 import contextlib
+import functools
 import itertools
 import logging
 import threading
@@ -28,6 +29,7 @@ from trainer_utils.reading.arrangement import Arrangement, call_hook
 from trainer_utils.reading.arrays import ArraySpec, Ragged, stack
 from trainer_utils.reading.features import FeatureArrays
 from trainer_utils.reading.labels import LabelEncoding
+from trainer_utils.reading.processes import BatchProcesses
 from trainer_utils.reading.record_reader import RecordReader, Rows
 
 __all__ = ["ArraySpec", "Batches", "Ragged"]
@@ -115,14 +117,26 @@ class Batches:
                 "rows as they were read",
                 advice="Change batches in a post_batching_callback",
             )
-        self._arguments = num_workers, num_replicas, callbacks
+        self._arguments: dict[str, Any] = {
+            "worker": worker,
+            "num_workers": num_workers,
+            "num_replicas": num_replicas,
+            "callbacks": callbacks,
+        }
+        processes = options.processes
+        self._processes = BatchProcesses(self, processes) if processes else None
         self._lock = threading.Lock()
         self._echoed: dict[tuple[int, int], Future[Batch]] = {}
         self.structure = self._structure()
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """For another process, which opens the files anew."""
-        return _made_anew, (self.sources, self.options, self.worker, *self._arguments)
+        """For another process, which opens the files anew, and has no processes of its own."""
+        options = self.options.replace(processes=0)
+        if not self._arguments["callbacks"]:  # a framework's own, which need not be picklable
+            for name in ("pre_batching_callback", "post_batching_callback"):
+                if getattr(options, name) is not None:
+                    options = options.replace(**{name: _called_elsewhere})
+        return functools.partial(Batches, **self._arguments), (self.sources, options)
 
     def state(self, step: int) -> InputState:
         """The token to go on from after so many steps of all epochs, by the trainer's count."""
@@ -165,7 +179,7 @@ class Batches:
             epoch, steps: as of `batch`.
         """
         reads = list(dict.fromkeys(step // self.options.echoing for step in steps))
-        made = dict(zip(reads, self._made(epoch, reads), strict=True))
+        made = dict(zip(reads, self.make(epoch, reads), strict=True))
         return [dict(made[step // self.options.echoing]) for step in steps]
 
     def examples(self, epoch: int, *steps: int) -> list[Batch]:
@@ -194,7 +208,7 @@ class Batches:
 
     def upcoming(self, epoch: int, step: int) -> None:
         """Has records at hand that are needed some steps later; errors come when they are."""
-        if not self._reader.reads_ahead or not self.steps_per_epoch:
+        if self._processes or not self._reader.reads_ahead or not self.steps_per_epoch:
             return
         epochs, step = divmod(step + _STEPS_AHEAD * self.options.echoing, self.steps_per_epoch)
         if self.options.repeat is not True and epochs:
@@ -209,6 +223,11 @@ class Batches:
             return 1
         rows = min(_ROWS_AT_ONCE, int(_BYTES_AT_ONCE / max(self._mean_bytes, 1)))
         return max(1, rows // max(self._rows, 1)) * self.options.echoing
+
+    @property
+    def calls_at_once(self) -> int:
+        """How many threads may ask for batches with profit: one reads while another decodes."""
+        return max(2, self.options.processes)
 
     def report_unreadable(self, epoch: int) -> None:
         """Says in a warning which records could not be read, where there are any."""
@@ -230,7 +249,12 @@ class Batches:
     def _positions(self, epoch: int, read: int) -> npt.NDArray[np.int64]:
         return self.order.positions(epoch, read * self.options.echoing, self.worker)
 
-    def _made(self, epoch: int, reads: Sequence[int]) -> list[Batch]:
+    def make(self, epoch: int, reads: Sequence[int]) -> list[Batch]:
+        """The batches that are read from the disk: those of `batches`, of which some may echo."""
+        if self._processes is not None:
+            made, unreadable = self._processes.make(epoch, reads)
+            self.unreadable.update(unreadable)
+            return made
         positions = [self._positions(epoch, read) for read in reads]
         wanted = [self._with_fillers(rows) for rows in positions]
         if self.options.batch_size is None:
@@ -333,22 +357,9 @@ class Batches:
         }
 
 
-def _made_anew(
-    sources: Sequence[Source],
-    options: InputOptions,
-    worker: int,
-    num_workers: int,
-    num_replicas: int | None,
-    callbacks: bool,
-) -> Batches:
-    return Batches(
-        sources,
-        options,
-        worker=worker,
-        num_workers=num_workers,
-        num_replicas=num_replicas,
-        callbacks=callbacks,
-    )
+def _called_elsewhere(*_: Any) -> Any:
+    """Stands for a callback where it is not called."""
+    raise AssertionError
 
 
 def _stacked(examples: Sequence[Any], name: str) -> Any:

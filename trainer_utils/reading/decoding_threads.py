@@ -13,6 +13,8 @@ from trainer_utils.machine import usable_cores
 
 __all__ = ["run_in_threads"]
 
+most: int | None = None  # threads of this process, where several share the cores
+
 
 @functools.cache
 def _pool() -> ThreadPoolExecutor:
@@ -29,7 +31,7 @@ def run_in_threads(work: Callable[[int], None], count: int, *, threads: int | No
     Args:
         work: called with numbers. The calling thread works too, so that it may be one of these.
         count: of numbers.
-        threads: at most so many. None: as many as there are cores.
+        threads: at most so many. None: as many as there are cores for this process.
 
     Raises:
         Exception: what the lowest number raised: the same with any number of threads.
@@ -46,7 +48,7 @@ def run_in_threads(work: Callable[[int], None], count: int, *, threads: int | No
 
     started = []
     with contextlib.suppress(RuntimeError):  # Python is ending: the calling thread works alone
-        for _ in range(min(threads or usable_cores(), count) - 1):
+        for _ in range(min(threads or most or usable_cores(), count) - 1):
             started.append(_pool().submit(run))
     run()
     for one in started:

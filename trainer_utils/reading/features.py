@@ -16,6 +16,7 @@ import numpy.typing as npt
 
 from trainer_utils.format import DatasetError, Feature
 from trainer_utils.format.base64_pixels import BASE64_SIZES, decode_base64_pixels
+from trainer_utils.format.example_columns import Column
 from trainer_utils.format.tensors import decode_tensor, item_bytes, numpy_dtype, tensor_header
 from trainer_utils.reading.arrays import (
     ArraySpec,
@@ -31,7 +32,7 @@ from trainer_utils.reading.audio import decode_wav, is_audio
 from trainer_utils.reading.augmentation.mixing import Mixer
 from trainer_utils.reading.boxes import boxes_of, check_followers, mirror_boxes
 from trainer_utils.reading.crops import Keys, are_mirrored
-from trainer_utils.reading.examples import Column, parse_examples, parse_feature_lists
+from trainer_utils.reading.examples import parse_lists, parse_rows
 from trainer_utils.reading.images import ImageDecoder
 from trainer_utils.reading.record_reader import Rows
 
@@ -178,9 +179,9 @@ class FeatureArrays:
 
     def _parsed(self, rows: Rows, keys: Keys | None) -> dict[str, Any]:
         """The columns of all features; their kinds are as the dataset says."""
-        columns: dict[str, Any] = parse_examples(rows, self._names, views=self._views)
+        columns: dict[str, Any] = parse_rows(rows, self._names, views=self._views)
         if self._lists:
-            columns |= parse_feature_lists(rows, self._lists)
+            columns |= parse_lists(rows, self._lists)
         for name, feature in self._features.items():
             kind = columns[name].kind
             if kind not in ("", feature.type):

@@ -28,7 +28,7 @@ from trainer_utils.reading.normalizing import (
     is_normalization,
 )
 
-__all__ = ["ImageOptions", "ImageSettings"]
+__all__ = ["ImageOptions", "ImageSettings", "check_chain"]
 
 
 def _is_pair(value: Any, kind: Any) -> bool:
@@ -48,7 +48,8 @@ def _size(name: str, value: Any) -> tuple[int, int]:
     return tuple(value)
 
 
-def _check_chain(name: str, value: Chain) -> Chain:
+def check_chain(name: str, value: Chain) -> Chain:
+    """The rule of `augment=`."""
     Augmentation.of(value)
     return value
 
@@ -123,7 +124,7 @@ class ImageSettings(ImageOptions):
     )
     augment: Chain = setting(
         None,
-        _check_chain,
+        check_chain,
         "a different change of each image every epoch: `random_resized_crop`, which mirrors half "
         "of them too, or a list of operations, each a name, a tuple of it and its numbers, or a "
         "function `f(image, rng) -> image` of numpy: "

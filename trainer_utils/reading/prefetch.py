@@ -14,8 +14,6 @@ from trainer_utils.reading.batches import Batches
 
 __all__ = ["read_ahead"]
 
-_THREADS = 2  # one reads while the other decodes, in threads of its own
-
 
 def read_ahead(
     batches: Batches, *, epoch: int, steps: Sequence[int]
@@ -29,7 +27,7 @@ def read_ahead(
     """
     at_once = batches.steps_at_once
     groups = [steps[first : first + at_once] for first in range(0, len(steps), at_once)]
-    ahead = batches.options.prefetch
+    ahead = max(batches.options.prefetch, batches.options.processes)
 
     def make(group: Sequence[int]) -> list[dict[str, Any]]:
         for step in group:
@@ -41,7 +39,7 @@ def read_ahead(
             yield from zip(group, make(group), strict=True)
         return
     waiting: deque[tuple[Sequence[int], Future[list[dict[str, Any]]]]] = deque()
-    pool = ThreadPoolExecutor(_THREADS, thread_name_prefix="tfx-shards-batches")
+    pool = ThreadPoolExecutor(batches.calls_at_once, thread_name_prefix="tfx-shards-batches")
     left = iter(groups)
     try:
         while True:

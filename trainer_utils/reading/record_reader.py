@@ -8,7 +8,6 @@ With `on_corrupt="skip"` another record stands in the place of each that cannot 
 one that can, so that every batch has its size and every step is there.
 """
 
-import contextlib
 import copy
 import os
 from collections.abc import Callable, Sequence
@@ -17,7 +16,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from trainer_utils.dataset.record_digests import payload_crcs_of, read_record_digests
 from trainer_utils.dataset.selection import Source, mean_bytes
 from trainer_utils.format import CorruptShardError, DatasetError
 from trainer_utils.format.crc32c import Buffer
@@ -33,15 +31,12 @@ from trainer_utils.format.framing import (
     payload_crcs,
     unframe,
 )
-from trainer_utils.reading.decoding_threads import run_in_threads
 from trainer_utils.reading.shard_files import ShardFiles
 
 if TYPE_CHECKING:
     from trainer_utils.options import InputOptions
 
 __all__ = ["RecordReader", "Rows"]
-
-_COMPARED = 3  # records of a shard, with what its dataset wrote of them
 
 Positions = npt.NDArray[np.int64]
 
@@ -105,7 +100,6 @@ class RecordReader:
         self._bad: set[tuple[int, int]] = set()  # shard's index and record's number
         self._ends: dict[int, int] = {}  # of shards that have no record from there on
         self._seen_bad: set[tuple[int, int, int]] = set()  # shard's index and bytes, once
-        self._known: set[int] = set()  # shards that are the dataset's own
         self._indices = {shard.path: index for index, shard in enumerate(self._shards)}
         takes = np.array([part.take for part in ranges], np.int64)
         self._stops = np.cumsum(takes)
@@ -199,7 +193,7 @@ class RecordReader:
         def name(row: int) -> RecordName:
             return RecordName(self._shards[shards[row]].path, int(numbers[row]))
 
-        begins, ends = self._files.bounds(shards, numbers)
+        begins, ends, sums, are_known = self._files.bounds(shards, numbers)
         if len(begins) and begins.min() < 0:
             for row in np.flatnonzero(begins < 0).tolist():
                 index, number = int(shards[row]), int(numbers[row])
@@ -211,8 +205,9 @@ class RecordReader:
             return None
         data, starts = gathered
         stops = starts + (ends - begins)
-        is_bad = self._are_others(shards, numbers, footers_of(data, stops))
-        is_bad |= ~_are_whole(data, starts, stops)
+        # A shard of another run may be of the same size, and its records whole.
+        footers = footers_of(data, stops)
+        is_bad = (footers != sums) & are_known | ~_are_whole(data, starts, stops, footers)
         bad = np.flatnonzero(is_bad).tolist()
         if not bad:
             return Rows(data, starts + HEADER_BYTES, stops - FOOTER_BYTES, name)
@@ -239,32 +234,6 @@ class RecordReader:
                 )
         return None
 
-    def _are_others(
-        self, shards: Positions, numbers: Positions, footers: npt.NDArray[np.uint32]
-    ) -> npt.NDArray[np.bool_]:
-        """Which records are not those of their dataset: some of each shard are compared, once.
-
-        A shard of another run may be of the same size, and its records whole.
-        """
-        found = np.zeros(len(shards), bool)
-        if len(self._known) == len(self._shards):
-            return found
-        new = sorted({*shards.tolist()} - self._known)
-
-        def compare(place: int) -> None:
-            rows = np.flatnonzero(shards == new[place])[:_COMPARED]
-            shard, own = self._shards[new[place]], numbers[rows]
-            with contextlib.suppress(OSError):  # what is not there says nothing
-                said = payload_crcs_of(shard, own.tolist())
-                if said is not None and (said != footers[rows]).any():
-                    digests = read_record_digests(shard)  # which is compared with the manifest
-                    if digests is not None:
-                        found[rows] = digests.payload_crcs[own] != footers[rows]
-
-        run_in_threads(compare, len(new))
-        self._known.update({*new} - {*shards[found].tolist()})
-        return found
-
     def _missing(self, index: int, number: int) -> CorruptShardError:
         """What is wrong where a shard has no such record."""
         damage = self._files.damage.get(index)
@@ -276,12 +245,12 @@ class RecordReader:
         )
 
 
-def _are_whole(data: Any, starts: Positions, stops: Positions) -> npt.NDArray[np.bool_]:
+def _are_whole(
+    data: Any, starts: Positions, stops: Positions, footers: npt.NDArray[np.uint32]
+) -> npt.NDArray[np.bool_]:
     """Which frames have the lengths and the checksums that they say."""
     headers = headers_of(data, starts)
     good: npt.NDArray[np.bool_] = lengths_in(headers) == stops - starts - RECORD_OVERHEAD_BYTES
     good &= ~bad_headers(headers)
-    good &= payload_crcs(data, starts + HEADER_BYTES, stops - FOOTER_BYTES) == footers_of(
-        data, stops
-    )
+    good &= payload_crcs(data, starts + HEADER_BYTES, stops - FOOTER_BYTES) == footers
     return good

@@ -13,7 +13,6 @@ import io
 import mmap
 import os
 import tempfile
-import zlib
 from collections.abc import Iterator
 from typing import Any
 
@@ -22,15 +21,14 @@ import numpy.typing as npt
 
 from trainer_utils.dataset.shards import open_records
 from trainer_utils.format import CorruptShardError
-from trainer_utils.storage import FileRefusedError, open_for_reading
+from trainer_utils.storage import FileRefusedError
 
 __all__ = ["CHANGED", "File", "LocalFile", "UnpackedFile", "naming_what_went", "resized"]
 
 CHANGED = "It was written to since its dataset was opened: open the dataset again."
 
 _BUFFER_BYTES = 1 << 20
-_COPIED_BYTES = 8 << 20
-_SALVAGED_AT_ONCE = 4 << 10  # bytes of a damaged gzip file
+_UNPACKED_AT_ONCE = 64 << 10  # so much of a damaged gzip file may be lost before the damage
 
 Bytes = npt.NDArray[np.uint8]
 
@@ -128,39 +126,15 @@ class UnpackedFile(LocalFile):
             for part in _parts_of(path):  # so that an error of the disk is no damage
                 stream.write(part)
         except CorruptShardError as error:
-            self.damage = _salvage(path, stream, error)
+            self.damage = error
         stream.flush()
         super().__init__(path, stream, is_mapped=is_mapped)
 
 
 def _parts_of(path: str) -> Iterator[bytes]:
     with open_records(path) as stream:
-        while data := stream.read(_COPIED_BYTES):
+        while data := stream.read(_UNPACKED_AT_ONCE):
             yield data
-
-
-def _salvage(path: str, stream: Any, error: CorruptShardError) -> CorruptShardError:
-    """Writes what can be unpacked of a damaged gzip file; returns what is wrong, and where."""
-    stream.seek(0)
-    stream.truncate()
-    unpacker, place = zlib.decompressobj(wbits=31), 0
-    with open_for_reading(path) as source, contextlib.suppress(zlib.error):
-        while data := source.read(_SALVAGED_AT_ONCE):
-            before = unpacker.copy()
-            try:
-                stream.write(unpacker.decompress(data))
-                place += len(data)
-            except zlib.error:
-                for octet in data:  # what one call found is lost if it fails
-                    stream.write(before.decompress(bytes([octet])))
-                    place += 1
-                break
-    return CorruptShardError(
-        f"{path!r}: expected a whole gzip stream: {error.__cause__} (byte {place}). The file is "
-        "damaged: write it again.",
-        path=path,
-        offset=place,
-    )
 
 
 @contextlib.contextmanager

@@ -21,7 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 from trainer_utils.dataset.opening import ShardFile
-from trainer_utils.dataset.record_index import indexed_offsets
+from trainer_utils.dataset.record_index import believed_index
 from trainer_utils.format import CorruptShardError, RecordIndex
 from trainer_utils.format.tfrecord import scan_until_damage
 from trainer_utils.options import CacheOptions, InputOptions
@@ -85,9 +85,15 @@ class ShardFiles:
         self._first = np.full(len(shards), -1, np.int64)
         self._counts = np.zeros(len(shards), np.int64)
         self._offsets, self._used = np.zeros(1 << 16, np.int64), 0
+        self._crcs, self._has_crcs = np.zeros(1 << 16, np.uint32), np.zeros(len(shards), bool)
 
-    def bounds(self, indices: Positions, numbers: Positions) -> tuple[Positions, Positions]:
+    def bounds(
+        self, indices: Positions, numbers: Positions
+    ) -> tuple[Positions, Positions, npt.NDArray[np.uint32], npt.NDArray[np.bool_]]:
         """Where records' frames begin and end in their shards; -1 where there are not so many.
+
+        Beside them the masked CRC-32C of each as the index of its shard says it, and whether it
+        does.
 
         Args:
             indices: `(n,)`, of shards.
@@ -103,9 +109,10 @@ class ShardFiles:
             is_there = numbers < counts
             places = self._first[indices] + np.minimum(numbers, counts)
             begins, ends = offsets[places], offsets[places + is_there]
+            sums, are_known = self._crcs[places], self._has_crcs[indices]
         if not is_there.all():
             begins[~is_there] = ends[~is_there] = -1
-        return begins, ends
+        return begins, ends, sums, are_known
 
     def gather(
         self, indices: Positions, begins: Positions, ends: Positions
@@ -154,7 +161,7 @@ class ShardFiles:
 
     def read_ahead(self, indices: Positions, numbers: Positions) -> None:
         """Has records at hand soon; returns at once, but for what says where they lie."""
-        begins, ends = self.bounds(indices, numbers)
+        begins, ends, _, _ = self.bounds(indices, numbers)
         found = begins >= 0
         runs = _runs(indices[found], begins[found], ends[found], gap=PART_BYTES // 4)[1]
         for index, begin, end in runs:
@@ -217,20 +224,24 @@ class ShardFiles:
             self._first[:], self._used = -1, 0
         missing = [i for i in np.unique(indices).tolist() if self._first[i] < 0]
         if self._parts is None or len(missing) == 1:
-            found = [self._offsets_of(index) for index in missing]
+            found = [self._index_of(index) for index in missing]
         else:
             with ThreadPoolExecutor(_INDICES_AT_ONCE) as pool:
-                found = list(pool.map(self._offsets_of, missing))
-        for index, offsets in zip(missing, found, strict=True):
-            stop = self._used + len(offsets)
+                found = list(pool.map(self._index_of, missing))
+        for index, places in zip(missing, found, strict=True):
+            stop = self._used + len(places) + 1
             if stop > len(self._offsets):
                 self._offsets = np.concatenate([self._offsets, np.empty(stop, np.int64)])
-            self._offsets[self._used : stop] = offsets
-            self._first[index], self._counts[index] = self._used, len(offsets) - 1
+                self._crcs = np.concatenate([self._crcs, np.empty(stop, np.uint32)])
+            self._offsets[self._used : stop] = places.offsets
+            self._has_crcs[index] = places.payload_crcs is not None
+            if places.payload_crcs is not None:
+                self._crcs[self._used : stop - 1] = places.payload_crcs
+            self._first[index], self._counts[index] = self._used, len(places)
             self._used = stop
 
-    def _offsets_of(self, index: int) -> Positions:
-        """Where each record of a shard begins, and the last one ends."""
+    def _index_of(self, index: int) -> RecordIndex:
+        """Where each record of a shard lies."""
         shard = self._shards[index]
         try:
             file = self._file(index)
@@ -238,12 +249,13 @@ class ShardFiles:
             if self._is_strict:
                 raise
             self.damage[index] = error
-            return np.zeros(1, np.int64)
-        offsets = indexed_offsets(shard.path, size=file.size, entry=shard.entry)
+            return RecordIndex(np.zeros(0, np.int64))
+        found = believed_index(shard.path, size=file.size, entry=shard.entry)
         damage = file.damage
-        if offsets is None:
-            lengths, found = scan_until_damage(file.stream(), path=shard.path)
-            damage, offsets = damage or found, RecordIndex(lengths).offsets
+        if found is None:
+            lengths, behind = scan_until_damage(file.stream(), path=shard.path)
+            damage, found = damage or behind, RecordIndex(lengths)
+        offsets = found.offsets
         if self._is_strict and shard.records is not None and len(offsets) - 1 > shard.records:
             raise CorruptShardError.at(
                 shard.path,
@@ -257,7 +269,7 @@ class ShardFiles:
             if self._is_strict and len(offsets) - 1 == shard.records:
                 raise damage  # behind the last record
             self.damage[index] = damage
-        return offsets
+        return found
 
 
 def _runs(

@@ -23,9 +23,11 @@ from trainer_utils.storage.files import (
     copy_file,
     exists,
     file_size,
+    file_system_of,
     file_version,
     find_file,
     is_folder,
+    is_seen_by_others,
     list_files,
     list_folder,
     list_names,
@@ -36,6 +38,7 @@ from trainer_utils.storage.files import (
     read_bytes_of_size,
     read_range,
     read_text,
+    register_file_system,
     remove_file,
     remove_tree,
     rename,
@@ -44,11 +47,6 @@ from trainer_utils.storage.files import (
     write_text,
 )
 from trainer_utils.storage.paths import display_path, is_object_store, is_remote, join
-from trainer_utils.storage.registry import (
-    file_system_of,
-    is_seen_by_others,
-    register_file_system,
-)
 
 __all__ = [
     "FileRefusedError",

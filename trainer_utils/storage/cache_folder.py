@@ -61,11 +61,6 @@ def default_cache_dir() -> str:
 class Copy:
     """A file's copy, of which some parts are there; for several threads and processes.
 
-    Args:
-        folder: that it is counted in.
-        descriptor: of its file there, which is closed with this.
-        size: of the file that it is a copy of, in bytes.
-
     Attributes:
         memory: its bytes; those of parts that are not there are no matter.
     """
@@ -196,16 +191,18 @@ class CacheFolder:
 
     def _stale(self) -> list[str]:
         """Copies of what is not read here, which nobody used for a while, the oldest first."""
-        then = time.time() - _STALE_SECONDS
+        others = [
+            (found.st_mtime, name)
+            for name, found in self._files()
+            if COPY_NAME.fullmatch(name) and name not in self._names
+        ]
+        return [name for used_at, name in sorted(others) if used_at < time.time() - _STALE_SECONDS]
+
+    def _files(self) -> Iterator[tuple[str, os.stat_result]]:
         with os.scandir(self.path) as entries:
-            others = [
-                (entry.stat(follow_symlinks=False).st_mtime, entry.name)
-                for entry in entries
-                if entry.is_file(follow_symlinks=False)
-                and COPY_NAME.fullmatch(entry.name)
-                and entry.name not in self._names
-            ]
-        return [name for used_at, name in sorted(others) if used_at < then]
+            for entry in entries:
+                if entry.is_file(follow_symlinks=False):
+                    yield entry.name, entry.stat(follow_symlinks=False)
 
     def _unlink(self, name: str) -> int:
         """Removes a copy that nobody has open; returns the bytes that this frees."""
@@ -225,9 +222,7 @@ class CacheFolder:
 
     def _count(self) -> int:
         """Adds up what is there."""
-        with os.scandir(self.path) as entries:
-            files = [entry for entry in entries if entry.is_file(follow_symlinks=False)]
-            used = sum(e.stat(follow_symlinks=False).st_blocks * 512 for e in files)
+        used = sum(found.st_blocks * 512 for _, found in self._files())
         self._counted_at = time.monotonic()
         self._write(used)
         return used

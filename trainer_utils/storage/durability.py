@@ -26,32 +26,22 @@ from trainer_utils.storage.paths import is_remote, join
 __all__ = ["begin_sync", "sync_files", "sync_folder"]
 
 _THREADS = 16  # the system's calls wait for the disk, which takes many at once
-_SYNC_FILE_RANGE_WRITE = 2
-_sync_file_range: Any = getattr(ctypes.CDLL(None), "sync_file_range", None)  # Linux has it
-if _sync_file_range is not None:
-    _sync_file_range.argtypes = (ctypes.c_int, ctypes.c_int64, ctypes.c_int64, ctypes.c_uint)
 _NO_FOLDERS = (errno.EINVAL, errno.ENOTSUP, errno.EACCES, errno.EISDIR)
 
 
 def begin_sync(path: str) -> None:
-    """Has the system begin to write a file to the disk, so that `sync_files` waits less.
-
-    Nobody waits for this, and nothing is kept from `sync_files`: an fsync here would take an error
-    of the disk from the one that is to report it. Where the system cannot, nothing is done.
-
-    Source: sync_file_range(2).
+    """Has Linux begin to write a file to the disk, so that `sync_files` waits less. An fsync here
+    would take an error of the disk from the one that is to report it. Source: sync_file_range(2).
     """
-    if not is_remote(path) and _sync_file_range is not None:
-        threading.Thread(target=_begin_sync, args=(path,), daemon=True).start()
+    call: Any = None if is_remote(path) else getattr(ctypes.CDLL(None), "sync_file_range", None)
 
+    def begin(call: Any) -> None:
+        with contextlib.suppress(OSError), open(path, "rb") as stream:
+            size = ctypes.c_int64
+            call(stream.fileno(), size(0), size(0), 2)  # SYNC_FILE_RANGE_WRITE
 
-def _begin_sync(path: str) -> None:
-    with contextlib.suppress(OSError):
-        descriptor = os.open(path, os.O_RDONLY)
-        try:
-            _sync_file_range(descriptor, 0, 0, _SYNC_FILE_RANGE_WRITE)
-        finally:
-            os.close(descriptor)
+    if call is not None:
+        threading.Thread(target=begin, args=[call], daemon=True).start()
 
 
 def sync_files(uri: str, paths: Iterable[str]) -> None:

@@ -32,18 +32,10 @@ _Result = TypeVar("_Result")
 _PAUSES = (0.05, 0.2, 0.8)  # seconds before each further attempt
 # What a file itself is to blame for. All else, from a full table of files to a disk that fails, is
 # the machine's, and may be over in a moment.
-_OF_THE_FILE = frozenset(
-    (
-        errno.ENOENT,
-        errno.ENOTDIR,
-        errno.EISDIR,
-        errno.EACCES,
-        errno.EPERM,
-        errno.ENAMETOOLONG,
-        errno.ELOOP,
-        errno.ENXIO,
-    )
-)
+_OF_THE_FILE = {
+    *(errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.EACCES),
+    *(errno.EPERM, errno.ENAMETOOLONG, errno.ELOOP, errno.ENXIO),
+}
 
 
 class FileRefusedError(OSError):
@@ -104,19 +96,16 @@ def persist(
         MachineError: it fails each time; the message names the file and what is wrong.
         Exception: what else the call raises.
     """
-    for pause in _PAUSES:
+    for pause in (*_PAUSES, None):
         try:
             return call(*args, **more)
         except (OSError, MemoryError) as error:
             if not is_fault(error) or isinstance(error, (MachineError, PermissionError)):
                 raise
+            if pause is None:
+                raise _machine_error(path, error) from error
         time.sleep(pause)
-    try:
-        return call(*args, **more)
-    except (OSError, MemoryError) as error:
-        if not is_fault(error) or isinstance(error, (MachineError, PermissionError)):
-            raise
-        raise _machine_error(path, error) from error
+    raise AssertionError("unreachable")
 
 
 def _machine_error(path: str, error: OSError | MemoryError) -> MachineError:
@@ -127,7 +116,8 @@ def _machine_error(path: str, error: OSError | MemoryError) -> MachineError:
         return MachineError(str(error), path=path)
     said = getattr(error, "strerror", None) or os.strerror(number)
     return MachineError(
-        f"{path!r}: expected it to be read, got {errno.errorcode.get(number, number)}: {said}. "
+        f"{path!r}: expected the system to serve it, got {errno.errorcode.get(number, number)}: "
+        f"{said}. "
         "It is not the file's fault, and nothing was rejected for it: mend the disk, the network "
         "or the limit, and run it again.",
         path=path,
@@ -190,8 +180,8 @@ class FolderEntry(NamedTuple):
 
 
 class FileSystem(Protocol):
-    """Files by path. What cannot be done is an `OSError`; a fault that may pass has a number, as
-    the system's have, or is a `ConnectionError` or `TimeoutError`, and is tried again by `files`.
+    """Files by path. What cannot be done is an `OSError`; a fault that may pass has the system's
+    number, or is a `ConnectionError` or `TimeoutError`, and is tried again by `files`.
 
     Attributes:
         appears_whole: whether a new file is there once its stream is closed, and not at all where
@@ -201,13 +191,10 @@ class FileSystem(Protocol):
     appears_whole: bool
 
     def open(self, path: str, *, root: str | None = None) -> BinaryIO:
-        """A file's bytes, from its start, as a stream that can seek.
-
-        `root`: the real path of the folder that the file must lie in, wherever links lead.
-        """
+        """A file as a stream that can seek; `root` is the real path that it must lie in."""
 
     def read(self, path: str, *, start: int = 0, stop: int | None = None) -> bytes:
-        """A file's bytes from `start` up to `stop`, or to its end; fewer where it is shorter."""
+        """The bytes `[start, stop)` of a file; fewer where it is shorter."""
 
     def read_of_size(self, path: str, size: int, *, root: str | None = None) -> bytes:
         """A whole file that was listed with `size` bytes, else a `FileRefusedError`."""
@@ -216,17 +203,8 @@ class FileSystem(Protocol):
             raise changed_size(size, len(data))
         return data
 
-    def exists(self, path: str) -> bool:
-        """Whether there is a file or folder."""
-
-    def is_folder(self, path: str) -> bool:
-        """Whether there is a folder."""
-
-    def size(self, path: str) -> int:
-        """A file's size in bytes."""
-
-    def version(self, path: str) -> str:
-        """What changes when the file does."""
+    def info(self, path: str) -> FolderEntry:
+        """What a file or folder is, with its version; or a `FileNotFoundError` and the like."""
 
     def list_folder(self, path: str) -> list[FolderEntry]:
         """What is in a folder, without what is below its folders, in no order."""
@@ -234,15 +212,8 @@ class FileSystem(Protocol):
     def walk(self, base: str) -> Iterator[InputFile]:
         """Every file under a folder, however deep, in no order."""
 
-    def find(self, base: str, name: str) -> InputFile:
-        """One file of a folder, as `walk` has it."""
-
     def create(self, path: str) -> BinaryIO:
         """A stream to a new file, whole once it is closed."""
-
-    def sync(self, stream: BinaryIO) -> None:
-        """Waits until what was written is kept through a loss of power; of stores it is at once."""
-        return
 
     def rename(self, source: str, target: str) -> None:
         """Gives a file its final name, over whatever has that name."""

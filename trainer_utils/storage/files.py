@@ -4,10 +4,11 @@ with write_atomically("out/a.bin", temporary_folder="out") as stream:
     stream.write(b"all of it, or no file")
 read_range("gs://bucket/a.bin", start=12, stop=64)
 
-What looks, lists, opens or reads tries again where the machine fails, and then says so by a
-`MachineError`: any other `OSError` is of the file itself.
+What looks, lists, opens, reads, renames or removes tries again where the machine fails, and then
+says so by a `MachineError`: any other `OSError` is of the file itself.
 """
 
+import errno
 import os
 import stat
 import uuid
@@ -15,18 +16,28 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import BinaryIO
 
+from trainer_utils.format.errors import ConfigError
 from trainer_utils.format.json_text import text_of
-from trainer_utils.storage.file_system import FolderEntry, InputFile, naming_file, persist
-from trainer_utils.storage.paths import is_remote, join
-from trainer_utils.storage.registry import file_system_of
+from trainer_utils.storage.file_system import (
+    FileSystem,
+    FolderEntry,
+    InputFile,
+    is_fault,
+    naming_file,
+    persist,
+)
+from trainer_utils.storage.local import LOCAL
+from trainer_utils.storage.paths import OBJECT_SCHEMES, is_remote, join
 
 __all__ = [
     "copy_file",
     "exists",
     "file_size",
+    "file_system_of",
     "file_version",
     "find_file",
     "is_folder",
+    "is_seen_by_others",
     "list_files",
     "list_folder",
     "list_names",
@@ -37,6 +48,7 @@ __all__ = [
     "read_bytes_of_size",
     "read_range",
     "read_text",
+    "register_file_system",
     "remove_file",
     "remove_tree",
     "rename",
@@ -46,26 +58,78 @@ __all__ = [
 ]
 
 _COPIED_BYTES = 8 << 20  # at a time
+_registered: dict[str, FileSystem] = {}
+
+
+def register_file_system(scheme: str, file_system: FileSystem) -> None:
+    """Has urls of a scheme served by a file system in place of fsspec's."""
+    _registered[scheme] = file_system
+
+
+def file_system_of(path: str) -> FileSystem:
+    """Where a path or url leads.
+
+    Raises:
+        ConfigError: there is no file system of its scheme; the message says what to install.
+    """
+    if not is_remote(path):
+        return LOCAL
+    scheme = path.partition("://")[0]
+    if scheme in _registered:
+        return _registered[scheme]
+    if OBJECT_SCHEMES.get(scheme) in ("s3", "azure"):
+        from trainer_utils.storage.object_stores import OBJECT_STORES
+
+        return OBJECT_STORES
+    from trainer_utils.storage.remote import REMOTE  # with fsspec: local files do without
+
+    return REMOTE
+
+
+def is_seen_by_others(path: str) -> bool:
+    """Whether other processes of this machine find at a path what this one does: local files, and
+    what lies in S3 and Azure, to which the environment alone leads."""
+    scheme, separator, _ = path.partition("://")
+    is_of_environment = OBJECT_SCHEMES.get(scheme) in ("s3", "azure")
+    return not separator or (is_of_environment and scheme not in _registered)
+
+
+def _info(path: str) -> FolderEntry:
+    return persist(path, file_system_of(path).info, path)
+
+
+def _kind(path: str) -> FolderEntry | None:
+    """What is there; None: nothing, or nothing that may be seen."""
+    try:
+        return _info(path)
+    except (OSError, ValueError) as error:  # the latter of a NUL in the path
+        if is_fault(error) or isinstance(error, ConfigError):
+            raise
+    return None
 
 
 def exists(path: str) -> bool:
     """Whether there is a file or folder."""
-    return persist(path, file_system_of(path).exists, path)
+    return _kind(path) is not None
 
 
 def is_folder(path: str) -> bool:
     """Whether there is a folder."""
-    return persist(path, file_system_of(path).is_folder, path)
+    found = _kind(path)
+    return found is not None and found.is_folder
 
 
 def file_size(path: str) -> int:
     """A file's size in bytes."""
-    return persist(path, file_system_of(path).size, path)
+    size = _info(path).size
+    if size is None:
+        raise FileNotFoundError(errno.ENOENT, "a folder, and no file", path)
+    return size
 
 
 def file_version(path: str) -> str:
     """What changes when a file does, even if it keeps its size."""
-    return persist(path, file_system_of(path).version, path)
+    return _info(path).version
 
 
 def list_folder(folder: str) -> list[FolderEntry]:
@@ -103,7 +167,10 @@ def find_file(base: str, name: str) -> InputFile:
         FileNotFoundError: it is not there.
         OSError: the folder cannot be listed.
     """
-    return persist(base, file_system_of(base).find, base, name)
+    if not is_remote(base):
+        return persist(base, LOCAL.find, base, name)
+    found = _info(join(base, name))
+    return InputFile(name, found.size or 0, found.version)
 
 
 def open_for_reading(path: str, *, root: str | None = None) -> BinaryIO:
@@ -159,12 +226,12 @@ def read_text(path: str) -> str:
 
 def make_folder(path: str) -> None:
     """Makes a folder and those above it; one that is there already stays as it is."""
-    file_system_of(path).make_folder(path)
+    persist(path, file_system_of(path).make_folder, path)
 
 
 def remove_file(path: str) -> None:
     """Removes a file."""
-    file_system_of(path).remove(path)
+    persist(path, file_system_of(path).remove, path)
 
 
 def remove_tree(path: str) -> None:
@@ -174,7 +241,7 @@ def remove_tree(path: str) -> None:
 
 def rename(source: str, target: str) -> None:
     """Gives a file its final name, over whatever has that name."""
-    file_system_of(target).rename(source, target)
+    persist(target, file_system_of(target).rename, source, target)
 
 
 def copy_file(source: str, target: str, *, temporary_folder: str) -> bool:
@@ -219,7 +286,7 @@ def write_atomically(
     """
     files = file_system_of(path)
     if files.appears_whole:
-        with files.create(path) as stream:
+        with persist(path, files.create, path) as stream:
             yield stream
         return
     if _is_device(path):
@@ -228,10 +295,11 @@ def write_atomically(
         return
     temporary = join(temporary_folder, uuid.uuid4().hex)
     try:
-        with naming_file(path), files.create(temporary) as stream:
+        with naming_file(path), persist(path, files.create, temporary) as stream:
             yield stream
-            if is_durable:
-                files.sync(stream)
+            if is_durable and files is LOCAL:
+                stream.flush()
+                os.fsync(stream.fileno())
         rename(temporary, path)
     except BaseException as error:
         if isinstance(error, OSError) and error.filename == temporary:

@@ -9,11 +9,10 @@ waits, as a pipe would have it, and a link that leads out of where it may lead i
 import contextlib
 import errno
 import io
-import itertools
 import os
 import shutil
 import stat
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, BinaryIO, cast
 
 from trainer_utils.storage.file_system import (
@@ -34,11 +33,10 @@ if TYPE_CHECKING:
 __all__ = ["LOCAL"]
 
 _HERE = "/proc/self/fd"  # says where an open file lies; Linux alone has it
-_LISTED_AT_ONCE = 1000  # entries of a folder
 _MOST_READ = 1 << 30  # bytes at a time: systems read less than 2 GiB
 
 
-class _LocalFileSystem:
+class _LocalFileSystem(FileSystem):
     appears_whole = False
 
     def open(self, path: str, *, root: str | None = None) -> BinaryIO:
@@ -62,40 +60,28 @@ class _LocalFileSystem:
             raise changed_size(size, found if found != size else len(data))
         return data
 
-    def exists(self, path: str) -> bool:
-        return _mode_of(path) is not None
-
-    def is_folder(self, path: str) -> bool:
-        return stat.S_ISDIR(_mode_of(path) or 0)
-
-    def size(self, path: str) -> int:
-        return os.path.getsize(path)
-
-    def version(self, path: str) -> str:
+    def info(self, path: str) -> FolderEntry:
         found = os.stat(path)
-        return f"{found.st_size}-{found.st_mtime_ns}-{found.st_ctime_ns}-{found.st_ino}"
+        is_folder = stat.S_ISDIR(found.st_mode)
+        version = f"{found.st_size}-{found.st_mtime_ns}-{found.st_ctime_ns}-{found.st_ino}"
+        return FolderEntry(path, None if is_folder else found.st_size, is_folder, version)
 
     def list_folder(self, path: str) -> list[FolderEntry]:
-        with os.scandir(path) as entries:
-            return [_folder_entry(entry) for entry in entries]
+        return [_folder_entry(entry) for entry in _scan(path)]
 
     def walk(self, base: str) -> Iterator[InputFile]:
         return _list_local(base)
 
     def find(self, base: str, name: str) -> InputFile:
-        with os.scandir(base) as entries:
-            for entry in entries:
-                if entry.name == name:
-                    return _local_file(entry, name, os.path.realpath(base))
+        """One file of a folder, as `walk` has it."""
+        for entry in _scan(base):
+            if entry.name == name:
+                return _local_file(entry, name, os.path.realpath(base))
         path = os.path.join(base, name)
         raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
 
     def create(self, path: str) -> BinaryIO:
         return open(path, "wb")
-
-    def sync(self, stream: BinaryIO) -> None:
-        stream.flush()
-        os.fsync(stream.fileno())
 
     def rename(self, source: str, target: str) -> None:
         os.replace(source, target)
@@ -124,7 +110,7 @@ class _LocalFileSystem:
             shutil.rmtree(path, ignore_errors=True)
 
 
-LOCAL: FileSystem = _LocalFileSystem()
+LOCAL = _LocalFileSystem()
 
 
 class _LocalFile(io.FileIO):
@@ -148,18 +134,6 @@ class _LocalFile(io.FileIO):
     def _read_from(self, start: int) -> bytes:
         self.seek(start)  # where an attempt before has failed half-way
         return super().readall() or b""
-
-
-def _mode_of(path: str) -> int | None:
-    """What kind of thing is there; None: nothing, or nothing that may be seen."""
-    try:
-        return os.stat(path).st_mode
-    except OSError as error:
-        if is_fault(error):
-            raise
-    except ValueError:  # a NUL in the path
-        pass
-    return None
 
 
 def _open_regular(path: str, root: str | None) -> tuple[int, int]:
@@ -230,7 +204,7 @@ def _list_local(base: str) -> Iterator[InputFile]:
         folder = folders.pop()
         place = os.path.join(base, folder)
         try:
-            for entry in _scan(place):
+            for entry in persist(place, _scan, place):
                 path = f"{folder}/{entry.name}" if folder else entry.name
                 if _is_folder_itself(entry):
                     folders.append(path)
@@ -243,40 +217,9 @@ def _list_local(base: str) -> Iterator[InputFile]:
             yield InputFile(folder, 0, "", (code, f"a folder: {detail}"), is_folder=True)
 
 
-def _scan(folder: str) -> Iterator[os.DirEntry[str]]:
-    """What is in a folder, some at a time, since it may hold millions.
-
-    Where the machine fails half-way, the folder is listed anew, behind what has been given.
-    """
-    given = mark = 0
-    entries = _scan_behind(folder, given, mark)
-
-    def some() -> list[os.DirEntry[str]]:
-        nonlocal entries
-        try:
-            return list(itertools.islice(entries, _LISTED_AT_ONCE))
-        except OSError:
-            entries = _scan_behind(folder, given, mark)
-            raise
-
-    while found := persist(folder, some):
-        yield from found
-        given, mark = given + len(found), _marked(mark, found)
-
-
-def _scan_behind(folder: str, given: int, mark: int) -> Iterator[os.DirEntry[str]]:
-    """What comes in a folder behind so many names, which must have that mark."""
-    with os.scandir(folder) as found:
-        entries = iter(found)
-        if _marked(0, itertools.islice(entries, given)) != mark:
-            raise FileRefusedError("CHANGED_FILE", "its files changed while they were listed")
-        yield from entries
-
-
-def _marked(mark: int, entries: Iterable[os.DirEntry[str]]) -> int:
-    for entry in entries:
-        mark = hash((mark, entry.name))
-    return mark
+def _scan(folder: str) -> list[os.DirEntry[str]]:
+    with os.scandir(folder) as entries:
+        return list(entries)
 
 
 def _is_folder_itself(entry: os.DirEntry[str]) -> bool:

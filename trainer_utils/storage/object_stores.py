@@ -15,10 +15,10 @@ import functools
 import io
 import os
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, nullcontext
-from typing import TYPE_CHECKING, BinaryIO, cast
+from typing import TYPE_CHECKING, Any, BinaryIO, cast
 
 from trainer_utils.format import ConfigError
 from trainer_utils.storage.file_system import (
@@ -29,7 +29,7 @@ from trainer_utils.storage.file_system import (
     MachineError,
     changed_size,
 )
-from trainer_utils.storage.store_settings import open_store
+from trainer_utils.storage.store_settings import VARIABLES, open_store
 from trainer_utils.storage.waiting import asking
 
 if TYPE_CHECKING:
@@ -42,9 +42,7 @@ __all__ = ["OBJECT_STORES", "PART_BYTES"]
 PART_BYTES = 8 << 20
 """What one request reads or writes at the most; S3 wants parts of 5 MiB or more."""
 
-_FIRST_BYTES = (
-    256 << 10
-)  # of a stream, so that its head is there soon; then twice as many each time
+_FIRST_BYTES = 256 << 10  # of a stream, so that its head is there soon; then twice as many each
 _PARTS_AHEAD = 4  # requests under way for a stream that is read on
 _PARTS_AT_ONCE = 4  # of one object that is written
 _LISTED_AT_ONCE = 1000  # objects, a page of the stores
@@ -62,65 +60,47 @@ class _ObjectStores(FileSystem):
     def read(self, path: str, *, start: int = 0, stop: int | None = None) -> bytes:
         if stop is not None and stop <= start:
             return b""
+        if stop is None or stop - start > PART_BYTES:
+            with self.open(path) as stream:
+                stream.seek(start)
+                return stream.read(-1 if stop is None else stop - start)
         with _os_errors(path):
             store, key = _find(path)
-            if stop is None or stop - start > PART_BYTES:
-                with self.open(path) as stream:
-                    stream.seek(start)
-                    return stream.read(-1 if stop is None else stop - start)
             return bytes(_get(store, key, start, stop)[0])
 
-    def read_of_size(self, path: str, size: int, *, root: str | None = None) -> bytes:
-        if size >= PART_BYTES:
-            data = self.read(path, stop=size + 1)
-        else:  # as of most photos, of which each microsecond counts
-            with _os_errors(path):
-                store, key = _find(path)
-                data = bytes(_get(store, key, 0, size + 1)[0])
-        if data and len(data) != size:
-            raise changed_size(size, len(data))
-        return data
-
-    def exists(self, path: str) -> bool:
+    def info(self, path: str) -> FolderEntry:
         with _os_errors(path):
             store, key = _find(path)
-            return (bool(key) and _head(store, key) is not None) or _has_folder(store, key)
-
-    def is_folder(self, path: str) -> bool:
-        with _os_errors(path):
-            return _has_folder(*_find(path))
-
-    def size(self, path: str) -> int:
-        return int(self._info(path)["size"])
-
-    def version(self, path: str) -> str:
-        info = self._info(path)
-        return f"{info['size']}-{_version(info)}"
+            info = _head(store, key) if key else None
+            if info is None and not _has_folder(store, key):
+                raise FileNotFoundError(path)
+            if info is None:
+                return FolderEntry(_name(key), None, is_folder=True)
+            version = f"{info['size']}-{_version(info)}"
+            return FolderEntry(_name(key), int(info["size"]), version=version)
 
     def list_folder(self, path: str) -> list[FolderEntry]:
         with _os_errors(path):
             store, key = _find(path)
             found = store.list_with_delimiter(key or None)
-            folders = [name.rstrip("/") for name in found["common_prefixes"]]
-            entries = [FolderEntry(_name(folder), None, True) for folder in folders]
-            taken = set(folders)
-            for info in found["objects"]:
-                if info["path"] not in taken and (info["size"] or _is_file(store, info)):
-                    entries.append(FolderEntry(_name(info["path"]), int(info["size"])))
-            if not entries and not _has_folder(store, key):
+            folders = [FolderEntry(_name(each), None, True) for each in found["common_prefixes"]]
+            files = [
+                FolderEntry(_name(info["path"]), int(info["size"]))
+                for info in found["objects"]
+                if _is_file(store, info)
+            ]
+            if not folders + files and not _has_folder(store, key):
                 raise FileNotFoundError(path)
-            return entries
+            return folders + files
 
     def walk(self, base: str) -> Iterator[InputFile]:
         with _os_errors(base, waits=False):  # who takes the files may take their time
             store, key = _find(base)
             skipped = len(key) + 1 if key else 0
-            for info in _without_folders(store, _list(store, key)):
-                yield InputFile(info["path"][skipped:], int(info["size"]), _version(info))
-
-    def find(self, base: str, name: str) -> InputFile:
-        info = self._info(f"{base.rstrip('/')}/{name}")
-        return InputFile(name, int(info["size"]), _version(info))
+            for page in store.list(_prefix(key), chunk_size=_LISTED_AT_ONCE):
+                for info in page:
+                    if _is_file(store, info):
+                        yield InputFile(info["path"][skipped:], int(info["size"]), _version(info))
 
     def create(self, path: str) -> BinaryIO:
         import obstore
@@ -133,13 +113,9 @@ class _ObjectStores(FileSystem):
             return cast(BinaryIO, _ObjectWriter(path, writer))
 
     def rename(self, source: str, target: str) -> None:
-        with _os_errors(target):
-            store, key = _find(source)
-            others, new = _find(target)
-            if store is not others:
-                raise ConfigError(f"{target!r}: expected a name in the bucket of {source!r}")
-            store.copy(key, new)
-            store.delete(key)
+        if self.duplicate(source, target, "") is None:
+            raise ConfigError(f"{target!r}: expected a name in the bucket of {source!r}")
+        self.remove(source)
 
     def duplicate(self, source: str, target: str, temporary: str) -> bool | None:
         with _os_errors(target):
@@ -151,7 +127,7 @@ class _ObjectStores(FileSystem):
             return False
 
     def remove(self, path: str) -> None:
-        self._info(path)  # stores are content with an object that is not there
+        self.info(path)  # stores are content with an object that is not there
         with _os_errors(path):
             store, key = _find(path)
             store.delete(key)
@@ -162,14 +138,6 @@ class _ObjectStores(FileSystem):
             for page in store.list(_prefix(key), chunk_size=_LISTED_AT_ONCE):
                 store.delete([info["path"] for info in page])
 
-    def _info(self, path: str) -> "ObjectMeta":
-        with _os_errors(path):
-            store, key = _find(path)
-            info = _head(store, key) if key else None
-            if info is None:
-                raise FileNotFoundError(path)
-            return info
-
 
 OBJECT_STORES: FileSystem = _ObjectStores()
 
@@ -179,13 +147,12 @@ class _ObjectReader(io.RawIOBase):
 
     def __init__(self, path: str, store: "ObjectStore", key: str) -> None:
         self._path, self._store, self._key = path, store, key
-        self._position = 0
-        self._asked: deque[tuple[int, int, Future[memoryview]]] = deque()  # start, stop, bytes
+        self._position = self._start = 0
         self._next_bytes = _FIRST_BYTES
-        self._data, self._data_start = memoryview(b""), 0
-        data, info = _get(store, key, 0, _FIRST_BYTES)
+        self._data, info = _get(store, key, 0, _FIRST_BYTES)
         self._tag, self._size = info["e_tag"], int(info["size"])
-        self._data = data
+        self._asked: deque[Future[memoryview]] = deque()  # for what follows `_data`
+        self._asked_to = len(self._data)
 
     def readable(self) -> bool:
         return True
@@ -197,66 +164,57 @@ class _ObjectReader(io.RawIOBase):
         return self._position
 
     def seek(self, offset: int, whence: int = 0) -> int:
-        base = (0, self._position, self._size)[whence]
-        self._position = max(base + offset, 0)
+        self._position = max((0, self._position, self._size)[whence] + offset, 0)
         return self._position
 
     def readinto(self, buffer: "WriteableBuffer") -> int:
         view = memoryview(buffer).cast("B")
-        if self._position >= self._size or not len(view):
-            return 0
-        self._fill(len(view))
-        begin = self._position - self._data_start
-        part = self._data[begin : begin + len(view)]
+        part = self._take(len(view))
         view[: len(part)] = part
-        self._position += len(part)
         return len(part)
 
     def readall(self) -> bytes:
-        parts = []
-        while self._position < self._size:
-            self._fill(self._size - self._position)
-            parts.append(self._data[self._position - self._data_start :])
-            self._position += len(parts[-1])
-        return b"".join(parts)
+        return b"".join(iter(lambda: self._take(self._size - self._position), b""))
 
     def close(self) -> None:
-        while self._asked:
-            self._asked.popleft()[2].cancel()
+        self._forget()
         self._data = memoryview(b"")
         super().close()
 
-    def _fill(self, wanted: int) -> None:
-        """Has bytes from the position on in `_data`, and asks for those after them."""
-        at = self._position
-        if self._data_start <= at < self._data_start + len(self._data):
-            return
-        while self._asked and not self._asked[0][0] <= at < self._asked[0][1]:
-            self._asked.popleft()[2].cancel()
-        is_jump = not self._asked and at != self._data_start + len(self._data)
-        if is_jump:  # who jumps may jump again: no more than is wanted now
-            self._next_bytes = _FIRST_BYTES
-        if not self._asked:
-            self._ask(at, wanted)
-        start, _, future = self._asked.popleft()
-        with _os_errors(self._path):
-            self._data, self._data_start = future.result(), start
-        if not is_jump:
-            self._ask(start + len(self._data), wanted)
+    def _take(self, wanted: int) -> memoryview:
+        """Some bytes from the position on, at the most so many; none at the end."""
+        if wanted <= 0 or self._position >= self._size:
+            return memoryview(b"")
+        if not self._start <= self._position < self._start + len(self._data):
+            is_jump = self._position != self._start + len(self._data)
+            if is_jump:  # who jumps may jump again: no more is asked for than is wanted now
+                self._forget()
+                self._next_bytes, self._asked_to = _FIRST_BYTES, self._position
+            self._ask(wanted, most=1 if is_jump else _PARTS_AHEAD)
+            with _os_errors(self._path):
+                self._data, self._start = self._asked.popleft().result(), self._position
+            if not is_jump:
+                self._ask(wanted - len(self._data))
+        begin = self._position - self._start
+        part = self._data[begin : begin + wanted]
+        self._position += len(part)
+        return part
 
-    def _ask(self, at: int, wanted: int) -> None:
-        """Asks for what comes from `at` on: one request while they grow, then some at once."""
-        if self._asked:
-            at = self._asked[-1][1]
-        while len(self._asked) < _PARTS_AHEAD and at < self._size:
-            size = min(max(self._next_bytes, wanted), PART_BYTES, self._size - at)
-            future = _pool(os.getpid()).submit(self._part, at, at + size)
-            self._asked.append((at, at + size, future))
-            at += size
+    def _ask(self, wanted: int, most: int = _PARTS_AHEAD) -> None:
+        """Asks for what comes next: one request while they grow, then some at once."""
+        while len(self._asked) < most and self._asked_to < self._size:
+            if self._asked and self._next_bytes < PART_BYTES and wanted <= 0:
+                return
+            size = min(max(self._next_bytes, wanted), PART_BYTES, self._size - self._asked_to)
+            future = _pool(os.getpid()).submit(self._part, self._asked_to, self._asked_to + size)
+            self._asked.append(future)
+            self._asked_to += size
             self._next_bytes = min(2 * self._next_bytes, PART_BYTES)
             wanted -= size
-            if self._next_bytes < PART_BYTES and wanted <= 0:
-                return
+
+    def _forget(self) -> None:
+        while self._asked:
+            self._asked.popleft().cancel()
 
     def _part(self, start: int, stop: int) -> memoryview:
         data, _ = _get(self._store, self._key, start, stop, tag=self._tag)
@@ -276,12 +234,12 @@ class _ObjectWriter(io.RawIOBase):
         return True
 
     def write(self, data: "ReadableBuffer") -> int:
+        if self._writer is None:
+            raise ValueError("write to a closed object")
+        view = memoryview(data).cast("B")
         with _os_errors(self._path):
-            if self._writer is None:
-                raise ValueError("write to a closed object")
-            view = memoryview(data).cast("B")
             self._writer.write(view if view.contiguous else bytes(view))
-            return len(view)
+        return len(view)
 
     def close(self) -> None:
         writer, self._writer = self._writer, None
@@ -290,18 +248,13 @@ class _ObjectWriter(io.RawIOBase):
             with _os_errors(self._path):
                 writer.close()
 
-    def discard(self) -> None:
-        """Closes it so that there is no object."""
-        self._writer = None
-        super().close()
-
     def __exit__(self, kind: type[BaseException] | None, *others: object) -> None:
         if kind is not None:
-            self.discard()
+            self._writer = None  # never closed: there is no object
         self.close()
 
     def __del__(self) -> None:
-        self._writer = None  # never closed: not whole
+        self._writer = None
 
 
 _forked_from = 0
@@ -317,7 +270,7 @@ os.register_at_fork(after_in_child=_note_fork)
 
 
 @functools.lru_cache(maxsize=256)
-def _store(scheme: str, bucket: str, environment: tuple[tuple[str, str], ...]) -> "ObjectStore":
+def _store(scheme: str, bucket: str, environment: tuple[object, ...]) -> "ObjectStore":
     return open_store(scheme, bucket)
 
 
@@ -342,23 +295,13 @@ def _find(url: str) -> "tuple[ObjectStore, str]":
     return _store(scheme, bucket, _environment()), key.strip("/")
 
 
-_PREFIXES = ("AWS_", "AZURE_", "AZURITE_", "MINIO_")
-# All variables as CPython holds them. To decode them for each object took as long as a third of its
-# request: 60 us for 64 variables, where to see that none has changed takes 1 us.
-_variables: Mapping[bytes, bytes] | Mapping[str, str] = getattr(os.environ, "_data", os.environ)
-_seen: tuple[dict[bytes, bytes] | dict[str, str], tuple[tuple[str, str], ...]] = {}, ()
+# As CPython holds them: to decode 64 variables took as long as a third of a photo's request.
+_variables: Any = getattr(os.environ, "_data", os.environ)
 
 
-def _environment() -> tuple[tuple[str, str], ...]:
+def _environment() -> tuple[object, ...]:
     """What says how stores are reached, so that a change of it counts."""
-    global _seen
-    seen, own = _seen
-    if seen != _variables:
-        seen = dict(_variables)
-        found = [(name, value) for name, value in os.environ.items() if name.startswith(_PREFIXES)]
-        own = tuple(sorted(found))
-        _seen = seen, own
-    return own
+    return tuple(item for item in _variables.items() if item[0].startswith(VARIABLES))
 
 
 def _get(
@@ -400,12 +343,6 @@ def _prefix(key: str) -> str | None:
     return f"{key}/" if key else None
 
 
-def _list(store: "ObjectStore", key: str) -> Iterator["ObjectMeta"]:
-    """All objects below a key, page by page, in the order of their names' bytes."""
-    for page in store.list(_prefix(key), chunk_size=_LISTED_AT_ONCE):
-        yield from page
-
-
 def _has_folder(store: "ObjectStore", key: str) -> bool:
     """Whether anything lies below a key. A bucket is there, since listing it does not fail."""
     if not key:
@@ -414,28 +351,10 @@ def _has_folder(store: "ObjectStore", key: str) -> bool:
     return bool(next(iter(store.list(_prefix(key), chunk_size=1)), None))
 
 
-def _without_folders(store: "ObjectStore", infos: Iterator["ObjectMeta"]) -> Iterator["ObjectMeta"]:
-    """Leaves out the empty objects that consoles make in place of folders, `photos/cat/`.
-
-    obstore gives their names without the last `/`. They come right before what is in the folder.
-    """
-    held: ObjectMeta | None = None
-    for info in infos:
-        if held is not None:
-            if not info["path"].startswith(f"{held['path']}/") and _is_file(store, held):
-                yield held
-            held = None
-        if int(info["size"]):
-            yield info
-        else:
-            held = info
-    if held is not None and _is_file(store, held):
-        yield held
-
-
 def _is_file(store: "ObjectStore", info: "ObjectMeta") -> bool:
-    """Whether an empty object has the name that it is listed by, without a `/` at its end."""
-    return _head(store, info["path"]) is not None
+    """Whether it is none of the empty objects that consoles make in place of folders, `cat/`, of
+    which obstore gives the names without the last `/`."""
+    return bool(info["size"]) or _head(store, info["path"]) is not None
 
 
 def _version(info: "ObjectMeta") -> str:

@@ -3,14 +3,14 @@
 join("gs://bucket/photos", "cat/1.jpg")       # 'gs://bucket/photos/cat/1.jpg'
 """
 
-import os
-
 __all__ = ["OBJECT_SCHEMES", "display_path", "is_object_store", "is_remote", "join"]
 
-OBJECT_SCHEMES = frozenset(
-    ("s3", "s3a", "minio", "gs", "gcs", "az", "abfs", "abfss", "adl", "oss", "r2")
-)
-"""The schemes of object stores: an object is there once it is closed, and renaming copies it."""
+OBJECT_SCHEMES = {
+    **dict.fromkeys(("s3", "s3a", "minio"), "s3"),
+    **dict.fromkeys(("gs", "gcs"), "gcs"),
+    **dict.fromkeys(("az", "abfs", "abfss", "adl"), "azure"),
+}
+"""The schemes of object stores, and the extra of this distribution that brings each."""
 
 
 def is_remote(path: str) -> bool:
@@ -28,8 +28,6 @@ def join(base: str, path: str) -> str:
     """`path` under `base`; `path` itself where it is whole, an absolute one or a url."""
     if is_remote(path):
         return path
-    if os.sep != "/" and not is_remote(base):
-        return os.path.join(base, path)
     if not base or path.startswith("/"):
         return path
     return f"{base}{path}" if base.endswith("/") else f"{base}/{path}"

@@ -15,7 +15,6 @@ from contextlib import contextmanager, suppress
 from typing import Any, BinaryIO, cast
 
 import fsspec
-from fsspec.config import conf as fsspec_settings
 from fsspec.core import url_to_fs
 
 from trainer_utils.format import ConfigError
@@ -32,23 +31,14 @@ from trainer_utils.storage.paths import is_object_store
 from trainer_utils.storage.store_settings import CONNECT_SECONDS, REQUEST_SECONDS
 from trainer_utils.storage.waiting import asking
 
-__all__ = ["REMOTE", "REMOTE_OBJECTS"]
+__all__ = ["REMOTE"]
 
 # Extras of this distribution, by scheme.
 _EXTRAS = {"gs": "gcs", "gcs": "gcs", "hf": "hf", "http": "https", "https": "https"}
-# What a file's listing says of its version, the surest first.
+# What a file's listing says of its version, the surest first; `blob_id` is of hf://.
 _VERSIONS = (
-    "generation",
-    "etag",
-    "ETag",
-    "blob_id",  # of hf://
-    "VersionId",
-    "md5Hash",
-    "mtime",
-    "LastModified",
-    "last_modified",
-    "modified",
-    "created",
+    *("generation", "etag", "ETag", "blob_id", "VersionId", "md5Hash"),
+    *("mtime", "LastModified", "last_modified", "modified", "created"),
 )
 
 
@@ -78,39 +68,24 @@ class _FsspecFileSystem(FileSystem):
                     raise
                 return b""
 
-    def exists(self, path: str) -> bool:
+    def info(self, path: str) -> FolderEntry:
         with _os_errors(path):
             files, inner = _find(path, is_fresh=True)
-            return bool(files.exists(inner))
-
-    def is_folder(self, path: str) -> bool:
-        with _os_errors(path):
-            files, inner = _find(path, is_fresh=True)
-            return bool(files.isdir(inner))
-
-    def size(self, path: str) -> int:
-        return int(self._info(path)["size"] or 0)
-
-    def version(self, path: str) -> str:
-        return _version_with_size(self._info(path))
+            return _entry(inner, files.info(inner))
 
     def list_folder(self, path: str) -> list[FolderEntry]:
         with _os_errors(path):
             files, inner = _find(path, is_fresh=True)
-            entries = []
             try:
                 found = files.ls(inner, detail=True)
             except KeyError as error:  # of fsspec's memory: a file went while it was listed
                 raise FileNotFoundError(f"{path!r}: {error} is not there any more") from error
-            for info in found:
-                name = posixpath.basename(info["name"].rstrip("/"))
-                if info["name"].strip("/") == inner.strip("/"):
-                    continue  # an empty object that stands for the folder itself
-                is_folder = info["type"] == "directory"
-                size = None if is_folder else int(info["size"] or 0)
-                version = "" if is_folder else _version_with_size(info)
-                entries.append(FolderEntry(name, size, is_folder, version))
-            return entries
+            return [
+                _entry(info["name"], info)
+                for info in found
+                # but for an empty object that stands for the folder itself
+                if info["name"].strip("/") != inner.strip("/")
+            ]
 
     def walk(self, base: str) -> Iterator[InputFile]:
         inner, found = persist(base, self._find_all, base)
@@ -118,10 +93,6 @@ class _FsspecFileSystem(FileSystem):
             path = name[len(inner) :].lstrip("/")
             if path and not name.endswith("/"):  # else a folder's placeholder
                 yield InputFile(path, int(info["size"] or 0), _version(info))
-
-    def find(self, base: str, name: str) -> InputFile:
-        info = self._info(posixpath.join(base, name))
-        return InputFile(name, int(info["size"] or 0), _version(info))
 
     def create(self, path: str) -> BinaryIO:
         with _os_errors(path):
@@ -150,7 +121,8 @@ class _FsspecFileSystem(FileSystem):
     def make_folder(self, path: str) -> None:
         with _os_errors(path):
             files, inner = _find(path)
-            files.makedirs(inner, exist_ok=True)
+            if not is_object_store(path):  # which would make a bucket with a typo
+                files.makedirs(inner, exist_ok=True)
 
     def remove(self, path: str) -> None:
         with _os_errors(path):
@@ -173,21 +145,6 @@ class _FsspecFileSystem(FileSystem):
         with _os_errors(base):
             files, inner = _find(base, is_fresh=True)
             return inner, files.find(inner, detail=True)
-
-    def _info(self, path: str) -> Mapping[str, Any]:
-        with _os_errors(path):
-            files, inner = _find(path, is_fresh=True)
-            return cast(Mapping[str, Any], files.info(inner))
-
-
-class _FsspecObjects(_FsspecFileSystem):
-    appears_whole = True
-
-    def create(self, path: str) -> BinaryIO:
-        return cast(BinaryIO, _NewObject(super().create(path), path))
-
-    def make_folder(self, path: str) -> None:
-        """Nothing: stores have no folders; asked for one they would make a bucket with a typo."""
 
 
 class _OpenFile(io.RawIOBase):
@@ -252,40 +209,7 @@ def _keep_to_generation(stream: Any, files: Any) -> None:
         stream.path, stream.gcsfs = name, kept  # else one that gcsfs would take for another
 
 
-class _NewObject(io.RawIOBase):
-    """An object that is there once it is closed; leaving by an error gives it up."""
-
-    def __init__(self, stream: Any, path: str) -> None:
-        self._stream, self._path = stream, path
-
-    def writable(self) -> bool:
-        return True
-
-    def write(self, data: Any) -> int:
-        with _os_errors(self._path):
-            self._stream.write(data)
-        return len(memoryview(data).cast("B"))
-
-    def close(self) -> None:
-        if not self.closed:
-            super().close()
-            with _os_errors(self._path):
-                self._stream.close()
-
-    def __exit__(self, kind: type[BaseException] | None, *others: object) -> None:
-        if kind is not None and not self.closed:
-            super().close()
-            with suppress(Exception):  # the first error is the one to see
-                self._stream.discard()
-            self._stream.closed = True  # so that fsspec does not finish it as it is forgotten
-        self.close()
-
-    def __del__(self) -> None:
-        self._stream.closed = True
-
-
 REMOTE: FileSystem = _FsspecFileSystem()
-REMOTE_OBJECTS: FileSystem = _FsspecObjects()
 
 
 def _find(url: str, *, is_fresh: bool = False) -> tuple[Any, str]:
@@ -296,23 +220,14 @@ def _find(url: str, *, is_fresh: bool = False) -> tuple[Any, str]:
         is_fresh: whether listings that it remembers are forgotten.
     """
     scheme = url.partition("://")[0]
-    extra = _EXTRAS.get(scheme)
     try:
-        files, path = url_to_fs(url, **_settings(scheme))
-    except ImportError as error:
+        files, path = url_to_fs(url, **(_google_settings() if scheme in ("gs", "gcs") else {}))
+    except (ImportError, ValueError) as error:
+        extra = _EXTRAS.get(scheme)
         cure = f"Run pip install 'tfx-shards[{extra}]'." if extra else f"{error}."
         raise ConfigError(
-            f"{url!r}: expected the package that reads {scheme}://, found none. {cure}"
-        ) from error
-    except ValueError as error:
-        if extra:  # one that fsspec does not know by that name
-            raise ConfigError(
-                f"{url!r}: expected the package that reads {scheme}://, found none. "
-                f"Run pip install 'tfx-shards[{extra}]'."
-            ) from error
-        raise ConfigError(
-            f"{url!r}: expected a local path, or a url that fsspec knows, such as gs:// or s3://, "
-            f"got {scheme}://: {error}. Copy the files to where it can read them."
+            f"{url!r}: expected a local path, or a url of a scheme whose package is installed, "
+            f"such as s3://, got {scheme}://. {cure}"
         ) from error
     if is_fresh:
         files.invalidate_cache()
@@ -325,22 +240,18 @@ def _may_be_past_the_end(error: Exception) -> bool:
     return status in (None, 416) and not isinstance(error, (OSError, asyncio.TimeoutError))
 
 
-def _settings(scheme: str) -> dict[str, Any]:
-    """Time-outs, and what the environment says that fsspec's packages do not look at."""
-    if scheme not in ("gs", "gcs"):
-        return {}
+def _google_settings() -> dict[str, Any]:
+    """What gcsfs does not see to by itself; without a time-out it waits for ever."""
     settings: dict[str, Any] = {}
     if "STORAGE_EMULATOR_HOST" in os.environ:
         settings["token"] = "anon"  # an emulator has no accounts; asking for one takes a while
-    own = {**fsspec_settings.get("gcs", {}), **fsspec_settings.get("gs", {})}
-    if "requests_timeout" not in own:  # without it gcsfs waits for ever
-        with suppress(ImportError):  # then gcsfs is missing too, which is said elsewhere
-            from aiohttp import ClientTimeout
+    with suppress(ImportError):  # then gcsfs is missing too, which is said elsewhere
+        from aiohttp import ClientTimeout
 
-            # Of silence and not of a whole request, which gcsfs would not try again.
-            settings["requests_timeout"] = ClientTimeout(
-                total=None, sock_connect=CONNECT_SECONDS, sock_read=REQUEST_SECONDS
-            )
+        # Of silence and not of a whole request, which gcsfs would not try again.
+        settings["requests_timeout"] = ClientTimeout(
+            total=None, sock_connect=CONNECT_SECONDS, sock_read=REQUEST_SECONDS
+        )
     return settings
 
 
@@ -348,8 +259,11 @@ def _version(info: Mapping[str, object]) -> str:
     return next((str(info[key]) for key in _VERSIONS if info.get(key) is not None), "")
 
 
-def _version_with_size(info: Mapping[str, object]) -> str:
-    return f"{info['size']}-{_version(info)}"
+def _entry(path: str, info: Mapping[str, Any]) -> FolderEntry:
+    name = posixpath.basename(path.rstrip("/"))
+    if info["type"] == "directory":
+        return FolderEntry(name, None, is_folder=True)
+    return FolderEntry(name, int(info["size"] or 0), False, f"{info['size']}-{_version(info)}")
 
 
 @contextmanager

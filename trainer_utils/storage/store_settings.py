@@ -2,43 +2,30 @@
 
     open_store("s3", "bucket")        # an obstore.store.S3Store
 
-Nothing is configured here: what the environment, the profiles of `aws`, a pod's
-identity and fsspec's own configuration say holds. Where none of them has credentials, requests are
-not signed, as public buckets want it.
+Nothing is configured here: what the environment, the profiles of `aws`, and the identity of a pod
+or machine say holds. Where none of them has credentials, requests are not signed,
+as public buckets want it.
 
-Source: https://docs.aws.amazon.com/sdkref/latest/guide/settings-reference.html,
-https://filesystem-spec.readthedocs.io/en/latest/features.html#configuration
+Source: https://docs.aws.amazon.com/sdkref/latest/guide/settings-reference.html
 """
 
-import configparser
 import os
 from collections.abc import Mapping
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from fsspec.config import conf as fsspec_settings
-from fsspec.config import conf_dir, set_conf_env, set_conf_files
-
 from trainer_utils.format import ConfigError
+from trainer_utils.storage.paths import OBJECT_SCHEMES
 
 if TYPE_CHECKING:
-    from obstore.auth.boto3 import Boto3CredentialProvider
     from obstore.store import ObjectStore
 
-__all__ = ["CONNECT_SECONDS", "REQUEST_SECONDS", "STORES", "are_settings_shared", "open_store"]
+__all__ = ["CONNECT_SECONDS", "REQUEST_SECONDS", "VARIABLES", "open_store"]
 
-STORES = {
-    "s3": "s3",
-    "s3a": "s3",
-    "minio": "s3",
-    "az": "azure",
-    "abfs": "azure",
-    "abfss": "azure",
-    "adl": "azure",
-}
-"""The schemes, and what stands behind each: the extra of this distribution that brings it."""
-
+_PREFIXES = ("AWS_", "AZURE_", "AZURITE_", "MINIO_")
+VARIABLES = tuple(prefix.encode() for prefix in _PREFIXES) if os.name == "posix" else _PREFIXES
+"""How the names of the variables begin that say how stores are reached."""
 REQUEST_SECONDS = 60
 """Of one request, which asks for some MiB."""
 CONNECT_SECONDS = 10
@@ -47,8 +34,8 @@ _MOST_RETRIES = 8
 _LONGEST_WAIT_SECONDS = 10
 
 _MINIO_IN_KUBEFLOW = "http://minio-service.kubeflow:9000"
-_MACHINE = Path("/sys/class/dmi/id")  # what the hypervisor says of itself, on Linux
-# What object_store, below obstore, takes credentials from by itself.
+_MACHINE = Path("/sys/class/dmi/id/sys_vendor")  # what the hypervisor says of itself, on Linux
+# Where obstore finds credentials by itself.
 _AWS_VARIABLES = (
     "AWS_ACCESS_KEY_ID",
     "AWS_WEB_IDENTITY_TOKEN_FILE",
@@ -61,46 +48,35 @@ def open_store(scheme: str, bucket: str) -> "ObjectStore":
     """The store of a bucket.
 
     Args:
-        scheme: one of `STORES`.
+        scheme: of S3 or Azure, in `OBJECT_SCHEMES`.
         bucket: its name; of Azure a container, `container@account.…` or with the account in the
             environment.
 
     Raises:
-        ImportError: obstore is not installed; the message says which extra brings it.
+        ImportError: a package is not installed; the message says which extra brings it.
         ConfigError: what the environment says is incomplete.
     """
+    kind = OBJECT_SCHEMES[scheme]
     try:
         from obstore import store
     except ImportError as error:
         raise ImportError(
             f"expected the package that reads {scheme}://, found none. "
-            f"Run pip install 'tfx-shards[{STORES[scheme]}]'."
+            f"Run pip install 'tfx-shards[{kind}]'."
         ) from error
-    if STORES[scheme] == "s3":
-        config, provider = _s3(scheme)
-        return store.S3Store(bucket, credential_provider=provider, **_common(config), **config)
+    if kind == "s3":
+        config = _s3(scheme)
+        return store.S3Store(bucket, **_common(config), **config)
     container, _, host = bucket.partition("@")
     config = {"account_name": host.partition(".")[0]} if host else {}
     return store.AzureStore(container, **_common(config), **config)
 
 
-def are_settings_shared() -> bool:
-    """Whether other processes of this machine and environment reach stores as this one does.
-
-    Not so where this process has configured fsspec by itself, beside its files and variables.
-    """
-    found: dict[str, dict[str, Any]] = {}
-    set_conf_files(conf_dir, found)
-    set_conf_env(found)
-    return bool(found == fsspec_settings)
-
-
 def _common(config: Mapping[str, object]) -> dict[str, Any]:
     """What is the same for all stores: time-outs, and attempts with growing, random pauses."""
-    is_plain = any(str(value).startswith("http://") for value in config.values())
     return {
         "client_options": {
-            "allow_http": is_plain,
+            "allow_http": any("http://" in str(value) for value in config.values()),
             "connect_timeout": timedelta(seconds=CONNECT_SECONDS),
             "timeout": timedelta(seconds=REQUEST_SECONDS),
         },
@@ -112,27 +88,23 @@ def _common(config: Mapping[str, object]) -> dict[str, Any]:
     }
 
 
-def _s3(scheme: str) -> "tuple[dict[str, Any], Boto3CredentialProvider | None]":
-    """The settings of S3, and what gives credentials where that is more than keys."""
-    of_fsspec = {**fsspec_settings.get("s3", {}), **fsspec_settings.get(scheme, {})}
-    client = of_fsspec.get("client_kwargs") or {}
-    profile = _profile()
+def _s3(scheme: str) -> dict[str, Any]:
+    is_keyed = scheme == "minio" and "MINIO_ACCESS_KEY" in os.environ
+    found = (
+        not is_keyed
+        and "AWS_PROFILE" not in os.environ
+        and any(name in os.environ for name in _AWS_VARIABLES)
+    )
+    config: dict[str, Any] = {} if is_keyed or found else _of_profile()
     endpoint = (
         (_minio_endpoint() if scheme == "minio" else None)
         or os.environ.get("AWS_ENDPOINT_URL_S3")
         or os.environ.get("AWS_ENDPOINT_URL")
-        or of_fsspec.get("endpoint_url")
-        or client.get("endpoint_url")
-        or profile.get("endpoint_url")
+        or config.pop("endpoint", None)
         or (_MINIO_IN_KUBEFLOW if scheme == "minio" else None)
     )
-    region = (
-        os.environ.get("AWS_REGION")
-        or os.environ.get("AWS_DEFAULT_REGION")
-        or client.get("region_name")
-        or profile.get("region")
-    )
-    config: dict[str, Any] = {"region": region or "us-east-1"}
+    region = os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION")
+    config["region"] = region or config.get("region") or "us-east-1"
     if endpoint:
         config["endpoint"] = endpoint
     # TLS keeps bodies as they were sent, so that AWS's own packages sign none of them either: a
@@ -140,18 +112,10 @@ def _s3(scheme: str) -> "tuple[dict[str, Any], Boto3CredentialProvider | None]":
     is_plain = str(endpoint).startswith("http://")
     unsigned = os.environ.get("AWS_UNSIGNED_PAYLOAD", "false" if is_plain else "true")
     config["unsigned_payload"] = unsigned
-    if scheme == "minio" and "MINIO_ACCESS_KEY" in os.environ:
+    if is_keyed:
         config["access_key_id"] = os.environ["MINIO_ACCESS_KEY"]
         config["secret_access_key"] = os.environ.get("MINIO_SECRET_KEY", "")
-    elif of_fsspec.get("key"):
-        config["access_key_id"] = of_fsspec["key"]
-        config["secret_access_key"] = of_fsspec.get("secret", "")
-        config.update({"session_token": of_fsspec["token"]} if of_fsspec.get("token") else {})
-    elif of_fsspec.get("anon"):
-        config["skip_signature"] = True
-    elif "AWS_PROFILE" in os.environ or not any(name in os.environ for name in _AWS_VARIABLES):
-        return _with_profile(config, profile)
-    return config, None
+    return config
 
 
 def _minio_endpoint() -> str | None:
@@ -162,68 +126,43 @@ def _minio_endpoint() -> str | None:
     return None
 
 
-def _with_profile(
-    config: dict[str, Any], profile: Mapping[str, str]
-) -> "tuple[dict[str, Any], Boto3CredentialProvider | None]":
-    """Adds the credentials of a profile of `aws configure`, or of the machine, or none."""
-    if "aws_access_key_id" in profile:
-        config["access_key_id"] = profile["aws_access_key_id"]
-        config["secret_access_key"] = profile.get("aws_secret_access_key", "")
-        if token := profile.get("aws_session_token"):
-            config["session_token"] = token
-        return config, None
-    if any(name.startswith(("sso_", "role_", "credential_")) for name in profile):
-        return config, _boto3_credentials()
-    if not _is_machine_of("sys_vendor", "Amazon"):
-        config["skip_signature"] = True
-    return config, None
-
-
-def _boto3_credentials() -> "Boto3CredentialProvider":
-    """Of a profile with a role or single sign-on, which boto3 knows how to get."""
+def _of_profile() -> dict[str, Any]:
+    """What a profile of `aws configure` says, by boto3; else the machine's identity, or none."""
+    named = os.environ.get("AWS_PROFILE")
+    if named is None and not Path("~/.aws").expanduser().is_dir():
+        return {} if _is_machine_of_amazon() else {"skip_signature": True}
     try:
         import boto3
+        import botocore.session
+        from botocore.exceptions import BotoCoreError
         from obstore.auth.boto3 import Boto3CredentialProvider
     except ImportError as error:
-        raise ConfigError(
-            f"AWS profile {os.environ.get('AWS_PROFILE', 'default')!r}: expected boto3, which gets "
-            "the credentials of roles and of single sign-on, found none. Run pip install boto3."
+        raise ImportError(
+            f"AWS profile {named or 'default'!r}: expected boto3, which reads it, found none. "
+            "Run pip install boto3."
         ) from error
-    return Boto3CredentialProvider(boto3.Session())
-
-
-def _profile() -> dict[str, str]:
-    """The profile of `aws configure` that is in force; empty where there is none."""
-    name = os.environ.get("AWS_PROFILE") or "default"
-    home = Path.home() / ".aws"
-    found: dict[str, str] = {}
-    for file, section in (
-        (os.environ.get("AWS_CONFIG_FILE", home / "config"), f"profile {name}"),
-        (os.environ.get("AWS_SHARED_CREDENTIALS_FILE", home / "credentials"), name),
-    ):
-        parser = configparser.RawConfigParser(strict=False)
-        try:
-            parser.read(file, encoding="utf-8")
-        except (configparser.Error, UnicodeDecodeError) as error:
-            raise ConfigError(
-                f"{str(file)!r}: expected what `aws configure` writes: {error}"
-            ) from error
-        for title in (section, name) if name == "default" else (section,):
-            if parser.has_section(title):
-                found.update(parser.items(title))
-                break
-    if not found and "AWS_PROFILE" in os.environ:
-        raise ConfigError(
-            f"AWS_PROFILE: expected a profile of ~/.aws/config or ~/.aws/credentials, got {name!r}",
-            setting="AWS_PROFILE",
-            value=name,
-        )
-    return found
-
-
-def _is_machine_of(file: str, name: str) -> bool:
-    """Whether this is a virtual machine of a cloud, whose own address hands out credentials."""
+    session = botocore.session.get_session()
     try:
-        return (_MACHINE / file).read_text(errors="replace").startswith(name)
+        profile = session.get_scoped_config()
+        if session.get_credentials() is None:
+            config: dict[str, Any] = {"skip_signature": True}
+        else:
+            provider = Boto3CredentialProvider(boto3.Session(botocore_session=session))
+            config = {"credential_provider": provider}
+    except BotoCoreError as error:
+        raise ConfigError(
+            f"AWS_PROFILE: expected a profile of ~/.aws/config or ~/.aws/credentials, got "
+            f"{named!r}: {error}",
+            setting="AWS_PROFILE",
+            value=named,
+        ) from error
+    named_so = {"endpoint": "endpoint_url", "region": "region"}
+    return config | {key: profile[name] for key, name in named_so.items() if name in profile}
+
+
+def _is_machine_of_amazon() -> bool:
+    """Whether this is a virtual machine whose own address hands out credentials."""
+    try:
+        return _MACHINE.read_text(errors="replace").startswith("Amazon")
     except OSError:
         return False

@@ -1,20 +1,20 @@
-"""`TrainingBackup`: all that a training run needs to go on, in one file that is whole or not there.
+"""`RunBackup`: what a run of `fit` keeps in one file that is whole or not there, and goes on from.
 
-    backup = TrainingBackup("gs://bucket/run-7")
-    backup.save(position, steps.variables(), keras=steps.keras, writes=True)
-    saved = backup.load()           # None where there is none
-    saved.restore(steps.variables(), steps.keras)
+    backup = RunBackup("gs://bucket/run-7", every="epoch", train=train, writes=True)
+    train = backup.begin(train, epochs=3)
+    backup.restore(steps)
+    backup.end_step(0, 1, source, steps)
+    backup.end_epoch(0, {"loss": 0.5}, source, steps)
 
-The file, `training.npz`, holds the position as JSON and each variable as its bytes: numpy's format
-has no bfloat16. It is written beside and renamed, so that a kill leaves the one before.
+The file, `training.npz`, holds JSON and each variable as its bytes: numpy's format has no bfloat16,
+and TensorFlow's own checkpoints reach no object store but gs://.
 """
 
-import dataclasses
 import io
+import itertools
 import json
 import zipfile
-from collections.abc import Sequence
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -22,163 +22,150 @@ import tensorflow as tf
 
 from trainer_utils.format import ConfigError, DatasetError
 from trainer_utils.order import InputState
+from trainer_utils.order.ledger import InputLedger
+from trainer_utils.recording import InputRecorder
 from trainer_utils.storage import exists, join, make_folder, read_bytes, write_atomically
+from trainer_utils.training.batch_source import BatchSource
+from trainer_utils.training.model_steps import ModelSteps
 
-__all__ = ["Position", "SavedTraining", "TrainingBackup", "Variables"]
+__all__ = ["RunBackup"]
 
-Variables: TypeAlias = Sequence[tuple[str, Any]]
-
-_FILE = "training.npz"
-_META = "training.json"
+_FILE, _META = "training.npz", "training.json"
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Position:
-    """Where a run is.
+class RunBackup:
+    """What a run saves of itself and goes on from. Every worker calls all of it.
+
+    Args:
+        folder: which all workers can reach, local or of an object store. None: nothing is kept.
+        every: `"epoch"`, or a number of steps, between two times that it is saved.
+        train: the dataset of `input_fn` or `distribute`.
+        writes: whether this worker writes.
 
     Attributes:
-        epoch: of the next step, from 0.
-        step: of that within its epoch.
-        input_state: the token that the input goes on from.
+        epoch, step: where the run goes on, from 0.
         history: for each finished epoch, its number and its logs.
-        ledger: which records the run saw, as JSON; None: of a backup of an earlier version.
+
+    Raises:
+        ConfigError: the dataset cannot say where it is.
+        DatasetError: what is in the folder is damaged.
     """
 
-    epoch: int
-    step: int
-    input_state: InputState
-    history: Sequence[tuple[int, dict[str, float]]]
-    ledger: str | None = None
+    def __init__(self, folder: str | None, *, every: int | str, train: Any, writes: bool) -> None:
+        if folder is not None and not hasattr(train, "resumed_at"):
+            raise ConfigError(
+                "train: expected the dataset of input_fn or distribute itself where there is a "
+                f"backup_dir, got {train!r}. Change its examples in a post_batching_callback.",
+                setting="train",
+            )
+        self._folder, self._every, self._writes = folder, every, writes
+        self._path = "" if folder is None else join(folder, _FILE)
+        self._recorder = InputRecorder(folder)
+        self._input_state: InputState | None = None
+        self.epoch = self.step = 0
+        self.history: list[tuple[int, dict[str, float]]] = []
+        self._is_saved = folder is not None and exists(self._path)
+        if self._is_saved:
+            self._load()
 
-    def to_json(self) -> dict[str, Any]:
-        """What the file holds of it."""
-        return {**dataclasses.asdict(self), "input_state": self.input_state.to_json()}
+    def begin(self, train: Any, epochs: int) -> Any:
+        """The dataset from where the run goes on, whose ledger is kept from now on."""
+        if self._is_saved and self.epoch < epochs:
+            train = train.resumed_at(self._input_state)
+        if self._folder is not None:
+            self._recorder.begin(train)
+        return train
 
-    @classmethod
-    def from_json(cls, value: dict[str, Any]) -> "Position":
-        """What `to_json` gave."""
-        return cls(
-            epoch=value["epoch"],
-            step=value["step"],
-            input_state=InputState.from_json(value["input_state"]),
-            history=[(epoch, logs) for epoch, logs in value["history"]],
-            ledger=value.get("ledger"),
-        )
-
-
-@dataclasses.dataclass(frozen=True)
-class SavedTraining:
-    """What a backup holds.
-
-    Attributes:
-        path: of the file.
-        position: where the run was.
-        arrays: the value of each variable, with its name, in the order of `ModelSteps.variables`.
-        keras: that wrote it, `keras` or `tf_keras`; None: of a backup of an earlier version.
-    """
-
-    path: str
-    position: Position
-    arrays: Sequence[tuple[str, npt.NDArray[Any]]]
-    keras: str | None = None
-
-    def restore(self, variables: Variables, keras: str) -> None:
-        """Sets the variables to what was saved.
+    def restore(self, steps: ModelSteps) -> None:
+        """Sets the variables to what was saved, if anything was.
 
         Raises:
             ConfigError: they are those of another model, or of the other Keras, which has them in
                 another order.
         """
-        if self.keras not in (None, keras):
+        if not self._is_saved:
+            return
+        if self._keras != steps.keras:
             raise ConfigError(
-                f"backup_dir: expected the backup of a model of {keras}, as this one is, got one "
-                f"of {self.keras} in {self.path}. Train on with that (TF_USE_LEGACY_KERAS), or "
-                "give another folder.",
+                f"backup_dir: expected the backup of a model of {steps.keras}, as this one is, got "
+                f"one of {self._keras} in {self._path}. Train on with that "
+                "(TF_USE_LEGACY_KERAS), or give another folder.",
                 setting="backup_dir",
-                value=self.keras,
+                value=self._keras,
             )
-        found = [(tuple(variable.shape), _dtype_of(variable)) for _, variable in variables]
-        saved = [(array.shape, array.dtype.name) for _, array in self.arrays]
-        if found != saved:
-            differs = next(
-                (
-                    n
-                    for n, (one, other) in enumerate(zip(found, saved, strict=False))
-                    if one != other
-                ),
-                min(len(found), len(saved)),
-            )
-            raise ConfigError(
-                f"backup_dir: expected the backup of this model, whose {len(found)} variables are "
-                f"otherwise than the {len(saved)} in {self.path}, first at "
-                f"{_describe(variables, found, differs)}, there "
-                f"{_describe(self.arrays, saved, differs)}. "
-                "Give another folder, or remove that file.",
-                setting="backup_dir",
-            )
-        for (_, variable), (_, array) in zip(variables, self.arrays, strict=True):
+        variables = steps.variables()
+        found = [_described(name, one.dtype, one.shape) for name, one in variables]
+        saved = [_described(name, one.dtype, one.shape) for name, one in self._arrays]
+        for own, other in itertools.zip_longest(found, saved, fillvalue=("none", None)):
+            if own[1:] != other[1:]:
+                raise ConfigError(
+                    f"backup_dir: expected the backup of this model, whose {len(found)} variables "
+                    f"are otherwise than the {len(saved)} in {self._path}, first at "
+                    f"{' '.join(map(str, own))}, there {' '.join(map(str, other))}. Give another "
+                    "folder, or remove that file.",
+                    setting="backup_dir",
+                )
+        for (_, variable), (_, array) in zip(variables, self._arrays, strict=True):
             variable.assign(array)
 
+    def end_step(self, epoch: int, step: int, source: BatchSource, steps: ModelSteps) -> None:
+        """Counts a step, and saves the run where it is time."""
+        if self._folder is None:
+            return
+        self._recorder.count_steps()
+        if isinstance(self._every, int) and source.taken % self._every == 0:
+            self._save(epoch, step + 1, source, steps)
 
-class TrainingBackup:
-    """The backup of one run in a folder, which all of its workers can reach.
+    def end_epoch(
+        self, epoch: int, logs: dict[str, float], source: BatchSource, steps: ModelSteps
+    ) -> None:
+        """Notes what an epoch came to, and saves the run."""
+        self.history.append((epoch, {name: float(value) for name, value in logs.items()}))
+        self._save(epoch + 1, 0, source, steps)
 
-    Args:
-        folder: local or of any scheme that `trainer_utils.storage` knows.
-    """
-
-    def __init__(self, folder: str) -> None:
-        self._folder = folder
-        self.path = join(folder, _FILE)
-
-    def load(self) -> SavedTraining | None:
-        """What was saved last; None where nothing was.
-
-        Raises:
-            DatasetError: the file is damaged.
-        """
-        if not exists(self.path):
-            return None
+    def _load(self) -> None:
         try:
-            with zipfile.ZipFile(io.BytesIO(read_bytes(self.path))) as archive:
+            with zipfile.ZipFile(io.BytesIO(read_bytes(self._path))) as archive:
                 meta = json.loads(archive.read(_META))
-                arrays = [
+                self._arrays: list[tuple[str, npt.NDArray[Any]]] = [
                     (name, np.frombuffer(archive.read(str(number)), _dtype(dtype)).reshape(shape))
                     for number, (name, dtype, shape) in enumerate(meta["variables"])
                 ]
-                position = Position.from_json(meta["position"])
-                return SavedTraining(self.path, position, arrays, meta.get("keras"))
+            self.epoch, self.step = meta["epoch"], meta["step"]
+            self.history = [(epoch, logs) for epoch, logs in meta["history"]]
+            self._keras: str = meta["keras"]
+            self._input_state = InputState.from_json(meta["input_state"])
+            self._recorder.restore(InputLedger.from_json(meta["ledger"]))
         except (zipfile.BadZipFile, KeyError, TypeError, ValueError) as error:
             raise DatasetError(
-                f"backup {self.path!r}: expected a whole file that fit wrote, got {error}. "
+                f"backup {self._path!r}: expected a whole file that fit wrote, got {error}. "
                 "Remove it to begin anew."
             ) from error
 
-    def save(self, position: Position, variables: Variables, *, keras: str, writes: bool) -> None:
-        """Saves a run.
-
-        Args:
-            position: where it is.
-            variables: all that training changes. Every worker has to call, since reading some of
-                them takes all workers.
-            keras: that the model is of.
-            writes: whether this worker writes the file.
-        """
-        described, arrays = [], []
-        for name, variable in variables:
-            array = tf.convert_to_tensor(variable).numpy()
-            described.append((name, array.dtype.name, array.shape))
-            arrays.append(array if writes else None)
-        if not writes:
+    def _save(self, epoch: int, step: int, source: BatchSource, steps: ModelSteps) -> None:
+        if self._folder is None:
             return
+        self._recorder.save()
+        # Every worker reads them all, since reading some takes all workers.
+        arrays = [(name, tf.convert_to_tensor(one).numpy()) for name, one in steps.variables()]
+        if not self._writes:
+            return
+        meta = {
+            "epoch": epoch,
+            "step": step,
+            "input_state": source.state().to_json(),
+            "history": self.history,
+            "ledger": self._recorder.ledger.to_json(),
+            "variables": [(name, array.dtype.name, array.shape) for name, array in arrays],
+            "keras": steps.keras,
+        }
         make_folder(self._folder)
         with (
-            write_atomically(self.path, temporary_folder=self._folder, is_durable=True) as stream,
+            write_atomically(self._path, temporary_folder=self._folder, is_durable=True) as stream,
             zipfile.ZipFile(stream, "w") as archive,
         ):
-            meta = {"position": position.to_json(), "variables": described, "keras": keras}
             archive.writestr(_META, json.dumps(meta))
-            for number, array in enumerate(arrays):
+            for number, (_, array) in enumerate(arrays):
                 archive.writestr(str(number), np.ascontiguousarray(array).tobytes())
 
 
@@ -186,12 +173,5 @@ def _dtype(name: str) -> np.dtype[Any]:
     return np.dtype(tf.as_dtype(name).as_numpy_dtype)
 
 
-def _dtype_of(variable: Any) -> str:
-    return str(tf.as_dtype(variable.dtype).name)
-
-
-def _describe(items: Sequence[tuple[str, Any]], kinds: Sequence[Any], number: int) -> str:
-    if number >= len(items):
-        return "none"
-    shape, dtype = kinds[number]
-    return f"{items[number][0]} {tuple(shape)} {dtype}"
+def _described(name: str, dtype: Any, shape: Any) -> tuple[Any, ...]:
+    return name, tuple(shape), tf.as_dtype(dtype).name

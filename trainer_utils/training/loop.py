@@ -16,9 +16,9 @@ import tensorflow as tf
 from trainer_utils.format import ConfigError
 from trainer_utils.format.settings import is_int
 from trainer_utils.frameworks.tensorflow import is_chief, num_workers
+from trainer_utils.training.backup import RunBackup
 from trainer_utils.training.batch_source import BatchSource
 from trainer_utils.training.model_steps import ModelSteps, keras_of
-from trainer_utils.training.run_backup import RunBackup
 
 __all__ = ["evaluate", "fit"]
 
@@ -76,7 +76,13 @@ def fit(
         DatasetError: there is nothing to train on, or the backup is damaged.
     """
     strategy = strategy or model.distribute_strategy
-    _check_settings(backup_every, epochs, steps_per_epoch, validation_steps, validation_freq)
+    _check_settings(
+        backup_every,
+        epochs=epochs,
+        steps_per_epoch=steps_per_epoch,
+        validation_steps=validation_steps,
+        validation_freq=validation_freq,
+    )
     steps = ModelSteps(model, strategy)
     writes = is_chief(strategy)
     backup = RunBackup(backup_dir, every=backup_every, train=train, writes=writes)
@@ -236,21 +242,11 @@ def _masks_padding(dataset: Any) -> bool:
     return pipeline is not None and pipeline.yields_mask
 
 
-def _check_settings(
-    backup_every: int | str,
-    epochs: int,
-    steps_per_epoch: int | None,
-    validation_steps: int | None,
-    validation_freq: int,
-) -> None:
-    for name, value, rule in (
-        ("epochs", epochs, "an int of at least 1"),
-        ("steps_per_epoch", steps_per_epoch, "an int of at least 1, or None"),
-        ("validation_steps", validation_steps, "an int of at least 1, or None"),
-        ("validation_freq", validation_freq, "an int of at least 1"),
-        ("backup_every", backup_every, "'epoch', or an int of at least 1"),
-    ):
-        is_left = value is None and rule.endswith("None")
-        is_word = name == "backup_every" and value == "epoch"
-        if not is_left and not is_word and not (is_int(value) and int(value or 0) >= 1):
+def _check_settings(backup_every: int | str, **counts: int | None) -> None:
+    if backup_every != "epoch" and not (is_int(backup_every) and int(backup_every) >= 1):
+        raise ConfigError.of("backup_every", backup_every, allowed="'epoch', or a number of steps")
+    for name, value in counts.items():
+        may_lack = name in ("steps_per_epoch", "validation_steps")
+        if not (value is None and may_lack) and not (is_int(value) and int(value or 0) >= 1):
+            rule = "an int of at least 1" + ", or None" * may_lack
             raise ConfigError.of(name, value, allowed=rule)

@@ -17,7 +17,6 @@ import os
 import shutil
 import tempfile
 import threading
-import types
 import uuid
 from collections.abc import Collection, Mapping, Sequence
 from importlib import metadata
@@ -26,7 +25,6 @@ from typing import Any
 from trainer_utils.format import (
     Accounting,
     ConfigError,
-    Feature,
     InputError,
     Manifest,
     Shard,
@@ -35,9 +33,9 @@ from trainer_utils.format import (
 from trainer_utils.format.errors import DatasetError
 from trainer_utils.format.example import encode_sequence_example
 from trainer_utils.format.naming import check_feature_names, check_split_name
-from trainer_utils.format.record_digests import name_of_features
+from trainer_utils.format.record_names import name_of
 from trainer_utils.format.schema_text import render_schema_text
-from trainer_utils.format.settings import settings_of
+from trainer_utils.format.settings import Settings, number, one_of, setting, settings_of
 from trainer_utils.format.spelling import check_names, did_you_mean
 from trainer_utils.storage import is_remote, sync_folder
 from trainer_utils.writing.feature_record import FeatureRecord
@@ -47,11 +45,10 @@ from trainer_utils.writing.publishing import (
     texts_of_dataset,
     write_texts,
 )
-from trainer_utils.writing.settings import WriterSettings
 from trainer_utils.writing.uploading import check_is_free, upload_dataset
 from trainer_utils.writing.values import Plain, Stored, check_image, stored_value
 
-__all__ = ["DatasetWriter"]
+__all__ = ["DatasetWriter", "WriterSettings"]
 
 _logger = logging.getLogger(__name__)
 
@@ -59,6 +56,63 @@ _PRODUCER = "DatasetWriter"
 _LABEL = "label"
 _MOST_CLASSES = 1 << 16  # beyond these, numbers of a feature called so are no classes
 _BUFFER_BYTES = 64 << 20  # of all shards of a split together
+
+
+def _shards(name: str, value: Any) -> Any:
+    """Refuses anything but numbers of shards: one for all, or by split."""
+    if not isinstance(value, Mapping):
+        return number(1)(name, value)
+    for split, shards in value.items():
+        check_split_name(str(split))
+        number(1)(f"{name}[{split!r}]", shards)
+    return dict(value)
+
+
+def _texts(name: str, value: Any) -> Any:
+    if isinstance(value, str) or not all(isinstance(text, str) for text in value):
+        raise ConfigError.of(name, value, allowed="a list of texts")
+    return tuple(value)
+
+
+def _vocabularies(name: str, value: Any) -> Any:
+    given = value if isinstance(value, Mapping) else {_LABEL: value} if value else {}
+    for feature, labels in given.items():
+        _texts(f"{name}[{feature!r}]", labels)
+        if not labels or len(set(labels)) < len(labels) or any("\n" in label for label in labels):
+            raise ConfigError.of(
+                f"{name}[{feature!r}]", labels, allowed="different labels of one line each"
+            )
+    return {feature: tuple(labels) for feature, labels in given.items()}
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class WriterSettings(Settings):
+    """What shapes the dataset that `DatasetWriter` writes."""
+
+    num_shards: int | Mapping[str, int] | None = setting(
+        None,
+        _shards,
+        'shards of every split, or by split: `{"train": 8, "eval": 2}`; examples go into them by '
+        "turns. Fewer where there are fewer examples. Default: a shard is filled up to "
+        "`target_shard_bytes`, and then the next.",
+    )
+    target_shard_bytes: int = setting(128 << 20, number(1), "target size of a shard in bytes.")
+    compression: str = setting(
+        "none",
+        one_of("none", "gzip"),
+        "`none`, or `gzip` (slower to read, and Datum cannot read it).",
+    )
+    images: Sequence[str] = setting(
+        ("image",),
+        _texts,
+        "features that are images: bytes are kept, pixels become PNG files.",
+    )
+    vocabulary: Sequence[str] | Mapping[str, Sequence[str]] = setting(
+        {},
+        _vocabularies,
+        "the labels in the order of their ids: a list for the feature `label`, or lists by "
+        "feature. Texts of these features become ids.",
+    )
 
 
 class DatasetWriter:
@@ -83,6 +137,7 @@ class DatasetWriter:
             raise ConfigError.of("uri", uri, allowed="a path or url")
         check_is_free(self.uri)
         self._folder = self._make_folder()
+        self._vocabularies: Mapping[str, Sequence[str]] = dict(self._settings.vocabulary)  # type: ignore[arg-type]
         self._splits: dict[str, OpenShards] = {}
         self._record = FeatureRecord()
         self._labels: dict[str, collections.Counter[int] | None] = {}
@@ -92,12 +147,6 @@ class DatasetWriter:
         }
         self._lock = threading.RLock()
         self._is_open = True
-
-    @property
-    def _vocabularies(self) -> Mapping[str, Sequence[str]]:
-        vocabulary = self._settings.vocabulary
-        assert isinstance(vocabulary, Mapping)
-        return vocabulary
 
     def _make_folder(self) -> str:
         """A folder for what is being written: beside `uri`, so that a rename makes it whole."""
@@ -110,20 +159,14 @@ class DatasetWriter:
         try:
             os.makedirs(folder)
         except OSError as error:
-            raise ConfigError.of(
-                "uri", self.uri, allowed=f"a folder that can be made ({error.strerror})"
-            ) from error
+            rule = f"a folder that can be made ({error.strerror})"
+            raise ConfigError.of("uri", self.uri, allowed=rule) from error
         return folder
 
     def __enter__(self) -> "DatasetWriter":
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: types.TracebackType | None,
-    ) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         if kind is None:
             self.close()
         else:
@@ -144,26 +187,20 @@ class DatasetWriter:
             ConfigError: the split's name is not allowed.
         """
         with self._lock:
-            self._write(split, example)
-
-    def _write(self, split: str, example: Mapping[str, Any]) -> None:
-        if not self._is_open:
-            raise DatasetError("writer: expected an open one, got one that was closed")
-        shards = self._splits.get(split) if isinstance(split, str) else None
-        number = 0 if shards is None else shards.records
-        if shards is None:
-            check_split_name(split)
-        try:
-            stored = self._stored(example)
-            values, lists = self._record.take(stored)
-        except InputError as error:
-            place = f"split {split!r}, record {number}"
-            raise InputError(f"{error} ({place}).", path=self.uri, record=number) from error
-        shards = shards or self._open(split)
-        parts = encode_sequence_example(values, lists) if lists else encode_example(values)
-        shards.append(parts, name=name_of_features(values))
-        self._splits[split] = shards
-        self._count(split, values)
+            if not self._is_open:
+                raise DatasetError("writer: expected an open one, got one that was closed")
+            shards = self._splits.get(check_split_name(split))
+            number = 0 if shards is None else shards.records
+            try:
+                values, lists = self._record.take(self._stored(example))
+            except InputError as error:
+                place = f"split {split!r}, record {number}"
+                raise InputError(f"{error} ({place}).", path=self.uri, record=number) from error
+            shards = shards or self._open(split)
+            parts = encode_sequence_example(values, lists) if lists else encode_example(values)
+            shards.append(parts, name=name_of(values))
+            self._splits[split] = shards
+            self._count(split, values)
 
     def _open(self, split: str) -> OpenShards:
         settings = self._settings
@@ -208,16 +245,15 @@ class DatasetWriter:
                 raise InputError(f"{rule}, got {wrong[0]}")
         if ids is None or not isinstance(stored, Plain) or stored.kind != "string":
             return stored
-        for label in stored.values:
+        found: list[Any] = [*stored.values]
+        for label in found:
             if label not in ids:
-                text = bytes(label).decode("utf-8", "replace")  # type: ignore[arg-type]
-                labels = self._vocabularies[name]
+                text, labels = label.decode("utf-8", "replace"), self._vocabularies[name]
                 raise InputError(
                     f"expected one of its vocabulary, {len(labels)} labels such as "
                     f"{labels[0]!r}, got {text!r}.{did_you_mean(text, labels)}"
                 )
-        numbers = tuple(ids[label] for label in stored.values if isinstance(label, bytes))
-        return Plain("int", numbers, is_list=stored.is_list)
+        return Plain("int", tuple(ids[label] for label in found), is_list=stored.is_list)
 
     def _count(self, split: str, values: Mapping[str, Any]) -> None:
         labels = values.get(_LABEL)
@@ -265,35 +301,26 @@ class DatasetWriter:
                 extra = {**features[name].extra, "num_classes": len(labels)}
                 features[name] = dataclasses.replace(features[name], extra=extra)
         manifest = self._manifest(shards)
-        publish_manifest(
-            self._folder, dataclasses.replace(manifest, files=self._describe(manifest, features))
-        )
+        vocabularies = {n: labels for n, labels in self._vocabularies.items() if n in features}
+        schema = render_schema_text(features, vocabularies=vocabularies)
+        texts = texts_of_dataset(manifest, features, vocabularies=vocabularies, schema=schema)
+        files = write_texts(self._folder, texts)
+        publish_manifest(self._folder, dataclasses.replace(manifest, files=files))
 
     def _warn_of_unused(self, features: Collection[str]) -> None:
         """Names splits and features that settings are for, and that no example had."""
         settings = self._settings
         splits = settings.num_shards if isinstance(settings.num_shards, Mapping) else ()
         images = settings.images if settings.images != WriterSettings.images else ()
-        for setting, names, kind, written in (
+        for option, names, kind, written in (
             ("num_shards", splits, "split", self._splits),
             ("vocabulary", self._vocabularies, "feature", features),
             ("images", images, "feature", features),
         ):
             for name in names:
                 if name not in written:
-                    _logger.warning(
-                        "%s names %r, and no example has such a %s: it changed nothing.%s",
-                        setting,
-                        name,
-                        kind,
-                        did_you_mean(name, written),
-                    )
-
-    def _describe(self, manifest: Manifest, features: Mapping[str, Feature]) -> Any:
-        vocabularies = {n: labels for n, labels in self._vocabularies.items() if n in features}
-        schema = render_schema_text(features, vocabularies=vocabularies)
-        texts = texts_of_dataset(manifest, features, vocabularies=vocabularies, schema=schema)
-        return write_texts(self._folder, texts)
+                    said = "%s names %r, and no example has such a %s: it changed nothing.%s"
+                    _logger.warning(said, option, name, kind, did_you_mean(name, written))
 
     def _manifest(self, shards: Sequence[Shard]) -> Manifest:
         records = {split: opened.records for split, opened in self._splits.items()}

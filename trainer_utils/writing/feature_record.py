@@ -31,14 +31,18 @@ class FeatureRecord:
 
     Args:
         may_widen: whether a float may come after ints, since nothing is encoded yet.
+
+    Attributes:
+        kinds: `int`, `float` or `string` by name, or another word for what is no plain value.
+        tensors: what the tensors are, by name.
     """
 
     def __init__(self, *, may_widen: bool = False) -> None:
         self._may_widen = may_widen
         self._facts = DatasetFacts()
-        self._tensors: dict[str, TensorSpec] = {}
+        self.kinds: dict[str, str] = {}
+        self.tensors: dict[str, TensorSpec] = {}
         self._steps: dict[str, tuple[int, ...] | None] = {}  # the shape of each step, if one
-        self._kinds: dict[str, str] = {}
 
     def take(self, example: Mapping[str, Stored]) -> tuple[Values, Values]:
         """Checks an example, and keeps what it shows.
@@ -53,13 +57,12 @@ class FeatureRecord:
             InputError: a feature is not what it was in the examples before. Nothing is kept then.
         """
         kinds = {name: self._agreed(name, value) for name, value in example.items()}
-        self._kinds |= {name: kind for name, kind in kinds.items() if kind is not None}
+        self.kinds |= {name: kind for name, kind in kinds.items() if kind is not None}
         values: dict[str, tuple[Scalar, ...] | bytes] = {}
         lists: dict[str, tuple[tuple[Scalar, ...], ...]] = {}
         for name, value in example.items():
             if isinstance(value, Tensor):
-                known = self._tensors.get(name, value.spec)
-                self._tensors[name] = known.merge(value.spec)
+                self.tensors[name] = self.tensors.get(name, value.spec).merge(value.spec)
                 values[name] = value.data
                 self._add(self._facts.features, name, "string", (value.data,))
             elif isinstance(value, Steps):
@@ -71,7 +74,7 @@ class FeatureRecord:
 
     def _agreed(self, name: str, value: Stored) -> str | None:
         """What a feature is, this value and those before it; None where nothing says it."""
-        known, kind = self._kinds.get(name), _kind_of(value)
+        known, kind = self.kinds.get(name), _kind_of(value)
         if isinstance(value, Steps) and value.steps and name in self._steps:
             shape = self._steps[name]
             if shape != value.shape and any(len(s or (1,)) > 1 for s in (shape, value.shape)):
@@ -83,60 +86,51 @@ class FeatureRecord:
             return kind or known
         if (known, kind) in _WIDER or (kind == _NO_STEPS and known.startswith(_NO_STEPS)):
             return known
-        if known == _NO_STEPS and kind.startswith(_NO_STEPS):
+        may_be = known == _NO_STEPS and kind.startswith(_NO_STEPS)
+        if may_be or (self._may_widen and (kind, known) in _WIDER):
             return kind
-        if self._may_widen and (kind, known) in _WIDER:
-            return kind
+        advice = "Give all of them alike, or another name"
+        if (known, kind) == ("int", "float"):
+            advice = "Give floats from the first on: float(value)"
+        if "tensor" in known and "tensor" in kind:
+            advice = "Cast or reshape it"
         raise InputError(
-            f"feature {name!r}: expected {known} as in the examples before, got {kind}. "
-            + _advice(known, kind)
+            f"feature {name!r}: expected {known} as in the examples before, got {kind}. {advice}"
         )
 
     def _take_plain(self, name: str, value: Plain) -> tuple[Scalar, ...] | bytes:
-        assert value.kind is not None
         values = value.values
-        if self._kinds[name] == "float" and value.kind == "int":
-            values = tuple(float(number) for number in values)
-        self._add(self._facts.features, name, self._kinds[name], values)
+        if self.kinds[name] == "float" and value.kind == "int":
+            values = tuple(map(float, values))
+        self._add(self._facts.features, name, self.kinds[name], values)
         only = values[0]
         # One without a copy: an image is among the parts of its record as it was given.
         return only if len(values) == 1 and isinstance(only, bytes) else values
 
     def _take_steps(self, name: str, value: Steps) -> tuple[tuple[Scalar, ...], ...]:
         steps = value.steps
-        if self._kinds[name] == "steps of float" and value.kind == "int":
+        if self.kinds[name] == "steps of float" and value.kind == "int":
             steps = tuple(tuple(map(float, step)) for step in steps)
         if steps and self._steps.setdefault(name, value.shape) != value.shape:
             self._steps[name] = None
+        kind = self.kinds[name].removeprefix(_NO_STEPS).removeprefix(" of ") or "int"
         for step in steps:
-            kind = self._kinds[name].removeprefix(_NO_STEPS).removeprefix(" of ") or "int"
             self._add(self._facts.lists, name, kind, step)
         return steps
 
     def _add(
         self, facts: dict[str, FeatureFacts], name: str, kind: str, values: tuple[Scalar, ...]
     ) -> None:
-        images = None
-        if kind == "string" and name not in self._tensors:
-            known = facts.get(name)
-            if known is None or known.images is not None:  # else one was none already
-                images = ImageFacts.of_values(values)
-        new = FeatureFacts(kind, 1, len(values), len(values), len(values), images=images)
-        if (known := facts.get(name)) is None:
+        known, images, count = facts.get(name), None, len(values)
+        may_be_images = known is None or known.images is not None  # else one was none already
+        if kind == "string" and name not in self.tensors and may_be_images:
+            images = ImageFacts.of_values(values)
+        new = FeatureFacts(kind, 1, count, count, count, images=images)
+        if known is None:
             facts[name] = new
         else:
             known.kind = kind  # empty steps may have come before any value
             known.merge(new)
-
-    @property
-    def kinds(self) -> Mapping[str, str]:
-        """`int`, `float` or `string` by name, or another word for what is no plain value."""
-        return self._kinds
-
-    @property
-    def tensors(self) -> Mapping[str, TensorSpec]:
-        """What the tensors are, by name."""
-        return self._tensors
 
     @property
     def images(self) -> frozenset[str]:
@@ -147,19 +141,15 @@ class FeatureRecord:
     def features(self) -> dict[str, Feature]:
         """All features, by name."""
         features = features_of_facts(self._facts)
-        for name, spec in self._tensors.items():
+        for name, spec in self.tensors.items():
             dense = self._facts.features[name].present == self._facts.records
-            features[name] = Feature(
-                type="string",
-                shape=() if dense else (1,),
-                dense=dense,
-                extra={"tensor": spec.to_json()},
-            )
-        for name, shape in self._steps.items():
-            if shape is not None and name in features:
-                features[name] = dataclasses.replace(
-                    features[name], shape=shape, extra={"sequence": list(shape)}
-                )
+            extra = {"tensor": spec.to_json()}
+            shape = () if dense else (1,)
+            features[name] = Feature(type="string", shape=shape, dense=dense, extra=extra)
+        for name, steps in self._steps.items():
+            if steps is not None and name in features:
+                extra = {"sequence": list(steps)}
+                features[name] = dataclasses.replace(features[name], shape=steps, extra=extra)
         return features
 
 
@@ -172,11 +162,3 @@ def _kind_of(value: Stored) -> str | None:
     if isinstance(value, Steps):
         return _NO_STEPS if value.kind is None else f"{_NO_STEPS} of {value.kind}"
     return value.kind
-
-
-def _advice(known: str, kind: str) -> str:
-    if (known, kind) == ("int", "float"):
-        return "Give floats from the first on: float(value)"
-    if "tensor" in known and "tensor" in kind:
-        return "Cast or reshape it"
-    return "Give all of them alike, or another name"

@@ -9,6 +9,7 @@ shard is filled before the next one is begun. How many there are is known at the
 they have other names.
 """
 
+import dataclasses
 import os
 from typing import BinaryIO
 
@@ -20,14 +21,14 @@ from trainer_utils.writing.shards import finish_shard, verify_shard
 __all__ = ["OpenShards"]
 
 
+@dataclasses.dataclass
 class _AppendedFile:
     """A file that is open only while something is written, so that there may be many shards."""
 
-    def __init__(self, path: str) -> None:
-        self._path = path
+    path: str
 
     def write(self, block: bytes | memoryview) -> int:
-        with naming_file(self._path), open(self._path, "ab") as stream:
+        with naming_file(self.path), open(self.path, "ab") as stream:
             return stream.write(block)
 
 
@@ -86,20 +87,15 @@ class OpenShards:
 
     def finish(self) -> list[Shard]:
         """Gives all shards their names and indices, and reads them back."""
-        shards = []
-        parts = list(zip(self._writers, self._paths, strict=True))
-        for place, (writer, path) in enumerate(parts):
+        shards, count = [], len(self._writers)
+        for place, (writer, path) in enumerate(zip(self._writers, self._paths, strict=True)):
             digest = writer.finish()
             name = ShardName(
-                split=self._split,
-                shard_index=place,
-                num_shards=len(parts),
-                gzip=self._gzip,
+                split=self._split, shard_index=place, num_shards=count, gzip=self._gzip
             )
             final = join(self._folder, name.path)
             make_folder(os.path.dirname(final))
             os.replace(path, final)
-            shard = finish_shard(name, digest, writer, uri=self._folder)
-            verify_shard(shard, uri=self._folder)
-            shards.append(shard)
+            shards.append(finish_shard(name, digest, writer, uri=self._folder))
+            verify_shard(shards[-1], uri=self._folder)
         return shards

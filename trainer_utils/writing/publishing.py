@@ -56,9 +56,6 @@ def describing_texts(
         records_by_shard: for each split, records by path relative to the dataset.
         vocabularies: values by feature; a value's place is its id.
         schema: what `schema.pbtxt` says.
-
-    Raises:
-        ConfigError: a feature's name is too long for a file to be called after it.
     """
     texts = {
         vocabulary_file(feature): "".join(f"{value}\n" for value in values)
@@ -82,13 +79,8 @@ def texts_of_dataset(
 
     Args:
         manifest: of the dataset, but for its files.
-        features: by name.
-        vocabularies: values by feature; a value's place is its id.
-        schema: what `schema.pbtxt` says.
+        features, vocabularies, schema: as of `describing_texts`.
         others: further texts, such as the list of rejects.
-
-    Raises:
-        ConfigError: a feature's name is too long for a file to be called after it.
     """
     records_by_shard = {
         split: {shard.path: shard.records for shard in manifest.shards_of(split)}
@@ -108,11 +100,7 @@ def texts_of_dataset(
 
 
 def write_texts(uri: str, texts: Mapping[str, str]) -> dict[str, FileDigest]:
-    """Writes below `uri`; what a killed run leaves half-written is in its working folder.
-
-    Returns:
-        What was written, by path relative to `uri`.
-    """
+    """Writes below `uri`, and returns digests by path relative to it."""
     make_folder(working_folder(uri))
     for path in texts:
         check_inner_path(path)
@@ -128,9 +116,7 @@ def publish_manifest(
     beside: Iterable[str] = (),
     check: Callable[[], None] = lambda: None,
 ) -> None:
-    """Makes a dataset of what is at `uri`.
-
-    All of it is on the disk before the manifest gets its name, and then that name is.
+    """Makes a dataset of what is at `uri`, once all of it is on the disk.
 
     Args:
         uri: of the dataset.

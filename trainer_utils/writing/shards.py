@@ -25,8 +25,7 @@ from trainer_utils.format import (
     ShardWriter,
 )
 from trainer_utils.format.crc32c import extend_crc32c
-from trainer_utils.format.naming import index_file, names_file
-from trainer_utils.format.record_digests import RecordDigests
+from trainer_utils.format.naming import index_file
 from trainer_utils.format.shard_writer import ShardDigest
 from trainer_utils.format.tfrecord import BLOCK_BYTES
 from trainer_utils.storage import (
@@ -55,15 +54,9 @@ _READ_BYTES = 1 << 20  # of a local file: what a core's cache holds, and few sys
 
 
 def write_shard(name: ShardName, fill: Callable[[ShardWriter], None], *, uri: str) -> Shard:
-    """Writes one shard and its index under their final names. It is not read back yet.
+    """Writes a shard, whose records `fill` appends, and its index under their final names.
 
-    Args:
-        name: of the shard.
-        fill: appends the records.
-        uri: of the dataset.
-
-    Returns:
-        What the manifest says of it.
+    Returns what the manifest says of it; it is not read back yet.
     """
     path = join(uri, name.path)
     make_folder(path.rpartition("/")[0])
@@ -76,36 +69,17 @@ def write_shard(name: ShardName, fill: Callable[[ShardWriter], None], *, uri: st
 
 
 def finish_shard(name: ShardName, digest: ShardDigest, writer: ShardWriter, *, uri: str) -> Shard:
-    """Writes what lies beside a shard: its index, and names and sums; returns all of it.
-
-    Args:
-        name: of the shard.
-        digest, writer: what the writer gave when it was finished, and it.
-        uri: of the dataset.
-    """
+    """Writes the index of a shard that is finished; returns what the manifest says of both."""
+    data, path = writer.index.to_bytes(), join(uri, index_file(name.path))
+    make_folder(path.rpartition("/")[0])
+    with _writing(path, uri) as stream:
+        stream.write(data)
     return Shard(
         path=name.path,
         split=name.split,
         **vars(digest),
-        index_crc32c=_write_index(name.path, writer.index, uri),
-        **_write_names(name.path, writer.digests, uri),
+        index_crc32c=extend_crc32c(0, data),
     )
-
-
-def _write_index(shard_path: str, index: RecordIndex, uri: str) -> int:
-    """Writes a shard's record index; returns the file's CRC-32C."""
-    data = index.to_bytes()
-    _write(join(uri, index_file(shard_path)), data, uri)
-    return extend_crc32c(0, data)
-
-
-def _write_names(shard_path: str, digests: RecordDigests | None, uri: str) -> dict[str, int]:
-    """Writes names and sums, where all records have a name; returns what a `Shard` says of it."""
-    if digests is None:
-        return {}
-    data = digests.to_bytes()
-    _write(join(uri, names_file(shard_path)), data, uri)
-    return {"names_bytes": len(data), "names_crc32c": extend_crc32c(0, data)}
 
 
 def verify_shard(shard: Shard, *, uri: str, block_bytes: int = BLOCK_BYTES) -> None:
@@ -117,10 +91,6 @@ def verify_shard(shard: Shard, *, uri: str, block_bytes: int = BLOCK_BYTES) -> N
     path, index_path = join(uri, shard.path), join(uri, index_file(shard.path))
     with naming_file(index_path), open_for_reading(index_path) as stream:
         index = RecordIndex.from_bytes(stream.read(), path=index_path, shard=shard)
-    if shard.has_names:
-        names_path = join(uri, names_file(shard.path))
-        with naming_file(names_path), open_for_reading(names_path) as stream:
-            RecordDigests.from_bytes(stream.read(), path=names_path, shard=shard)
     size = crc = 0
     # The same memory each time: new memory costs the system twice what the reading does.
     memory = np.empty(block_bytes if is_remote(path) else min(block_bytes, _READ_BYTES), np.uint8)
@@ -131,32 +101,25 @@ def verify_shard(shard: Shard, *, uri: str, block_bytes: int = BLOCK_BYTES) -> N
                 index.check_headers(chunk, offset=size, path=path)
             size, crc = size + len(chunk), extend_crc32c(crc, chunk)
     if (size, crc) != (shard.bytes, shard.crc32c):
-        raise CorruptShardError(
-            f"{path!r}: expected the {shard.bytes} bytes with checksum {shard.crc32c:08x} that "
-            f"were written, read back {size} with {crc:08x} (byte {min(size, shard.bytes)}). "
-            "The disk or file system lost data: run it again elsewhere.",
-            path=path,
+        raise CorruptShardError.at(
+            path,
+            expected=f"the {shard.bytes} bytes with checksum {shard.crc32c:08x} that were written",
+            got=f"{size} with {crc:08x}",
             offset=min(size, shard.bytes),
+            advice="The disk or file system lost data: run it again elsewhere.",
         )
     if shard.path.endswith(".gz"):
         from trainer_utils.dataset import read_shard_blocks  # 60 ms, which workers need not take
 
         records = sum(map(len, read_shard_blocks(path, block_bytes=block_bytes)))
         if records != shard.records:
-            raise CorruptShardError(
-                f"{path!r}: expected {shard.records} records as were written, read back {records}",
-                path=path,
-            )
+            said = f"{shard.records} records as were written"
+            raise CorruptShardError.at(path, expected=said, got=str(records))
 
 
 def files_of_shard(shard: Shard) -> list[str]:
     """A shard and what belongs to it, by paths relative to the dataset; the shard comes first."""
-    paths = [shard.path]
-    if shard.index_crc32c is not None:
-        paths.append(index_file(shard.path))
-    if shard.has_names:
-        paths.append(names_file(shard.path))
-    return paths
+    return [shard.path] + [index_file(shard.path)] * (shard.index_crc32c is not None)
 
 
 def remove_shard(shard: Shard, *, uri: str) -> None:
@@ -171,12 +134,6 @@ def rename_shard(shard: Shard, name: ShardName, *, uri: str) -> Shard:
     for old, new in zip(files_of_shard(shard), files_of_shard(renamed), strict=True):
         rename(join(uri, old), join(uri, new))
     return renamed
-
-
-def _write(path: str, data: bytes, uri: str) -> None:
-    make_folder(path.rpartition("/")[0])
-    with _writing(path, uri) as stream:
-        stream.write(data)
 
 
 def _writing(path: str, uri: str) -> AbstractContextManager[BinaryIO]:

@@ -2,17 +2,14 @@
 
 upload_dataset(folder, "s3://bucket/photos")
 
-Stores have neither locks nor a rename of folders, and not all of them refuse to write over an
-object. What they have is that whoever lists sees all that was put before. So a writer puts an
-object of its own name first, a claim, and lists then: of two, the one that came second sees the
-first; of two that see each other, the one whose claim's name is the smaller goes on once the other
-has left. Nobody writes anything else before it was alone.
+Whoever lists a store sees all that was put before. So a writer puts a claim, an object of its own
+name, and lists then: where it sees another, it leaves. Nobody writes anything else before it was
+alone; of two that come at the same moment, both may leave.
 """
 
 import contextlib
 import os
 import socket
-import time
 import uuid
 
 from trainer_utils.format import ConfigError
@@ -36,10 +33,6 @@ from trainer_utils.writing.publishing import working_folder
 
 __all__ = ["check_is_free", "upload_dataset"]
 
-_MOST_SECONDS = 10.0  # in which one that saw another leaves
-_PAUSE_SECONDS = 0.05
-_LISTINGS = 20  # that may meet one that leaves
-
 
 def check_is_free(uri: str) -> None:
     """Refuses a place where something is.
@@ -58,71 +51,47 @@ def check_is_free(uri: str) -> None:
                 raise _refusal(uri, claims[0])
             if not list_files(uri):  # what a failed upload leaves where folders are real
                 return
-    raise ConfigError.of(
-        "uri",
-        uri,
-        allowed="a place where nothing is",
-        advice="Remove what is there, or name another",
-    )
+    advice = "Remove what is there, or name another"
+    raise ConfigError.of("uri", uri, allowed="a place where nothing is", advice=advice)
 
 
 def upload_dataset(folder: str, uri: str) -> None:
-    """Copies all files of a folder, the manifest last; nothing of them stays if one fails.
-
-    Args:
-        folder: on this machine.
-        uri: where nothing is.
+    """Copies all files of a local folder, the manifest last; nothing of them stays if one fails.
 
     Raises:
         ConfigError: something is there, or another writer is writing there.
     """
     check_is_free(uri)
-    claim = _claim(uri)
-    working = working_folder(uri)
-    paths = sorted(file.path for file in list_files(folder))
-    paths.sort(key=lambda path: path == MANIFEST_FILE)
+    claim, working = _claim(uri), working_folder(uri)
+    paths = (file.path for file in list_files(folder))
     try:
-        for path in paths:
+        for path in sorted(paths, key=lambda path: (path == MANIFEST_FILE, path)):
             target = join(uri, path)
             make_folder(target.rpartition("/")[0])
             copy_file(join(folder, path), target, temporary_folder=working)
     except BaseException:
-        _remove_files(uri)
-        remove_file(claim)  # last: whoever waits may begin now
+        for entry in list_folder(uri):
+            if entry.name != WORKING_FOLDER:
+                (remove_tree if entry.is_folder else remove_file)(join(uri, entry.name))
+        remove_file(claim)  # last: whoever comes may begin now
         raise
     remove_tree(working)
 
 
 def _claim(uri: str) -> str:
-    """Puts a claim there, and returns its path when it is the only thing there is.
-
-    Raises:
-        ConfigError: another was there first; the claim is removed.
-    """
+    """Puts a claim there, and returns its path when it is the only thing there is."""
     folder, own = _claims_folder(uri), uuid.uuid4().hex
+    claim = join(folder, own)
     make_folder(folder)
     owner = f"process {os.getpid()} on {socket.gethostname()}"
-    write_text(join(folder, own), owner, temporary_folder=folder)
-    try:
-        until = time.monotonic() + _MOST_SECONDS
-        while others := [name for name in _claims_at(uri) if name != own]:
-            if others[0] < own or time.monotonic() > until:
-                raise _refusal(uri, others[0])
-            time.sleep(_PAUSE_SECONDS)
-        if list_names(uri) != [WORKING_FOLDER]:  # one that came before is through
-            raise _refusal(uri)
-    except BaseException:
+    write_text(claim, owner, temporary_folder=folder)
+    others = [name for name in _claims_at(uri) if name != own]
+    if others or list_names(uri) != [WORKING_FOLDER]:
+        refusal = _refusal(uri, others[0] if others else "")
         with contextlib.suppress(FileNotFoundError):  # whoever is through has removed all claims
-            remove_file(join(folder, own))
-        raise
-    return join(folder, own)
-
-
-def _remove_files(uri: str) -> None:
-    """All but claims."""
-    for entry in list_folder(uri):
-        if entry.name != WORKING_FOLDER:
-            (remove_tree if entry.is_folder else remove_file)(join(uri, entry.name))
+            remove_file(claim)
+        raise refusal
+    return claim
 
 
 def _claims_folder(uri: str) -> str:
@@ -130,21 +99,15 @@ def _claims_folder(uri: str) -> str:
 
 
 def _claims_at(uri: str) -> list[str]:
-    folder = _claims_folder(uri)
-    for _ in range(_LISTINGS):
-        with contextlib.suppress(FileNotFoundError):  # one left while they were listed
-            return sorted(list_names(folder)) if exists(folder) else []
-    return sorted(list_names(folder))
+    with contextlib.suppress(FileNotFoundError):  # one left while they were listed
+        return sorted(list_names(_claims_folder(uri)))
+    return []
 
 
-def _refusal(uri: str, claim: str = "") -> ConfigError:
-    try:
+def _refusal(uri: str, claim: str) -> ConfigError:
+    owner = ""
+    with contextlib.suppress(FileNotFoundError):  # it has ended meanwhile
         owner = f" ({read_text(join(_claims_folder(uri), claim))})" if claim else ""
-    except FileNotFoundError:  # it has ended meanwhile
-        owner = ""
-    return ConfigError.of(
-        "uri",
-        uri,
-        allowed=f"a place where no other writer is{owner}",
-        advice="Name another place; if that writer was killed, remove what it left there first",
-    )
+    advice = "Name another place; if that writer was killed, remove what it left there first"
+    rule = f"a place where no other writer is{owner}"
+    return ConfigError.of("uri", uri, allowed=rule, advice=advice)

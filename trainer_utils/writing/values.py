@@ -61,10 +61,7 @@ class Tensor:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Steps:
-    """A list of steps: their kind (None: no step has a value), values, and the shape of each.
-
-    `shape` is None where steps differ in it.
-    """
+    """A list of steps: their kind (None: no step has a value), values, and the shape of all."""
 
     kind: str | None
     steps: tuple[tuple[Scalar, ...], ...]
@@ -75,11 +72,7 @@ Stored: TypeAlias = Plain | Tensor | Steps | None
 
 
 def stored_value(value: Any, *, is_image: bool = False) -> Stored:
-    """What is stored of a value, by the table above.
-
-    Raises:
-        InputError: nothing of the kind can be stored; the message says what can.
-    """
+    """What is stored of a value, by the table above; an InputError says what can be."""
     if hasattr(value, "as_py"):  # a scalar of Arrow
         value = value.as_py()
     if _is_missing(value):
@@ -97,17 +90,12 @@ def stored_value(value: Any, *, is_image: bool = False) -> Stored:
             return _steps(value)
         kind, values = _one_kind(value)
         return Plain(kind, values, is_list=True)
-    raise InputError(
-        f"expected bytes, a text, a number, an array, or a list of these, got {_shown(value)}"
-    )
+    known = "bytes, a text, a number, an array, or a list of these"
+    raise InputError(f"expected {known}, got {_shown(value)}")
 
 
 def as_array(value: Any) -> npt.NDArray[Any]:
-    """An array of what is one in another library.
-
-    Raises:
-        InputError: it is none, or some of its values are missing.
-    """
+    """An array of what is one in another library; an InputError, where values are missing."""
     if _lacks_values(value):
         raise InputError(
             "expected an array with all of its values, got one in which some are missing (masked, "
@@ -120,7 +108,6 @@ def as_array(value: Any) -> npt.NDArray[Any]:
 
 
 def _is_missing(value: Any) -> bool:
-    """Whether a value stands for none."""
     if isinstance(value, np.ma.MaskedArray):
         return not value.ndim and _lacks_values(value)
     kind = type(value)  # by name, so that nobody without pandas imports it
@@ -179,13 +166,14 @@ def _is_nested(part: Any) -> bool:
 def _one_kind(values: Sequence[Any]) -> tuple[str | None, tuple[Scalar, ...]]:
     """Values of a list as they are stored, ints among floats as floats."""
     scalars = [_scalar(value) for value in values]
-    kinds = {_kind(scalar) for scalar in scalars if scalar is not None}
-    if None in scalars or (len(kinds) > 1 and kinds != {"int", "float"}):
+    found = tuple(scalar for scalar in scalars if scalar is not None)
+    kinds = {*map(_kind, found)}
+    if kinds == {"int", "float"}:
+        found, kinds = tuple(map(float, found)), {"float"}
+    if len(found) < len(scalars) or len(kinds) > 1:
         odd = next(v for v, s in zip(values, scalars, strict=True) if s is None or len(kinds) > 1)
         raise InputError(f"expected a list of numbers, or of texts, got {_shown(odd)} in one")
-    if kinds == {"int", "float"}:
-        return "float", tuple(float(scalar) for scalar in scalars if scalar is not None)
-    return (kinds.pop() if kinds else None), tuple(s for s in scalars if s is not None)
+    return (kinds.pop() if kinds else None), found
 
 
 def _scalar(value: Any) -> Scalar | None:
@@ -198,10 +186,10 @@ def _scalar(value: Any) -> Scalar | None:
             raise InputError(f"expected an integer of 64 bits, signed, got {number}")
         return number
     if isinstance(value, (float, np.floating)):
-        number_ = float(value)
-        if abs(number_) > _MOST_FLOAT and number_ not in (float("inf"), -float("inf")):
-            raise InputError(f"expected a float of 32 bits, got {number_}, which is too large")
-        return number_
+        real = float(value)
+        if _MOST_FLOAT < abs(real) < float("inf"):
+            raise InputError(f"expected a float of 32 bits, got {real}, which is too large")
+        return real
     if isinstance(value, str):
         try:
             return value.encode()
@@ -237,18 +225,12 @@ def _image(value: Any) -> bytes:
             return encode_png(as_array(value))
         except DatasetError as error:
             raise InputError(f"{error}. Give an encoded image, or cast: astype('uint8')") from error
-    raise InputError(
-        "expected an image: the bytes of a file, (height, width[, channels]) uint8, or one of "
-        f"PIL, got {_shown(value)}"
-    )
+    known = "the bytes of a file, (height, width[, channels]) uint8, or one of PIL"
+    raise InputError(f"expected an image: {known}, got {_shown(value)}")
 
 
 def check_image(data: bytes) -> None:
-    """Refuses bytes that TensorFlow does not decode.
-
-    Raises:
-        InputError: they are no JPEG, PNG, GIF or BMP.
-    """
+    """Refuses bytes that are no JPEG, PNG, GIF or BMP, by an InputError."""
     if image_size(data) is None:
         raise InputError(f"expected a JPEG, PNG, GIF or BMP, got {_shown(data)}")
 

@@ -1,11 +1,174 @@
 """A dataset as pages of this machine: records as one asks for them, nothing written.
 
-from pipelines.tools.browse import BrowseServer
+    with BrowseServer("datasets/photos", port=8765) as server:
+        server.serve_forever()          # http://127.0.0.1:8765/
 
-with BrowseServer("datasets/photos", port=8765) as server:
-    server.serve_forever()          # http://127.0.0.1:8765/
+A page of another site cannot read it either: requests that were not meant for this address
+(DNS rebinding) are refused, and pages allow neither scripts nor anything from elsewhere.
 """
 
-from pipelines.tools.browse.server import BrowseServer
+import http.server
+import json
+import shlex
+import threading
+import urllib.parse
+
+from pipelines.tools.html import CONTENT_SECURITY_POLICY, load_template
+from pipelines.tools.records import Example, ExampleReader
+from pipelines.tools.records.display import MOST_SHOWN, describe_value
+from trainer_utils.format import DatasetError
 
 __all__ = ["BrowseServer"]
+
+ADDRESS = "127.0.0.1"
+_PAGE_RECORDS = 48
+
+
+class BrowseServer(http.server.ThreadingHTTPServer):
+    """Serves one dataset; it listens as soon as it is made.
+
+    Args:
+        uri: of the dataset.
+        port: 0 for any that is free.
+
+    Raises:
+        DatasetError: there is no dataset.
+        OSError: the port is taken.
+    """
+
+    daemon_threads = True
+
+    def __init__(self, uri: str, *, port: int = 0) -> None:
+        self.uri = uri
+        self.reader = ExampleReader(uri)
+        self.lock = threading.Lock()  # a reader remembers what it opened
+        super().__init__((ADDRESS, port), _Handler)
+
+    @property
+    def url(self) -> str:
+        """The address of the first page."""
+        return f"http://{ADDRESS}:{self.server_port}/"
+
+
+class _Handler(http.server.BaseHTTPRequestHandler):
+    server: BrowseServer
+    server_version = "tfx-shards"
+    sys_version = ""
+
+    def do_GET(self) -> None:
+        names = {f"{host}:{self.server.server_port}" for host in (ADDRESS, "localhost")}
+        if self.headers.get("Host") not in names:
+            self._send(403, b"This address is served to this machine only.", "text/plain")
+            return
+        parts = urllib.parse.urlsplit(self.path)
+        fields = {name: values[-1] for name, values in urllib.parse.parse_qs(parts.query).items()}
+        pages = {"/": self._list, "/record": self._record, "/file": self._file}
+        try:
+            with self.server.lock:
+                self._send(200, *pages[parts.path](fields))
+        except (KeyError, IndexError, ValueError) as error:
+            is_of_dataset = isinstance(error, DatasetError)
+            text = str(error) if is_of_dataset else "There is no such page."
+            self._send(500 if is_of_dataset else 404, *_page("message", message=text))
+
+    def _list(self, fields: dict[str, str]) -> tuple[bytes, str]:
+        reader, name = self.server.reader, fields.get("name", "")
+        splits = {split: reader.count(split) for split in reader.splits}
+        split = fields.get("split", reader.splits[0])
+        start = max(int(fields.get("start", 0)), 0)
+        stop = min(start + _PAGE_RECORDS, splits[split])
+        found = reader.named(name) if name else reader.read(split, range(start, stop))
+        return _page(
+            "list",
+            uri=self.server.uri,
+            splits=splits,
+            split=split,
+            name=name,
+            cards=[_card(example) for example in found],
+            next_page=None if name or stop >= splits[split] else _link("", split, start=stop),
+        )
+
+    def _record(self, fields: dict[str, str]) -> tuple[bytes, str]:
+        example = self._example(fields)
+        split, number = example.split, example.number
+        rows = [
+            {
+                "name": name,
+                "what": describe_value(value),
+                "file": _link("file", split, number=number, feature=name),
+                "kind": value.kind if value.is_file else "",
+                "text": "\n\n".join(value.texts)
+                if value.kind == "text" and max(map(len, value.texts)) > MOST_SHOWN
+                else json.dumps(value.to_json(), ensure_ascii=False)
+                if value.kind == "number" and len(value.values) > 1
+                else "",
+            }
+            for name, value in example.values.items()
+        ]
+        is_last = number + 1 == self.server.reader.count(split)
+        command = ["tfx-shards", "lineage", self.server.uri, "--record", example.name]
+        return _page(
+            "record",
+            example=example,
+            rows=rows,
+            before=_link("record", split, number=number - 1) if number else None,
+            after=None if is_last else _link("record", split, number=number + 1),
+            back=_link("", split, start=number),
+            command=shlex.join(command),
+        )
+
+    def _file(self, fields: dict[str, str]) -> tuple[bytes, str]:
+        value = self._example(fields).values[fields["feature"]]
+        if not value.is_file:
+            raise KeyError(fields["feature"])
+        kind = {"image": "image", "sound": "audio"}.get(value.kind)
+        name = "png" if value.format == "RAW" else value.format.lower()  # of pixels
+        return value.content, f"{kind}/{name}" if kind else "application/octet-stream"
+
+    def _example(self, fields: dict[str, str]) -> Example:
+        number, split = int(fields["number"]), fields["split"]
+        if not 0 <= number < self.server.reader.count(split):
+            raise IndexError(number)
+        (example,) = self.server.reader.read(split, [number])
+        return example
+
+    def _send(self, status: int, content: bytes, kind: str) -> None:
+        self.send_response(status)
+        for name, value in {
+            "Content-Type": f"{kind}; charset=utf-8" if kind.startswith("text/") else kind,
+            "Content-Length": str(len(content)),
+            "Content-Security-Policy": CONTENT_SECURITY_POLICY,
+            "X-Content-Type-Options": "nosniff",
+            "Referrer-Policy": "no-referrer",
+            "Cross-Origin-Resource-Policy": "same-origin",
+            "Cache-Control": "no-store",
+        }.items():
+            self.send_header(name, value)
+        self.end_headers()
+        self.wfile.write(content)
+
+    def log_message(self, format: str, *args: object) -> None:
+        """Says nothing: what is asked for is the user's own."""
+
+
+def _page(template: str, /, **values: object) -> tuple[bytes, str]:
+    page = load_template(f"browse/{template}.html").render(**values)
+    return page.encode("utf-8", "backslashreplace"), "text/html"
+
+
+def _card(example: Example) -> dict[str, object]:
+    image = next((n for n, v in example.values.items() if v.kind == "image" and v.is_file), None)
+    label = example.values.get("label")
+    text = next((v for v in example.values.values() if v.kind == "text"), None)
+    place = {"split": example.split, "number": example.number}
+    return {
+        "link": _link("record", **place),
+        "image": None if image is None else _link("file", **place, feature=image),
+        "name": example.name,
+        "label": "" if label is None else describe_value(label),
+        "text": "" if image is not None or text is None else describe_value(text),
+    }
+
+
+def _link(page: str, split: object, **fields: object) -> str:
+    return f"/{page}?{urllib.parse.urlencode({'split': split, **fields})}"

@@ -20,8 +20,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
 
+from components.balancing.settings import BalancerSettings
 from components.common.reject_codes import REJECT_CODES
-from components.shard_balancer.settings import BalancerSettings
 from pipelines.noise import quiet_import, quiet_run
 from pipelines.tools.conversion import METADATA_FILE
 from pipelines.tools.conversion.dry_run import check_small_table

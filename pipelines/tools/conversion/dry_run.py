@@ -19,16 +19,15 @@ from typing import Any
 
 from absl import logging
 
+from components.balancing.settings import BalancerSettings
 from components.common.rejects import Reject
 from components.conversions import AudioConversion, ImageConversion, TextConversion
 from components.example_gen.file_conversion import FileConversion
-from components.example_gen.image_roots import OUTSIDE, command_for, suggest_roots
 from components.example_gen.inputs import ALL_FILES, InputSelection, patterns_of
 from components.example_gen.partition import Partition, read_output_config
 from components.example_gen.plan import Plan
 from components.example_gen.simple_layouts import name_simple
-from components.image_example_gen.layouts import name_layout
-from components.shard_balancer.settings import BalancerSettings
+from components.layouts import name_layout
 from pipelines.tools.conversion.settings import SETTINGS, Conversion, prepare
 from trainer_utils.format import shard_bounds
 from trainer_utils.format.json_text import JsonObject
@@ -86,7 +85,6 @@ class ConversionPlan(Shown):
         splits: by name, in order.
         rejects: how many inputs are known to be rejected, by code, the most frequent first.
         first_rejects: the first of each code: its source, and why.
-        cures: what to do about some of them.
     """
 
     source: str
@@ -99,7 +97,6 @@ class ConversionPlan(Shown):
     splits: Mapping[str, SplitEstimate]
     rejects: Mapping[str, int] = dataclasses.field(default_factory=dict)
     first_rejects: Mapping[str, str] = dataclasses.field(default_factory=dict)
-    cures: Sequence[str] = ()
 
     def to_json(self) -> JsonObject:
         """All of it as JSON takes it."""
@@ -131,7 +128,6 @@ class ConversionPlan(Shown):
             parts += ["", "Would be rejected:"]
             for code, count in self.rejects.items():
                 parts.append(f"{count:,} {code}, the first {self.first_rejects[code]}")
-            parts += self.cures
         bad_files = "" if self.kind == "text" else " Bad files show only when they are read."
         return [*parts, "", f"Nothing was written.{bad_files}"]
 
@@ -155,8 +151,8 @@ def plan_prepared(conversion: Conversion) -> ConversionPlan:
         name = name_layout if conversion.kind == "image" else name_simple
         layouts = {name(inputs, layout=steps.settings.layout) for inputs in steps.inputs()}
         sizes = dict.fromkeys(plan.splits, 0)
-        for task, records, files_bytes in files.sizes():
-            sizes[task.split] += files_bytes + _MESSAGE_BYTES * records
+        for task in files.tasks:
+            sizes[task.argument.split] += task.bytes + _MESSAGE_BYTES * task.records
         kinds = {blob.name: blob.kind for blob in files.blobs}
     else:
         with tempfile.TemporaryDirectory(prefix="tfx-shards-") as folder:
@@ -172,7 +168,7 @@ def plan_prepared(conversion: Conversion) -> ConversionPlan:
         features={**kinds, **{column.name: column.kind for column in plan.columns}},
         classes={name: len(values) for name, values in plan.vocabularies.items()},
         splits=_estimate_splits(conversion, plan, sizes),
-        **_describe_rejects(plan.rejects, steps.located.base),
+        **_describe_rejects(plan.rejects),
     )
 
 
@@ -217,23 +213,13 @@ def _selection_of(conversion: Conversion) -> InputSelection:
     )
 
 
-def _describe_rejects(rejects: Sequence[Reject], base: str) -> JsonObject:
-    """How many inputs would be rejected, the first of each code, and what to do about it."""
+def _describe_rejects(rejects: Sequence[Reject]) -> JsonObject:
+    """How many inputs would be rejected, and the first of each code."""
     counts = collections.Counter(reject.code for reject in rejects)
     firsts: dict[str, str] = {}
     for reject in sorted(rejects):
         firsts.setdefault(reject.code, f"{display_path(reject.source)} ({reject.detail})")
-    cures = []
-    if OUTSIDE in counts:
-        outside = (reject.source for reject in rejects if reject.code == OUTSIDE)
-        if roots := suggest_roots(outside, base=base):
-            cures.append(f"Allow the folders that the files are in: {command_for(roots)}")
-        else:
-            cures.append("Put the files that links lead to into the input, in place of the links")
-    if "FILE_NOT_FOUND" in counts:
-        command = command_for(["FOLDER"])
-        cures.append(f"Paths are relative to the list. If they are to another folder: {command}")
-    return {"rejects": dict(counts.most_common()), "first_rejects": firsts, "cures": cures}
+    return {"rejects": dict(counts.most_common()), "first_rejects": firsts}
 
 
 def _estimate_splits(

@@ -55,7 +55,8 @@ def as_table(
     """
     options = {**options, "columns": dict(options.get("columns") or {})}
     path = Path(folder, "rows.parquet")
-    fresh = Path(tempfile.mkdtemp(dir=_made(folder))) / path.name
+    os.makedirs(folder, exist_ok=True)
+    fresh = Path(tempfile.mkdtemp(dir=folder)) / path.name
     try:
         table = _arrow_table(source)
         if table is not None:
@@ -76,25 +77,16 @@ def as_table(
     return str(path), kept, _roots(path)
 
 
-def _made(folder: str) -> str:
-    os.makedirs(folder, exist_ok=True)
-    return folder
-
-
 def _roots(path: Path) -> list[str]:
     """The folders of the files that a table names, where one is named from the working folder."""
     file = pq.ParquetFile(path)
-    names = [f.name for f in file.schema_arrow if f.name.lower() in _PATHS]
-    names = [
-        n for n in names if file.schema_arrow.field(n).type in (pa.string(), pa.large_string())
-    ]
+    texts = (pa.string(), pa.large_string())
+    names = [f.name for f in file.schema_arrow if f.name.lower() in _PATHS and f.type in texts]
     columns = file.read(names).columns if names else ()
-    found = [
-        name.removeprefix("file://") for c in columns for name in c.unique().to_pylist() if name
-    ]
-    whole = {os.path.dirname(name) for name in found if is_remote(name) or os.path.isabs(name)}
-    is_relative = any(not is_remote(name) and not os.path.isabs(name) for name in found)
-    return sorted({os.getcwd(), *filter(is_folder, whole)}) if is_relative else []
+    found = {name.removeprefix("file://") for c in columns for name in c.to_pylist() if name}
+    whole = {name for name in found if is_remote(name) or os.path.isabs(name)}
+    folders = filter(is_folder, set(map(os.path.dirname, whole)))
+    return sorted({os.getcwd(), *folders}) if found - whole else []
 
 
 def _arrow_table(source: Any) -> "pa.Table | pa.RecordBatchReader | None":

@@ -11,7 +11,6 @@ import csv
 import io
 import itertools
 import json
-import os
 import posixpath
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
@@ -19,15 +18,15 @@ from typing import Any
 from components.example_gen.file_kinds import kind_of_bytes
 from components.example_gen.folder import is_clutter, refuse_dataset
 from components.example_gen.settings import LayoutNames
-from components.image_example_gen.layouts.webdataset import is_archive
+from components.layouts.webdataset import is_archive
 from components.tables.json_objects import flatten_object
 from components.tables.reading import SUFFIXES
 from trainer_utils.format import InputError, canonical_split
 from trainer_utils.format.framing import begins_with_frame
 from trainer_utils.format.media_formats import EXTENSIONS
 from trainer_utils.format.settings import settings_of
-from trainer_utils.storage.files import exists, is_folder, list_folder, open_for_reading
-from trainer_utils.storage.paths import is_remote, join
+from trainer_utils.storage.files import exists, is_folder, open_for_reading, walk_files
+from trainer_utils.storage.paths import join
 from trainer_utils.text_output import quantity
 
 __all__ = ["KINDS", "check_source", "kind_in_table", "recognise"]
@@ -38,7 +37,7 @@ _LAYOUTS = {
     **dict.fromkeys(("voc", "coco", "segmentation", "tar"), "image"),
     **dict.fromkeys(("lines", "json"), "text"),
 }
-_MOST_FILES, _MOST_IN_FOLDER = 100_000, 20_000  # names that are read
+_MOST_FILES = 100_000  # names that are read
 _MOST_OPENED = 64
 _HEAD_BYTES, _ROWS = 256 << 10, 50  # of a table
 _KIND_BY_ENDING = {
@@ -167,33 +166,11 @@ def _kind_beside(source: str) -> str | None:
 
 
 def _names_below(base: str) -> tuple[list[str], bool]:
-    """Names below a folder, and whether these are all: of a huge one, some of each folder."""
-    found: list[str] = []
-    is_all = True
-    for folder, folders, files in _walk_remote(base) if is_remote(base) else os.walk(base):
-        folders.sort()
-        head = posixpath.join(*folder[len(base) :].strip("/").split("/"))
-        if head and is_clutter(head.split("/")):
-            folders.clear()
-            continue
-        visible = [name for name in files if not is_clutter([name])]
-        room = min(_MOST_IN_FOLDER, _MOST_FILES - len(found))
-        is_all = is_all and len(visible) <= room
-        found += [posixpath.join(head, name) for name in sorted(visible)[:room]]
-        if len(found) == _MOST_FILES:
-            return found, False
-    return found, is_all
-
-
-def _walk_remote(base: str) -> Iterator[tuple[str, list[str], list[str]]]:
-    """As `os.walk`: what is taken from a folder's list of folders is not walked."""
-    waiting = [base]
-    while waiting:
-        folder = waiting.pop()
-        entries = list_folder(folder)
-        folders = [entry.name for entry in entries if entry.is_folder]
-        yield folder, folders, [entry.name for entry in entries if not entry.is_folder]
-        waiting += [join(folder, name) for name in reversed(folders)]
+    """Names below a folder, and whether these are all."""
+    names = (file.path for file in walk_files(base))
+    seen = (name for name in names if not is_clutter(name.split("/")))
+    found = sorted(itertools.islice(seen, _MOST_FILES + 1))
+    return found[:_MOST_FILES], len(found) <= _MOST_FILES
 
 
 def _by_kind(base: str, names: Iterable[str]) -> dict[str, list[str]]:

@@ -12,13 +12,13 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from components.balancing.settings import BalancerSettings
 from components.example_gen.settings import (
     AudioSettings,
     ExampleGenSettings,
     ImageSettings,
     TextSettings,
 )
-from components.shard_balancer.settings import BalancerSettings
 from pipelines.tools.conversion.recognition import KINDS, check_source, recognise
 from trainer_utils.format import ConfigError
 from trainer_utils.format.naming import check_split_name

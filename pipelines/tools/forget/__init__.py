@@ -4,10 +4,9 @@ from pipelines.tools.forget import Forgetting
 
 found = Forgetting.find(["cat/1.jpg"], ["runs/"])       # nothing is changed yet
 found.carry_out()
-found.certificate.is_complete, found.path
+found.certificate["complete"], found.path
 """
 
-from pipelines.tools.forget.certificate import Certificate
 from pipelines.tools.forget.run import Forgetting
 
-__all__ = ["Certificate", "Forgetting"]
+__all__ = ["Forgetting"]

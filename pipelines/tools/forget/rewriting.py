@@ -4,8 +4,8 @@
     finish_swap(uri)            # of a run that was killed
 
 Order, names of shards and settings stay; shards without a change are linked. All small files are
-made of what remains. The new folder is whole, on the disk, before the old one goes, so that a run
-that is killed leaves the old dataset, the new one, or neither at the uri and the new one beside it.
+made of what remains. The new folder is whole, on the disk, before the old one goes: a run that is
+killed leaves the old dataset, the new one, or neither at the uri and the new one beside it.
 """
 
 import collections
@@ -30,7 +30,7 @@ from trainer_utils.format import (
     ShardWriter,
 )
 from trainer_utils.format.json_text import JsonObject
-from trainer_utils.format.manifest import FORGOTTEN_KEY
+from trainer_utils.format.manifest import FORGOTTEN_KEY, FORMAT_VERSION
 from trainer_utils.format.naming import (
     DATASET_FILES,
     LINEAGE_FILE,
@@ -72,7 +72,7 @@ def rewrite_dataset(
     places: Places,
     names: Names,
     *,
-    lines: Mapping[str, Sequence[int]],
+    labels: Mapping[str, Sequence[int]],
     label_counts: Mapping[str, Mapping[str, int]],
 ) -> None:
     """Takes records, and all that names them, out of a dataset of ours.
@@ -81,7 +81,7 @@ def rewrite_dataset(
         uri: of it.
         places: the records.
         names: that no small file is to have.
-        lines: ids whose labels go, by feature.
+        labels: ids whose labels go, by feature.
         label_counts: of the records that stay, as the manifest has them.
 
     Raises:
@@ -94,11 +94,20 @@ def rewrite_dataset(
         raise ConfigError.of("in", uri, allowed="datasets in folders", advice="Move it to one")
     remove_tree(new)
     make_folder(working_folder(new))
-    shards = tuple(_shard(shard, places.get(shard.path, ()), uri, new) for shard in old.shards)
+    changed = [shard for shard in old.shards if places.get(shard.path)]
+    made = {path for shard in changed for path in files_of_shard(shard)} | {
+        *DATASET_FILES,
+        *(old.files or ()),
+    }
+    shards = tuple(
+        _shard(shard, places[shard.path], uri, new) if shard in changed else shard
+        for shard in old.shards
+    )
     rejects, _, _ = rejects_without(dataset, names)
     records = sum(map(len, places.values()))
     manifest = dataclasses.replace(
         old,
+        format_version=FORMAT_VERSION,
         shards=shards,
         accounting=_accounting(old, shards, rejects),
         config={
@@ -110,21 +119,22 @@ def rewrite_dataset(
     )
     vocabularies = {
         feature: [
-            forgotten_label(number) if number in lines.get(feature, ()) else value
+            forgotten_label(number) if number in labels.get(feature, ()) else value
             for number, value in enumerate(values)
         ]
         for feature, values in dataset.vocabularies.items()
     }
-    listed = [json.dumps(entry, ensure_ascii=False, sort_keys=True) for entry in rejects]
-    others = {REJECTS_FILE: "".join(f"{printable_json(line)}\n" for line in listed)}
+    lines = [json.dumps(entry, ensure_ascii=False, sort_keys=True) for entry in rejects]
     texts = texts_of_dataset(
         manifest,
         dataset.features,
         vocabularies=vocabularies,
         schema=render_schema_text(dataset.features, vocabularies=vocabularies),
-        others=others if rejects else None,
+        others={REJECTS_FILE: "".join(f"{printable_json(line)}\n" for line in lines)}
+        if rejects
+        else None,
     )
-    carried = _carry(uri, new, old)
+    carried = _carry(uri, new, made)
     files = write_texts(new, texts)
     write_texts(new, {LINEAGE_FILE: _origin(uri, old, names, records).to_json()})
     manifest = dataclasses.replace(manifest, files=files)
@@ -163,18 +173,13 @@ def _beside(uri: str, what: str) -> str:
 
 
 def _shard(shard: Shard, left_out: Collection[int], uri: str, new: str) -> Shard:
-    """A shard without some records, or the same file under the same name in the new folder."""
-    if not left_out:
-        for path in files_of_shard(shard):
-            make_folder(join(new, path).rpartition("/")[0])
-            copy_file(join(uri, path), join(new, path), temporary_folder=working_folder(new))
-        return shard
+    """A shard without some records, under the same name in the new folder."""
 
     def fill(writer: ShardWriter) -> None:
         first = 0
         for block in read_shard_blocks(join(uri, shard.path)):
-            is_gone = np.isin(np.arange(first, first + len(block)), [*left_out])
-            kept = np.flatnonzero(~is_gone)
+            numbers = np.arange(first, first + len(block))
+            kept = np.flatnonzero(~np.isin(numbers, [*left_out]))
             frames = block.frames()
             framed = b"".join(frames[number] for number in kept.tolist())
             writer.write_framed(framed, block.lengths[kept], block.payload_crcs[kept])
@@ -208,14 +213,12 @@ def _accounting(
     return accounting
 
 
-def _carry(uri: str, new: str, old: Manifest) -> list[str]:
-    """Takes somebody's own files in a dataset's folder over to the new one; returns which."""
-    own = {path for shard in old.shards for path in files_of_shard(shard)}
-    own |= {*old.published, *DATASET_FILES}
+def _carry(uri: str, new: str, made: Collection[str]) -> list[str]:
+    """Takes shards without a change, and somebody's own files, over to the new folder."""
     carried = []
     for file in walk_files(uri):
         path = file.path
-        if path in own or vocabulary_of(path) or path.startswith(f"{WORKING_FOLDER}/"):
+        if path in made or vocabulary_of(path) or path.startswith(f"{WORKING_FOLDER}/"):
             continue
         if file.problem is not None:
             raise DatasetError.at(

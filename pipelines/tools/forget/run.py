@@ -1,36 +1,34 @@
-"""Takes records out of all that lies below some folders, and leaves a certificate.
+"""Takes records out of all datasets below some folders, and leaves a certificate.
 
     found = Forgetting.find(["cat/1.jpg"], ["runs/"])       # nothing is changed yet
     found.carry_out()
-    found.certificate.is_complete
+    found.certificate["complete"]
 
 What is to be done is written down before anything is changed: after a kill the same request goes on
-with it, searches nothing anew, and so ends with the same certificate.
+with it, searches nothing anew, and so ends with the same certificate. Names are in it as `sha256:…`
+unless they are asked for; docs/changing.md says its form.
 """
 
 import contextlib
 import dataclasses
 import datetime
 import fcntl
-import hashlib
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
-from pipelines.tools.forget.certificate import Certificate
-from pipelines.tools.forget.labels import decide_labels
-from pipelines.tools.forget.names import Names, name_digest
+from pipelines.tools.forget.names import LEAST_BYTES, Names, name_digest
 from pipelines.tools.forget.rewriting import finish_swap, rewrite_dataset
 from pipelines.tools.forget.search import (
     JOURNAL_FOLDER,
-    FoundDataset,
-    holds,
+    decide_labels,
     search_dataset,
     survey,
+    why_it_remains,
 )
 from trainer_utils.dataset.files import read_manifest
 from trainer_utils.format import ConfigError, DatasetError
 from trainer_utils.format.json_text import JsonObject, parse_json_object, render_json
-from trainer_utils.format.layouts import is_named_as_records
+from trainer_utils.format.sealing import NO_CHECKSUM, seal
 from trainer_utils.storage import (
     exists,
     is_folder,
@@ -48,15 +46,23 @@ from trainer_utils.storage.cache_folder import (
     CacheFolder,
     default_cache_dir,
 )
-from trainer_utils.text_output import Part, Shown, list_counts
+from trainer_utils.text_output import Part, Shown, make_table, quantity
 
 __all__ = ["Forgetting"]
 
 Advance = Callable[[int, int], None]
-
-
-def _unseen(done: int, total: int) -> None:
-    """Shows nothing of the progress."""
+_DRAFT = "draft.json"
+_OUT_OF_SCOPE = (
+    "whatever lies outside of roots and caches: backups, versions that a bucket keeps, freed "
+    "blocks of a disk, caches of other machines, copies of datasets that lie elsewhere",
+    "records of other names whose content is the same: tfx-shards audit finds copies",
+    "trained models, and the rows of ML Metadata: tfx-shards lineage and ledger tell of them",
+    "numbers in records, but for record_id, filename and id",
+    "pictures and figures without a name, such as thumbnails and statistics",
+    "files of other programs that hold a name encrypted, compressed in parts, or escaped in ways "
+    "other than those of JSON, protobuf, Python, HTML, URLs and CSV",
+    f"names of fewer than {LEAST_BYTES} bytes within files that are no text",
+)
 
 
 @dataclasses.dataclass(kw_only=True)
@@ -66,15 +72,16 @@ class Forgetting(Shown):
     Args:
         names: of the records.
         shown: the same by what stands for them in the certificate.
-        journal: the folder of the draft.
-        draft: the certificate but for what comes after, its `path`, and the label counts of what
-            stays by dataset.
+        path: where the certificate goes.
+        facts: what it says; a draft, until it was carried out.
+        label_counts: of what stays, by dataset.
     """
 
     names: Names
     shown: Mapping[str, str]
-    journal: str
-    draft: JsonObject
+    path: str
+    facts: JsonObject
+    label_counts: JsonObject
 
     @classmethod
     def find(
@@ -85,7 +92,7 @@ class Forgetting(Shown):
         output: str | None = None,
         caches: Sequence[str] = (),
         plain_names: bool = False,
-        advance: Advance = _unseen,
+        advance: Advance = lambda done, total: None,
     ) -> "Forgetting":
         """Looks through all datasets and files; or reads what a run that was killed has found.
 
@@ -95,7 +102,7 @@ class Forgetting(Shown):
             output: of the certificate; None: `forgotten-….json` in the first folder.
             caches: folders that trainers were given as `cache=`, beside this user's own cache.
             plain_names: whether the certificate has the names, and not their SHA-256.
-            advance: called with the bytes that were looked at, and all of them.
+            advance: called with the datasets and files that were looked at, and all of them.
 
         Raises:
             ConfigError: a setting is not allowed, or another request was killed here.
@@ -110,41 +117,64 @@ class Forgetting(Shown):
             if not is_folder(root):
                 raise DatasetError.at(root, expected="a folder to search", got="none")
         shown = {name if plain_names else name_digest(name): name for name in wanted.names}
-        journal, asked = join(roots[0], JOURNAL_FOLDER), f"{sorted(shown)} {roots}"
-        request = hashlib.sha256(asked.encode("utf-8", "surrogateescape")).hexdigest()
-        draft = _read_draft(journal, request)
-        if draft is None:
-            now = datetime.datetime.now(datetime.timezone.utc)
-            path = output or join(roots[0], f"forgotten-{now:%Y%m%dT%H%M%SZ}.json")
-            if exists(path):
-                raise ConfigError.of("output", path, allowed="a file that is not there yet")
-            folders = [os.path.join(each, COPIES_FOLDER) for each in (default_cache_dir(), *caches)]
-            folders = [*roots, *filter(os.path.isdir, folders)]
-            counts, facts = _search(wanted, folders, shown, advance)
-            facts |= {"requested_at": f"{now:%FT%TZ}", "roots": roots}
-            draft = {
-                "request": request,
-                "path": path,
-                "label_counts": counts,
-                "certificate": facts,
-            }
-        return cls(names=wanted, shown=shown, journal=journal, draft=draft)
+        draft_path = join(roots[0], f"{JOURNAL_FOLDER}/{_DRAFT}")
+        if exists(draft_path):
+            draft = parse_json_object(read_text(draft_path), path=draft_path)
+            facts = draft["facts"]
+            if (facts["records"], facts["roots"]) != (sorted(shown), roots):
+                raise ConfigError(
+                    "names: expected those of the run that was killed here, got others "
+                    f"({draft_path!r}). Finish it first: give it the same names and folders again; "
+                    "or remove that file.",
+                    setting="names",
+                )
+            return cls(names=wanted, shown=shown, **draft)
+        now = datetime.datetime.now(datetime.timezone.utc)
+        path = output or join(roots[0], f"forgotten-{now:%Y%m%dT%H%M%SZ}.json")
+        if exists(path):
+            raise ConfigError.of("output", path, allowed="a file that is not there yet")
+        folders = [os.path.join(each, COPIES_FOLDER) for each in (default_cache_dir(), *caches)]
+        folders = [*roots, *filter(os.path.isdir, folders)]
+        counts, facts = _search(wanted, folders, shown, advance)
+        facts |= {"requested_at": f"{now:%FT%TZ}", "roots": roots, "records": sorted(shown)}
+        return cls(names=wanted, shown=shown, path=path, facts=facts, label_counts=counts)
 
     @property
-    def path(self) -> str:
-        """Where the certificate goes."""
-        return str(self.draft["path"])
+    def certificate(self) -> JsonObject:
+        """What was asked for, and what became of it, as far as it was carried out."""
+        return {
+            "kind": "tfx-shards forget",
+            "format_version": 2,
+            "checksum": NO_CHECKSUM,
+            "complete": not self.facts["remains"],
+            "out_of_scope": list(_OUT_OF_SCOPE),
+            **self.facts,
+        }
 
-    @property
-    def certificate(self) -> Certificate:
-        """As it is now: a draft, until it was carried out."""
-        return Certificate(**self.draft["certificate"])
+    def to_json(self) -> JsonObject:
+        """The certificate."""
+        return self.certificate
 
     def parts(self) -> list[Part]:
         """What a person sees: the certificate with the names."""
-        return self.certificate.parts(self.shown)
+        datasets, removed = self.facts["datasets"], self.facts["removed"]
+        records = [(record, each["uri"]) for each in datasets for record in each["records"]]
+        parts: list[Part] = [
+            f"{quantity(len(records), 'record')} of {quantity(len(datasets), 'dataset')}, "
+            f"{quantity(len(removed), 'copy', 'copies')} in caches"
+        ]
+        for header, rows in (
+            (
+                ["record", "shard", "number", "dataset"],
+                [[self.shown[r["name"]], r["shard"], r["number"], uri] for r, uri in records],
+            ),
+            (["no record of this name"], [[self.shown[n]] for n in self.facts["not_found"]]),
+            (["still names one", "why"], [[e["path"], e["why"]] for e in self.facts["remains"]]),
+        ):
+            parts += ["", make_table(header, rows)] if rows else []
+        return parts
 
-    def carry_out(self, *, advance: Advance = _unseen) -> None:
+    def carry_out(self, *, advance: Advance = lambda done, total: None) -> None:
         """Rewrites the datasets, removes the copies, and writes the certificate.
 
         Args:
@@ -153,20 +183,21 @@ class Forgetting(Shown):
         Raises:
             DatasetError: a dataset is not whole, or damaged; the same request goes on with it.
         """
-        with _alone(os.path.dirname(self.journal)):
-            _write(join(self.journal, _DRAFT), render_json(self.draft))
-            certificate = self.certificate
-            for copy in certificate.removed:
+        root = self.facts["roots"][0]
+        with _alone(root):
+            draft = {name: vars(self)[name] for name in ("path", "facts", "label_counts")}
+            _write(join(root, f"{JOURNAL_FOLDER}/{_DRAFT}"), render_json(draft))
+            for copy in self.facts["removed"]:
                 with contextlib.suppress(ConfigError, OSError):  # what stays is told below
                     folder, name = os.path.split(copy)
                     CacheFolder(os.path.dirname(folder), None).remove(name)
-            for entry in certificate.datasets:
+            for entry in self.facts["datasets"]:
                 self._rewrite(entry)
-                advance(1, len(certificate.datasets))
-            self.draft["certificate"] = vars(self._finished(certificate))
-            _write(self.path, self.certificate.render())
-            remove_tree(join(os.path.dirname(self.path), JOURNAL_FOLDER))
-            remove_tree(self.journal)
+                advance(1, len(self.facts["datasets"]))
+            self.facts = self._finished()
+            _write(self.path, seal(render_json(self.certificate)))
+            for folder in (os.path.dirname(self.path), root):
+                remove_tree(join(folder, JOURNAL_FOLDER))
 
     def _rewrite(self, entry: JsonObject) -> None:
         uri, places = entry["uri"], dict[str, set[int]]()
@@ -176,47 +207,26 @@ class Forgetting(Shown):
             return  # a run before did it; what else it may be is searched at the end
         for record in entry["records"]:
             places.setdefault(record["shard"], set()).add(record["number"])
-        counts = self.draft["label_counts"][uri]
-        rewrite_dataset(uri, places, self.names, lines=entry["labels"], label_counts=counts)
+        counts = self.label_counts[uri]
+        rewrite_dataset(uri, places, self.names, labels=entry["labels"], label_counts=counts)
 
-    def _finished(self, certificate: Certificate) -> Certificate:
-        """The certificate, with what the rewritten datasets are now."""
-        remains = {e["path"]: e["why"] for e in certificate.remains if exists(e["path"])}
+    def _finished(self) -> JsonObject:
+        """What the certificate says, with what the rewritten datasets are now."""
+        remains = {e["path"]: e["why"] for e in self.facts["remains"] if exists(e["path"])}
         datasets = []
-        for entry in certificate.datasets:
+        for entry in self.facts["datasets"]:
             found = search_dataset(entry["uri"], self.names)
-            if found.records or found.rejects or found.is_told:
+            if found.is_rewritten:
                 remains[entry["uri"]] = "another program has written to it: run this again"
             datasets.append({**entry, "digest_after": found.dataset.digest})
-        for copy in filter(exists, certificate.removed):
+        for copy in filter(exists, self.facts["removed"]):
             remains[copy] = "a copy in a cache that is in use: end the trainer, and remove it"
-        return dataclasses.replace(certificate, datasets=datasets, remains=_listed(remains))
-
-
-_DRAFT = "draft.json"
-
-
-def _read_draft(journal: str, request: str) -> JsonObject | None:
-    """What a run that was killed has found.
-
-    Raises:
-        ConfigError: it was asked for something else.
-    """
-    path = join(journal, _DRAFT)
-    if not exists(path):
-        return None
-    draft = parse_json_object(read_text(path), path=path)
-    if draft["request"] != request:
-        raise ConfigError(
-            f"names: expected those of the run that was killed here, got others ({path!r}). "
-            "Finish it first: give it the same names and folders again; or remove that file.",
-            setting="names",
-        )
-    return draft
+        return {**self.facts, "datasets": datasets, "remains": _listed(remains)}
 
 
 def _write(path: str, text: str) -> None:
-    temporary = join(os.path.dirname(path), JOURNAL_FOLDER)
+    folder = os.path.dirname(path)
+    temporary = folder if folder.endswith(JOURNAL_FOLDER) else join(folder, JOURNAL_FOLDER)
     make_folder(temporary)
     write_text(path, text, temporary_folder=temporary, is_durable=True)
 
@@ -242,33 +252,33 @@ def _search(
     names: Names, folders: Sequence[str], shown: Mapping[str, str], advance: Advance
 ) -> tuple[JsonObject, JsonObject]:
     """The label counts of what stays, and what the certificate says, as far as it is known."""
-    sizes, files, closed = survey(folders)
-    total = sum(sizes.values()) + sum(files.values())
-    found: dict[str, FoundDataset] = {}
-    for uri in sizes:
+    uris, files, remains = survey(folders)
+    total = len(uris) + len(files)
+    found, removed = {}, []
+    for uri in uris:
         try:
-            found[uri] = search_dataset(uri, names, advance=lambda size: advance(size, total))
+            found[uri] = search_dataset(uri, names)
         except (ValueError, OSError) as error:
-            closed[uri] = str(error)
-    labels, counts = decide_labels(found, names)
-    needles = set[bytes]().union(*(one.needles for one in found.values()))
-    remains, removed = _of_other_records(found, labels), []
-    for path, size in files.items():
-        why = ""
+            remains[uri] = f"it cannot be searched: {error}"
+        advance(1, total)
+    decide_labels(found.values())
+    remains |= {uri: why for uri, one in found.items() if (why := one.remains)}
+    have = {record["name"] for one in found.values() for record in one.records}
+    have |= {name for one in found.values() for name in one.rejects}
+    shards = tuple(
+        f"-{os.path.basename(r['shard'])}" for one in found.values() for r in one.records
+    )
+    for path in files:
         try:
-            why = _why_it_remains(path, folders, names, needles)
-        except (ValueError, OSError) as error:
-            closed[path] = str(error)
-        if _is_copy(path):  # it is made again where it is needed
-            removed += [path] if why or closed.pop(path, "") else []
+            why = why_it_remains(path, folders, names)
+        except OSError as error:
+            why = f"it cannot be searched: {error}"
+        if _is_copy(path):  # of a shard, which is made again where it is needed
+            removed += [path] if why or path.endswith(shards) else []
         elif why:
             remains[path] = why
-        advance(size, total)
-    rewritten = {
-        uri: one
-        for uri, one in found.items()
-        if one.records or one.rejects or one.is_told or labels[uri]
-    }
+        advance(1, total)
+    rewritten = {uri: one for uri, one in found.items() if one.is_rewritten}
     if not (rewritten or removed or remains):
         raise DatasetError(
             "names: expected names of records as filename, id or record_id have them, found none "
@@ -276,11 +286,7 @@ def _search(
             f"{names.names[0]!r}. `tfx-shards show` lists records with their names"
         )
     digests = {name: digest for digest, name in shown.items()}
-    have = {record["name"] for one in found.values() for record in one.records}
-    have |= {name for one in found.values() for name in one.rejects}
-    remains |= {path: f"it cannot be searched: {why}" for path, why in closed.items()}
-    return {uri: counts[uri] for uri in rewritten}, {
-        "records": sorted(shown),
+    return {uri: one.label_counts for uri, one in rewritten.items()}, {
         "not_found": sorted(digests[name] for name in digests.keys() - have),
         "searched": {"datasets": len(found), "files": len(files)},
         "datasets": [
@@ -290,42 +296,13 @@ def _search(
                 "digest_after": None,
                 "records": [{**r, "name": digests[r["name"]]} for r in one.records],
                 "rejects": [digests[name] for name in one.rejects],
-                "labels": labels[uri],
+                "labels": one.labels,
             }
             for uri, one in rewritten.items()
         ],
         "removed": removed,
         "remains": _listed(remains),
     }
-
-
-def _of_other_records(
-    found: Mapping[str, FoundDataset], labels: Mapping[str, Mapping[str, Sequence[int]]]
-) -> dict[str, str]:
-    """What of datasets names a record and stays, since other records have it."""
-    remains = {}
-    for uri, one in found.items():
-        if one.others:
-            remains[uri] = f"other records name one: {list_counts(one.others)}"
-        for feature, ids in one.lines.items():
-            if left := ids - {*labels[uri].get(feature, ())}:
-                path = join(uri, one.dataset.vocabulary_files[feature])
-                remains[path] = f"a label of other records: id {min(left)}"
-    return remains
-
-
-def _why_it_remains(path: str, roots: Sequence[str], names: Names, needles: set[bytes]) -> str:
-    """Why a file of another program is listed; nothing of one that names no record."""
-    inner = path[max(len(root) for root in roots if path.startswith(root)) :]
-    forms = f"/{inner}/", f"/{os.path.splitext(inner)[0]}/"
-    is_called_so = any(f"/{name}/" in form for name in names.names for form in forms)
-    if is_called_so or names.are_in(os.fsencode(os.path.basename(inner))):
-        return "a file or folder of this name: remove it, or it is converted again"
-    if not holds(path, names, needles):
-        return ""
-    if is_named_as_records(path):
-        return "TFRecords of another program: write them again without it"
-    return "it names one: remove it, make it again, or take out what it says"
 
 
 def _is_copy(path: str) -> bool:

@@ -7,7 +7,7 @@ export_examples(read_examples("datasets/photos"), "looked-at/")
 import csv
 import json
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
 from pipelines.tools.records.reader import Example
 from pipelines.tools.records.values import Value
@@ -15,13 +15,7 @@ from trainer_utils.format import DatasetError
 from trainer_utils.format.printable import printable
 from trainer_utils.text_output import human_bytes, quantity
 
-__all__ = [
-    "EXAMPLES_FILE",
-    "MOST_SHOWN",
-    "as_text",
-    "describe_value",
-    "export_examples",
-]
+__all__ = ["EXAMPLES_FILE", "MOST_SHOWN", "as_text", "describe_value", "export_examples"]
 
 EXAMPLES_FILE = "examples.csv"
 MOST_SHOWN = 72  # characters of a text
@@ -44,32 +38,24 @@ def as_text(examples: Iterable[Example]) -> str:
 
 def describe_value(value: Value) -> str:
     """What a value is, in one line."""
-    if value.kind == "image":
-        size = " x ".join(map(str, value.shape))
-        texts = [f"{value.format}, {size}, {human_bytes(value.num_bytes)}"]
-    elif value.kind in ("sound", "bytes"):
-        texts = [f"{value.format or 'bytes'}, {human_bytes(value.num_bytes)}"]
+    if value.kind in ("image", "sound", "bytes"):
+        size = [" x ".join(map(str, value.shape))] if value.kind == "image" else []
+        texts = [", ".join([value.format or "bytes", *size, human_bytes(value.num_bytes)])]
     elif value.kind == "text":
-        texts = [_quoted(text) for text in value.texts[:_MOST_VALUES]]
+        texts = [
+            f'"{printable(t if len(t) <= MOST_SHOWN else t[: MOST_SHOWN - 1] + "…")}"'
+            for t in value.texts[:_MOST_VALUES]
+        ]
     else:
-        texts = [_number(number) for number in value.values[:_MOST_VALUES]]
+        some = value.values[:_MOST_VALUES]
+        texts = [f"{n:.7g}" if isinstance(n, float) else str(n) for n in some]
         for place, name in enumerate(value.names[:_MOST_VALUES]):
             texts[place] += f" ({printable(name)})"
-    return texts[0] if len(value.values) == 1 else _listed(texts, len(value.values))
-
-
-def _number(number: int | float) -> str:
-    return f"{number:.7g}" if isinstance(number, float) else str(number)
-
-
-def _listed(texts: Sequence[str], count: int) -> str:
+    count = len(value.values)
+    if count == 1:
+        return texts[0]
     more = f", … {quantity(count, 'value')}" if count > len(texts) else ""
     return f"[{', '.join(texts)}{more}]"
-
-
-def _quoted(text: str) -> str:
-    shown = text if len(text) <= MOST_SHOWN else text[: MOST_SHOWN - 1] + "…"
-    return f'"{printable(shown)}"'
 
 
 def export_examples(examples: Iterable[Example], folder: str) -> int:

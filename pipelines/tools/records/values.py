@@ -111,11 +111,9 @@ def value_of(
 
 def _are_texts(contents: Sequence[bytes]) -> bool:
     try:
-        for content in contents:
-            content.decode()
+        return all(content.decode() is not None for content in contents)
     except UnicodeDecodeError:
         return False
-    return True
 
 
 def _plain(value: object) -> Json:

@@ -1,65 +1,32 @@
 """The report: everything that is known of a dataset, laid out as one page.
 
-page = render_report("datasets/photos")
+page = render_page("datasets/photos")
 """
 
-import dataclasses
 import itertools
 import json
 from collections.abc import Callable, Mapping, Sequence
 
-from pipelines.tools.doctor.checks import Check
-from pipelines.tools.doctor.dataset import dataset_checks
+from pipelines.tools.doctor import Check, dataset_checks
 from pipelines.tools.html import load_template
 from pipelines.tools.inspection import DatasetFacts, feature_row, inspect_dataset
 from pipelines.tools.records import ExampleReader
-from pipelines.tools.report.charts import (
-    Histogram,
-    balance_of,
-    histogram,
-    label_rows,
-    wave_path,
-)
-from pipelines.tools.report.sample import FeatureSample, draw_sample
+from pipelines.tools.report.sample import draw_sample
 from trainer_utils.auditing.shifts import total_variation
 from trainer_utils.format.naming import REJECTS_FILE
 
-__all__ = ["GivenStatistics", "render_report"]
+__all__ = ["SAMPLE_RECORDS", "render_page"]
 
 SAMPLE_RECORDS = 1000  # of each split
 _MOST_LABELS, _MOST_SHARDS, _MOST_REJECTS = 60, 400, 5
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class GivenStatistics:
-    """What somebody else counted of one feature in all records of a split.
-
-    None is what TFDV does not count for its kind. The page shows it beside its own sample.
-
-    Args:
-        split: that they are of.
-        present, missing: examples with and without the feature.
-        numbers: `least`, `median`, `mean`, `most` and `standard deviation`, of numbers.
-        zeros: how many numbers are 0.
-        unique: different values.
-        frequent: values with their counts, the most frequent first.
-    """
-
-    split: str
-    present: int
-    missing: int
-    numbers: Sequence[float] | None = None
-    zeros: int | None = None
-    unique: int | None = None
-    frequent: Sequence[tuple[str, int]] = ()
-
-
-def render_report(
+def render_page(
     uri: str,
     *,
     sample_records: int = SAMPLE_RECORDS,
     lineage: str | None = None,
-    given: Mapping[str, Sequence[GivenStatistics]] | None = None,
+    given: Mapping[str, Sequence[Mapping[str, object]]] | None = None,
     more_checks: Sequence[Check] = (),
     advance: Callable[[int, int], None] = lambda done, total: None,
 ) -> str:
@@ -69,92 +36,86 @@ def render_report(
         uri: of any dataset that `inspect_dataset` reads.
         sample_records: of each split, at the most, that are read.
         lineage: where the dataset comes from, as text, if that is known.
-        given: what somebody else counted, by feature.
+        given: what somebody else counted of all records: rows of a table by feature, each with
+            `split` and the same further columns.
         more_checks: findings beside those of `dataset_checks`.
         advance: called after each record with 1, and how many records will be read.
 
     Raises:
         DatasetError: there is no such dataset.
     """
-    facts = inspect_dataset(uri)
-    reader = ExampleReader(uri)
+    facts, reader = inspect_dataset(uri), ExampleReader(uri)
     sample = draw_sample(reader, most_records=sample_records, advance=advance)
-    splits = list(facts.splits)
-    labels, num_labels = label_rows(facts.labels, splits, most=_MOST_LABELS)
     checks = [*dataset_checks(uri), *more_checks]
+    parts = [part for part in facts.uri.split("/") if part]  # an artifact's ends with a number
+    totals = facts.label_totals
+    labels = sorted(totals, key=lambda label: (-totals[label], label))[:_MOST_LABELS]
+    config = facts.manifest.config if facts.manifest else {}
     return load_template("report/page.html").render(
         facts=facts,
-        name=_name(facts.uri),
-        splits=splits,
+        name="/".join(parts[-3:] if parts[-1].isdigit() else parts[-1:]),
+        splits=list(facts.splits),
         total_records=sum(split.records for split in facts.splits.values()),
         total_bytes=sum(split.bytes for split in facts.splits.values()),
-        shards={name: _shard_bars(facts, name) for name in splits},
-        labels=labels,
-        num_labels=num_labels,
+        left_out=_left_out(facts),
+        shards={name: _shards(facts, name) for name in facts.splits},
+        labels={label: [_share(facts, split, label) for split in facts.splits] for label in labels},
+        num_labels=len(totals),
         shifts=[
             (first, second, total_variation(facts.labels[first], facts.labels[second]))
-            for first, second in itertools.combinations(filter(facts.labels.get, splits), 2)
+            for first, second in itertools.combinations(filter(facts.labels.get, facts.splits), 2)
         ],
         sample=sample,
-        given={name: sorted(found, key=_by_split(splits)) for name, found in (given or {}).items()},
-        types={
-            name: feature_row(name, feature, facts.classes)[1:]
-            for name, feature in facts.features.items()
-        },
-        histograms={name: _histograms(found) for name, found in sample.features.items()},
+        given=given or {},
+        types={n: feature_row(n, f, facts.classes)[1:] for n, f in facts.features.items()},
         rejects=_rejects(facts, reader),
-        checks=checks,
-        settings=_settings(facts),
+        amiss=[check for check in checks if check.level != "ok"],
+        fine=[check for check in checks if check.level == "ok"],
+        settings={
+            name: value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+            for name, value in sorted(config.items())
+        },
         lineage=lineage,
-        wave=wave_path,
     )
 
 
-def _by_split(splits: list[str]) -> Callable[[GivenStatistics], int]:
-    """Sorts statistics as the dataset has its splits, and what it has not last."""
-    places = {split: place for place, split in enumerate(splits)}
-    return lambda statistics: places.get(statistics.split, len(places))
+def _share(facts: DatasetFacts, split: str, label: str) -> tuple[int, float]:
+    """How often a label occurs, and its share of the split."""
+    counts = facts.labels.get(split, {})
+    return counts.get(label, 0), counts.get(label, 0) / max(sum(counts.values()), 1)
 
 
-def _name(uri: str) -> str:
-    """The end of its path; of an artifact, which is a number, also whose it is."""
-    parts = [part for part in uri.split("/") if part]
-    return "/".join(parts[-3:] if parts[-1].isdigit() else parts[-1:])
-
-
-def _shard_bars(facts: DatasetFacts, split: str) -> dict[str, object]:
+def _shards(facts: DatasetFacts, split: str) -> dict[str, object]:
     sizes = [shard.bytes for shard in facts.splits[split].shards]
-    most = max(sizes, default=0) or 1
     return {
-        "shown": [(size, size / most) for size in sizes[:_MOST_SHARDS]],
+        "sizes": sizes[:_MOST_SHARDS],
         "more": max(len(sizes) - _MOST_SHARDS, 0),
-        "balance": balance_of(sizes),
+        "balance": max(sizes) * len(sizes) / sum(sizes) if sum(sizes) else None,
     }
 
 
-def _histograms(found: FeatureSample) -> list[Histogram]:
-    by_name = itertools.groupby(found.statistics, key=lambda statistics: statistics.name)
-    return [histogram(list(group)) for _, group in by_name]
+def _left_out(facts: DatasetFacts) -> tuple[int, int, int] | None:
+    """Inputs that this step and those before rejected and skipped, of all that were found."""
+    if facts.manifest is None:
+        return None
+    steps = [*(each.total for each in facts.left_out_before), facts.manifest.total]
+    return sum(s.rejected for s in steps), sum(s.skipped for s in steps), steps[0].found
 
 
 def _rejects(facts: DatasetFacts, reader: ExampleReader) -> list[dict[str, object]]:
-    """Counts by code, and some of each."""
-    if facts.manifest is None or not facts.manifest.reject_counts:
+    """Counts by code, and some of each; of the steps before, counts alone."""
+    if facts.manifest is None:
         return []
     examples: dict[str, list[dict[str, str]]] = {}
-    for line in reader.read_lines(REJECTS_FILE):
+    for line in reader.dataset.read_lines(REJECTS_FILE) if facts.manifest.reject_counts else ():
         reject = json.loads(line)
         shown = examples.setdefault(str(reject.get("code")), [])
         if len(shown) < _MOST_REJECTS:
             shown.append({"source": str(reject.get("source")), "detail": str(reject.get("detail"))})
-    counts = sorted(facts.manifest.reject_counts.items(), key=lambda item: (-item[1], item[0]))
-    return [{"code": c, "count": n, "examples": examples.get(c, [])} for c, n in counts]
-
-
-def _settings(facts: DatasetFacts) -> list[tuple[str, str]]:
-    if facts.manifest is None:
-        return []
+    found = [("", facts.manifest.reject_counts, examples)]
+    found += [(each.producer, each.rejects, {}) for each in facts.left_out_before]
     return [
-        (name, value if isinstance(value, str) else json.dumps(value, ensure_ascii=False))
-        for name, value in sorted(facts.manifest.config.items())
+        {"code": code, "count": count, "by": by, "examples": some.get(code, [])}
+        for by, counts, some in found
+        for code, count in sorted(counts.items(), key=lambda item: (-item[1], item[0]))
     ]

@@ -1,12 +1,14 @@
-"""Small pictures of examples, with boxes and label maps drawn in, as data that a page holds.
+"""Small pictures of examples, with boxes and label maps drawn in, as data that a page holds; wave
+forms of their sounds.
 
-picture = draw_picture(example)
-picture.source          # 'data:image/jpeg;base64,…'
+draw_picture(example).source          # 'data:image/jpeg;base64,…'
+read_sound(example, "audio").seconds
 """
 
 import base64
 import dataclasses
 import io
+import wave
 from collections.abc import Sequence
 
 import numpy as np
@@ -14,15 +16,17 @@ from PIL import Image
 
 from pipelines.tools.records import Example, Value
 
-__all__ = ["DrawnBox", "Picture", "colour_means", "draw_picture"]
+__all__ = ["DrawnBox", "Picture", "Sound", "draw_picture", "read_sound"]
 
 _SIDE = 144  # pixels
 _QUALITY = 70
 _EDGES = ("xmin", "xmax", "ymin", "ymax")
 _MOST_BOXES = 20
 _MOST_PIXELS = 90_000_000
+_PEAKS = 80  # of a wave form
 # Class ids of label maps by colour: far apart, and the same on every page.
-_COLOURS = [((37 * n) % 256, (91 * n + 60) % 256, (151 * n + 120) % 256) for n in range(256)]
+_STEPS = ((37, 0), (91, 60), (151, 120))
+_COLOURS = [(step * n + first) % 256 for n in range(256) for step, first in _STEPS]
 _LABEL_MAP_OPACITY = 0.5
 
 
@@ -39,20 +43,32 @@ class DrawnBox:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Picture:
-    """A small picture.
-
-    Args:
-        source: a `data:` uri.
-        width, height: in pixels.
-        name: what its example is called.
-        boxes: round objects.
-    """
+    """A small picture: a `data:` uri, its pixels, what its example is called, and its objects."""
 
     source: str
     width: int
     height: int
     name: str
     boxes: Sequence[DrawnBox]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Sound:
+    """One sound.
+
+    Args:
+        name: what its example is called.
+        seconds: its length.
+        sample_rate: in samples a second.
+        channels: how many.
+        peaks: the greatest amplitude of each part of it, in [0, 1], parts in order.
+    """
+
+    name: str
+    seconds: float
+    sample_rate: int
+    channels: int
+    peaks: Sequence[float]
 
 
 def draw_picture(example: Example) -> Picture | None:
@@ -62,7 +78,9 @@ def draw_picture(example: Example) -> Picture | None:
         return None
     label = example.values.get("label")
     if label is not None and label.kind == "image" and (label_map := _open(label)) is not None:
-        image = _painted(image, label_map)
+        ids = label_map.convert("L").resize(image.size, Image.Resampling.NEAREST)
+        ids.putpalette(_COLOURS)
+        image = Image.blend(image, ids.convert("RGB"), _LABEL_MAP_OPACITY)
     stream = io.BytesIO()
     image.save(stream, "JPEG", quality=_QUALITY)
     return Picture(
@@ -72,16 +90,6 @@ def draw_picture(example: Example) -> Picture | None:
         name=example.name,
         boxes=_boxes(example),
     )
-
-
-def colour_means(value: Value) -> dict[str, float]:
-    """The mean of each colour of an image, in [0, 255]; empty where Pillow reads none."""
-    image = _open(value)
-    if image is None:
-        return {}
-    names = ("brightness",) if value.shape[2] == 1 else ("red", "green", "blue")
-    means = np.asarray(image, np.float64).mean(axis=(0, 1))
-    return dict(zip(names, means.tolist(), strict=False))
 
 
 def _open(value: Value) -> Image.Image | None:
@@ -95,13 +103,6 @@ def _open(value: Value) -> Image.Image | None:
         return None
     small.thumbnail((_SIDE, _SIDE), Image.Resampling.BILINEAR)
     return small.convert("RGB")
-
-
-def _painted(image: Image.Image, label_map: Image.Image) -> Image.Image:
-    """The image with each class of the label map in a colour of its own."""
-    ids = label_map.convert("L").resize(image.size, Image.Resampling.NEAREST)
-    ids.putpalette([part for colour in _COLOURS for part in colour])
-    return Image.blend(image, ids.convert("RGB"), _LABEL_MAP_OPACITY)
 
 
 def _boxes(example: Example) -> list[DrawnBox]:
@@ -122,3 +123,27 @@ def _boxes(example: Example) -> list[DrawnBox]:
         for number, (xmin, xmax, ymin, ymax) in enumerate(corners)
         if all(isinstance(edge, float) and 0 <= edge <= 1 for edge in (xmin, xmax, ymin, ymax))
     ]
+
+
+def read_sound(example: Example, feature: str) -> Sound | None:
+    """The sound that a feature holds; None where it holds none, or none kept as plain WAV."""
+    value = example.values[feature]
+    if value.format != "WAV" or not value.is_file:
+        return None
+    try:
+        with wave.open(io.BytesIO(value.content)) as reader:
+            rate, channels = reader.getframerate(), reader.getnchannels()
+            width, frames = reader.getsampwidth(), reader.readframes(reader.getnframes())
+    except (wave.Error, EOFError, ValueError):  # floating point, for one
+        return None
+    if width != 2 or not rate or not channels:
+        return None
+    samples = np.frombuffer(frames[: len(frames) // 2 * 2], "<i2").astype(np.int32)
+    parts = np.array_split(np.abs(samples), min(_PEAKS, max(len(samples), 1)))
+    return Sound(
+        name=example.name,
+        seconds=len(samples) / channels / rate,
+        sample_rate=rate,
+        channels=channels,
+        peaks=[float(part.max(initial=0)) / 32768 for part in parts],
+    )

@@ -1,7 +1,7 @@
 """What a sample of records says of a dataset's features: numbers, texts, pictures, sounds.
 
 sample = draw_sample(reader, most_records=1000)
-sample.features["height"].statistics[0].mean, sample.pictures
+sample.features["height"].statistics["value"]["train"].mean, sample.pictures
 """
 
 import collections
@@ -14,16 +14,14 @@ import numpy as np
 import numpy.typing as npt
 
 from pipelines.tools.records import Example, ExampleReader, Value
-from pipelines.tools.report.pictures import Picture, colour_means, draw_picture
-from pipelines.tools.report.sounds import Sound, read_sound
+from pipelines.tools.report.pictures import Picture, Sound, draw_picture, read_sound
 
-__all__ = ["FeatureSample", "Sample", "Statistics", "Words", "draw_sample"]
+__all__ = ["FeatureSample", "Sample", "Statistics", "draw_sample", "spread"]
 
 _BINS = 24
 _TOP_WORDS = 24
 _MOST_TEXTS, _MOST_SOUNDS = 6, 8
 _MOST_CLASSES, _MOST_OF_A_CLASS = 24, 6
-_MOST_COLOURS = 200  # images of each feature and split, whose pixels are looked at
 _MOST_FEATURES = 120  # with statistics, so that a table of thousands of columns stays a page
 _MOST_TEXT_CHARACTERS = 400
 _WORDS_OF_LANGUAGE = 4  # in a text, at the least
@@ -35,50 +33,111 @@ class Statistics:
     """Of the numbers that one thing takes in a split's sample.
 
     Args:
-        name: of what is counted: `value`, `characters`, `height`, `width`, `seconds`, …
-        split: that they are of.
-        count: how many numbers.
         least, median, mean, most: of them.
-        edges: `(bins + 1,)`, of the histogram; the same in all splits.
-        counts: `(bins,)`, numbers in each bin.
+        shares: `(bins,)`, of the numbers in each bin, which are the same in all splits.
     """
 
-    name: str
-    split: str
-    count: int
     least: float
     median: float
     mean: float
     most: float
-    edges: Sequence[float]
-    counts: Sequence[int]
+    shares: Sequence[float]
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Words:
-    """Of texts: the most frequent words with their counts, and some texts."""
-
-    top: Sequence[tuple[str, int]]
-    examples: Sequence[str]
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
+@dataclasses.dataclass
 class FeatureSample:
     """One feature in the sample.
 
-    Args:
-        kind: `number`, `image`, `sound`, `text` or `bytes`.
-        present: the share of examples that have it, by split, in [0, 1].
-        statistics: of its numbers, by split.
+    Attributes:
+        kinds: how often it was a `number`, `image`, `sound`, `text` or `bytes`.
         formats: of images and sounds, how often each occurs.
-        words: of texts.
+        present: examples that have it, by split.
+        words: of texts, how often each occurs.
+        texts: some of them.
+        numbers: what is counted of it, by its name and split.
     """
 
-    kind: str
-    present: Mapping[str, float]
-    statistics: Sequence[Statistics]
-    formats: Mapping[str, int]
-    words: Words | None = None
+    kinds: collections.Counter[str] = dataclasses.field(default_factory=collections.Counter)
+    formats: collections.Counter[str] = dataclasses.field(default_factory=collections.Counter)
+    present: collections.Counter[str] = dataclasses.field(default_factory=collections.Counter)
+    words: collections.Counter[str] = dataclasses.field(default_factory=collections.Counter)
+    texts: list[str] = dataclasses.field(default_factory=list)
+    numbers: dict[str, dict[str, list[float]]] = dataclasses.field(default_factory=dict)
+
+    @property
+    def kind(self) -> str:
+        """The most frequent one."""
+        return self.kinds.most_common(1)[0][0] if self.kinds else "bytes"
+
+    @property
+    def top_words(self) -> list[tuple[str, int]]:
+        """The most frequent words."""
+        return self.words.most_common(_TOP_WORDS)
+
+    @property
+    def statistics(self) -> dict[str, dict[str, Statistics]]:
+        """By what is counted and by split."""
+        found = {}
+        for name, by_split in self.numbers.items():
+            arrays = {split: np.asarray(numbers, float) for split, numbers in by_split.items()}
+            arrays = {split: array[np.isfinite(array)] for split, array in arrays.items()}
+            arrays = {split: array for split, array in arrays.items() if len(array)}
+            if arrays:
+                values = np.concatenate(list(arrays.values()))
+                bins = min(_BINS, len(np.unique(values)))
+                edges = np.histogram_bin_edges(values, bins=bins)
+                found[name] = {s: _statistics_of(array, edges) for s, array in arrays.items()}
+        return found
+
+    def add(self, split: str, value: Value) -> None:
+        """Takes note of its value in an example."""
+        if not value.values:
+            return
+        self.present[split] += 1
+        self.kinds[value.kind] += 1
+        if value.kind == "number":
+            self._count("value", split, value.values)
+            if len(value.values) > 1:
+                self._count("values", split, [len(value.values)])
+        elif value.kind == "image":
+            height, width, channels = value.shape
+            sizes = {"height": height, "width": width, "channels": channels}
+            for name, number in {**sizes, "aspect (width / height)": width / height}.items():
+                self._count(name, split, [number])
+        elif value.kind == "text":
+            self._add_texts(split, value.texts)
+        if value.format:
+            self.formats[value.format] += 1
+        if value.num_bytes and value.kind != "text":
+            self._count("bytes", split, [value.num_bytes])
+
+    def add_sound(self, split: str, sound: Sound) -> None:
+        """Takes note of a sound's length."""
+        self._count("seconds", split, [sound.seconds])
+        self._count("sample rate", split, [sound.sample_rate])
+
+    def _add_texts(self, split: str, texts: Sequence[str]) -> None:
+        self._count("characters", split, [len(text) for text in texts])
+        words = [_WORD.findall(text.casefold()) for text in texts]
+        if sum(map(len, words)) >= _WORDS_OF_LANGUAGE * len(texts):  # fewer are names and the like
+            self._count("words", split, [len(found) for found in words])
+            self.words.update(itertools.chain.from_iterable(words))
+            if len(self.texts) < _MOST_TEXTS:
+                self.texts += [text[:_MOST_TEXT_CHARACTERS] for text in texts[:1]]
+
+    def _count(self, name: str, split: str, numbers: Iterable[float]) -> None:
+        self.numbers.setdefault(name, {}).setdefault(split, []).extend(numbers)
+
+
+def _statistics_of(array: npt.NDArray[np.float64], edges: npt.NDArray[np.float64]) -> Statistics:
+    counts = np.histogram(array, bins=edges)[0]
+    return Statistics(
+        least=float(array.min()),
+        median=float(np.median(array)),
+        mean=float(array.mean()),
+        most=float(array.max()),
+        shares=(counts / len(array)).tolist(),
+    )
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -99,75 +158,7 @@ class Sample:
     pictures: Mapping[str, Sequence[Picture]]
     sounds: Sequence[Sound]
     more_features: int = 0
-    damage: str | None = None
-
-
-@dataclasses.dataclass
-class _Collected:
-    """Of one feature, while records are being read."""
-
-    kinds: collections.Counter[str] = dataclasses.field(default_factory=collections.Counter)
-    formats: collections.Counter[str] = dataclasses.field(default_factory=collections.Counter)
-    present: collections.Counter[str] = dataclasses.field(default_factory=collections.Counter)
-    numbers: dict[tuple[str, str], list[float]] = dataclasses.field(default_factory=dict)
-    words: collections.Counter[str] = dataclasses.field(default_factory=collections.Counter)
-    texts: list[str] = dataclasses.field(default_factory=list)
-
-    def add(self, split: str, value: Value) -> None:
-        if not value.values:
-            return
-        self.present[split] += 1
-        self.kinds[value.kind] += 1
-        if value.kind == "number":
-            self._extend("value", split, value.values)
-            if len(value.values) > 1:
-                self._extend("values", split, [len(value.values)])
-        elif value.kind == "image":
-            self.formats[value.format] += 1
-            height, width, channels = value.shape
-            sizes = (("height", height), ("width", width), ("channels", channels))
-            for name, number in sizes:
-                self._extend(name, split, [number])
-            self._extend("aspect (width / height)", split, [width / height])
-            if self.formats.total() <= _MOST_COLOURS * len(self.present):
-                for name, mean in colour_means(value).items():
-                    self._extend(name, split, [mean])
-        elif value.kind == "text":
-            self._add_texts(split, value.texts)
-        elif value.kind == "sound":
-            self.formats[value.format] += 1
-        if value.num_bytes:
-            self._extend("bytes", split, [value.num_bytes])
-
-    def add_sound(self, split: str, sound: Sound) -> None:
-        self._extend("seconds", split, [sound.seconds])
-        self._extend("sample rate", split, [sound.sample_rate])
-
-    def _add_texts(self, split: str, texts: Sequence[str]) -> None:
-        self._extend("characters", split, [len(text) for text in texts])
-        words = [_WORD.findall(text.casefold()) for text in texts]
-        if sum(map(len, words)) < _WORDS_OF_LANGUAGE * len(texts):
-            return  # names and the like
-        self._extend("words", split, [len(found) for found in words])
-        for found in words:
-            self.words.update(found)
-        if len(self.texts) < _MOST_TEXTS:
-            self.texts += [text[:_MOST_TEXT_CHARACTERS] for text in texts[:1]]
-
-    def _extend(self, name: str, split: str, numbers: Iterable[float]) -> None:
-        self.numbers.setdefault((name, split), []).extend(numbers)
-
-    def result(self, records: Mapping[str, int]) -> FeatureSample:
-        kind = self.kinds.most_common(1)[0][0] if self.kinds else "bytes"
-        return FeatureSample(
-            kind=kind,
-            present={split: self.present[split] / n for split, n in records.items() if n},
-            statistics=_statistics(self.numbers),
-            formats=dict(self.formats.most_common()),
-            words=Words(top=self.words.most_common(_TOP_WORDS), examples=self.texts)
-            if self.texts
-            else None,
-        )
+    damage: str = ""
 
 
 def draw_sample(
@@ -183,14 +174,12 @@ def draw_sample(
         most_records: of each split.
         advance: called after each record with 1, and how many records will be read.
     """
-    collected: dict[str, _Collected] = {}
-    records: dict[str, int] = {}
+    features: dict[str, FeatureSample] = {}
+    records, numbers = dict.fromkeys(reader.splits, 0), dict[str, list[int]]()
     pictures: dict[str, list[Picture]] = {}
     sounds: list[Sound] = []
-    damage = None
-    numbers: dict[str, list[int]] = {}
+    damage = ""
     for split in reader.splits:
-        records[split] = 0
         try:
             numbers[split] = spread(reader.count(split), most_records)
         except (ValueError, OSError) as error:
@@ -202,7 +191,7 @@ def draw_sample(
                 records[split] += 1
                 advance(1, total)
                 for name, value in example.values.items():
-                    feature = collected.setdefault(name, _Collected())
+                    feature = features.setdefault(name, FeatureSample())
                     feature.add(split, value)
                     if (sound := read_sound(example, name)) is not None:
                         feature.add_sound(split, sound)
@@ -212,11 +201,8 @@ def draw_sample(
             damage = str(error)
     return Sample(
         records=records,
-        features={
-            name: found.result(records)
-            for name, found in itertools.islice(collected.items(), _MOST_FEATURES)
-        },
-        more_features=max(len(collected) - _MOST_FEATURES, 0),
+        features=dict(itertools.islice(features.items(), _MOST_FEATURES)),
+        more_features=max(len(features) - _MOST_FEATURES, 0),
         pictures=dict(sorted(pictures.items())),
         sounds=sounds,
         damage=damage,
@@ -230,48 +216,10 @@ def spread(count: int, most: int) -> list[int]:
 
 
 def _keep_picture(pictures: dict[str, list[Picture]], example: Example) -> None:
-    name = _class_of(example)
-    if name not in pictures and len(pictures) >= _MOST_CLASSES:
-        return
-    shown = pictures.get(name, [])
-    if len(shown) < _MOST_OF_A_CLASS and (picture := draw_picture(example)) is not None:
-        pictures[name] = [*shown, picture]
-
-
-def _class_of(example: Example) -> str:
-    """The name of its label; its split where it has none."""
-    label = example.values.get("label")
-    if label is None or label.kind not in ("number", "text") or len(label.values) != 1:
-        return example.split
-    return label.names[0] if label.names else str(label.to_json())
-
-
-def _statistics(numbers: Mapping[tuple[str, str], Sequence[float]]) -> list[Statistics]:
-    by_name: dict[str, dict[str, npt.NDArray[np.float64]]] = {}
-    for (name, split), values in numbers.items():
-        array = np.asarray(values, np.float64)
-        array = array[np.isfinite(array)]
-        if len(array):
-            by_name.setdefault(name, {})[split] = array
-    return [
-        statistics for name, splits in by_name.items() for statistics in _of_splits(name, splits)
-    ]
-
-
-def _of_splits(name: str, splits: Mapping[str, npt.NDArray[np.float64]]) -> list[Statistics]:
-    everything = np.concatenate(list(splits.values()))
-    edges = np.histogram_bin_edges(everything, bins=min(_BINS, len(np.unique(everything))))
-    return [
-        Statistics(
-            name=name,
-            split=split,
-            count=len(values),
-            least=float(values.min()),
-            median=float(np.median(values)),
-            mean=float(values.mean()),
-            most=float(values.max()),
-            edges=edges.tolist(),
-            counts=np.histogram(values, bins=edges)[0].tolist(),
-        )
-        for split, values in splits.items()
-    ]
+    label, name = example.values.get("label"), example.split
+    if label is not None and label.kind in ("number", "text") and len(label.values) == 1:
+        name = label.names[0] if label.names else str(label.to_json())
+    if name in pictures or len(pictures) < _MOST_CLASSES:
+        shown = pictures.get(name, [])
+        if len(shown) < _MOST_OF_A_CLASS and (picture := draw_picture(example)) is not None:
+            pictures[name] = [*shown, picture]

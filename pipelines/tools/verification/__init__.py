@@ -11,7 +11,7 @@ Without a manifest it checks what it can, and reports a manifest that was there 
 TensorFlow is not imported, but for remote files.
 """
 
-from pipelines.tools.verification.problems import Problem
+from pipelines.tools.verification.shards import Problem
 from pipelines.tools.verification.verify import Verification, verify_dataset
 
 __all__ = ["Problem", "Verification", "verify_dataset"]

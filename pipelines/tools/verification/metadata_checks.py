@@ -5,20 +5,17 @@ for problem in check_small_files(files, manifest):
 """
 
 import collections
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 
-from pipelines.tools.verification.problems import Problem
-from pipelines.tools.verification.shards import ShardOutcome
+from pipelines.tools.verification.shards import Problem, ShardOutcome
 from trainer_utils.dataset.files import DatasetFiles
 from trainer_utils.format import (
     ConfigError,
     DatasetError,
-    Feature,
     Manifest,
     parse_features,
     parse_shard_info,
 )
-from trainer_utils.format.json_text import json_lines
 from trainer_utils.format.naming import (
     DATASET_FILES,
     DATUM_SHARDS_FILE,
@@ -44,7 +41,6 @@ __all__ = [
     "check_no_manifest",
     "check_small_files",
     "label_features",
-    "unchecked_files",
 ]
 
 _OWN_FOLDERS = (SPLIT_PREFIX, f"{INDEX_FOLDER}/", f"{VOCABULARY_FOLDER}/")
@@ -55,31 +51,14 @@ _KNOWN_FILES = {*DATASET_FILES, EXAMPLE_SCHEMA_FILE, TFDS_FEATURES_FILE, TFDS_IN
 def check_small_files(files: DatasetFiles, manifest: Manifest) -> Iterator[Problem]:
     """Compares the files of a dataset with its manifest; shards by their names alone."""
     named = {MANIFEST_FILE, LINEAGE_FILE, *(shard.path for shard in manifest.shards)}
-    named |= set(unchecked_files(files, manifest)).union(manifest.published)
+    named |= manifest.published.keys()
     for path in sorted(set(files.sizes) - named):
         if path.startswith(_OWN_FOLDERS) or path in _KNOWN_FILES:
             yield Problem(
                 path, f"{files.path(path)!r}: is no part of the dataset by its manifest. Remove it."
             )
-    problems = [
-        *_accounting(files, manifest),
-        *_datum(files, manifest),
-        *_rejects(files, manifest),
-        *_lineage(files),
-    ]
-    yield from problems
-    yield from _sums(files, manifest, known={problem.path for problem in problems})
-
-
-def unchecked_files(files: DatasetFiles, manifest: Manifest) -> list[str]:
-    """The small files of which a manifest of format version 1 has no checksum."""
-    if manifest.files is not None:
-        return []
-    return [
-        path
-        for path in sorted(files.sizes)
-        if path in _KNOWN_FILES or vocabulary_of(path) is not None
-    ]
+    yield from _accounting(files, manifest)
+    yield from _sums(files, manifest)
 
 
 def check_no_manifest(files: DatasetFiles) -> Iterator[Problem]:
@@ -102,31 +81,23 @@ def check_no_manifest(files: DatasetFiles) -> Iterator[Problem]:
         )
 
 
-def _sums(files: DatasetFiles, manifest: Manifest, *, known: set[str]) -> Iterator[Problem]:
-    """Compares the content of small files with their checksums."""
-    for path in sorted(set(manifest.files or ()) - known):
+def _sums(files: DatasetFiles, manifest: Manifest) -> Iterator[Problem]:
+    """Compares small files with their checksums; `lineage.json` has one of its own."""
+    for path in sorted({*manifest.files, *({LINEAGE_FILE} & files.sizes.keys())}):
         where = files.path(path)
         if path not in files.sizes:
-            yield Problem(
-                path, f"{where!r}: is missing, though {MANIFEST_FILE} names it. Write it again."
-            )
+            message = f"{where!r}: is missing, though {MANIFEST_FILE} names it. Write it again."
+            yield Problem(path, message)
             continue
         try:
-            manifest.check_text(path, files.read_bytes(path), path=where)
+            if path == LINEAGE_FILE:
+                Origin.from_json(files.read_text(path), path=where)
+            else:
+                manifest.check_text(path, files.read_bytes(path), path=where)
         except OSError as error:
             yield Problem(path, f"{where!r}: cannot be read: {error.strerror or error}")
         except DatasetError as error:
             yield Problem.of(error, path)
-
-
-def _lineage(files: DatasetFiles) -> Iterator[Problem]:
-    """Of `lineage.json`, which no manifest names and which has a checksum of its own."""
-    if LINEAGE_FILE not in files.sizes:
-        return
-    try:
-        Origin.from_json(files.read_text(LINEAGE_FILE), path=files.path(LINEAGE_FILE))
-    except DatasetError as error:
-        yield Problem.of(error, LINEAGE_FILE)
 
 
 def _accounting(files: DatasetFiles, manifest: Manifest) -> Iterator[Problem]:
@@ -140,72 +111,15 @@ def _accounting(files: DatasetFiles, manifest: Manifest) -> Iterator[Problem]:
             )
 
 
-def _datum(files: DatasetFiles, manifest: Manifest) -> Iterator[Problem]:
-    try:
-        features(files)
-        info = parse_shard_info(
-            files.read_text(DATUM_SHARDS_FILE), path=files.path(DATUM_SHARDS_FILE)
-        )
-    except DatasetError as error:
-        yield Problem.of(error, DATUM_SHARDS_FILE)
-        return
-    ours = {s: {x.path: x.records for x in manifest.shards_of(s)} for s in manifest.splits}
-    for split in dict.fromkeys([*ours, *info]):
-        mine, datum = ours.get(split, {}), info.get(split, {})
-        if list(mine.items()) != list(datum.items()):
-            yield Problem(
-                DATUM_SHARDS_FILE,
-                f"{files.path(DATUM_SHARDS_FILE)!r}: split {split!r}: expected "
-                f"{_first_difference(mine, datum)}. Write the dataset again.",
-            )
-
-
-def _first_difference(mine: Mapping[str, int], others: Mapping[str, int]) -> str:
-    for path in dict.fromkeys([*mine, *others]):
-        if mine.get(path) != others.get(path):
-            return (
-                f"{mine.get(path, 'no')} records of {path!r} as in {MANIFEST_FILE}, "
-                f"got {others.get(path, 'none')}"
-            )
-    return f"the order of {MANIFEST_FILE}, got another"
-
-
-def _rejects(files: DatasetFiles, manifest: Manifest) -> Iterator[Problem]:
-    rejected = manifest.total.rejected
-    where = files.path(REJECTS_FILE)
-    if REJECTS_FILE not in files.sizes:
-        if rejected:
-            yield Problem(REJECTS_FILE, f"{where!r}: is missing: {rejected} inputs were rejected")
-        return
-    try:
-        entries = json_lines(files.read_text(REJECTS_FILE), path=where)
-        codes = dict(collections.Counter(entry["code"] for entry in entries))
-    except (ValueError, KeyError, TypeError) as error:
-        yield Problem(REJECTS_FILE, f"{where!r}: expected an object a line: {error}")
-        return
-    if codes != manifest.reject_counts:
-        yield Problem(
-            REJECTS_FILE,
-            f"{where!r}: expected {dict(manifest.reject_counts)} as the manifest says, got {codes}",
-        )
-
-
-def features(files: DatasetFiles) -> dict[str, Feature]:
-    """Of a dataset with Datum's JSON.
-
-    Raises:
-        DatasetError: it is missing or malformed.
-    """
-    path = files.path(DATUM_TYPES_FILE)
-    return parse_features(files.read_text(DATUM_TYPES_FILE), path=path)
-
-
 def label_features(files: DatasetFiles, manifest: Manifest) -> tuple[str, ...]:
     """The features that the manifest's label counts may be of."""
     if not manifest.label_counts or DATUM_TYPES_FILE not in files.sizes:
         return ()
     try:
-        integers = [name for name, feature in features(files).items() if feature.type == "int"]
+        text, path = files.read_text(DATUM_TYPES_FILE), files.path(DATUM_TYPES_FILE)
+        integers = [
+            n for n, feature in parse_features(text, path=path).items() if feature.type == "int"
+        ]
     except DatasetError:
         return ()  # reported by another check
     return tuple(n for n in integers if n in LABEL_FEATURES or _vocabulary(n) in files.sizes)
@@ -229,10 +143,8 @@ def check_labels(
             for name in names
             if (path := _vocabulary(name)) is not None and path in files.sizes
         }
-    except DatasetError as error:
-        if manifest.files is None:  # else another check reports it
-            yield Problem.of(error, MANIFEST_FILE)
-        return
+    except DatasetError:
+        return  # another check reports it
     for split in manifest.splits:
         of_split = [outcome for outcome in outcomes if outcome.split == split]
         if not names or any(outcome.problems for outcome in of_split):

@@ -5,15 +5,14 @@ outcome.problems, outcome.records, outcome.labels
 """
 
 import collections
+import contextlib
 import dataclasses
 import os
-from collections.abc import Callable, Iterator
-from typing import Any, BinaryIO, TypeVar
+from collections.abc import Iterator
+from typing import Any, BinaryIO
 
 import numpy as np
-import numpy.typing as npt
 
-from pipelines.tools.verification.problems import Problem
 from trainer_utils.dataset.shards import unpacked
 from trainer_utils.format import (
     CorruptShardError,
@@ -28,14 +27,40 @@ from trainer_utils.format import (
 from trainer_utils.format.crc32c import extend_crc32c
 from trainer_utils.format.example_decoding import decode_example
 from trainer_utils.format.framing import Lengths
-from trainer_utils.format.naming import index_file, names_file
-from trainer_utils.format.record_digests import RecordDigests
+from trainer_utils.format.json_text import JsonObject
+from trainer_utils.format.naming import index_file
 from trainer_utils.format.tfrecord import BLOCK_BYTES, compact
-from trainer_utils.storage.files import open_for_reading
+from trainer_utils.storage import open_for_reading, read_bytes
 
-__all__ = ["ShardCheck", "ShardOutcome", "check_shard"]
+__all__ = ["Problem", "ShardCheck", "ShardOutcome", "check_shard"]
 
-_Parsed = TypeVar("_Parsed")
+
+@dataclasses.dataclass(frozen=True)
+class Problem:
+    """What is wrong, and where.
+
+    Args:
+        path: the file, as the dataset names it.
+        message: a sentence.
+        record: the record's number in the file, from 0 on, where it is of one.
+        offset: in the file, in (decompressed) bytes, where it is known.
+    """
+
+    path: str
+    message: str
+    record: int | None = None
+    offset: int | None = None
+
+    @classmethod
+    def of(cls, error: DatasetError, path: str) -> "Problem":
+        """What an error says of a file."""
+        return cls(path, str(error), error.record, error.offset)
+
+    def to_json(self) -> JsonObject:
+        """With the number of the record and the byte, where they are known."""
+        found = {"path": self.path, "message": self.message}
+        places = {"record": self.record, "byte": self.offset}
+        return found | {name: place for name, place in places.items() if place is not None}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -49,8 +74,6 @@ class ShardCheck:
         records: that the dataset says it has; None where it does not say.
         named_in: the file that names it, if there is one.
         entry: of the manifest, if there is one.
-        index_path: of its record index, in full, if it should have one.
-        names_path: of its records' names and content sums, likewise.
         label_features: whose values are counted.
     """
 
@@ -60,9 +83,11 @@ class ShardCheck:
     records: int | None = None
     named_in: str = ""
     entry: Shard | None = None
-    index_path: str | None = None
-    names_path: str | None = None
     label_features: tuple[str, ...] = ()
+
+    def beside(self, name: str) -> str:
+        """The path in full of another file of the dataset."""
+        return self.path.removesuffix(self.name) + name
 
 
 @dataclasses.dataclass(kw_only=True)
@@ -70,34 +95,16 @@ class ShardOutcome:
     """What was found.
 
     Args:
-        name, split: of the shard.
+        split: of the shard.
         records: whole ones, before the first that is not.
         problems: those found.
         labels: how often each value of the label features occurs.
     """
 
-    name: str
     split: str
     records: int = 0
     problems: list[Problem] = dataclasses.field(default_factory=list)
     labels: dict[str, collections.Counter[int]] = dataclasses.field(default_factory=dict)
-
-
-@dataclasses.dataclass
-class _Content:
-    """What the records of a shard sum up to."""
-
-    lengths: list[Lengths] = dataclasses.field(default_factory=lambda: [np.zeros(0, np.uint16)])
-    crcs: list[npt.NDArray[np.uint32]] = dataclasses.field(
-        default_factory=lambda: [np.zeros(0, np.uint32)]
-    )
-    checksum: int = 0
-
-    def add(self, block: RecordBlock) -> None:
-        self.lengths.append(compact(block.lengths))
-        self.crcs.append(block.payload_crcs)
-        content = multiset_checksum(block.lengths, block.payload_crcs)
-        self.checksum = combine_checksums([self.checksum, content])
 
 
 class _Summed:
@@ -119,45 +126,62 @@ class _Summed:
 
 def check_shard(task: ShardCheck) -> ShardOutcome:
     """Reads a shard to its end, or to the first record that is damaged; raises nothing."""
-    outcome = ShardOutcome(name=task.name, split=task.split)
-    problems, content = outcome.problems, _Content()
-    try:
-        with open_for_reading(task.path) as stream:
-            summed: Any = _Summed(stream)
-            with unpacked(summed, path=task.path) as records:
-                for block in read_blocks(records, path=task.path):
-                    content.add(block)
-                    _count_labels(block, task, outcome)
-                    outcome.records += len(block)
-            while summed.read(BLOCK_BYTES):
-                pass  # what may stand behind the end of a gzip stream
-        problems += _file_problems(task, outcome.records, summed, content)
-        problems += _index_problems(task, content)
-        problems += _names_problems(task, content)
-    except FileNotFoundError:
-        named = f", though {task.named_in} names it" if task.named_in else ""
-        message = f"{task.path!r}: is missing{named}. Write the dataset again."
-        problems.append(Problem(task.name, message))
-    except DatasetError as error:
-        problems.append(Problem.of(error, task.name))
-        if error.record is not None:  # those before it are whole
-            outcome.records = error.record
-    except OSError as error:
-        problems.append(Problem(task.name, _unreadable(error, task.path)))
-    except Exception as error:  # of file systems, or of what was never foreseen
-        what = f"{type(error).__name__}: {error}"
-        problems.append(Problem(task.name, f"{task.path!r}: cannot be read: {what}"))
+    outcome, entry = ShardOutcome(split=task.split), task.entry
+    lengths: list[Lengths] = [np.zeros(0, np.uint16)]
+    crcs, content = [np.zeros(0, np.uint32)], 0
+    with _reporting(task, outcome), open_for_reading(task.path) as stream:
+        summed: Any = _Summed(stream)
+        with unpacked(summed, path=task.path) as records:
+            for block in read_blocks(records, path=task.path):
+                lengths.append(compact(block.lengths))
+                crcs.append(block.payload_crcs)
+                own = multiset_checksum(block.lengths, block.payload_crcs)
+                content = combine_checksums([content, own])
+                _count_labels(block, task, outcome)
+                outcome.records += len(block)
+        while summed.read(BLOCK_BYTES):
+            pass  # what may stand behind the end of a gzip stream
+        outcome.problems += _file_problems(task, outcome.records, summed, content)
+        if entry is not None and entry.index_crc32c is not None:
+            with _reporting(task, outcome):
+                path = task.beside(index_file(task.name))
+                index = RecordIndex.from_bytes(read_bytes(path), path=path, shard=entry)
+                _compare(task, path, np.concatenate(lengths), index.lengths, "a record of {} bytes")
+                if index.payload_crcs is not None and not outcome.problems:
+                    sums = np.concatenate(crcs)
+                    _compare(task, path, sums, index.payload_crcs, "a record of sum {:08x}")
     return outcome
 
 
-def _unreadable(error: OSError, path: str) -> str:
-    return f"{path!r}: cannot be read: {error.strerror or error}"
+@contextlib.contextmanager
+def _reporting(task: ShardCheck, outcome: ShardOutcome) -> Iterator[None]:
+    """Makes a problem of what is raised, of the shard or of a file that belongs to it."""
+    try:
+        yield
+    except FileNotFoundError as error:
+        path = str(error.filename or task.path)
+        named = f", though {task.named_in} names it" if task.named_in else ""
+        message = f"{path!r}: is missing{named}. Write the dataset again."
+        outcome.problems.append(Problem(_name(task, path), message))
+    except DatasetError as error:
+        path = str(error.path or task.path)
+        outcome.problems.append(Problem.of(error, _name(task, path)))
+        if error.record is not None and path == task.path:  # those before it are whole
+            outcome.records = error.record
+    except Exception as error:  # of a disk, of file systems, or of what was never foreseen
+        what = (isinstance(error, OSError) and error.strerror) or f"{type(error).__name__}: {error}"
+        problem = Problem(task.name, f"{task.path!r}: cannot be read: {what}")
+        outcome.problems.append(problem)
+
+
+def _name(task: ShardCheck, path: str) -> str:
+    """What the dataset calls the shard, or the file that belongs to it."""
+    beside = (index_file(task.name),) if task.entry else ()
+    return next((name for name in beside if task.beside(name) == path), task.name)
 
 
 def _count_labels(block: RecordBlock, task: ShardCheck, outcome: ShardOutcome) -> None:
-    if not task.label_features:
-        return
-    for number, record in enumerate(block.records()):
+    for number, record in enumerate(block.records() if task.label_features else ()):
         try:
             found = decode_example(record, task.label_features)
         except DatasetError as error:
@@ -174,116 +198,50 @@ def _count_labels(block: RecordBlock, task: ShardCheck, outcome: ShardOutcome) -
 
 
 def _file_problems(
-    task: ShardCheck, records: int, summed: _Summed, content: _Content
+    task: ShardCheck, records: int, summed: _Summed, content: int
 ) -> Iterator[Problem]:
     """Whole records, but are they those that should be there?"""
-    entry = task.entry
+
+    def problem(**data: Any) -> Problem:
+        return Problem.of(CorruptShardError.at(task.path, **data), task.name)
+
+    entry, again = task.entry, "Write the dataset again."
     if entry is not None and summed.size != entry.bytes:
-        yield _problem(
-            task,
+        yield problem(
             expected=f"{entry.bytes} bytes as the manifest says",
             got=str(summed.size),
             record=min(records, entry.records),
             offset=min(summed.size, entry.bytes),
-            advice="It was cut short or changed: write the dataset again.",
+            advice=again,
         )
     elif task.records is not None and records != task.records:
-        yield _problem(
-            task,
+        yield problem(
             expected=f"{task.records} records as {task.named_in} says",
             got=str(records),
             record=min(records, task.records),
-            advice="Write the dataset again.",
+            advice=again,
         )
     elif entry is not None and summed.crc != entry.crc32c:
-        yield _problem(
-            task,
+        yield problem(
             expected=f"a file with checksum {entry.crc32c:08x} as the manifest says",
             got=f"{summed.crc:08x}: its records are whole, but are others",
-            advice="Write it again.",
+            advice=again,
         )
-    if (
-        entry is not None
-        and entry.content not in (None, content.checksum)
-        and (summed.crc == entry.crc32c)
-    ):
-        yield _problem(
-            task,
+    elif entry is not None and entry.content not in (None, content):
+        yield problem(
             expected=f"records with the sum {entry.content:016x} as the manifest says",
-            got=f"{content.checksum:016x}",
-            advice="The manifest was changed: write the dataset again.",
+            got=f"{content:016x}",
+            advice=f"The manifest was changed. {again}",
         )
 
 
-def _problem(task: ShardCheck, **data: Any) -> Problem:
-    return Problem.of(CorruptShardError.at(task.path, **data), task.name)
-
-
-def _index_problems(task: ShardCheck, content: _Content) -> Iterator[Problem]:
-    if task.index_path is None:
-        return
-    name = index_file(task.name)
-    index = _read_beside(task.index_path, name, task.entry, RecordIndex.from_bytes)
-    if isinstance(index, Problem):
-        yield index
-        return
-    found, said = np.concatenate(content.lengths), index.lengths
-    yield from _unlike(task, task.index_path, name, found, said, "a record of {} bytes", "{}")
-
-
-def _names_problems(task: ShardCheck, content: _Content) -> Iterator[Problem]:
-    """Of the names and content sums of records; whose sums they are, their CRCs say."""
-    if task.names_path is None:
-        return
-    name = names_file(task.name)
-    digests = _read_beside(task.names_path, name, task.entry, RecordDigests.from_bytes)
-    if isinstance(digests, Problem):
-        yield digests
-        return
-    found, said = np.concatenate(content.crcs), digests.payload_crcs
-    yield from _unlike(task, task.names_path, name, found, said, "a record of sum {:08x}", "{:08x}")
-
-
-def _unlike(
-    task: ShardCheck,
-    path: str,
-    name: str,
-    found: Lengths,
-    said: Lengths,
-    expected: str,
-    got: str,
-) -> Iterator[Problem]:
-    """The first record of which a file beside the shard says something else than it has."""
+def _compare(task: ShardCheck, path: str, found: Lengths, said: Lengths, what: str) -> None:
+    """Raises of the first record of which a file beside the shard says something else."""
     if len(found) == len(said) and (wrong := found != said).any():
         number = int(wrong.argmax())
-        shard = os.path.basename(task.path)
-        error = CorruptShardError.at(
+        raise CorruptShardError.at(
             path,
-            expected=f"{expected.format(found[number])} as in {shard}",
-            got=got.format(said[number]),
+            expected=f"{what.format(found[number])} as in {os.path.basename(task.path)}",
+            got=what.format(said[number]),
             record=number,
         )
-        yield Problem.of(error, name)
-
-
-def _read_beside(
-    path: str, name: str, shard: Shard | None, parse: Callable[..., _Parsed]
-) -> _Parsed | Problem:
-    """A file that belongs to a shard, or what is wrong with it.
-
-    Args:
-        path: in full.
-        name: relative to the dataset.
-        shard: what the manifest says.
-        parse: makes of its bytes what it holds.
-    """
-    try:
-        with open_for_reading(path) as stream:
-            data = stream.read()
-        return parse(data, path=path, shard=shard)
-    except FileNotFoundError:
-        return Problem(name, f"{path!r}: is missing, though the manifest names it")
-    except DatasetError as error:
-        return Problem.of(error, name)
-    except OSError as error:
-        return Problem(name, _unreadable(error, path))

@@ -14,15 +14,13 @@ from pipelines.tools.verification.metadata_checks import (
     check_no_manifest,
     check_small_files,
     label_features,
-    unchecked_files,
 )
-from pipelines.tools.verification.problems import Problem
-from pipelines.tools.verification.shards import ShardCheck, ShardOutcome, check_shard
+from pipelines.tools.verification.shards import Problem, ShardCheck, ShardOutcome, check_shard
 from trainer_utils.dataset.files import DatasetFiles, list_dataset
 from trainer_utils.dataset.location import Place
 from trainer_utils.format import DatasetError, Manifest
 from trainer_utils.format.json_text import JsonObject
-from trainer_utils.format.naming import MANIFEST_FILE, SPLIT_PREFIX, index_file, names_file
+from trainer_utils.format.naming import MANIFEST_FILE, SPLIT_PREFIX
 from trainer_utils.format.printable import printable
 from trainer_utils.text_output import human_bytes, quantity
 
@@ -45,7 +43,6 @@ class Verification:
         records: that are whole, by split.
         bytes: that were read.
         problems: all that were found, in the order of the files.
-        unchecked: small files of which the manifest has no checksum, being of format version 1.
     """
 
     uri: str
@@ -54,7 +51,6 @@ class Verification:
     records: dict[str, int]
     bytes: int
     problems: Sequence[Problem]
-    unchecked: Sequence[str] = ()
 
     @property
     def is_good(self) -> bool:
@@ -71,7 +67,6 @@ class Verification:
             "records": self.records,
             "bytes": self.bytes,
             "problems": [problem.to_json() for problem in self.problems],
-            "unchecked": list(self.unchecked),
         }
 
     def __str__(self) -> str:
@@ -85,11 +80,6 @@ class Verification:
         )
         if self.is_good and not self.has_manifest:
             lines.append("It has no manifest, so that missing records cannot be found.")
-        if self.unchecked:
-            lines.append(
-                "Its manifest is of format version 1, without sums of itself and of "
-                f"{', '.join(self.unchecked)}: not every change of them can be found."
-            )
         return "\n".join(map(printable, lines))
 
 
@@ -129,7 +119,6 @@ def verify_dataset(
         records=records,
         bytes=sum(sizes),
         problems=problems,
-        unchecked=[] if manifest is None else unchecked_files(files, manifest),
     )
 
 
@@ -189,8 +178,6 @@ def _own_tasks(files: DatasetFiles, manifest: Manifest) -> list[ShardCheck]:
             records=shard.records,
             named_in=MANIFEST_FILE,
             entry=shard,
-            index_path=None if shard.index_crc32c is None else files.path(index_file(shard.path)),
-            names_path=files.path(names_file(shard.path)) if shard.has_names else None,
             label_features=labels,
         )
         for shard in manifest.shards

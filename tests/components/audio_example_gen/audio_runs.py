@@ -19,7 +19,7 @@ from tfx.proto import example_gen_pb2
 from tfx.types import standard_artifacts
 from tfx.utils import proto_utils
 
-from components.audio_example_gen.component import Executor
+from components.audio_example_gen import Executor
 from components.common.beam import IN_PROCESS_RUNNER
 
 FRAMES = 160

@@ -20,9 +20,9 @@ from tfx.types import standard_artifacts
 from tfx.utils import dependency_utils
 
 from components.common.beam import DASK_RUNNER, IN_PROCESS_RUNNER, LocalFirstBeamExecutor
-from components.image_example_gen.component import Executor as ImageExecutor
-from components.shard_balancer.executor import Executor as BalancerExecutor
-from components.text_example_gen.component import Executor as TextExecutor
+from components.image_example_gen import Executor as ImageExecutor
+from components.shard_balancer import Executor as BalancerExecutor
+from components.text_example_gen import Executor as TextExecutor
 from trainer_utils.format import DatasetError
 
 IMAGE = "--sdk_container_image=registry/image:1"  # so that TFX does not pack itself for workers
@@ -242,8 +242,9 @@ def test_functions_go_to_workers_by_name_and_none_from_main(protos):
         "components.example_gen.file_shards.WriteMediaShard",
         "components.example_gen.row_inspection.Inspection",
         "components.example_gen.row_encoding.Encoding",
-        "components.shard_balancer.survey.survey_shard",
-        "components.shard_balancer.parts.run_part",
+        "components.example_gen.row_encoding.Gathering",
+        "components.balancing.survey.survey_shard",
+        "components.balancing.parts.run_part",
     }
 
 
@@ -282,7 +283,7 @@ def test_on_dask_each_shard_is_a_part_of_its_own_unless_asked_otherwise(
 
 def test_workers_start_without_importing_tfx_or_tensorflow():
     # Importing them takes some five seconds, and a worker is a process for each job.
-    modules = "common.beam_tasks, components.conversions, components.shard_balancer.parts"
+    modules = "common.beam_tasks, components.conversions, components.balancing.parts"
     code = (
         f"import sys, components.{modules}\n"
         "print([n for n in ('tfx', 'tensorflow', 'tfx_bsl') if n in sys.modules])"

@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from components.common.collector import spare_old_objects
+from components.common.beam import spare_old_objects
 
 
 class Ring:

@@ -14,10 +14,10 @@ from tfx.proto import example_gen_pb2
 from tfx.types import standard_artifacts
 from tfx.utils import proto_utils
 
-from components.image_example_gen.component import Executor as Images
-from components.schema_export.component import Executor as SchemaExport
-from components.shard_balancer.executor import Executor as Balancer
-from components.text_example_gen.component import Executor as Texts
+from components.image_example_gen import Executor as Images
+from components.schema_export import Executor as SchemaExport
+from components.shard_balancer import Executor as Balancer
+from components.text_example_gen import Executor as Texts
 from pipelines.tools.verification import verify_dataset
 from trainer_utils.format import DatasetError, InputError
 

@@ -139,7 +139,7 @@ OTHERS = [
 ]
 
 
-@pytest.mark.parametrize("state", ["nothing", "a whole dataset", "a killed run", "version 1"])
+@pytest.mark.parametrize("state", ["nothing", "a whole dataset", "a killed run"])
 @pytest.mark.parametrize("other", OTHERS)
 def test_files_of_others_are_named_and_nothing_is_touched(tmp_path, other, state):
     uri = tmp_path / "out"
@@ -148,10 +148,6 @@ def test_files_of_others_are_named_and_nothing_is_touched(tmp_path, other, state
     if state == "a killed run":
         (uri / "manifest.json").unlink()
         (uri / ".tfx-shards-tmp").mkdir()
-    if state == "version 1":
-        value = json.loads((uri / "manifest.json").read_text())
-        del value["files"], value["checksum"]
-        (uri / "manifest.json").write_text(json.dumps(value | {"format_version": 1}))
     (uri / other).parent.mkdir(parents=True, exist_ok=True)
     (uri / other).write_text("mine")
     before = contents(uri)

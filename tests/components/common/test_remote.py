@@ -12,10 +12,10 @@ from tfx.types import standard_artifacts
 
 import trainer_utils
 from components import ImageExampleGen, TextExampleGen
-from components.image_example_gen.component import Executor as Images
-from components.schema_export.component import Executor as Export
-from components.shard_balancer.executor import Executor as Balancer
-from components.text_example_gen.component import Executor as Texts
+from components.image_example_gen import Executor as Images
+from components.schema_export import Executor as Export
+from components.shard_balancer import Executor as Balancer
+from components.text_example_gen import Executor as Texts
 from pipelines.tools.verification import verify_dataset
 from trainer_utils.format.sealing import seal
 

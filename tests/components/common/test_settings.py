@@ -4,10 +4,10 @@ import json
 
 import pytest
 
+from components.balancing.settings import BalancerSettings
 from components.common.settings import without_empty
 from components.example_gen.settings import AudioSettings, ImageSettings, TextSettings
 from components.settings import AuditSettings, DatasetReportSettings, SchemaExportSettings
-from components.shard_balancer.settings import BalancerSettings
 from trainer_utils.format import ConfigError
 from trainer_utils.format.settings import settings_of
 

@@ -7,7 +7,7 @@ import pytest
 from tensorflow_metadata.proto.v0 import anomalies_pb2
 from tfx.types import artifact_utils, standard_artifacts
 
-from components.dataset_audit.component import FINDINGS_FILE, Executor
+from components.dataset_audit import FINDINGS_FILE, Executor
 from components.settings import AuditSettings
 from trainer_utils.format import DatasetError, Feature
 

@@ -11,7 +11,7 @@ from tensorflow_metadata.proto.v0 import schema_pb2
 from tfx.types import standard_artifacts
 from tfx.types.experimental import simple_artifacts
 
-from components.dataset_report.component import REPORT_FILE, Executor
+from components.dataset_report import REPORT_FILE, Executor
 from tests.pipelines.tools.report.test_page import HOSTILE, Page
 from trainer_utils.format import DatasetError, Feature
 

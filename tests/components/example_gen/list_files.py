@@ -5,7 +5,7 @@ from typing import Any
 
 from components.common.input_table import InputTable
 from components.common.layout_inputs import ImageRoot, LayoutInputs
-from components.image_example_gen.layouts import read_layout
+from components.layouts import read_layout
 from trainer_utils.storage import list_files
 
 IMAGES = ("1.jpg", "2.jpg", "sub/3.jpg")

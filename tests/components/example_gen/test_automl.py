@@ -3,7 +3,7 @@
 import pytest
 
 from components.common.layout_inputs import LayoutInputs
-from components.image_example_gen.layouts import read_layout
+from components.layouts import read_layout
 from tests.components.example_gen.list_files import folder, found, listed
 from trainer_utils.format import InputError
 from trainer_utils.storage import list_files

@@ -15,7 +15,7 @@ from tfx.components.example_gen import utils
 from tfx.types import standard_artifacts
 from tfx.utils import proto_utils
 
-from components.image_example_gen.component import Executor
+from components.image_example_gen import Executor
 from tests.record_names import check_record_names
 from trainer_utils.format import CorruptShardError, RecordIndex, Shard
 from trainer_utils.storage import files

@@ -18,10 +18,10 @@ from tfx.proto import example_gen_pb2
 from tfx.types import standard_artifacts
 from tfx.utils import proto_utils
 
-from components.image_example_gen.component import Executor as Images
-from components.shard_balancer.executor import Executor as Balancer
+from components.image_example_gen import Executor as Images
+from components.shard_balancer import Executor as Balancer
 from components.tables import pieces
-from components.text_example_gen.component import Executor as Texts
+from components.text_example_gen import Executor as Texts
 
 SPLITS = {
     "output_config": '{"splitConfig": {"splits": [{"name": "a", "hashBuckets": 3}, '

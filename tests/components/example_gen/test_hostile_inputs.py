@@ -19,20 +19,20 @@ from tfx.components.example_gen import utils
 from tfx.proto import example_gen_pb2
 from tfx.utils import proto_utils
 
-from components.audio_example_gen.component import Executor as AudioExecutor
+from components.audio_example_gen import Executor as AudioExecutor
 from components.common.layout_inputs import LayoutInputs
 from components.common.workspace import start_working
 from components.example_gen import file_shards
 from components.example_gen.settings import TextSettings
 from components.example_gen.tfx_properties import selection_of
-from components.image_example_gen.component import Executor as ImageExecutor
-from components.image_example_gen.layouts import coco_instances, read_layout, voc
+from components.image_example_gen import Executor as ImageExecutor
+from components.layouts import coco_instances, read_layout, voc
+from components.layouts.texts import find_pieces
 from components.media import audio, images
 from components.tables import documents
 from components.tables.options import TableOptions, select_settings
 from components.tables.reading import read_piece
-from components.text_example_gen.component import Executor as TextExecutor
-from components.text_example_gen.layouts import find_pieces
+from components.text_example_gen import Executor as TextExecutor
 from tests.trainer_utils.storage import test_files
 from trainer_utils.format import DatasetError, InputError
 from trainer_utils.storage import FileRefusedError, MachineError, list_files

@@ -20,12 +20,12 @@ from tfx.dsl.components.base.base_beam_executor import BaseBeamExecutor
 from tfx.types import standard_artifacts
 from tfx.utils import proto_utils
 
-from components.audio_example_gen.component import Executor as AudioExecutor
+from components.audio_example_gen import Executor as AudioExecutor
 from components.common.beam import IN_PROCESS_RUNNER
 from components.common.layout_inputs import LayoutInputs
 from components.example_gen import lists
-from components.image_example_gen.component import Executor as ImageExecutor
-from components.text_example_gen.component import Executor as TextExecutor
+from components.image_example_gen import Executor as ImageExecutor
+from components.text_example_gen import Executor as TextExecutor
 from trainer_utils import input_fn
 from trainer_utils.format import ConfigError, InputError
 from trainer_utils.storage import list_files

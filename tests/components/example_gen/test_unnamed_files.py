@@ -8,7 +8,7 @@ from components.common.file_table import FileTable
 from components.common.input_table import join_inputs
 from components.common.layout_inputs import LayoutInputs
 from components.example_gen.unnamed_files import warn_of_unnamed
-from components.image_example_gen.layouts import read_layout
+from components.layouts import read_layout
 from trainer_utils.storage import list_files
 
 PHOTO = b"\xff\xd8\xff"  # no layout opens one

@@ -19,7 +19,7 @@ from tfx.proto import example_gen_pb2
 from tfx.types import standard_artifacts
 from tfx.utils import proto_utils
 
-from components.image_example_gen.component import Executor
+from components.image_example_gen import Executor
 
 IN_PROCESS = "apache_beam.runners.portability.fn_api_runner.FnApiRunner"
 

@@ -21,7 +21,7 @@ from tfx.dsl.components.base.base_beam_executor import BaseBeamExecutor
 from tfx.types import standard_artifacts
 
 from components.common import processes
-from components.image_example_gen.component import Executor
+from components.image_example_gen import Executor
 from trainer_utils import DatasetError, input_fn
 from trainer_utils.format import InputError
 from trainer_utils.format.sealing import seal

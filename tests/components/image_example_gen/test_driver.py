@@ -1,9 +1,10 @@
 """ImageExampleGen's driver: the fingerprint by which TFX decides to run again or take the cache."""
 
+import contextlib
 import functools
 import io
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,7 @@ from PIL import Image
 from sklearn.datasets import load_sample_images
 from tfx import types
 from tfx.components.example_gen import utils
-from tfx.components.example_gen.component import FileBasedDriver
+from tfx.components.example_gen.driver import FileBasedDriver
 from tfx.orchestration import data_types
 from tfx.orchestration.portable import data_types as portable_data_types
 from tfx.proto import example_gen_pb2, range_config_pb2
@@ -20,7 +21,7 @@ from tfx.types import standard_artifacts
 from tfx.utils import proto_utils
 
 from components import ImageExampleGen
-from components.image_example_gen.component import Executor
+from components.image_example_gen import Executor
 from trainer_utils.format import InputError
 
 
@@ -104,39 +105,11 @@ def add(base: Path) -> None:
     (base / "eval/dog/5.jpg").write_bytes(photo(9))
 
 
-def remove(base: Path) -> None:
-    (base / "train/cat/2.jpg").unlink()
-
-
-def rename(base: Path) -> None:
-    (base / "train/cat/2.jpg").rename(base / "train/cat/22.jpg")
-
-
-def move_to_another_class(base: Path) -> None:
-    (base / "train/cat/2.jpg").rename(base / "train/dog/2.jpg")
-
-
-def rename_a_class(base: Path) -> None:
-    (base / "train/cat").rename(base / "train/cow")
-
-
-def rename_a_split(base: Path) -> None:
-    (base / "eval").rename(base / "test")
-
-
 def swap_two(base: Path) -> None:
     one, two = base / "train/cat/1.jpg", base / "train/cat/2.jpg"
     one.rename(base / "three")
     two.rename(one)
     (base / "three").rename(two)
-
-
-def edit_in_place(base: Path) -> None:
-    edit(base / "train/cat/2.jpg")
-
-
-def edit_in_place_deep_down(base: Path) -> None:
-    edit(base / "train/dog/deep/3.jpg")
 
 
 def append(base: Path) -> None:
@@ -149,25 +122,29 @@ def replace_by_a_link(base: Path) -> None:
     (base / "train/cat/2.jpg").symlink_to("1.jpg")
 
 
-CHANGES = [
-    add,
-    remove,
-    rename,
-    move_to_another_class,
-    rename_a_class,
-    rename_a_split,
-    swap_two,
-    edit_in_place,
-    edit_in_place_deep_down,
-    append,
-    replace_by_a_link,
-]
+def renames(one: str, other: str) -> Callable[[Path], object]:
+    return lambda base: (base / one).rename(base / other)
+
+
+CHANGES: dict[str, Callable[[Path], object]] = {
+    "a photo more": add,
+    "one less": lambda base: (base / "train/cat/2.jpg").unlink(),
+    "another name": renames("train/cat/2.jpg", "train/cat/22.jpg"),
+    "another class": renames("train/cat/2.jpg", "train/dog/2.jpg"),
+    "a class's name": renames("train/cat", "train/cow"),
+    "a split's name": renames("eval", "test"),
+    "two swapped": swap_two,
+    "edited in place": lambda base: edit(base / "train/cat/2.jpg"),
+    "edited deep down": lambda base: edit(base / "train/dog/deep/3.jpg"),
+    "longer": append,
+    "a link": replace_by_a_link,
+}
 
 
 @pytest.mark.parametrize("change", CHANGES)
 def test_a_change_of_the_photos_changes_the_fingerprint(base, change):
     before = fingerprint(base)
-    change(base)
+    CHANGES[change](base)
     assert fingerprint(base) != before
 
 
@@ -179,46 +156,25 @@ def test_an_edit_behind_a_link_changes_the_fingerprint(base):
     assert fingerprint(base, config) != before
 
 
-def nothing(base: Path) -> None:
-    pass
-
-
-def read_a_photo(base: Path) -> None:
-    (base / "train/cat/1.jpg").read_bytes()
-
-
 def write_outside(base: Path) -> None:
     (base.parent / "outside.jpg").write_bytes(photo(9))
     os.utime(base.parent)
 
 
-def write_beside_alike(base: Path) -> None:
-    write_photos(base.with_name("in-2"), "train/cat/1.jpg")
+OTHERS: dict[str, Callable[[Path], object]] = {
+    "nothing": lambda base: None,
+    "a photo read": lambda base: (base / "train/cat/1.jpg").read_bytes(),
+    "a file outside": write_outside,
+    "a folder alike": lambda base: write_photos(base.with_name("in-2"), "train/cat/1.jpg"),
+    "folders touched": lambda base: [os.utime(base / n, (0, 0)) for n in ("", "train", "eval")],
+    "an empty folder": lambda base: (base / "train/emu").mkdir(),
+}
 
 
-def touch_the_folders(base: Path) -> None:
-    for folder in (base, base / "train", base / "train/cat"):
-        os.utime(folder, (0, 0))
-
-
-def add_an_empty_folder(base: Path) -> None:
-    (base / "train/emu").mkdir()
-
-
-@pytest.mark.parametrize(
-    "change",
-    [
-        nothing,
-        read_a_photo,
-        write_outside,
-        write_beside_alike,
-        touch_the_folders,
-        add_an_empty_folder,
-    ],
-)
+@pytest.mark.parametrize("change", OTHERS)
 def test_the_fingerprint_stays_where_no_photo_changed(base, change):
     before = fingerprint(base)
-    change(base)
+    OTHERS[change](base)
     assert fingerprint(base) == before
 
 
@@ -226,31 +182,12 @@ def test_the_order_in_which_files_are_listed_does_not_change_the_fingerprint(bas
     before = fingerprint(base)
     scandir = os.scandir
 
-    class Backwards:
-        """`os.scandir`, from the last to the first."""
+    @contextlib.contextmanager
+    def backwards(path: str = ".") -> Iterator[Iterator[os.DirEntry]]:
+        with scandir(path) as entries:
+            yield iter(sorted(entries, key=lambda entry: entry.name, reverse=True))
 
-        def __init__(self, path: str = ".") -> None:
-            with scandir(path) as entries:
-                self._entries = sorted(entries, key=lambda entry: entry.name)
-
-        def __enter__(self) -> "Backwards":
-            return self
-
-        def __exit__(self, *_: object) -> None:
-            pass
-
-        def __iter__(self) -> "Backwards":
-            return self
-
-        def __next__(self) -> os.DirEntry:
-            if not self._entries:
-                raise StopIteration
-            return self._entries.pop()
-
-        def close(self) -> None:
-            pass
-
-    monkeypatch.setattr(os, "scandir", Backwards)
+    monkeypatch.setattr(os, "scandir", backwards)
     assert fingerprint(base) == before
 
 
@@ -301,33 +238,30 @@ def as_the_base(base: Path) -> str:
     return fingerprint(base / "list.csv")
 
 
-@pytest.mark.parametrize("take", [in_the_config, as_the_base])
-def test_an_edit_of_a_photo_that_a_csv_lists_changes_the_fingerprint(listed, take):
-    before = take(listed)
-    assert take(listed) == before
-    edit(listed / "photos/dog/2.jpg")
-    assert take(listed) != before
+def of_list(change: Callable[[str], str]) -> Callable[[Path], object]:
+    def changed(base: Path) -> None:
+        path = base / "lists/mine/list.csv"
+        path.write_text(change(path.read_text()))
+
+    return changed
 
 
 @pytest.mark.parametrize(
-    "change",
+    ("take", "change"),
     [
-        edit,
-        lambda path: path.write_text(path.read_text().replace("TEST", "TRAIN")),
-        lambda path: path.write_text(path.read_text() + "TEST,../../photos/new.jpg,dog\n"),
+        *((t, lambda base: edit(base / "photos/dog/2.jpg")) for t in (in_the_config, as_the_base)),
+        (in_the_config, lambda base: edit(base / "lists/mine/list.csv")),
+        (in_the_config, of_list(lambda text: text.replace("TEST", "TRAIN"))),
+        (in_the_config, of_list(lambda text: text + "TEST,../../photos/new.jpg,dog\n")),
+        (in_the_config, lambda base: (base / "photos/cat/1.jpg").unlink()),
     ],
-    ids=["in place", "another split", "a row more"],
+    ids=["a photo", "a photo of the base", "in place", "another split", "a row more", "one less"],
 )
-def test_an_edit_of_the_csv_changes_the_fingerprint(listed, change):
-    before = in_the_config(listed)
-    change(listed / "lists/mine/list.csv")
-    assert in_the_config(listed) != before
-
-
-def test_removing_a_photo_that_a_csv_lists_changes_the_fingerprint(listed):
-    before = in_the_config(listed)
-    (listed / "photos/cat/1.jpg").unlink()
-    assert in_the_config(listed) != before
+def test_an_edit_of_a_csv_or_of_what_it_lists_changes_the_fingerprint(listed, take, change):
+    before = take(listed)
+    assert take(listed) == before
+    change(listed)
+    assert take(listed) != before
 
 
 # Spans --------------------------------------------------------------------------------------------

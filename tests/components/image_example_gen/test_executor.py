@@ -330,7 +330,6 @@ def test_nothing_but_the_dataset_is_left_at_the_uri(tmp_path):
         "croissant.json",
         "datum_to_type_and_shape_mapping.json",
         "index",
-        "index/all-00000-of-00001.names.npy",
         "index/all-00000-of-00001.npy",
         "lineage.json",
         "manifest.json",

@@ -12,6 +12,7 @@ import yaml
 from kfp import compiler, components, dsl
 
 from components import kubeflow
+from components.balancing.settings import BalancerSettings
 from components.example_gen.settings import AudioSettings, ImageSettings, TextSettings
 from components.kubeflow import (
     dataset_audit,
@@ -23,7 +24,6 @@ from components.kubeflow import (
 )
 from components.kubeflow.input_state import fingerprint_inputs
 from components.settings import AuditSettings, DatasetReportSettings, SchemaExportSettings
-from components.shard_balancer.settings import BalancerSettings
 from trainer_utils.format import ConfigError
 from trainer_utils.format.settings import settings_of
 
@@ -212,10 +212,10 @@ def test_an_audit_gates_what_comes_after_it(tmp_path):
 def test_a_wrong_setting_is_named(given, setting):
     if "splits" in given:
         pytest.importorskip("tfx", reason="it makes the split's configuration")
-    from components.kubeflow.run import run_example_gen
+    from components.kubeflow.run import run_step
 
     inputs = image_example_gen.component_spec.inputs
     defaults = {name: one.default for name, one in inputs.items()}
     with pytest.raises(ConfigError) as refused:
-        run_example_gen("image", {**defaults, "examples": None, **given})
+        run_step("image_example_gen", {**defaults, "examples": None, **given})
     assert refused.value.setting == setting

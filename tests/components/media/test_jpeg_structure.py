@@ -95,5 +95,5 @@ def test_whatever_bytes_a_jpeg_has_its_scan_ends_with_a_structure_or_a_reject(da
             structure = scan_jpeg(data[:stop])
         except RejectedInputError:
             continue
-        assert structure.width > 0 < structure.height
-        assert structure.components in (1, 3, 4)
+        assert min(structure.size) > 0
+        assert structure.channels in (1, 3, 4)

@@ -103,15 +103,8 @@ REFUSED = {
 @pytest.mark.parametrize(
     "name",
     [
-        "BMP, no size in its header",
-        "BMP, a wrong size in its header",
-        "GIF, more after its trailer",
-        "GIF, text after its trailer",
-        "GIF, zeros after its trailer",
         "JPEG, more after its end",
         "JPEG, a file after its end",
-        "JPEG, no tables",
-        "JPEG, arithmetic",
         "PNG, more after its end",
         "PNG, a file after its end",
         *(f"JPEG, bad EXIF: {how}" for how in ("no TIFF", "empty", "cut", "endless", "of zeros")),
@@ -127,14 +120,17 @@ def test_what_both_read_alike_is_kept(name):
 @pytest.mark.parametrize(
     ("name", "word"),
     [
-        ("BMP RLE8", "BMP_VARIANT"),
-        ("BMP, a profile after its pixels", "BMP_VARIANT"),
-        ("BMP, more after its pixels", "BMP_VARIANT"),
-        ("BMP 32, ABGR, header 124", "BMP_VARIANT"),
-        ("GIF, transparent", "GIF_VARIANT"),
-        ("GIF, a part at the corner", "GIF_VARIANT"),
-        ("GIF, no trailer", "GIF_VARIANT"),
-        ("GIF, no end of its frame", "GIF_VARIANT"),
+        ("BMP RLE8", "BMP"),
+        ("BMP, a profile after its pixels", "BMP"),
+        ("BMP, more after its pixels", "BMP"),
+        ("BMP 32, ABGR, header 124", "BMP"),
+        ("GIF, transparent", "GIF"),
+        ("GIF, a part at the corner", "GIF"),
+        ("GIF, no trailer", "GIF"),
+        ("GIF, no end of its frame", "GIF"),
+        ("GIF, text after its trailer", "GIF"),
+        ("JPEG, arithmetic", "JPEG_VARIANT"),
+        ("JPEG, no tables", "JPEG_VARIANT"),
         ("JPEG, lossless", "JPEG_VARIANT"),
         ("JPEG, zeros for its end", "JPEG_VARIANT"),
         ("PNG, an unknown critical chunk", "PNG_VARIANT"),
@@ -177,7 +173,8 @@ def refused_by_tensorflow(stored: StoredImage) -> bool:
 def test_of_damaged_files_nothing_is_stored_that_tensorflow_refuses(verify):
     """With `structure` nothing promises it but for few; the files are the same each time."""
     files = damage.whole_files()
-    assert all(store(data, verify=verify).data is data for data in files)
+    kept = [data for data in files if store(data, verify=verify).data is data]
+    assert kept == [data for data in files if data[:4] in (b"\x89PNG", b"\xff\xd8\xff\xe0")]
     made = list(damage.damaged(files, 2000, seed=1))
     stored = [one for one in (store(data, verify=verify) for data in made) if one is not None]
     refused = sum(map(refused_by_tensorflow, stored))

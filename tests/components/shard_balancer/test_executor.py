@@ -15,9 +15,8 @@ import tensorflow as tf
 from tfx.dsl.components.base import base_beam_executor
 from tfx.types import standard_artifacts
 
-from components.shard_balancer import plan
-from components.shard_balancer.executor import Executor
-from components.shard_balancer.settings import BalancerSettings
+from components.balancing.settings import BalancerSettings
+from components.shard_balancer import Executor, plan
 from components.shuffle.external import ExternalShuffle
 from tests.record_names import check_record_names
 from trainer_utils.format import (
@@ -438,7 +437,7 @@ def test_the_plan_is_what_is_done(stock, tmp_path, settings):
     }
     assert str(planned).splitlines()[0].split()[:4] == ["split", "records", "bytes", "shards"]
     assert len(str(planned).splitlines()) == 3
-    assert json.loads(planned.to_json())["splits"][0]["split"] == planned.splits[0].split
+    assert planned.to_dict()["splits"][0]["split"] == planned.splits[0].split
 
 
 @pytest.mark.parametrize(

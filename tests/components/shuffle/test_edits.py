@@ -11,8 +11,7 @@ import tensorflow as tf
 from tfx.orchestration.portable.data_types import ExecutionInfo
 
 from components import ShardBalancer
-from components.shard_balancer import plan
-from components.shard_balancer.driver import FINGERPRINT
+from components.shard_balancer import FINGERPRINT, plan
 from tests.components.shard_balancer.test_executor import balance, contents, read
 from tests.record_names import check_record_names
 from trainer_utils import DatasetWriter

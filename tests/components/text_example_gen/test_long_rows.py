@@ -41,7 +41,7 @@ from pathlib import Path
 import apache_beam as beam
 from tfx.dsl.components.base.base_beam_executor import BaseBeamExecutor
 from tfx.types import standard_artifacts
-from components.text_example_gen.component import Executor
+from components.text_example_gen import Executor
 
 def run(base, uri, **settings):
     artifact = standard_artifacts.Examples()

@@ -15,8 +15,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from components.layouts import texts
 from components.tables import parquet, pieces
-from components.text_example_gen import layouts
 
 NAMES = ["a", "x.y", 'say "b", c', "größe", "A", "d e"]
 INTS = st.integers(-(2**63), 2**63 - 1)
@@ -103,7 +103,7 @@ def tables(draw, *kinds: str, without: str = "") -> Table:
 def cut_into(piece_bytes: int) -> Iterator[None]:
     """Lets inputs be read in pieces of some bytes."""
     with contextlib.ExitStack() as stack:
-        for module in (pieces, parquet, layouts):
+        for module in (pieces, parquet, texts):
             stack.enter_context(mock.patch.object(module, "PIECE_BYTES", piece_bytes))
         if piece_bytes < pieces._BLOCK_BYTES:
             stack.enter_context(mock.patch.object(pieces, "_BLOCK_BYTES", piece_bytes))

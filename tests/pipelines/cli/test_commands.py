@@ -88,7 +88,6 @@ def test_a_list_of_whole_paths_is_taken_as_it_comes_but_where_folders_are_named(
     planned = json_of(invoke("convert", "lists/l.csv", "--dry-run", "--json", *strict))
     assert planned["rejects"] == {"OUTSIDE_INPUT_BASE": 4, "FILE_NOT_FOUND": 1}
     assert planned["first_rejects"]["FILE_NOT_FOUND"].startswith("gone.jpg (line 5")
-    assert f"--image-root {tmp_path}/photos" in planned["cures"][0]
     shown = invoke("convert", "lists/l.csv", "--dry-run", *strict).stdout
     assert "4 OUTSIDE_INPUT_BASE, the first" in shown
     root = ["--image-root", "photos"]
@@ -279,7 +278,6 @@ def test_lineage_and_runs_hand_over_what_was_asked(invoke, monkeypatch):
         "lineage data --metadata grpc://h:1 --record a.jpg": ("data", "grpc://h:1", "a.jpg"),
         "runs": (".",),
         "runs --metadata out/": ("out/",),
-        "runs mysql://u:p@h:1/d": ("mysql://u:p@h:1/d",),
     }.items():
         assert invoke(*words.split()).stdout == "facts as text\n"
         assert json_of(invoke(*words.split(), "--json")) == {"name": "facts"}

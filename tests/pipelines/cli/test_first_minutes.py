@@ -71,21 +71,6 @@ def test_a_file_system_that_is_read_only_is_told(here):
 
 
 @pytest.mark.slow
-def test_any_name_will_do_and_a_link_to_the_table_too(here):
-    folder = here / "Bücher & Söhne"
-    folder.mkdir()
-    (here / "texts.csv").rename(folder / "meine Texte.csv")
-    (here / "link.csv").symlink_to(folder / "meine Texte.csv")
-    for source, out in (("Bücher & Söhne/meine Texte.csv", "aus gabe/ö"), ("link.csv", "out")):
-        result = CliRunner().invoke(app, ["convert", source, out])
-        assert result.exit_code == 0, result.output
-        uri = result.stdout.strip()
-        assert uri.startswith(f"{out}/")
-        assert CliRunner().invoke(app, ["verify", out]).exit_code == 0
-        assert (Path(uri) / "manifest.json").is_file()
-
-
-@pytest.mark.slow
 @pytest.mark.parametrize("seconds", [0.2, 0.8])
 def test_ctrl_c_while_tfx_starts_is_one_line(here, seconds):
     process = subprocess.Popen(
@@ -106,29 +91,3 @@ def test_ctrl_c_while_tfx_starts_is_one_line(here, seconds):
     if process.returncode == 130:
         assert stderr.splitlines()[-1] == "Error: interrupted"
         assert "Traceback" not in stderr
-
-
-@pytest.mark.slow
-def test_the_cure_that_is_named_for_a_dataset_works(here):
-    import ast
-
-    from tfx import v1 as tfx
-
-    import pipelines
-    from components import ShardBalancer
-    from pipelines.tools.conversion.runs import run_here
-
-    pipelines.convert("texts.csv", "out")
-    told = CliRunner().invoke(app, ["convert", "out", "again"]).stderr
-    expression = ast.parse(told[told.index("ShardBalancer(") :].strip().rstrip("."), mode="eval")
-    balanced = eval(
-        compile(expression, "error", "eval"), {"ShardBalancer": ShardBalancer, "tfx": tfx}
-    )
-    metadata = str(here / "metadata.sqlite")
-    config = tfx.orchestration.metadata.sqlite_metadata_connection_config(metadata)
-    pipeline = tfx.dsl.Pipeline(
-        "again", str(here / "runs"), metadata_connection_config=config, components=[]
-    )
-    pipeline.components = [balanced.inputs["examples"].producer_component, balanced]
-    uris, _ = run_here(pipeline, metadata)
-    assert CliRunner().invoke(app, ["verify", uris["ShardBalancer"]]).exit_code == 0

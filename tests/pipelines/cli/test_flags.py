@@ -11,8 +11,8 @@ pytest.importorskip("tfx", reason="convert needs TFX")
 from click.testing import CliRunner
 
 import pipelines.tools.conversion.convert
+from components.balancing.settings import BalancerSettings
 from components.example_gen.settings import AudioSettings, ImageSettings, TextSettings
-from components.shard_balancer.settings import BalancerSettings
 from pipelines.cli.app import app
 from pipelines.cli.commands import convert
 from pipelines.cli.flags import height_and_width, number_of_bytes

@@ -1,5 +1,6 @@
 """What is told of an artifact, against stores that were made by hand."""
 
+import datetime
 import itertools
 import json
 import os
@@ -9,9 +10,11 @@ import sys
 from pathlib import Path
 
 import pytest
+from google.protobuf import struct_pb2
 from ml_metadata.proto import metadata_store_pb2 as mlmd
 
 from pipelines.lineage import describe_artifact
+from pipelines.lineage.graph import Execution, Graph
 
 BALANCED = "ShardBalancer/balanced_examples/2"
 
@@ -22,51 +25,27 @@ def ids(entries) -> list[int]:
     return [entry["artifact"]["id"] for entry in entries]
 
 
-def test_what_made_an_artifact_is_the_run_that_did_not_use_the_cache(like_tfx, tmp_path):
-    told = describe_artifact(str(tmp_path / BALANCED)).to_json()
-    assert told["artifact"]["id"] == like_tfx["balanced"]
-    assert told["made_by"]["id"] == like_tfx["ShardBalancer COMPLETE"]
-    assert (told["made_by"]["component"], told["made_by"]["run"], told["made_by"]["pipeline"]) == (
-        "ShardBalancer",
-        "2026-01-01",
-        "photos",
-    )
-    assert [e["id"] for e in told["used_again_by"]] == [like_tfx["ShardBalancer CACHED"]]
-    assert told["made_by"]["inputs"] == {"examples": [like_tfx["raw"]]}
-    assert told["made_by"]["outputs"] == {"balanced_examples": [like_tfx["balanced"]]}
-
-
-def test_settings_versions_and_fingerprints_are_told(like_tfx, tmp_path):
-    told = describe_artifact(str(tmp_path / BALANCED)).to_json()
-    assert told["made_by"]["settings"] == {"num_shards": {"train": 8}}
-    assert told["versions"] == {"tfx": "1.16.0"}
-    (raw,) = told["ancestors"]
-    assert raw["fingerprint"] == "abc"
-    assert raw["made_by"]["settings"] == {
-        "input_base": "photos/",
-        "output_config": {"a": [1]},
-        "seed": 7,
-    }
-
-
-def test_what_came_of_an_artifact_is_told_over_all_steps_and_runs(like_tfx, tmp_path):
-    told = describe_artifact(str(tmp_path / "ImageExampleGen/examples/1")).to_json()
-    assert ids(told["descendants"]) == [
-        like_tfx[name] for name in ("balanced", "model", "model_run", "second_model")
-    ]
-    assert told["models"] == [like_tfx["model"], like_tfx["second_model"]]
-    assert [e["id"] for e in told["used_by"]] == [like_tfx["ShardBalancer COMPLETE"]]
-
-
-def test_a_model_leads_back_to_the_raw_files(like_tfx, tmp_path):
-    lineage = describe_artifact(str(tmp_path / "Trainer/model/6"))
-    assert ids(lineage.to_json()["ancestors"]) == [like_tfx["raw"], like_tfx["balanced"]]
-    assert "files in photos/" in str(lineage)
-
-
-def test_the_json_is_plain(like_tfx, tmp_path):
+def test_an_artifact_is_told_with_what_made_it_and_what_came_of_it(like_tfx, tmp_path):
     told = describe_artifact(str(tmp_path / BALANCED)).to_json()
     assert json.loads(json.dumps(told)) == told
+    made_by, (raw,) = told["made_by"], told["ancestors"]
+    assert (told["artifact"]["id"], told["versions"]) == (like_tfx["balanced"], {"tfx": "1.16.0"})
+    assert made_by["id"] == like_tfx["ShardBalancer COMPLETE"]  # not the run that used the cache
+    assert [made_by[n] for n in ("component", "run", "pipeline", "settings", "inputs", "outputs")] == [
+        *("ShardBalancer", "2026-01-01", "photos", {"num_shards": {"train": 8}}),
+        *({"examples": [like_tfx["raw"]]}, {"balanced_examples": [like_tfx["balanced"]]}),
+    ]  # fmt: skip
+    assert [e["id"] for e in told["used_again_by"]] == [like_tfx["ShardBalancer CACHED"]]
+    settings = {"input_base": "photos/", "output_config": {"a": [1]}, "seed": 7}
+    assert (raw["fingerprint"], raw["made_by"]["settings"]) == ("abc", settings)
+    raw = describe_artifact(str(tmp_path / "ImageExampleGen/examples/1")).to_json()
+    assert ids(raw["descendants"]) == [
+        like_tfx[name] for name in ("balanced", "model", "model_run", "second_model")
+    ]
+    assert raw["models"] == [like_tfx["model"], like_tfx["second_model"]]
+    assert [e["id"] for e in raw["used_by"]] == [like_tfx["ShardBalancer COMPLETE"]]
+    model = describe_artifact(str(tmp_path / "Trainer/model/6"))
+    assert ids(model.to_json()["ancestors"]) == [like_tfx["raw"], like_tfx["balanced"]]
 
 
 def test_of_several_artifacts_at_one_uri_the_last_that_was_made_is_told(tmp_path, make_store):
@@ -244,12 +223,67 @@ def test_what_a_store_no_longer_has_is_told_by_its_number(tmp_path, make_store):
     assert "x: artifact 1, which the store no longer has" in text
 
 
-def test_a_type_that_was_deleted_is_told_by_its_number(tmp_path, make_store):
+def test_the_text_is_a_tree(like_tfx, tmp_path):
+    text = str(describe_artifact(str(tmp_path / BALANCED)))
+    assert text == "\n".join(
+        [
+            f"Examples 2  {tmp_path}/{BALANCED}",
+            f"  made {describe_artifact(str(tmp_path / BALANCED)).artifact.created}",
+            "  versions: tfx=1.16.0",
+            "",
+            "Made by ShardBalancer (execution 2) in run 2026-01-01 of photos",
+            *[line for line in text.split("\n") if line.startswith("  started ")],
+            '  settings: num_shards={"train": 8}',
+            "  used again by ShardBalancer (execution 5, CACHED) in run 2026-02-01 of photos",
+            "",
+            "Made from",
+            f"└── examples: Examples 1  {tmp_path}/ImageExampleGen/examples/1",
+            "    fingerprint of the inputs abc",
+            "    by ImageExampleGen (execution 1) in run 2026-01-01 of photos",
+            '    settings: input_base=photos/, output_config={"a": [1]}, seed=7',
+            "    └── files in photos/",
+            "",
+            "Made of it",
+            "├── Trainer (execution 3) in run 2026-01-01 of photos",
+            f"│   ├── model: Model 3  {tmp_path}/Trainer/model/3",
+            f"│   └── model_run: ModelRun 4  {tmp_path}/Trainer/model_run/3",
+            "└── Trainer (execution 6) in run 2026-02-01 of photos",
+            f"    └── model: Model 5  {tmp_path}/Trainer/model/6",
+            "",
+            "Models that came of it",
+            f"  Model 3  {tmp_path}/Trainer/model/3",
+            f"  Model 5  {tmp_path}/Trainer/model/6",
+        ]
+    )
+
+
+@pytest.mark.parametrize("ids", list(itertools.permutations([2, 3, 4])), ids=str)
+def test_outputs_and_inputs_follow_their_names(ids):
+    ports = {name: [number] for name, number in zip(("z", "a", "k"), ids, strict=True)}
+    in_order = [ports[name][0] for name in ("a", "k", "z")]
+    first = Execution(id=1, type="A", component="A", inputs={"raw": [1]}, outputs=ports)
+    second = Execution(id=2, type="A", component="A", inputs=ports, outputs={"model": [5]})
+    graph = Graph(dict.fromkeys(range(1, 6)), {1: first, 2: second})
+    assert graph.descendants(1) == [*in_order, 5]
+    assert graph.sources(5) == in_order
+
+
+def test_properties_of_every_kind_are_plain_json(tmp_path, make_store):
+    struct = struct_pb2.Struct()
+    struct.update({"a": [1, "b"], "c": None})
     maker = make_store()
-    made = maker.artifact("Thing", "/a")
-    maker.execution("One", outputs={"y": [made]})
-    with sqlite3.connect(tmp_path / "metadata.sqlite") as store:
-        store.execute("DELETE FROM Type WHERE name IN ('Thing', 'One')")
-    lineage = describe_artifact("/a", metadata=str(tmp_path))
-    assert lineage.artifact.type.startswith("type ")
-    assert lineage.to_json()["made_by"]["component"].startswith("type ")
+    made = maker.artifact("Thing", "/t", n=3, x=0.5, json='{"k": [1]}', text="[no json", __a__="-")
+    (node,) = maker.store.get_artifacts_by_id([made])
+    node.custom_properties["struct"].struct_value.CopyFrom(struct)
+    maker.store.put_artifacts([node])
+    artifact = describe_artifact("/t", metadata=str(tmp_path)).artifact
+    assert artifact.properties == {
+        "json": {"k": [1]},
+        "n": 3,
+        "struct": {"a": [1.0, "b"], "c": None},
+        "text": "[no json",
+        "x": 0.5,
+    }
+    moment = datetime.datetime.strptime(artifact.created, "%Y-%m-%dT%H:%M:%S.%f%z")
+    (node,) = maker.store.get_artifacts_by_id([made])
+    assert round(moment.timestamp() * 1000) == node.create_time_since_epoch

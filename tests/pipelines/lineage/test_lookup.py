@@ -21,7 +21,6 @@ STEPS = {
 }
 WAYS = {
     "folder": "metadata.sqlite",
-    "metadata.db": "metadata.db",
     "template": "tfx_metadata/photos/metadata.db",
     "above": "metadata.sqlite",
 }
@@ -32,29 +31,21 @@ def runs(tmp_path, write_dataset, make_store) -> Path:
     """A conversion and its balancing, in a store and on the disk."""
     (tmp_path / "store").mkdir()
     maker = make_store(tmp_path / STORE)
-    pipeline = maker.context("pipeline", "photos")
-    run = maker.context("pipeline_run", "2026-01-01")
+    contexts = [maker.context("pipeline", "photos"), maker.context("pipeline_run", "2026-01-01")]
     rows = [{"filename": [name]} for name in (b"a.jpg", b"b.jpg")]
     given: tuple[DatasetInput, ...] = ()
     sources: list[int] = []
     for number, (output, settings) in enumerate(STEPS.items(), start=1):
         uri = tmp_path / f"runs/{output}/{number}"
         write_dataset(uri, {"train": [rows[:number], rows[number:]]}, NAMES)
-        kind, inputs = f"components.Make_{output}", {"examples": sources} if sources else {}
+        inputs = {"examples": sources} if sources else {}
         sources = [maker.artifact("Examples", str(uri))]
-        node = maker.context("node", f"photos.Make.{output}")
-        contexts = [pipeline, run, node]
-        maker.execution(kind, inputs, {output: sources}, contexts=contexts, **settings)
+        own = [*contexts, maker.context("node", f"photos.Make.{output}")]
+        maker.execution(f"made.{output}", inputs, {output: sources}, contexts=own, **settings)
         plain = {n: {"train": 2} if n == "num_shards" else v for n, v in settings.items()}
-        step = Step(
-            component=f"Make.{output}",
-            settings=plain,
-            inputs=given,
-            output=output,
-        )
+        step = Step(component=f"Make.{output}", settings=plain, inputs=given, output=output)
         (uri / "lineage.json").write_text(Origin(made_by=step).to_json())
-        digest = open_dataset(str(uri)).digest
-        given = (DatasetInput(name="examples", digest=digest),)
+        given = (DatasetInput(name="examples", digest=open_dataset(str(uri)).digest),)
     return tmp_path
 
 
@@ -74,89 +65,34 @@ def arranged(way: str, runs: Path, make_store, serve_store) -> str | None:
     return None if way == "above" else str(runs / "runs")
 
 
-def without_numbers(told: dict) -> dict:
-    """What is told of an artifact, its neighbours and a record, nodes by their uris."""
-    nodes = [told, *told["ancestors"], *told["descendants"]]
-    uris = {node["artifact"]["id"]: node["artifact"]["uri"] for node in nodes}
-
-    def step(made_by: dict) -> dict:
-        names = ("component", "type", "pipeline", "run", "state", "settings")
-        ports = {
-            side: {port: [uris[i] for i in ids] for port, ids in made_by[side].items()}
-            for side in ("inputs", "outputs")
-        }
-        return {name: made_by[name] for name in names} | ports
-
-    names = ("fingerprint", "content", "versions", "splits")
-    kinds = ("uri", "path", "type", "state")
-    found = [
-        {name: node[name] for name in names}
-        | {name: node["artifact"][name] for name in kinds}
-        | {"made_by": step(node["made_by"])}
-        for node in nodes
-    ]
-    record = told["record"] or {"steps": []}
-    steps = [{n: v for n, v in each.items() if n != "artifact"} for each in record["steps"]]
-    return {"nodes": found, "record": {**record, "steps": steps}}
-
-
-QUESTIONS = [(uri, record) for uri in STEPS for record in (None, "b.jpg")]
-
-
-def answers(runs: Path, place: str | None) -> list[dict]:
-    numbers = {output: number for number, output in enumerate(STEPS, start=1)}
-    return [
-        without_numbers(
-            describe_artifact(
-                str(runs / f"runs/{output}/{numbers[output]}"), metadata=place, record=record
-            ).to_json()
-        )
-        for output, record in QUESTIONS
-    ]
-
-
-def without_runs(answer: list[dict]) -> list[dict]:
-    of_runs = ("type", "pipeline", "run")
-    return [
-        told
-        | {
-            "nodes": [
-                node | {"made_by": {n: v for n, v in node["made_by"].items() if n not in of_runs}}
-                for node in told["nodes"]
-            ]
-        }
-        for told in answer
-    ]
-
-
-def answer_of_runs(place: str) -> list[tuple]:
-    return [
-        (run["run"], run["pipeline"], run["state"], [(c["component"], c["type"]) for c in parts])
-        for run in list_runs(place).to_json()["runs"]
-        for parts in [run["components"]]
-    ]
+def answers(runs: Path, place: str | None) -> list:
+    """What any place can tell of both datasets and of a record, without the ids of the place."""
+    found = []
+    for number, output in enumerate(STEPS, start=1):
+        uri = str(runs / f"runs/{output}/{number}")
+        told = describe_artifact(uri, metadata=place, record="b.jpg").to_json()
+        for node in (told, *told["ancestors"], *told["descendants"]):
+            made_by = {n: node["made_by"][n] for n in ("component", "state", "settings")}
+            names = ("fingerprint", "content", "versions", "splits")
+            found.append((node["artifact"]["uri"], made_by, {name: node[name] for name in names}))
+        steps = [{n: v for n, v in s.items() if n != "artifact"} for s in told["record"]["steps"]]
+        found.append((told["record"]["source"], steps))
+    return found
 
 
 @pytest.mark.parametrize("way", ["sqlite", "grpc", "manifests", *WAYS])
 def test_every_place_gives_the_same_answers(runs, make_store, serve_store, way):
     expected = answers(runs, str(runs / STORE))
-    listed = answer_of_runs(str(runs / STORE))
-    raw, balanced = expected[0]["nodes"]
-    assert raw["made_by"]["settings"] == STEPS["examples"]
-    assert balanced["made_by"]["settings"] == {"num_shards": {"train": 2}}
-    assert balanced["made_by"]["inputs"] == {"examples": [raw["uri"]]}
-    assert raw["fingerprint"] == "abc"
-    assert expected[3]["record"]["source"]["path"] == "/photos/b.jpg"
-    assert [step["outcome"] for step in expected[3]["record"]["steps"]] == ["found", "found"]
+    (uri, made_by, facts), *_, (source, steps) = expected
+    assert (uri, made_by["settings"]) == (str(runs / "runs/examples/1"), STEPS["examples"])
+    assert (facts["fingerprint"], source["path"]) == ("abc", "/photos/b.jpg")
+    assert [step["outcome"] for step in steps] == ["found", "found"]
     place = arranged(way, runs, make_store, serve_store)
-    told = answers(runs, place)
-    told_runs = answer_of_runs(place or str(runs / "runs"))
-    if way == "manifests":  # which know components alone
-        expected, told = (without_runs(answer) for answer in (expected, told))
-        (run,) = listed
-        listed = [(None, None, run[2], [(component, component) for component, _ in run[3]])]
-    assert told == expected
-    assert told_runs == listed
+    assert answers(runs, place) == expected
+    (run,) = list_runs(place or str(runs / "runs")).to_json()["runs"]
+    assert [part["component"] for part in run["components"]] == [f"Make.{name}" for name in STEPS]
+    names = (None, None) if way == "manifests" else ("2026-01-01", "photos")
+    assert (run["run"], run["pipeline"], run["state"]) == (*names, "COMPLETE")
 
 
 def test_a_dataset_that_no_store_above_has_tells_of_itself(runs, tmp_path, make_store):
@@ -174,13 +110,14 @@ def test_the_store_that_has_it_is_asked_among_several(tmp_path, make_store):
         make_store(store).artifact("Model", str(tmp_path / name))
     told = describe_artifact(str(tmp_path / "two")).to_json()
     assert told["metadata"] == str(tmp_path / "tfx_metadata/two/metadata.db")
-    with pytest.raises(ConfigError, match=r"expected one store, found .*one.*, .*two.* Name one"):
+    with pytest.raises(ConfigError) as caught:
         list_runs(str(tmp_path))
+    assert caught.value.setting == "metadata"
 
 
 @pytest.mark.parametrize("uri", ["memory://nowhere/examples/1", "/nowhere/examples/1"])
-def test_neither_store_nor_dataset_is_an_error_that_says_what_may_be_given(uri):
-    with pytest.raises(InputError, match=f"{uri}.*Name where ML Metadata is: a sqlite file, mysql"):
+def test_neither_store_nor_dataset_is_an_error(uri):
+    with pytest.raises(InputError, match=uri):
         describe_artifact(uri)
 
 
@@ -197,14 +134,7 @@ def test_datasets_tell_where_ml_metadata_is_not_installed(runs):
         "try: list_runs(f'{root}/store/kept.sqlite')\n"
         "except ValueError as error: print(error)\n"
     )
-    finished = subprocess.run(
-        [sys.executable, "-c", code, str(runs)],
-        cwd=REPOSITORY,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert finished.returncode == 0, finished.stderr
-    counts, refusal = finished.stdout.splitlines()
-    assert counts == "1 1"
-    assert "ML Metadata's stores need TFX" in refusal
+    command = [sys.executable, "-c", code, str(runs)]
+    done = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, check=True)
+    counts, refusal = done.stdout.splitlines()
+    assert (counts, "need TFX" in refusal) == ("1 1", True)

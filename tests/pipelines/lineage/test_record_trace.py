@@ -1,11 +1,14 @@
 """A record followed from the raw file through every dataset."""
 
 import json
+import re
+import shutil
 from pathlib import Path
 
 import pytest
 
 from pipelines.lineage import describe_artifact
+from pipelines.lineage.record_trace import SourceFile, find_source
 from trainer_utils.format import ConfigError, Feature, InputError
 
 NAMES = {"filename": Feature(type="string"), "id": Feature(type="string")}
@@ -108,6 +111,86 @@ def test_without_a_dataset_on_the_way_there_is_no_record(tmp_path, make_store):
         record_of(tmp_path, "schema", "a")
 
 
+@pytest.mark.parametrize(
+    ("damage", "detail"),
+    [
+        (lambda uri: (uri / "manifest.json").write_text("{"), "expected a manifest"),
+        (lambda uri: (uri / "rejects.jsonl").write_text("{"), "rejects.jsonl"),
+        (lambda uri: next(uri.rglob("data_*")).write_bytes(b"x"), "expected .* bytes, got 1"),
+        (lambda uri: shutil.rmtree(uri), "its files are gone"),
+    ],
+)
+def test_a_damaged_dataset_is_unknown_and_the_others_tell(chain, damage, detail):
+    damage(chain / "raw")
+    step, other = record_of(chain, "balanced", "cat/1.jpg")["steps"]
+    assert (step["outcome"], other["outcome"]) == ("unknown", "found")
+    assert re.search(detail, step["detail"])
+
+
+def test_names_that_json_may_split_are_found_among_rejects(chain):
+    rejects = [
+        {"split": "train", "source": name, "code": "EMPTY_FILE", "detail": ""}
+        for name in ("b\u2028.jpg", "b")
+    ]
+    text = "".join(json.dumps(reject, ensure_ascii=False) + "\n" for reject in rejects)
+    (chain / "raw/rejects.jsonl").write_text(text, encoding="utf-8")
+    assert record_of(chain, "raw", "b\u2028.jpg")["steps"][0]["rejects"] == rejects[:1]
+
+
+def test_datasets_say_what_they_cannot_tell(chain, write_dataset):
+    shutil.rmtree(chain / "raw")
+    write_dataset(chain / "raw", {"train": [[{"age": [1]}]]}, {})
+    path = chain / "balanced/manifest.json"
+    manifest = json.loads(path.read_text())
+    manifest["splits"]["train"] |= {"found": 4, "skipped": 3}
+    path.write_text(json.dumps(manifest))
+    step = record_of(chain, "balanced", "cat/2.jpg")["steps"][0]
+    assert "neither filename nor id nor record_id" in step["detail"]
+    with pytest.raises(InputError, match="3 inputs were skipped by a setting"):
+        record_of(chain, "balanced", "dog.jpg")
+
+
 def test_an_empty_name_is_refused(chain):
     with pytest.raises(ConfigError, match="record: expected the filename or id of a record"):
         record_of(chain, "raw", "")
+
+
+# The raw file ------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def base(tmp_path):
+    (tmp_path / "cat").mkdir()
+    for name in ("cat/1.jpg", "reviews.csv", "photos.tar", "odd:7"):
+        (tmp_path / name).write_bytes(b"")
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("name", "path", "rest"),
+    [
+        ("cat/1.jpg", "cat/1.jpg", {}),
+        ("reviews.csv:17", "reviews.csv", {"row": 17}),
+        ("photos.tar/a/2.jpg", "photos.tar", {"member": "a/2.jpg"}),
+        ("odd:7", "odd:7", {}),
+    ],
+)
+def test_a_file_a_row_and_a_member_are_found(base, name, path, rest):
+    found = find_source(name, bases=[str(base / "elsewhere"), str(base)])
+    assert found == SourceFile(path=str(base / path), exists=True, **rest)
+
+
+def test_the_base_may_be_the_file_itself(base):
+    found = find_source("reviews.csv:3", bases=[str(base / "reviews.csv")])
+    assert found == SourceFile(path=str(base / "reviews.csv"), exists=True, row=3)
+
+
+def test_what_is_gone_is_named_where_it_was(base):
+    found = find_source("gone.csv:3", bases=[str(base), "/other"])
+    assert found == SourceFile(path=str(base / "gone.csv"), exists=False, row=3)
+
+
+def test_a_bucket_is_not_looked_into_and_no_base_says_nothing():
+    found = find_source("a/1.jpg", bases=["gs://bucket/raw"])
+    assert found == SourceFile(path="gs://bucket/raw/a/1.jpg", exists=None)
+    assert find_source("a/1.jpg", bases=[]) is None

@@ -19,11 +19,6 @@ def test_all_pairs_of_equals_where_they_are_few():
     assert pairs_of(keys, 60) == every
 
 
-def test_a_key_of_many_gives_no_square_of_them():
-    assert pairs_of([7] * 100, 2) == {(n, n + d) for n in range(100) for d in (1, 2) if n + d < 100}
-    assert pairs_of([], 2) == set()
-
-
 def test_all_pairs_of_equals_among_many_that_are_alone():
     keys = np.random.default_rng(1).permutation(2**31 - np.arange(20_000)).astype(np.uint32)
     keys[[5, 700, 19_999]] = keys[[800, 6, 6]]
@@ -48,10 +43,3 @@ def test_of_very_many_most_are_held_and_none_that_was_not_added():
     new = {*map(tuple, compared.new(pairs).tolist())}
     assert new >= {*map(tuple, pairs[1::2].tolist())}
     assert len(new) < 0.6 * len(pairs)
-
-
-def test_no_pairs_are_none():
-    compared = ComparedPairs()
-    none = np.empty((0, 2), np.int64)
-    compared.add(none)
-    assert compared.new(none).shape == (0, 2)

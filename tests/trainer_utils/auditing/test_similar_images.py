@@ -64,14 +64,3 @@ def test_what_is_ruled_out_at_once_would_be_no_copy_either(monkeypatch):
     assert groups_of(images) == found
     assert sum(compared) > len(images)
     assert len(set(found)) > 1
-
-
-def test_many_equal_images_are_one_group():
-    flat = jpeg(cut_tiles(213)[0].resize((8, 8)).resize((64, 64)))
-    other = jpeg(cut_tiles(213)[8])
-    assert groups_of([flat] * 100 + [other]) == [0] * 100 + [100]
-
-
-def test_nothing_is_similar_in_nothing():
-    unite_similar_images(np.empty((0, 32, 32), np.uint8), sets := DisjointSets(0))
-    assert not len(sets.groups())

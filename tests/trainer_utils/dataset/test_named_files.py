@@ -143,15 +143,9 @@ def test_what_is_not_there_is_named(imagenet, pattern, message):
 def test_a_gap_is_refused_where_the_pattern_would_match_it(imagenet, tmp_path):
     for name in ("train-00000-of-00003", "train-00002-of-00003"):
         (tmp_path / name).write_bytes((imagenet / "train-00000-of-00004").read_bytes())
-    with pytest.raises(DatasetError, match="train-00001-of-00003': is missing, one of 1"):
+    with pytest.raises(DatasetError, match="train-00001-of-00003': is missing, one of at most 1"):
         find_named_files([f"{tmp_path}/train-*"])
     assert len(find_named_files([f"{tmp_path}/train-0000[02]-*"])) == 2
     (tmp_path / "x-00000-of-999999999").write_bytes(b"")
-    with pytest.raises(DatasetError, match="one of 100000 or more"):
+    with pytest.raises(DatasetError, match="one of at most 999999998"):
         find_named_files([f"{tmp_path}/x-*"])
-
-
-def test_text_in_a_file_of_that_name_is_no_dataset(tmp_path):
-    (tmp_path / "part-00000-of-00001").write_text("a line of text that is no record\n" * 9)
-    with pytest.raises(DatasetError, match="part-00000-of-00001"):
-        open_dataset(str(tmp_path))

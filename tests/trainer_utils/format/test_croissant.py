@@ -74,10 +74,6 @@ def test_files_are_there_with_their_sums(dataset):
     assert re.search(pattern, "/a/Split-eval/data_tfrecord-00000-of-00001")[1] == "eval"
 
 
-def test_a_dataset_without_anything_is_valid_too():
-    assert mlc.Dataset(jsonld=json.loads(render_croissant({}, {"train": 0}))).metadata.name
-
-
 def test_many_classes_are_left_to_the_file():
     text = render_croissant(
         {"label": Feature(type="int")},

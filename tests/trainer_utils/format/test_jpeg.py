@@ -1,9 +1,7 @@
 """The walk over a JPEG's segments, and the sizes of images, against Pillow."""
 
 import io
-import random
 
-import numpy as np
 import pytest
 import simplejpeg
 from PIL import Image
@@ -11,7 +9,7 @@ from sklearn.datasets import load_sample_images
 
 from tests.components.media.variants import variants
 from trainer_utils.format.image_size import image_size
-from trainer_utils.format.jpeg import BASELINE, PROGRESSIVE, SOS, jpeg_segments, read_jpeg_frame
+from trainer_utils.format.jpeg import BASELINE, PROGRESSIVE, jpeg_segments, read_jpeg_frame
 
 
 def photo(**options) -> bytes:
@@ -29,13 +27,6 @@ def test_the_frame_of_a_photo_is_what_pillow_says(progressive):
     assert (frame.height, frame.width, frame.components, frame.precision) == (77, 123, 3, 8)
     assert frame.process == (PROGRESSIVE if progressive else BASELINE)
     assert int.from_bytes(data[frame.height_offset :][:2], "big") == 77
-
-
-def test_segments_follow_each_other_up_to_the_first_scan():
-    segments = list(jpeg_segments(photo()))
-    ends = [2, *(start + 2 + length for start, _, length in segments)]
-    assert [start for start, _, _ in segments] == ends[:-1]
-    assert [marker for _, marker, _ in segments].index(SOS) == len(segments) - 1
 
 
 @pytest.mark.parametrize("between", [b"\xff", b"\xff\xff\xff", b"\xff\x01", b"junk"])
@@ -70,17 +61,3 @@ def test_sizes_of_all_kinds_of_files_are_those_that_pillow_says():
         assert (found.width, found.height) == image.size, what
         seen.add(found.format)
     assert seen == {"JPEG", "PNG", "GIF", "BMP"}
-
-
-def test_whatever_is_in_a_head_is_read_without_an_error():
-    """300 files of each kind with a few of their first bytes changed."""
-    draw = random.Random(0)
-    for kind in ("JPEG", "PNG", "GIF", "BMP"):
-        stream = io.BytesIO()
-        Image.fromarray(np.zeros((9, 7, 3), np.uint8)).save(stream, kind)
-        for _ in range(300):
-            data = bytearray(stream.getvalue())
-            for _ in range(3):
-                data[draw.randrange(3, min(len(data), 200))] = draw.randrange(256)
-            image_size(bytes(data))
-            read_jpeg_frame(bytes(data))

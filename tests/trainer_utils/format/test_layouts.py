@@ -7,7 +7,7 @@ import pytest
 from tests.trainer_utils.format.test_manifest import MANIFEST
 from trainer_utils.format import DatasetError, Manifest
 from trainer_utils.format.layouts import find_layout
-from trainer_utils.format.sealing import FileDigest
+from trainer_utils.format.sealing import FileDigest, seal
 
 
 def found(*paths: str, **texts: str) -> dict[str, list[str]]:
@@ -34,11 +34,6 @@ def test_names_say_the_split(paths, splits):
     assert {split: len(shards) for split, shards in found(*paths).items()} == splits
 
 
-def test_shards_stand_in_the_order_of_their_names():
-    names = [f"train-{number:05d}-of-00012.tfrecord" for number in range(12)]
-    assert found(*reversed(names)) == {"train": names}
-
-
 @pytest.mark.parametrize(
     "names",
     [
@@ -47,18 +42,8 @@ def test_shards_stand_in_the_order_of_their_names():
     ],
 )  # fmt: skip
 def test_a_gap_among_numbered_files_is_refused(names):
-    with pytest.raises(DatasetError, match=r"00001-of-00003.*: is missing, one of 1"):
+    with pytest.raises(DatasetError, match=r"00001-of-00003.*: is missing, one of at most 1"):
         found(*names)
-
-
-def test_what_is_no_dataset_is_told_what_was_looked_for():
-    with pytest.raises(DatasetError, match=r"'the-uri': expected a dataset \(manifest.json, .*"):
-        found("readme.md")
-
-
-def test_a_tfds_folder_above_the_version_is_told_of_it():
-    with pytest.raises(DatasetError, match=r"Give the folder of one version: the-uri/3\.0\.1$"):
-        found("3.0.1/dataset_info.json")
 
 
 def test_an_unfinished_dataset_is_refused():
@@ -99,14 +84,14 @@ def test_a_split_of_others_is_no_path(split):
 def test_a_manifest_names_nothing_outside(path):
     value = json.loads(MANIFEST.to_json())
     value["shards"][0]["path"] = path
-    text = json.dumps(value)
+    text = seal(json.dumps(value, indent=2))
     with pytest.raises(DatasetError, match="inside of the dataset's folder"):
         find_layout({"manifest.json": 1}, lambda _: text, uri="the-uri")
 
 
 @pytest.mark.parametrize("split", ["../../x", "a/b", "a b", ""])
 def test_a_split_of_a_manifest_is_a_word(split):
-    text = MANIFEST.to_json().replace('"eval"', json.dumps(split))
+    text = seal(MANIFEST.to_json().replace('"eval"', json.dumps(split)))
     with pytest.raises(DatasetError, match=r"the-uri/manifest\.json.*split '.*expected a name"):
         find_layout({"manifest.json": 1}, lambda _: text, uri="the-uri")
 

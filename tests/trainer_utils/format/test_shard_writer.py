@@ -85,11 +85,3 @@ def test_views_of_frames_make_the_same_file_as_frames_end_to_end(gzip_it):
         assert digest.crc32c == google_crc32c.value(stream.getvalue())
         made.append((stream.getvalue(), digest))
     assert made[0] == made[1]
-
-
-def test_a_written_records_sum_is_returned(tmp_path):
-    with (tmp_path / "shard").open("wb") as stream:
-        writer = ShardWriter(stream)
-        crc = writer.write([b"payload"])
-        writer.finish()
-    assert (tmp_path / "shard").read_bytes()[-4:] == crc.to_bytes(4, "little")

@@ -81,14 +81,3 @@ def test_what_is_wrong_in_any_split_is_a_wrong_setting(wrong, size):
     """Not only where a percentage too large is rounded to more records than there are."""
     with pytest.raises(ConfigError, match=re.escape(f"got {wrong!r}")):
         resolve_slices(wrong, {"train": size})
-
-
-@pytest.mark.parametrize("asked", ["val", "valid", "validation", "dev", "evaluation"])
-def test_other_spellings_find_a_split_or_a_suggestion(asked):
-    assert resolve_slices(f"{asked}[:2]", {"train": 5, "eval": 4}) == [SplitRange("eval", 0, 2)]
-    with pytest.raises(DatasetError, match=r"expected one of train. Did you mean 'train'"):
-        resolve_slices("tran", {"train": 5})
-    both = {"train": 5, "eval": 4, "val": 3, "dev": 2, "valid": 1, "validation": 1, "evaluation": 1}
-    del both[asked]
-    with pytest.raises(DatasetError, match=rf"split '{asked}': expected one of .*Did you mean "):
-        resolve_slices(asked, both)

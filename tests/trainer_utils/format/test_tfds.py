@@ -58,13 +58,6 @@ def test_the_shards_of_each_split():
     }
 
 
-def test_a_kind_that_is_not_known_leaves_it_to_the_records():
-    entry = {
-        "featuresDict": {"features": {"a": {"tensor": {"dtype": "int64"}}, "b": {"graph": {}}}}
-    }
-    assert parse_tfds_features(json.dumps(entry), path="x") is None
-
-
 def test_an_encoded_tensor_of_several_open_sizes_has_its_shape_beside_it(tmp_path):
     """As TFDS itself says what it serializes, for tensors of every encoding and openness."""
     tfds = pytest.importorskip("tensorflow_datasets")
@@ -97,12 +90,6 @@ def test_another_file_format_is_refused_with_the_cure():
     text = json.dumps({"name": "a", "fileFormat": "array_record", "splits": []})
     with pytest.raises(DatasetError, match=r"format tfrecord, got 'array_record'.*convert"):
         parse_tfds_splits(text, path="x")
-
-
-@pytest.mark.parametrize("text", ["no json", "[1]", '{"splits": [{"shardLengths": ["1"]}]}'])
-def test_what_is_no_dataset_info_is_refused_by_path(text):
-    with pytest.raises(DatasetError, match="'the-path'"):
-        parse_tfds_splits(text, path="the-path")
 
 
 def test_what_we_write_is_read_again():

@@ -29,19 +29,6 @@ def test_blocks_of_any_size_hold_the_records_of_tensorflows_file(tmp_path, name,
     assert [int(n) for b in blocks for n in b.lengths] == [len(r) for r in RECORDS[name]]
 
 
-def test_a_blocks_sums_are_those_that_tensorflow_wrote(tmp_path):
-    data = written_by_tensorflow(tmp_path / "records", [b"one", b"two"])
-    (block,) = read_blocks(io.BytesIO(data), path="x")
-    footers = [struct.unpack("<I", data[15:19])[0], struct.unpack("<I", data[34:38])[0]]
-    assert block.payload_crcs.tolist() == footers
-
-
-@pytest.mark.parametrize("records", RECORDS.values(), ids=RECORDS)
-def test_records_are_counted_without_being_read(records):
-    data = frame_records(records)
-    assert count_records(io.BytesIO(data), path="x") == (len(records), len(data))
-
-
 FRAGILE = [b"first record", b"", b"third"]
 BOUNDARIES = [0, 28, 44, 65]
 
@@ -72,13 +59,6 @@ def test_each_flipped_bit_is_found_in_its_record():
             flipped[place] ^= 1 << bit
             with pytest.raises(CorruptShardError, match=expected):
                 list(read_records(io.BytesIO(flipped), path="x"))
-
-
-def test_a_flipped_length_is_found_by_counting_too():
-    data = bytearray(frame_records(FRAGILE))
-    data[28] ^= 1
-    with pytest.raises(CorruptShardError, match=r"record 1, byte 28"):
-        count_records(io.BytesIO(data), path="x")
 
 
 def test_a_huge_length_with_a_right_sum_allocates_nothing_of_that_size():

@@ -54,11 +54,6 @@ def test_hooks_change_examples_before_and_batches_after_they_are_batched(uri):
     assert read(uri, "train[:6]", **both) == [[0, 4, 8, -12], [-8, -10]]
 
 
-def test_a_hook_may_be_a_builtin(uri):
-    for name in ("pre_batching_callback", "post_batching_callback"):
-        assert flat(read(uri, **{name: dict})) == list(range(10))
-
-
 def test_hooks_are_chosen_by_split_whatever_its_spelling(uri):
     hooks = {"train": lambda e: e, "val": lambda e: {**e, "id": -e["id"]}}
     for name in ("pre_batching_callback", "post_batching_callback"):
@@ -140,29 +135,3 @@ def test_options_are_the_same_as_keyword_arguments_which_go_before_them(uri):
     assert sorted(batch.numpy()) == list(range(10))
     with pytest.raises(ConfigError, match="no_such_setting"):
         input_fn(uri, no_such_setting=1)
-
-
-def test_callbacks_may_change_what_they_get_and_give_pairs(uri):
-    def in_place(example: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
-        example["id"] = -example["id"]
-        return example
-
-    def pair(features: dict[str, tf.Tensor]) -> tuple[tf.Tensor, tf.Tensor]:
-        return features["id"], features["label"]
-
-    for name in ("pre_batching_callback", "post_batching_callback"):
-        assert flat(read(uri, "train[:3]", **{name: in_place})) == [0, -1, -2]
-        ((ids, labels),) = read(uri, "train[:3]", features=None, **{name: pair})
-        assert (ids.tolist(), labels.tolist()) == ([0, 1, 2], [0, 1, 0])
-    both = {"pre_batching_callback": pair, "post_batching_callback": lambda ids, _: ids * 2}
-    assert read(uri, "train[:3]", features=None, **both) == [[0, 2, 4]]
-
-
-def test_callbacks_on_examples_know_labels_as_they_are_and_give_them_one_hot(uri):
-    def next_class(example: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
-        assert example["label"].shape == ()
-        return {**example, "label": 1 - example["label"]}
-
-    options = {"label": "label", "labels": {"one_hot": True, "num_classes": 2}}
-    ((_, labels),) = read(uri, "train[:3]", pre_batching_callback=next_class, **options)
-    assert labels.tolist() == [[0, 1], [1, 0], [0, 1]]

@@ -155,18 +155,6 @@ def test_the_order_is_the_seeds_own(wide, monkeypatch):
         assert batches(wide, seed=3) == order
 
 
-def test_shuffling_mixes_the_shards(wide):
-    first_half = flat(batches(wide, batch_size=50))[:150]
-    from_shard = collections.Counter(number // 100 for number in first_half)
-    # Hypergeometric: 50 of each expected, standard deviation 4.1; five of these either side.
-    assert all(29 < from_shard[shard] < 71 for shard in range(3))
-
-
-def test_without_shuffle_each_epoch_has_the_same_order(wide):
-    dataset = input_fn(wide, features="id", batch_size=32, shuffle=False)
-    assert [flat(dataset.as_numpy_iterator()) for _ in range(2)] == [list(range(300))] * 2
-
-
 # --- Length ---
 
 
@@ -247,23 +235,6 @@ def test_pipelines_get_equal_shares_that_do_not_overlap(uneven, num_pipelines, s
     assert sorted(read) == sorted(expected)
 
 
-@pytest.mark.parametrize("num_pipelines", [2, 3])
-def test_pipelines_share_several_datasets(uneven, datum_photos, num_pipelines):
-    uris = [uneven, datum_photos]
-    shares = [
-        flat(
-            batches(
-                uris,
-                batch_size=num_pipelines,
-                input_context=tf.distribute.InputContext(num_pipelines, index, num_pipelines),
-            )
-        )
-        for index in range(num_pipelines)
-    ]
-    assert {len(share) for share in shares} <= {46 // num_pipelines, -(-46 // num_pipelines)}
-    assert sorted(flat(shares)) == sorted([*range(23), *range(23)])
-
-
 def test_one_of_more_pipelines_than_records_gets_an_empty_batch(uneven):
     sizes = []
     for index in range(5):
@@ -283,23 +254,6 @@ def test_a_replica_gets_its_share_of_the_batch(
     context = tf.distribute.InputContext(num_pipelines, 0, num_replicas)
     first, *_ = batches(uneven, batch_size=global_batch, input_context=context)
     assert len(first) == local
-
-
-def test_single_examples_are_shared_too(uneven):
-    parts = [
-        list(
-            input_fn(
-                uneven,
-                features="id",
-                batch_size=None,
-                shuffle=False,
-                input_context=tf.distribute.InputContext(2, index, 2),
-            ).as_numpy_iterator()
-        )
-        for index in range(2)
-    ]
-    assert [len(part) for part in parts] == [11, 11]
-    assert sorted(flat(parts)) == list(range(22))
 
 
 # --- Settings ---

@@ -49,11 +49,6 @@ def test_the_numbers_follow_from_records_per_second():
     assert json.loads(json.dumps(report.to_dict()))["stages"][1]["name"] == "decode"
 
 
-def test_a_stage_that_measured_faster_than_the_one_before_adds_nothing():
-    report = report_of(stages(1_000, 1_100, 600), batch_size=1, mean_bytes=1, cores=1)
-    assert [stage.added_milliseconds for stage in report.stages] == pytest.approx([1, 0, 2 / 3])
-
-
 @pytest.mark.parametrize(
     "options",
     [
@@ -68,11 +63,6 @@ def test_every_stage_of_a_dataset_is_measured(datum_photos, options):
     assert [stage.name for stage in report.stages] == ["read", "decode", "batch"]
     assert all(stage.records_per_second > 0 for stage in report.stages)
     assert all(0 <= stage.busy <= 1 for stage in report.stages)
-
-
-def test_several_datasets_are_measured_together(datum_photos):
-    report = measure_input([datum_photos, datum_photos], batch_size=4, seconds=0.05, features="id")
-    assert report.batch_size == 4
 
 
 def test_what_cannot_be_measured_is_refused(datum_photos):

@@ -57,13 +57,6 @@ def test_it_finds_images_and_labels_in_a_dict(datum_photos, batch_size):
     assert preview(dataset, label="id") != preview(dataset)
 
 
-def test_labels_get_their_names(datum_photos):
-    dataset = input_fn(datum_photos, features="image", label="label", shuffle=False)
-    named = preview(dataset, labels=["0", "1", "2"])
-    assert named == preview(dataset)
-    assert preview(dataset, labels=["cat", "dog", "owl"]) != named
-
-
 def test_images_of_mixed_sizes_lie_in_the_middle_of_their_cells(photos):
     small = photos[1][:20, :24]
     dataset = tf.data.Dataset.from_generator(
@@ -155,8 +148,3 @@ def test_class_names_of_the_dataset_are_written(tmp_path, photos):
         dataset = input_fn(str(tmp_path), shuffle=False, **settings)
         assert preview(dataset) == preview(dataset, labels=["cat", "dog"])
         assert preview(dataset) != preview(dataset, labels=[])
-
-
-def test_a_tensor_that_is_no_image_is_described(datum_photos):
-    with pytest.raises(DatasetError, match=r"got a tensor \(\d+,\) int64"):
-        preview(input_fn(datum_photos, features="id"))

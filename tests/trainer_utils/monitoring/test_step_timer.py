@@ -58,12 +58,6 @@ def test_the_share_of_a_step_is_what_of_it_was_waiting(monkeypatch):
     assert logs == {"input_wait": 0.5}
 
 
-def test_steps_that_fill_no_window_are_measured_at_the_end_of_the_epoch(monkeypatch):
-    trainer = Trainer(monkeypatch, threshold=0.9, every=50)
-    trainer.epoch(8, compute=0.5, wait=0.5)
-    assert trainer.timer.shares == [0.5]
-
-
 def test_what_lies_between_epochs_is_no_step(monkeypatch):
     trainer = Trainer(monkeypatch, every=5, threshold=0.9)
     trainer.epoch(13, compute=0.5, wait=0.0, validation=0.0)
@@ -91,14 +85,6 @@ def test_waiting_of_no_more_than_the_threshold_is_not_warned_of(monkeypatch):
         warnings.simplefilter("error")
         trainer.epoch(33, compute=0.96, wait=0.04)
     assert trainer.timer.shares == pytest.approx([0.04] * 3)
-
-
-def test_the_first_steps_do_not_count(monkeypatch):
-    trainer = Trainer(monkeypatch, every=10)
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        trainer.epoch(3, compute=0.0, wait=100.0)
-    assert trainer.timer.shares == []
 
 
 def test_a_dataset_without_a_read_timer_gets_a_warning(monkeypatch):

@@ -13,11 +13,10 @@ from trainer_utils.order.ledger import (
     InputHistory,
     InputLedger,
     Segment,
-    merge_ledgers,
     settings_of_order,
 )
 
-RANGES = [FileRange(f"gs://b/{n}", 0, 50, to_end=True) for n in range(3)]
+RANGES = [FileRange(f"gs://b/{n}", 0, 50) for n in range(3)]
 
 
 def segment(**fields) -> Segment:
@@ -48,11 +47,11 @@ def test_text_and_back():
 def test_what_other_workers_could_not_read_is_joined():
     own = InputLedger((segment(unreadable={"a": [1]}),))
     other = InputLedger((segment(steps=8, unreadable={"a": [0, 1], "b": [7]}),))
-    (merged,) = merge_ledgers(own, [other]).segments
+    (merged,) = own.merged([other]).segments
     assert merged.unreadable == {"a": [0, 1], "b": [7]}
     for fields in ({"start": 1}, {"first_step": 1}, {"num_workers": 1}, {"num_replicas": 4}):
         foreign = InputLedger((segment(unreadable={"a": [5]}, **fields),))
-        assert merge_ledgers(own, [foreign]) == own
+        assert own.merged([foreign]) == own
 
 
 def test_a_segment_without_a_step_leaves_nothing():

@@ -15,7 +15,7 @@ SHUFFLES = st.one_of(st.sampled_from([True, False, "global"]), st.integers(1, 30
 
 
 def ranges_of(sizes, folder=""):
-    return [FileRange(f"{folder}{n}", 0, size, to_end=True) for n, size in enumerate(sizes)]
+    return [FileRange(f"{folder}{n}", 0, size) for n, size in enumerate(sizes)]
 
 
 @st.composite

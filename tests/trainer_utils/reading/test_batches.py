@@ -11,7 +11,7 @@ import pytest
 import tensorflow as tf
 
 import trainer_utils
-from tests.trainer_utils.reading.oracle import assert_equal, batches_of, parsed, records_of
+from tests.trainer_utils.reading.oracle import assert_equal, batches_of, records_of
 from trainer_utils import InputOptions
 from trainer_utils.dataset.selection import open_sources
 from trainer_utils.reading.batches import Batches
@@ -117,40 +117,6 @@ def test_ragged_rows_are_those_of_tensorflow(uri):
     assert batches.structure["tokens"].is_ragged
 
 
-def test_callbacks_take_and_give_arrays(uri):
-    before = {"train": lambda example: {"id": example["id"] + 1, "n": len(example["tokens"])}}
-    after = lambda batch: {**batch, "twice": batch["id"] * 2}  # noqa: E731
-    settings = {"batch_size": 12, "shuffle": False, "prefetch": 0}
-    (batch, *_) = trainer_utils.iterate(
-        uri, "train", pre_batching_callback=before, post_batching_callback=after, **settings
-    )
-    assert batch["id"].tolist() == list(range(1, 13))
-    assert batch["n"].tolist() == [number % 4 for number in range(12)]
-    assert batch["twice"].tolist() == list(range(2, 26, 2))
-
-
-@pytest.mark.parametrize("step", [0, 3, 7, 10])
-def test_a_token_goes_on_where_another_number_of_workers_stopped(uri, step):
-    settings = {"batch_size": 8, "repeat": 2, "features": "id"}
-    whole = trainer_utils.iterate(uri, "train", **settings)
-    everything = [one.tolist() for one in whole]
-    token = whole.state(step).to_json()
-    parts = [
-        list(trainer_utils.iterate(uri, "train", worker=n, num_workers=2, state=token, **settings))
-        for n in range(2)
-    ]
-    rest = [[*first, *second] for first, second in zip(*parts, strict=True)]
-    assert rest == everything[step:]
-
-
-def test_batches_are_echoed(uri):
-    settings = {"batch_size": 8, "features": "id", "shuffle": False}
-    once = [one.tolist() for one in trainer_utils.iterate(uri, "train", **settings)]
-    for prefetch in (0, 2):
-        found = trainer_utils.iterate(uri, "train", echoing=3, prefetch=prefetch, **settings)
-        assert [one.tolist() for one in found] == [one for one in once for _ in range(3)]
-
-
 def test_tensorflow_is_not_imported(uri):
     code = (
         "import sys, trainer_utils\n"
@@ -162,33 +128,3 @@ def test_tensorflow_is_not_imported(uri):
         [sys.executable, "-c", code, uri], capture_output=True, text=True, check=True
     )
     assert done.stdout == "[]\n"
-
-
-FEW_FILES = """
-import resource, sys, trainer_utils
-resource.setrlimit(resource.RLIMIT_NOFILE, (128, 128))
-batches = trainer_utils.iterate(sys.argv[1], batch_size=50, shuffle=sys.argv[2] or False)
-print(sum(int(n) for batch in batches for n in batch["id"]))
-"""
-
-
-@pytest.mark.parametrize("shuffle", ["", "global"])
-def test_files_are_few_where_few_may_be_open(tmp_path, serialize, shuffle):
-    for index in range(300):
-        with tf.io.TFRecordWriter(f"{tmp_path}/train-{index:03d}.tfrecord") as writer:
-            writer.write(serialize(id=[2 * index]))
-            writer.write(serialize(id=[2 * index + 1]))
-    arguments = [sys.executable, "-c", FEW_FILES, str(tmp_path), shuffle]
-    done = subprocess.run(arguments, capture_output=True, text=True, check=False)
-    assert (done.stdout, done.stderr) == (f"{sum(range(600))}\n", "")
-
-
-def test_gzip_is_what_it_holds(tmp_path, uri, serialize):
-    with tf.io.TFRecordWriter(f"{tmp_path}/train-0.tfrecord.gz", "GZIP") as writer:
-        for number in range(30):
-            writer.write(serialize(id=[number], text=[b"x" * number]))
-    found = trainer_utils.iterate(str(tmp_path), batch_size=4)
-    names = [found.order.records(epoch=0, step=step, worker=0) for step in range(len(found))]
-    for batch, records in zip(found, names, strict=True):
-        for name, value in parsed(records_of(records), str(tmp_path), ["id", "text"]).items():
-            assert_equal(batch[name], value)

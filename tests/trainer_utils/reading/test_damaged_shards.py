@@ -13,6 +13,7 @@ import tensorflow as tf
 
 from tests.trainer_utils.frameworks.test_tensorflow import IDS, batches, flat, ids
 from trainer_utils import CorruptShardError, input_fn, iterate
+from trainer_utils.format.sealing import seal
 
 DAMAGED = tf.errors.OpError
 HEADER_BYTES, FOOTER_BYTES = 12, 4  # of a TFRecord: length and its sum, and the payload's sum
@@ -157,7 +158,7 @@ def test_a_shard_of_other_records_than_the_manifest_says_is_an_error(fragile, op
     manifest = json.loads((uri / "manifest.json").read_text())
     for shard, said in zip(manifest["shards"], records, strict=True):
         shard["records"] = said
-    (uri / "manifest.json").write_text(json.dumps(manifest))
+    (uri / "manifest.json").write_text(seal(json.dumps(manifest, indent=2)))
     with pytest.raises(DAMAGED):
         drain(uri, **options)
 
@@ -177,7 +178,7 @@ def test_each_pipeline_finds_the_damage_in_its_share(fragile):
     uri = fragile()
     manifest = json.loads((uri / "manifest.json").read_text())
     manifest["shards"][2]["records"] = 12
-    (uri / "manifest.json").write_text(json.dumps(manifest))
+    (uri / "manifest.json").write_text(seal(json.dumps(manifest, indent=2)))
     contexts = [tf.distribute.InputContext(2, index, 2) for index in range(2)]
     assert len(flat(batches(str(uri), batch_size=2, input_context=contexts[0]))) == 16
     with pytest.raises(DAMAGED):

@@ -50,20 +50,6 @@ def sound(rate, samples):
     return stream.getvalue()
 
 
-@pytest.mark.parametrize("seconds", [None, 0.05])
-def test_sounds(tmp_path, write_dataset, seconds):
-    extra = {"encoding": "wav", "sample_rate": 8000, "channels": 1}
-    rng = np.random.default_rng(0)
-    rows = [{"x": [sound(8000, rng.integers(-9999, 9999, 300 + 50 * n))]} for n in range(5)]
-    features = {"x": Feature(type="string", extra=extra)}
-    uri = write_dataset(tmp_path, {"train": [rows]}, features)
-    batch, raw = one_batch(uri, batch_size=5, features="x", audio_seconds=seconds)
-    theirs = [tf.audio.decode_wav(value)[0].numpy() for value in parse(raw, "x")]
-    longest = max(map(len, theirs)) if seconds is None else 400
-    padded = [np.pad(one[:longest], [(0, max(longest - len(one), 0)), (0, 0)]) for one in theirs]
-    assert_equal(batch, np.stack(padded))
-
-
 @pytest.mark.parametrize("batch_size", [4, None])
 def test_tables_of_any_size(tmp_path, write_dataset, batch_size):
     sizes = [(1, 2), (3, 1), (2, 2), (2, 5)]
@@ -104,40 +90,6 @@ def test_tensors_are_those_of_tensorflow(tmp_path, write_dataset, dtype, is_fixe
         theirs = tf.io.parse_tensor(data, dtype).numpy()
         assert_equal(own[:, : theirs.shape[1]], theirs)
         assert not own[:, theirs.shape[1] :].any()
-
-
-@pytest.mark.parametrize("ragged", [True, False])
-def test_feature_lists_are_those_of_tensorflow(tmp_path, ragged):
-    lists = [[[n, step] for step in range(n % 3)] for n in range(6)]
-    words = [[[b"w"] * (step % 3) for step in range(n)] for n in range(6)]
-    with tf.io.TFRecordWriter(f"{tmp_path}/train-0.tfrecord") as writer:
-        for n, (pairs, texts) in enumerate(zip(lists, words, strict=True)):
-            example = tf.train.SequenceExample()
-            example.context.feature["id"].int64_list.value.append(n)
-            found = example.feature_lists.feature_list
-            for pair in pairs:
-                found["pairs"].feature.add().int64_list.value.extend(pair)
-            for text in texts:
-                found["words"].feature.add().bytes_list.value.extend(text)
-            writer.write(example.SerializeToString())
-    batch, raw = one_batch(str(tmp_path), batch_size=6, ragged=ragged)
-    spec = {
-        "pairs": tf.io.FixedLenSequenceFeature((2,), tf.int64, allow_missing=True),
-        "words": tf.io.RaggedFeature(tf.string, row_splits_dtype=tf.int64),
-    }
-    context = {"id": tf.io.FixedLenFeature((), tf.int64)}
-    theirs, steps, lengths = tf.io.parse_sequence_example(tf.constant(raw), context, spec)
-    assert_equal(batch["id"], theirs["id"].numpy())
-    if not ragged:
-        assert_equal(batch["pairs"], steps["pairs"].numpy())
-        assert_equal(batch["words"], steps["words"].to_tensor().numpy())
-        return
-    (values, inner), outer = batch["words"]
-    assert outer.tolist() == steps["words"].row_splits.numpy().tolist()
-    assert inner.tolist() == steps["words"].values.row_splits.numpy().tolist()
-    assert values.tolist() == steps["words"].flat_values.numpy().tolist()
-    assert np.diff(batch["pairs"].row_splits).tolist() == lengths["pairs"].numpy().tolist()
-    assert batch["pairs"].values.shape == (int(lengths["pairs"].numpy().sum()), 2)
 
 
 @pytest.mark.parametrize("smoothing", [0.0, 0.1, 1.0])

@@ -7,7 +7,7 @@ import pytest
 import tensorflow as tf
 from PIL import Image
 
-from trainer_utils import ConfigError, input_fn
+from trainer_utils import input_fn
 from trainer_utils.format import Feature
 
 
@@ -115,31 +115,3 @@ def test_an_image_of_the_size_asked_for_is_not_touched(tmp_path, photos, write_d
             uri, image_size=(40, 48), image={"resize": resize}, **options
         ).as_numpy_iterator()
         np.testing.assert_array_equal(batch, plain)
-
-
-def test_raw_pixels_are_augmented_too(tmp_path, photos, write_dataset):
-    raw = Feature(type="string", extra={"encoding": "raw", "image_shape": [40, 48, 3]})
-    examples = [{"image": [photo.tobytes()], "id": [n]} for n, photo in enumerate(photos[:9])]
-    uri = write_dataset(tmp_path, {"train": [examples]}, {"image": raw, "id": Feature(type="int")})
-    mirrored = epoch(read(uri, augment=["flip"]))
-    for number, image in mirrored.items():
-        assert any(np.array_equal(image, photos[number][:, ::step]) for step in (1, -1))
-    assert 0 < sum(not np.array_equal(mirrored[n], photos[n]) for n in mirrored) < 9
-    assert sum(are_equal(epoch(read(uri, **AUGMENTED)), epoch(read(uri, **AUGMENTED, seed=1)))) <= 1
-
-
-@pytest.mark.parametrize(
-    "settings", [AUGMENTED, {"image_size": (8, 8), "image": {"resize": "pad"}}]
-)
-def test_boxes_are_refused_beside_images_that_they_do_not_fit(
-    tmp_path, photos, write_dataset, settings
-):
-    box = {side: Feature(type="float", dense=False, shape=(1,)) for side in ("xmin", "xmax")}
-    image = Feature(type="string", shape=(40, 48, 3), extra={"sizes": "fixed"})
-    example = {"image": [encode(photos[0])], "xmin": [0.25], "xmax": [0.5]}
-    uri = write_dataset(tmp_path, {"train": [[example]]}, {"image": image, **box})
-    with pytest.raises(ConfigError, match=r"features: expected none of xmin, xmax beside images"):
-        input_fn(uri, **settings)
-    assert len(list(input_fn(uri, features="image", **settings))) == 1
-    assert len(list(input_fn(uri, features="xmin", **settings))) == 1
-    assert len(list(input_fn(uri, image_size=(8, 8)))) == 1

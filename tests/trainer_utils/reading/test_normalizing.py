@@ -37,11 +37,6 @@ def test_what_is_a_normalization(value, is_one):
     assert is_normalization(value) == is_one
 
 
-def test_numbers_for_other_channels_are_refused():
-    with pytest.raises(ConfigError, match="1 channels"):
-        Normalization.of("imagenet", channels=1, dtype="float32")
-
-
 def test_without_its_package_bfloat16_is_refused(monkeypatch):
     monkeypatch.setitem(sys.modules, "ml_dtypes", None)
     with pytest.raises(ConfigError, match=r"dtype: expected float32 or float16 .*'bfloat16'"):

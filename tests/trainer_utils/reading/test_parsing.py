@@ -1,7 +1,6 @@
 """What is parsed and decoded, against Datum's reader, TensorFlow's and PIL."""
 
 import collections
-import io
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -9,7 +8,6 @@ from typing import Any
 import numpy as np
 import pytest
 import tensorflow as tf
-from PIL import Image
 
 from tests.trainer_utils.frameworks.test_tensorflow import IDS, batches, encode, flat
 from trainer_utils import ConfigError, input_fn
@@ -138,33 +136,6 @@ def test_without_shuffle_records_stay_in_the_order_of_the_files(uneven):
     assert flat(batches(uneven, "eval[7:]+train[:2]", shuffle=False)) == [107, 108, 0, 1]
 
 
-@pytest.mark.parametrize(
-    ("kind", "mode", "rank"),
-    [
-        ("PNG", "RGB", 3),
-        ("PNG", "L", 2),
-        ("PNG", "L", 3),  # grey, where colour is asked for: three equal channels
-        ("PNG", "P", 3),
-        ("JPEG", "RGB", 3),
-        ("JPEG", "L", 2),
-        ("JPEG", "L", 3),
-    ],
-)
-def test_pixels_are_those_that_pil_decodes(tmp_path, photos, write_dataset, kind, mode, rank):
-    stream = io.BytesIO()
-    Image.fromarray(photos[0]).convert(mode).save(stream, kind)
-    shape = (40, 48, 3)[:rank]
-    uri = write_dataset(
-        tmp_path,
-        {"train": [[{"image": [stream.getvalue()]}]]},
-        {"image": Feature(type="string", shape=shape)},
-    )
-    expected = np.asarray(Image.open(stream).convert("RGB" if rank == 3 else "L"))
-    (image,) = input_fn(uri, batch_size=None, features="image").as_numpy_iterator()
-    assert image.dtype == np.uint8
-    np.testing.assert_array_equal(image, expected.reshape(40, 48, -1))
-
-
 # --- What is asked for ---
 
 
@@ -265,19 +236,6 @@ def test_an_image_that_belies_its_size_is_an_error(tmp_path, photos, write_datas
         list(input_fn(uri))
 
 
-@pytest.mark.parametrize("size", [(20, 24), (64, 50), [40, 48]])
-def test_images_are_resized_as_tensorflow_resizes_them(tmp_path, photos, write_dataset, size):
-    cut = [photos[0], photos[1][:30], photos[2][:, :31]]
-    shard = [{"id": [n], "image": [encode(pixels)]} for n, pixels in enumerate(cut)]
-    uri = write_dataset(tmp_path, {"train": [shard]}, MIXED)
-    dataset = input_fn(uri, features="image", image_size=size, shuffle=False)
-    (batch,) = dataset.as_numpy_iterator()
-    expected = [np.rint(tf.image.resize(pixels, size).numpy()).astype(np.uint8) for pixels in cut]
-    assert dataset.element_spec == tf.TensorSpec((None, *size, 3), tf.uint8)
-    # OpenCV mixes in fixed point: within a level.
-    np.testing.assert_allclose(batch.astype(int), np.stack(expected), atol=1)
-
-
 # --- Examples that differ in shape ---
 
 
@@ -323,17 +281,6 @@ def test_variable_lengths_may_be_ragged(tmp_path, photos, write_dataset, with_im
         assert batch["image"].shape == (4, 40, 48, 3)
 
 
-def test_sparse_matrices_are_padded_in_each_dimension(datum_boxes):
-    theirs = {int(e["id"]): e["boxes"] for e in read_with_datum(datum_boxes, "train")}
-    (batch,) = input_fn(datum_boxes, features=["id", "boxes"]).as_numpy_iterator()
-    assert batch["boxes"].shape == (7, 3, 4)
-    assert sorted(batch["id"]) == sorted(theirs)
-    for number, boxes in zip(batch["id"], batch["boxes"], strict=True):
-        size = len(theirs[number])
-        np.testing.assert_array_equal(boxes[:size], theirs[number])
-        assert not boxes[size:].any()
-
-
 @pytest.fixture
 def two_sizes(tmp_path, photos, write_dataset) -> str:
     shard = [
@@ -341,12 +288,6 @@ def two_sizes(tmp_path, photos, write_dataset) -> str:
         for number, pixels in enumerate([photos[0], photos[1][:20]])
     ]
     return write_dataset(tmp_path / "two sizes", {"train": [shard]}, MIXED)
-
-
-def test_images_of_mixed_sizes_are_not_batched_without_a_size(two_sizes):
-    with pytest.raises(ConfigError, match=r"image_size: .*'image' differ.* got None"):
-        input_fn(two_sizes, batch_size=2)
-    assert batches(two_sizes, batch_size=2, shuffle=False) == [[0, 1]]
 
 
 @pytest.mark.parametrize("batch_size", [None, 1])

@@ -50,9 +50,9 @@ import os, sys
 import trainer_utils
 uri, size, shuffle = sys.argv[1], int(sys.argv[2]), sys.argv[3] or False
 with trainer_utils.DatasetWriter(uri, num_shards=2) as writer:
-    for number in range(6_000_000 // size):
+    for number in range(60_000_000 // size):
         writer.write("train", {"text": "x" * size})
-batches = iter(trainer_utils.iterate(uri, batch_size=4, shuffle=shuffle))
+batches = iter(trainer_utils.iterate(uri, batch_size=4, shuffle=shuffle, prefetch=0))
 next(batches)
 for shard in os.scandir(f"{uri}/Split-train"):
     os.truncate(shard.path, 5000)

@@ -1,6 +1,7 @@
 """Datasets in a bucket are read as those on the disk are, little is fetched, all is checked."""
 
 import collections
+import dataclasses
 import gzip
 import os
 import shutil
@@ -48,8 +49,8 @@ def dataset(tmp_path_factory, write_dataset) -> Path:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(index)
         shards.append(ours.Shard(**{**vars(shard), "index_crc32c": extend_crc32c(0, index)}))
-    fields = {**vars(manifest), "shards": tuple(shards)}
-    (uri / "manifest.json").write_text(ours.Manifest(**fields).to_json())
+    manifest = dataclasses.replace(manifest, shards=tuple(shards))
+    (uri / "manifest.json").write_text(manifest.to_json())
     return uri
 
 

@@ -109,14 +109,6 @@ def test_contexts_and_lists_are_what_was_written(uri, settings):
     assert sorted(seen) == list(range(23))
 
 
-def test_gzip_is_read_too(tmp_path):
-    uri = write(tmp_path / "clips", ROWS, suffix=".gz")
-    seen = [
-        n for batch in input_fn(uri, batch_size=4).as_numpy_iterator() for n in check_rows(batch)
-    ]
-    assert sorted(seen) == list(range(23))
-
-
 def test_the_batch_is_as_tensorflow_parses_it(uri):
     (batch,) = input_fn(uri, batch_size=23, features=["id", "frames"], shuffle=False)
     assert batch["frames"].shape == (23, 4, 3)
@@ -147,11 +139,6 @@ def test_ragged_lists_are_ragged_tensors(uri, settings):
             assert batch["frames"][place].numpy().tolist() == steps["frames"]
             if "spans" in batch:
                 assert batch["spans"][place].to_list() == steps["spans"]
-
-
-def test_the_context_alone_may_be_asked_for(uri):
-    ids = input_fn(uri, features="id", label="tags", batch_size=4, shuffle=False)
-    assert sorted(n for batch, _ in ids for n in batch.numpy()) == list(range(23))
 
 
 def test_lists_that_only_later_files_have_are_found(tmp_path):

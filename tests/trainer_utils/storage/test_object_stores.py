@@ -156,34 +156,6 @@ def test_a_large_folder_is_listed_page_by_page(at_s3, s3_store):
     assert [file.path for file in storage.list_files(f"{s3_store.base}/many")] == names
 
 
-def test_bodies_that_are_not_signed_are_written_and_removed_as_others(
-    data, at_s3, s3_store, monkeypatch
-):
-    """As they are sent over https."""
-    monkeypatch.setenv("AWS_UNSIGNED_PAYLOAD", "true")
-    folder = f"{s3_store.base}/unsigned"
-    for name, size in (("empty", 0), ("small", 1000), ("large", len(data))):
-        write(f"{folder}/{name}", data[:size])
-        assert storage.read_bytes(f"{folder}/{name}") == data[:size]
-    storage.remove_tree(folder)
-    assert not storage.exists(folder)
-
-
-@pytest.mark.parametrize("name", ["AWS_ENDPOINT_URL", "AWS_SECRET_ACCESS_KEY", "AWS_REGION"])
-def test_a_change_of_the_environment_counts_at_once(at_s3, s3_store, monkeypatch, name):
-    from trainer_utils.storage.object_stores import _find
-
-    path = f"{s3_store.base}/environment"
-    write(path, b"here")
-    first = _find(path)[0]
-    assert _find(path)[0] is first
-    monkeypatch.setenv(name, "http://127.0.0.1:9")
-    assert _find(path)[0] is not first
-    monkeypatch.setenv(name, s3_store.environment[name])
-    monkeypatch.setenv("NO_SETTING_OF_STORES", "1")
-    assert _find(path)[0] is first
-
-
 def test_wrong_credentials_and_names_are_said_so(at_s3, s3_store, monkeypatch):
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "wrong")
     if "versitygw" not in str(s3_store):  # moto checks none
@@ -194,15 +166,6 @@ def test_wrong_credentials_and_names_are_said_so(at_s3, s3_store, monkeypatch):
         storage.read_bytes("s3:///x")
     with pytest.raises(OSError, match=r"'s3://data/a/\.\./b'"):
         storage.read_bytes("s3://data/a/../b")
-
-
-def test_a_store_that_is_not_there_is_an_error_in_time(at_s3, monkeypatch):
-    from trainer_utils.storage import store_settings
-
-    monkeypatch.setattr(store_settings, "_MOST_RETRIES", 1)
-    monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")
-    with pytest.raises(OSError, match="'s3://data/x'"):
-        storage.read_bytes("s3://data/x")
 
 
 def test_a_store_that_refuses_all_is_waited_for_once(large, at_s3, s3_store, monkeypatch):

@@ -32,9 +32,16 @@ def test_a_store_of_ones_own_takes_the_place_of_fsspecs(monkeypatch):
         def read(self, path: str, *, start: int = 0, stop: int | None = None) -> bytes:
             return path.upper().encode()[start:stop]
 
-    monkeypatch.setattr(storage.registry, "_registered", {})
+    monkeypatch.setattr(storage.files, "_registered", {})
     storage.register_file_system("shout", Shout())  # type: ignore[arg-type]
     assert storage.read_bytes("shout://a/b") == b"SHOUT://A/B"
+    seen = ("/data/photos", "s3://bucket/photos", "az://box/photos")
+    assert all(map(storage.is_seen_by_others, seen))
+    # gcsfs may have been given credentials here
+    for path in ("memory://photos", "gs://bucket/photos", "shout://photos"):
+        assert not storage.is_seen_by_others(path)
+    storage.register_file_system("s3", Shout())  # type: ignore[arg-type]
+    assert not storage.is_seen_by_others("s3://bucket/photos")
 
 
 def test_errors_of_a_store_are_os_errors(monkeypatch):
@@ -115,18 +122,6 @@ def test_a_stream_that_ends_early_is_an_error(memory, size):
     assert caught.value.code == "CHANGED_FILE"
 
 
-def test_a_time_out_says_of_what(memory):
-    def come(start, end):
-        raise TimeoutError
-
-    memory.come = come
-    with (
-        storage.open_for_reading("hub://b/x") as stream,
-        pytest.raises(OSError, match="'hub://b/x': TimeoutError"),
-    ):
-        stream.read()
-
-
 def test_a_store_that_refuses_is_not_asked_what_else_it_knows(memory, monkeypatch):
     class HttpError(Exception):
         code = 503
@@ -179,19 +174,6 @@ def test_an_answer_of_gs_that_stalls_is_asked_for_again(at_gs, monkeypatch):
         monkeypatch.setenv(proxy.variable, proxy.environment[proxy.variable])
         assert storage.read_bytes(path) == data
         assert proxy.counts()["cut"] == 1
-
-
-def test_a_typo_makes_no_bucket(monkeypatch):
-    """A store's `makedirs` would make one where there is none of that name."""
-    from trainer_utils.storage import remote
-
-    class Store(fsspec.AbstractFileSystem):
-        def makedirs(self, path, exist_ok=False):
-            raise AssertionError(path)
-
-    monkeypatch.setattr(remote, "url_to_fs", lambda url, **_: (Store(), url.partition("://")[2]))
-    for scheme in ("gs", "s3", "az"):
-        storage.make_folder(f"{scheme}://bukcet/folder")
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,5 @@
 """Where endpoints and credentials come from."""
 
-import fsspec.config
 import pytest
 
 from trainer_utils import ConfigError
@@ -18,8 +17,7 @@ def nothing_set(monkeypatch, tmp_path):
         if name.startswith(("AWS_", "MINIO_", "AZURE_")):
             monkeypatch.delenv(name)
     monkeypatch.setenv("HOME", str(tmp_path))
-    monkeypatch.setattr(store_settings, "_MACHINE", tmp_path)
-    (tmp_path / ".aws").mkdir()
+    monkeypatch.setattr(store_settings, "_MACHINE", tmp_path / "sys_vendor")
 
 
 def config(scheme: str = "s3") -> dict:
@@ -37,29 +35,31 @@ def test_on_a_machine_of_the_cloud_its_own_credentials_are_asked_for(tmp_path):
     assert "skip_signature" not in config()
 
 
-def test_the_environment_goes_before_fsspec_and_profiles(monkeypatch, tmp_path):
-    (tmp_path / ".aws/config").write_text("[default]\nregion = eu-west-1\n")
+def test_the_environment_goes_before_profiles(monkeypatch, tmp_path):
+    pytest.importorskip("boto3")
+    (tmp_path / ".aws").mkdir()
+    (tmp_path / ".aws/config").write_text(
+        "[default]\nregion = eu-west-1\nendpoint_url = http://p:1\n"
+    )
     (tmp_path / ".aws/credentials").write_text(
         "[default]\naws_access_key_id = file\naws_secret_access_key = f\n"
         "[other]\naws_access_key_id = other\naws_secret_access_key = o\naws_session_token = t\n"
     )
-    assert (config()["region"], config()["access_key_id"]) == ("eu-west-1", "file")
+
+    def keys() -> dict:
+        return dict(store_settings._s3("s3")["credential_provider"]())
+
+    assert (config()["region"], config()["endpoint"]) == ("eu-west-1", "http://p:1")
+    assert keys()["access_key_id"] == "file"
     monkeypatch.setenv("AWS_PROFILE", "other")
-    assert (config()["access_key_id"], config()["session_token"]) == ("other", "t")
-    monkeypatch.delenv("AWS_PROFILE")
-    settings = {"key": "fs", "secret": "s", "client_kwargs": {"endpoint_url": "http://fs:1"}}
-    monkeypatch.setitem(fsspec.config.conf, "s3", settings)
-    assert (config()["access_key_id"], config()["endpoint"]) == ("fs", "http://fs:1")
+    assert (keys()["access_key_id"], keys()["token"]) == ("other", "t")
     monkeypatch.setenv("AWS_ENDPOINT_URL", "http://env:1")
     monkeypatch.setenv("AWS_REGION", "eu-north-1")
     assert (config()["endpoint"], config()["region"]) == ("http://env:1", "eu-north-1")
     monkeypatch.setenv("AWS_ENDPOINT_URL_S3", "http://s3:1")
     assert config()["endpoint"] == "http://s3:1"
-
-
-def test_a_profile_that_is_not_there_is_named(monkeypatch):
     monkeypatch.setenv("AWS_PROFILE", "gone")
-    with pytest.raises(ConfigError, match=r"AWS_PROFILE: .* got 'gone'"):
+    with pytest.raises(ConfigError, match="'gone'"):
         config()
 
 

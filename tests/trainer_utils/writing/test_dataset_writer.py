@@ -72,17 +72,6 @@ def test_input_fn_gives_back_dtypes_shapes_and_values(uri: str, photos: list[Any
         assert not tf.reduce_any(masks[len(example["masks"]) :])
 
 
-def test_unequal_tensors_are_ragged_if_asked_for(uri: str) -> None:
-    batch = next(iter(input_fn(uri, "train", batch_size=6, features="masks", ragged=True)))
-    assert isinstance(batch, tf.RaggedTensor)
-    assert batch.dtype == tf.bool
-
-
-def test_single_examples_have_their_own_shape(uri: str) -> None:
-    shapes = {tuple(e.shape) for e in input_fn(uri, "train", batch_size=None, features="masks")}
-    assert shapes == {(0, 4), (1, 4), (2, 4)}
-
-
 def test_shards_are_filled_by_turns_and_tensorflow_reads_them(uri: str) -> None:
     info = json.loads(Path(uri, "shard_info.json").read_text())
     assert list(info["train"].values()) == [5, 5, 4, 4]
@@ -136,13 +125,6 @@ def test_a_size_begins_the_next_shard(tmp_path: Path) -> None:
     assert [shard.records for shard in counts] == [4, 4, 4, 4, 4, 4, 4, 2]
 
 
-def test_more_shards_than_examples_are_as_many_as_these(tmp_path: Path) -> None:
-    with DatasetWriter(tmp_path / "d", num_shards=9) as writer:
-        writer.write("train", {"x": 1})
-        writer.write("train", {"x": 2})
-    assert len(open_dataset(str(tmp_path / "d")).shards["train"]) == 2
-
-
 def _fail(uri: str) -> None:
     with DatasetWriter(uri) as writer:
         writer.write("train", {"x": 1})
@@ -162,19 +144,6 @@ def test_no_example_is_no_dataset(tmp_path: Path) -> None:
     ):
         pass
     assert os.listdir(tmp_path) == []
-
-
-def test_a_place_that_is_taken_is_refused_before_anything_is_written(tmp_path: Path) -> None:
-    (tmp_path / "mine.txt").write_text("mine")
-    with pytest.raises(ConfigError, match="a place where nothing is"):
-        DatasetWriter(tmp_path)
-    assert os.listdir(tmp_path) == ["mine.txt"]
-
-
-def test_an_empty_folder_is_taken(tmp_path: Path) -> None:
-    with DatasetWriter(str(tmp_path) + "/") as writer:
-        writer.write("train", {"x": 1})
-    assert open_dataset(str(tmp_path)).records == {"train": 1}
 
 
 @pytest.mark.parametrize(
@@ -324,14 +293,6 @@ def test_any_number_of_shards_costs_no_more_than_there_are_examples(tmp_path: Pa
         writer.write("train", {"id": 1})
         writer.write("train", {"id": 2})
     assert len(list((tmp_path / "out/Split-train").iterdir())) == 2
-
-
-@pytest.mark.parametrize("split", [None, 3, b"train", ("train",), "", "a/b", "é"])
-def test_what_is_no_name_of_a_split_is_refused_by_its_value(tmp_path: Path, split: Any) -> None:
-    with DatasetWriter(tmp_path / "out") as writer:
-        with pytest.raises(ConfigError, match=f"^split {re.escape(repr(split))}: expected a name"):
-            writer.write(split, {"id": 1})
-        writer.write("train", {"id": 2})
 
 
 def test_a_full_disk_is_named_with_the_file_that_it_has_no_room_for(tmp_path):

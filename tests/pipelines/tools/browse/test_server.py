@@ -39,10 +39,10 @@ def get(server):
 
 
 def test_the_list_links_to_records_and_their_files(get, photos):
-    page = get("/", split="eval", label="dog")[0].decode()
+    page = get("/", split="eval")[0].decode()
     links = re.findall(r'href="(/record[^"]*)"', page)
-    assert len(links) == 5
-    record = get(links[0].replace("&amp;", "&"))[0].decode()
+    assert len(links) == 10
+    record = get(links[1].replace("&amp;", "&"))[0].decode()
     assert "Dog/0091.png" in record
     assert "1 (dog)" in record
     assert "[91.0, 2.0]" in record
@@ -50,6 +50,16 @@ def test_the_list_links_to_records_and_their_files(get, photos):
     data, headers = get(image.replace("&amp;", "&"))
     assert headers["Content-Type"] == "image/png"
     assert Image.open(io.BytesIO(data)).tobytes() == photos[91 % 30].tobytes()
+
+
+def test_a_page_leads_to_the_next_and_a_name_to_its_record(get):
+    page = get("/", split="train", start=48)[0].decode()
+    assert len(re.findall(r'href="(/record[^"]*)"', page)) == 42
+    assert "Next" in get("/", split="train")[0].decode()
+    assert "Next" not in page
+    assert re.findall(r'href="(/record[^"]*)"', get("/", name="Dog/0091.png")[0].decode()) == [
+        "/record?split=eval&amp;number=1"
+    ]
 
 
 def test_hostile_texts_stay_texts(get):
@@ -95,6 +105,7 @@ def test_hostile_names_of_files_labels_and_features_stay_texts(write_dataset, tm
         ("/file?split=train&number=0&feature=none", 404),
         ("/file?split=train&number=0&feature=label", 404),
         ("/?split=none", 404),
+        ("/?name=nobody", 500),
         ("/../../etc/passwd", 404),
     ],
 )

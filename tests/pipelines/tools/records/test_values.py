@@ -20,14 +20,6 @@ def encoded(kind: str) -> bytes:
     return stream.getvalue()
 
 
-@pytest.mark.parametrize(("kind", "suffix"), [("JPEG", ".jpg"), ("PNG", ".png"), ("GIF", ".gif")])
-def test_an_image_is_known_by_its_bytes(kind, suffix):
-    value = value_of([memoryview(encoded(kind))])
-    assert (value.kind, value.format, value.shape[:2]) == ("image", kind, (4, 5))
-    assert value.is_file
-    assert (value.suffix, value.content) == (suffix, encoded(kind))
-
-
 def test_pixels_are_shown_as_png():
     raw = Feature(type="string", extra={"encoding": "raw", "image_shape": [4, 5, 3]})
     value = value_of([memoryview(PIXELS.tobytes())], raw)

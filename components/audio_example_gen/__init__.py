@@ -1,1 +1,0 @@
-"""AudioExampleGen: folders or lists of audio files to sharded TFRecords."""

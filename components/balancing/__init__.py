@@ -1,0 +1,1 @@
+"""What ShardBalancer does, without TFX: inputs, plan, parts, and what is compared at the end."""

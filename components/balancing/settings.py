@@ -1,0 +1,144 @@
+"""The settings of ShardBalancer, checked where they are made.
+
+BalancerSettings(num_shards={"train": 8, "eval": 2})
+"""
+
+import dataclasses
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+
+from components.common.settings import COMPRESSIONS, ComponentSettings, are_texts, is_text
+from components.shuffle.condition import parse_condition
+from trainer_utils.format import ConfigError, num_shards_for
+from trainer_utils.format.settings import number, one_of, setting, where
+from trainer_utils.format.spelling import did_you_mean
+from trainer_utils.format.tfrecord import BLOCK_BYTES
+
+__all__ = ["BalancerSettings"]
+
+_RUNNER_BYTES = 32 << 20  # Beam's own, and the planner's; measured: 20 to 30 MiB
+_BUFFERS = 10  # blocks that are being read, cut up, joined, written and read back, of some two each
+
+
+def _shards(name: str, value: object) -> object:
+    if not isinstance(value, Mapping):
+        return number(1)(name, value)
+    for split, shards in value.items():
+        number(1)(f"{name}[{split!r}]", shards)
+    return value
+
+
+def _is_table(value: Any) -> bool:
+    return isinstance(value, Mapping) and all(
+        is_text(key) and isinstance(new, (str, int, float)) and not isinstance(new, bool)
+        for key, new in value.items()
+    )
+
+
+_feature = where(is_text, "a feature's name")
+_names = where(
+    lambda value: are_texts(value) or is_text(value), "names, or the path of a file with one a line"
+)
+_new_values = where(
+    lambda value: _is_table(value) or is_text(value), "values by name, or the path of a CSV of both"
+)
+_uris = where(are_texts, "a list of uris of datasets")
+
+
+def _condition(name: str, value: Any) -> str:
+    return parse_condition(value).text
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class BalancerSettings(ComponentSettings):
+    """The settings of ShardBalancer; what each does stands in its constructor's docstring."""
+
+    module = "shard_balancer"
+
+    num_shards: int | Mapping[str, int] | None = setting(None, _shards)
+    target_shard_bytes: int = setting(128 << 20, number(1))
+    shard_multiple: int = setting(1, number(1))
+    shuffle: bool = setting(True, one_of(False, True))
+    balance: str = setting("records", one_of("records", "bytes"))
+    stratify_by: str | None = setting(None, _feature)
+    seed: int = setting(0, number(-(2**63), 2**63 - 1))
+    compression: str = setting("none", one_of(*COMPRESSIONS))
+    memory_bytes: int = setting(1 << 30, number(1 << 20))
+    exclude: str | Sequence[str] | None = setting(None, _names)
+    relabel: str | Mapping[str, str | int | float] | None = setting(None, _new_values)
+    where: str | None = setting(None, _condition)
+    add: Sequence[str] = setting((), _uris)
+    keep_shards: bool = setting(False, one_of(False, True))
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.stratify_by is not None and self.balance == "bytes":
+            raise ConfigError(
+                "stratify_by: expected a feature's name, and balance='records' with it, since "
+                "shards cannot be equal in bytes and in classes at once, "
+                f"got {self.stratify_by!r} and balance={self.balance!r}",
+                setting="stratify_by",
+                value=self.stratify_by,
+            )
+        for name in ("num_shards", "shard_multiple", "balance", "stratify_by"):
+            value = getattr(self, name)
+            if self.keep_shards and value != getattr(BalancerSettings, name):
+                raise ConfigError(
+                    f"keep_shards: expected False with {name}={value!r}, since shards that stay "
+                    "cannot be divided anew, got True",
+                    setting="keep_shards",
+                    value=True,
+                )
+
+    @property
+    def gzip(self) -> bool:
+        """Whether shards are compressed."""
+        return self.compression == "gzip"
+
+    @property
+    def changes_records(self) -> bool:
+        """Whether some records are left out or get another label."""
+        return bool(self.exclude or self.relabel or self.where)
+
+    @property
+    def held_bytes(self) -> int:
+        """What may be held of records, the rest being buffers to read, join and check them."""
+        others = _BUFFERS * self.block_bytes + _RUNNER_BYTES
+        return max(self.memory_bytes - others, self.memory_bytes // 4)
+
+    @property
+    def block_bytes(self) -> int:
+        """How much is read, joined or read back at a time."""
+        return min(max(self.memory_bytes // 64, 64 << 10), BLOCK_BYTES)
+
+    def check_splits(self, splits: Collection[str]) -> None:
+        """Refuses a number of shards for a split that is not there.
+
+        Raises:
+            ConfigError: it names the split.
+        """
+        if isinstance(self.num_shards, Mapping):
+            for split in self.num_shards:
+                if split not in splits:
+                    raise ConfigError(
+                        f"num_shards[{split!r}]: expected one of the splits {', '.join(splits)}."
+                        f"{did_you_mean(split, splits)}".removesuffix(".")
+                    )
+
+    def asked_shards(self, split: str) -> int | None:
+        """How many shards were asked for, as a multiple; None: as their size has it."""
+        asked = self.num_shards
+        if isinstance(asked, Mapping):
+            asked = asked.get(split)
+        return None if asked is None else asked + -asked % self.shard_multiple
+
+    def shards_of(self, split: str, *, num_records: int, num_bytes: int) -> int:
+        """How many shards a split gets; never an empty one, but for an empty split."""
+        asked = self.asked_shards(split)
+        return num_shards_for(
+            num_records=num_records,
+            num_bytes=num_bytes,
+            target_shard_bytes=self.target_shard_bytes,
+            shard_multiple=self.shard_multiple,
+            num_shards=asked,
+        )

@@ -1,0 +1,313 @@
+"""Turns datasets into one of equal, globally shuffled shards: survey, plan, write, compare.
+
+manifest, features, vocabularies = balance(inputs, settings, num_given=1, uri=uri, runner=runner)
+"""
+
+import dataclasses
+import functools
+import itertools
+from collections.abc import Iterable, Mapping, Sequence
+
+from components.balancing.context import JobContext, TaskResult
+from components.balancing.inputs import Inputs
+from components.balancing.parts import run_part
+from components.balancing.planning import (
+    SplitPlan,
+    edits_of,
+    needs_survey,
+    pick_split,
+    plan_split,
+)
+from components.balancing.settings import BalancerSettings
+from components.balancing.survey import ShardSurvey, survey_shard
+from components.common.fingerprint import combine_facts
+from components.common.lineage import package_versions
+from components.common.tasks import Cost, Runner, Task, map_tasks
+from components.common.workspace import remove_dataset, start_working, working_folder
+from components.shuffle.edits import (
+    EditCounts,
+    check_edits,
+    describe_edits,
+    store_edits,
+    total_counts,
+)
+from components.shuffle.external import HELD_TIMES
+from components.shuffle.layout import Ints
+from components.shuffle.picking import read_ahead
+from trainer_utils.dataset.inspection import DatasetFacts
+from trainer_utils.format import Accounting, DatasetError, Feature, Manifest, combine_checksums
+from trainer_utils.format.json_text import JsonObject
+from trainer_utils.storage import join, write_atomically
+
+__all__ = ["balance"]
+
+# What one core takes for a byte: of records that are moved, compressed, parsed, or whose lengths
+# alone are read.
+_MOVE_SECONDS, _GZIP_SECONDS, _PARSE_SECONDS, _SCAN_SECONDS = 1 / 300e6, 1 / 30e6, 1 / 50e6, 1 / 2e9
+_PICK_BYTES = 128 << 20  # of memory that a process needs that holds nothing
+
+_Surveys = Mapping[str, Sequence[ShardSurvey]]
+
+
+def balance(
+    inputs: Inputs, settings: BalancerSettings, *, num_given: int, uri: str, runner: Runner
+) -> tuple[Manifest, dict[str, Feature], dict[str, Sequence[str]]]:
+    """Writes the shards of a balanced dataset.
+
+    Args:
+        num_given: how many of the inputs were given; the others are those that settings add.
+        uri: of the dataset.
+
+    Returns:
+        What is to be published with them: the manifest, the features, and vocabularies by feature.
+
+    Raises:
+        DatasetError: an input is damaged, or not what its manifest says.
+        ConfigError: an edit is of no record.
+    """
+    edits, working = edits_of(inputs, settings), working_folder(uri)
+    start_working(uri, keeps_dataset=True)  # a setting may be for other records
+    context = JobContext(
+        uri=uri,
+        block_bytes=settings.block_bytes,
+        run_bytes=settings.held_bytes // HELD_TIMES,
+        infer=inputs.without_features,
+        edits=store_edits(edits, working) if edits else edits,
+    )
+    surveys = _survey(inputs, settings, context, runner)
+    counts = {
+        split: total_counts([one.counts for one in surveys.get(split, ())])
+        for split in inputs.shards
+    }
+    check_edits(edits, counts)
+    plans = _plan(inputs, surveys, settings, context, runner)
+    remove_dataset(uri)
+    results = _write(plans, settings, context, runner)
+    total = total_counts([*counts.values()])
+    config = _config(inputs, num_given, settings) | describe_edits(edits, total)
+    manifest = _manifest(inputs, results, counts, config)
+    _check_records(inputs, plans, manifest, results)
+    features = dict(inputs.features(_facts(inputs, results)))
+    vocabularies = {
+        name: values
+        for name, values in inputs.vocabularies.items()
+        if name not in inputs.carried or (name in features and features[name].type == "int")
+    }
+    return manifest, features, vocabularies
+
+
+def _survey(
+    inputs: Inputs, settings: BalancerSettings, context: JobContext, runner: Runner
+) -> dict[str, Sequence[ShardSurvey]]:
+    """Surveys of the shards of those splits that need them."""
+    splits = [split for split in inputs.shards if needs_survey(inputs, split, settings)]
+    shards = [given for split in splits for given in inputs.shards[split]]
+    if not shards:
+        return {}
+    parses = bool(context.edits) or settings.stratify_by is not None
+    seconds = _PARSE_SECONDS if parses else _SCAN_SECONDS
+    found = map_tasks(
+        functools.partial(survey_shard, context, settings.stratify_by),
+        [Task(f"survey-{n:06d}", given, 0, given.shard.bytes) for n, given in enumerate(shards)],
+        workspace=working_folder(context.uri),
+        runner=runner,
+        cost=Cost(seconds * sum(given.shard.bytes for given in shards)),
+        paths=[given.shard.path for given in shards[:1]],
+    )
+    ends = [*itertools.accumulate((len(inputs.shards[split]) for split in splits), initial=0)]
+    return {
+        split: found[start:stop]
+        for split, (start, stop) in zip(splits, itertools.pairwise(ends), strict=True)
+    }
+
+
+def _plan(
+    inputs: Inputs,
+    surveys: _Surveys,
+    settings: BalancerSettings,
+    context: JobContext,
+    runner: Runner,
+) -> list[SplitPlan]:
+    """Every split's plan: records are picked where they may be, and that gains."""
+    working, plans = working_folder(context.uri), []
+
+    def keep(split: str, table: Ints) -> str:
+        path = join(working, f"positions-{split}")
+        with write_atomically(path, temporary_folder=working) as stream:
+            stream.write(table.tobytes())
+        return path
+
+    for split, shards in inputs.shards.items():
+        found, kept = surveys.get(split), functools.partial(keep, split)
+        made = plan_split(split, shards, found, settings, uri=context.uri, keep=kept)
+        picked = None if context.edits else pick_split(made, inputs, found)
+        if picked is not None:
+            processes = runner.count(len(picked.tasks), _cost([picked], settings), [context.uri])
+            if processes > 1 or (processes == 1 and made.scatters):
+                made = picked
+        plans.append(made)
+    return plans
+
+
+def _write(
+    plans: Sequence[SplitPlan], settings: BalancerSettings, context: JobContext, runner: Runner
+) -> list[TaskResult]:
+    """Writes all shards."""
+    for given in (given for plan in plans if plan.is_picked for given in plan.shards):
+        read_ahead(given.shard.path)
+    shuffles = {plan.split: plan.shuffle for plan in plans if plan.shuffle is not None}
+    context = dataclasses.replace(context, shuffles=shuffles)
+    results: list[TaskResult] = []
+    for tasks in ([t for p in plans for t in p.scatters], [t for p in plans for t in p.tasks]):
+        if not tasks:
+            continue
+        results += map_tasks(
+            functools.partial(run_part, context),
+            tasks,
+            workspace=working_folder(context.uri),
+            runner=runner,
+            cost=_cost(plans, settings),
+            paths=[given.shard.path for plan in plans for given in plan.shards[:1]],
+            unit="records",
+        )
+    return results
+
+
+def _cost(plans: Sequence[SplitPlan], settings: BalancerSettings) -> Cost:
+    seconds = _GZIP_SECONDS if settings.gzip else _MOVE_SECONDS
+    holds = any(not plan.is_picked for plan in plans)
+    return Cost(
+        seconds * sum(plan.num_bytes for plan in plans),
+        settings.memory_bytes if holds else _PICK_BYTES,
+    )
+
+
+def _config(inputs: Inputs, num_given: int, settings: BalancerSettings) -> JsonObject:
+    """The settings that shaped the outcome, but for edits; of added datasets, digests."""
+    config = dataclasses.asdict(settings)
+    del config["memory_bytes"]  # it changes the way, not the outcome
+    for name in ("exclude", "relabel", "where", "add"):
+        del config[name]
+    if not config["keep_shards"]:
+        del config["keep_shards"]
+    if settings.add:
+        config["add"] = [source.digest for source in inputs.sources[num_given:]]
+    return config
+
+
+def _manifest(
+    inputs: Inputs,
+    results: Sequence[TaskResult],
+    counts: Mapping[str, EditCounts],
+    config: JsonObject,
+) -> Manifest:
+    order = {split: place for place, split in enumerate(inputs.shards)}
+    found = (shard for result in results for shard in result.shards)
+    shards = sorted(found, key=lambda shard: (order[shard.split], shard.path))
+    written = {split: sum(s.records for s in shards if s.split == split) for split in order}
+    relabelled = sum(one.relabelled for one in counts.values())
+    return Manifest(
+        shards=tuple(shards),
+        accounting={
+            split: Accounting(
+                found=n + counts[split].skipped, written=n, skipped=counts[split].skipped
+            )
+            for split, n in written.items()
+        },
+        producer="ShardBalancer",
+        config=config,
+        input_fingerprint=_fingerprint(inputs, results),
+        label_counts=_label_counts(inputs, counts),
+        conversions={"RELABELLED": relabelled} if relabelled else {},
+        versions=package_versions(),
+    )
+
+
+def _fingerprint(inputs: Inputs, results: Sequence[TaskResult]) -> str:
+    """Of the records of each split, in no order, and of what their labels are called.
+
+    The same however the inputs are sharded and ordered, and whatever the settings.
+    """
+    facts: list[tuple[tuple[object, ...], object]] = [
+        (
+            ("split", split),
+            combine_checksums(c for r in results if r.split == split for c in r.content.values()),
+        )
+        for split in inputs.shards
+    ]
+    facts += [(("vocabulary", n), list(values)) for n, values in inputs.vocabularies.items()]
+    return combine_facts(facts)
+
+
+def _label_counts(
+    inputs: Inputs, counts: Mapping[str, EditCounts]
+) -> Mapping[str, Mapping[str, int]]:
+    """How often each label occurs now: of the feature that the inputs have counted before."""
+    said = inputs.label_counts
+    if all(one.changes_nothing for one in counts.values()):
+        return said
+    found: dict[str, dict[str, int]] = {}
+    for split, one in counts.items():
+        before = said.get(split, {})
+        names = inputs.vocabularies
+        features = [f for f in one.of("before") if _named(one, "before", f, names) == before]
+        if not features and before:
+            return {}
+        if features:
+            found[split] = _named(one, "after", features[0], names)
+    return {split: of for split, of in found.items() if of}
+
+
+def _named(
+    counts: EditCounts, when: str, feature: str, vocabularies: Mapping[str, Sequence[str]]
+) -> dict[str, int]:
+    names = vocabularies.get(feature, ())
+    return {
+        names[value] if 0 <= value < len(names) else str(value): count
+        for value, count in counts.of(when, feature).items()
+    }
+
+
+def _check_records(
+    inputs: Inputs,
+    plans: Sequence[SplitPlan],
+    manifest: Manifest,
+    results: Iterable[TaskResult],
+) -> None:
+    """Compares what was read with what inputs' manifests say, and what was written with both."""
+    planned = {plan.split: sum(plan.counts) for plan in plans}
+    written = {split: account.written for split, account in manifest.accounting.items()}
+    if written != planned:
+        raise DatasetError(f"records: expected {planned} as in {inputs.name}, wrote {written}")
+    read: dict[tuple[str, int], int] = {}
+    kept: dict[str, int] = {}
+    for result in results:
+        for number, content in result.content.items():
+            key = result.split, number
+            read[key] = combine_checksums([read.get(key, 0), content])
+        own = [kept.get(result.split, 0), *result.kept.values()]
+        kept[result.split] = combine_checksums(own)
+    for number, source in enumerate(inputs.sources):
+        for split in source.shards if source.manifest is not None else ():
+            assert source.manifest is not None
+            said, got = source.manifest.content_of(split), read.get((split, number), 0)
+            if said not in (None, got):
+                raise DatasetError(
+                    f"split {split!r}: expected records with checksum {said:016x} as its manifest "
+                    f"says, got {got:016x} ({source.uri}). It was changed: write it again."
+                )
+    for split in manifest.splits:
+        if manifest.content_of(split) != kept.get(split, 0):
+            raise DatasetError(
+                f"split {split!r}: expected the records that were read ({kept.get(split, 0):016x}),"
+                f" wrote others ({manifest.content_of(split)}). Report this as a defect."
+            )
+
+
+def _facts(inputs: Inputs, results: Sequence[TaskResult]) -> dict[int, DatasetFacts]:
+    """What was found out of the features of inputs that do not say."""
+    facts = {number: DatasetFacts() for number in inputs.without_features}
+    for result in results:
+        for number, found in result.facts.items():
+            facts[number].merge(found, where=inputs.sources[number].uri)
+    return facts

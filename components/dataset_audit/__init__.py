@@ -1,1 +1,0 @@
-"""DatasetAudit: what is amiss in a dataset, as TFX's anomalies and as JSON."""

@@ -1,1 +1,0 @@
-"""ImageExampleGen: folders or lists of images to sharded TFRecords."""

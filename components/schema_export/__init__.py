@@ -1,1 +1,0 @@
-"""SchemaExport: a standard Schema artifact with Datum's JSON beside it."""

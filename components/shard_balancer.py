@@ -1,0 +1,224 @@
+"""ShardBalancer: any Examples artifacts to one dataset of equal, globally shuffled shards.
+
+balanced = ShardBalancer(examples=images.outputs["examples"], target_shard_bytes=128 << 20)
+balanced.outputs["balanced_examples"]
+"""
+
+from collections.abc import Mapping, Sequence
+
+from tfx import types
+from tfx.dsl.components.base import base_beam_component, executor_spec
+from tfx.types import artifact_utils, channel_utils, standard_artifacts
+
+from components.balancing.inputs import check_apart, open_inputs
+from components.balancing.planning import plan
+from components.balancing.settings import BalancerSettings
+from components.balancing.steps import balance
+from components.common.beam import LocalFirstBeamExecutor, spare_old_objects
+from components.common.component import (
+    Runtime,
+    channel,
+    checked_properties,
+    examples_channel,
+    parameters_of,
+)
+from components.common.driver import PropertiesDriver
+from components.common.lineage import make_origin
+from components.common.publish import describe_artifact, publish_dataset
+from components.common.settings import Artifacts, ExecProperties
+from components.common.workspace import removed_on_failure
+from components.shuffle.edits import fingerprint_of_files
+from trainer_utils.dataset import open_dataset
+
+__all__ = ["FINGERPRINT", "EditsDriver", "Executor", "ShardBalancer", "plan"]
+
+
+FINGERPRINT = "changes_fingerprint"
+_KEPT_PROPERTIES = ("span", "version")
+
+
+class Executor(LocalFirstBeamExecutor):
+    """Executor of ShardBalancer."""
+
+    def Do(
+        self, input_dict: Artifacts, output_dict: Artifacts, exec_properties: ExecProperties
+    ) -> None:
+        """Writes the balanced dataset.
+
+        Args:
+            input_dict: `examples`: the Examples artifacts to balance. Where a Transform made
+                them, `before_transform` and `transform_graph`: what it read, and its graph.
+            output_dict: `balanced_examples`: the Examples artifact to fill.
+            exec_properties: the fields of `BalancerSettings`, `num_shards` as JSON.
+
+        Raises:
+            DatasetError: an input is no dataset, not whole, or damaged.
+            ConfigError: a setting is not allowed.
+        """
+        self._log_startup(input_dict, output_dict, exec_properties)
+        given = input_dict["examples"]
+        artifact = artifact_utils.get_single_instance(output_dict["balanced_examples"])
+        settings = BalancerSettings.from_properties(exec_properties)
+        uris = [*(examples.uri for examples in given), *settings.add]
+        check_apart(uris, artifact.uri)
+        inputs = open_inputs(
+            uris,
+            before_transform=[one.uri for one in input_dict.get("before_transform", ())],
+            transform_graphs=[one.uri for one in input_dict.get("transform_graph", ())],
+        )
+        settings.check_splits(list(inputs.shards))
+        with spare_old_objects(), removed_on_failure(artifact.uri):
+            with self._runner("balancing.parts") as runner:
+                manifest, features, vocabularies = balance(
+                    inputs, settings, num_given=len(given), uri=artifact.uri, runner=runner
+                )
+            describe_artifact(artifact, manifest, gzip=settings.gzip, vocabularies=vocabularies)
+            artifact.set_string_custom_property("input_fingerprint", manifest.input_fingerprint)
+            origin = make_origin(
+                manifest.producer,
+                exec_properties,
+                output="balanced_examples",
+                inputs={"examples": inputs.sources},
+            )
+            publish_dataset(
+                artifact.uri, manifest, features, vocabularies=vocabularies, origin=origin
+            )
+        _keep_properties(given, artifact)
+
+
+def _keep_properties(given: Sequence[types.Artifact], artifact: types.Artifact) -> None:
+    """Span and version, where all inputs have the same."""
+    for name in _KEPT_PROPERTIES:
+        values = {
+            examples.get_int_custom_property(name)
+            for examples in given
+            if examples.has_custom_property(name)
+        }
+        if len(values) == 1 and all(examples.has_custom_property(name) for examples in given):
+            artifact.set_int_custom_property(name, values.pop())
+
+
+class EditsDriver(PropertiesDriver):
+    """Tells TFX when files and datasets that settings name have changed, so that it runs again.
+
+    TFX takes a run from its cache where settings and input artifacts are the same. What lies in
+    the files of `exclude` and `relabel`, and in the datasets of `add`, it does not see by itself.
+    """
+
+    def resolve(self, exec_properties: ExecProperties) -> ExecProperties:  # noqa: D102
+        settings = BalancerSettings.from_properties(exec_properties)
+        found = fingerprint_of_files(
+            {"exclude": settings.exclude, "relabel": settings.relabel},
+            [open_dataset(uri, inspect=False).digest for uri in settings.add],
+        )
+        return exec_properties if found is None else {**exec_properties, FINGERPRINT: found}
+
+
+class ShardBalancerSpec(types.ComponentSpec):
+    """The component's parameters, input and output."""
+
+    PARAMETERS = parameters_of(BalancerSettings)
+    INPUTS = {
+        "examples": examples_channel(),
+        "before_transform": channel(standard_artifacts.Examples, optional=True),
+        "transform_graph": channel(standard_artifacts.TransformGraph, optional=True),
+    }
+    OUTPUTS = {"balanced_examples": examples_channel()}
+
+
+class ShardBalancer(base_beam_component.BaseBeamComponent):
+    """Writes Examples artifacts anew, as one dataset in shards of equal size and in random order.
+
+    Every record is moved byte for byte, in its frame; every checksum is checked on the way, and
+    the new shards are read back. What goes in comes out, by count and by an order-free checksum.
+    Records may be left out, relabelled, or kept by a condition, and further datasets added; all
+    that is counted. `components.shard_balancer.plan` says what would be done.
+
+    Outputs:
+        balanced_examples: TFX's `Examples`, and a Datum dataset.
+    """
+
+    SPEC_CLASS = ShardBalancerSpec
+    EXECUTOR_SPEC = executor_spec.BeamExecutorSpec(Executor)
+    DRIVER_CLASS = EditsDriver  # it is both kinds that TFX has
+
+    def __init__(
+        self,
+        examples: types.BaseChannel | Sequence[types.BaseChannel],
+        *,
+        num_shards: int | Mapping[str, int] | Runtime | None = None,
+        target_shard_bytes: int | Runtime = BalancerSettings.target_shard_bytes,
+        shard_multiple: int | Runtime = BalancerSettings.shard_multiple,
+        shuffle: bool | Runtime = BalancerSettings.shuffle,
+        balance: str | Runtime = BalancerSettings.balance,
+        stratify_by: str | Runtime | None = None,
+        seed: int | Runtime = BalancerSettings.seed,
+        compression: str | Runtime = BalancerSettings.compression,
+        memory_bytes: int | Runtime = BalancerSettings.memory_bytes,
+        exclude: str | Sequence[str] | Runtime | None = None,
+        relabel: str | Mapping[str, str | int | float] | Runtime | None = None,
+        where: str | Runtime | None = None,
+        add: Sequence[str] | Runtime | None = None,
+        keep_shards: bool | Runtime = BalancerSettings.keep_shards,
+    ) -> None:
+        """Makes the component.
+
+        Args:
+            examples: one or several Examples artifacts, or a list of channels of them: ours,
+                Datum's, TFDS's, a stock ExampleGen's, or ones that ImportExampleGen brought in. A
+                split gets what all of them have of it. Those of a Transform keep the vocabularies
+                of its own input, for features of ids that it passes on, and take the ones that it
+                makes itself under a feature's name (`vocab_filename="label"`).
+            num_shards: shards of every split, or by split: `{"train": 8, "eval": 2}`. Fewer where
+                there are fewer records. Default: the number that comes closest to
+                `target_shard_bytes`.
+            target_shard_bytes: target size of a shard in bytes; 100 to 200 MB is the usual advice.
+                At least 1.
+            shard_multiple: the number of shards is a multiple of this, such as the number of
+                workers. At least 1.
+            shuffle: a permutation of all records of a split: each is equally likely in every place.
+                False keeps their order (with `stratify_by`: within each shard).
+            balance: `records`: shards differ by at most one record; `bytes`: by at most the bytes
+                of the largest record (before compression).
+            stratify_by: a feature, such as `label`: each shard holds each value's share to within
+                one record. Each example has one value of it, or none, which counts as a value.
+            seed: seed of the permutation. 64 bits, signed.
+            compression: `none`, or `gzip` (slower to read, and Datum cannot read it).
+            memory_bytes: memory that a worker may use (below 64 MiB it takes some more than that);
+                a split that is larger goes through temporary files beside the output. Planning by
+                bytes or by class takes some 40 bytes a record of its own. At least 1 MiB.
+            exclude: records to leave out: a list of names (`filename`, `id` or `record_id`), or the
+                path of a file with one a line. Records of `add` stay, so that one can be replaced
+                by another of its name. A million names take some 300 MB in each worker.
+            relabel: new labels: values by name, or the path of a CSV that begins with `name,label`.
+                Another feature's name in place of `label` changes that feature.
+            where: a condition on features that a record must meet to stay, such as `label !=
+                'unknown' and height >= 64`.
+            add: further datasets, by their uris, whose records come after those of `examples`.
+            keep_shards: True: shards stay as they are, as hard links or copies; only those with a
+                changed record are written again, and nothing is balanced or shuffled.
+
+        Raises:
+            ConfigError: a setting is not allowed.
+        """
+        properties = checked_properties(BalancerSettings, locals())
+        if not isinstance(examples, types.BaseChannel):
+            examples = channel_utils.union(examples)
+        spec = ShardBalancerSpec(
+            examples=examples,
+            **_of_transform(examples),
+            balanced_examples=types.Channel(type=standard_artifacts.Examples),
+            **properties,
+        )
+        super().__init__(spec=spec)
+
+
+def _of_transform(examples: types.BaseChannel) -> dict[str, types.BaseChannel]:
+    """What knows the vocabularies of a Transform's examples, which have none beside them."""
+    producer = getattr(examples, "producer_component", None)
+    if producer is None or "transform_graph" not in producer.outputs:
+        return {}
+    return {
+        "before_transform": producer.inputs["examples"],
+        "transform_graph": producer.outputs["transform_graph"],
+    }

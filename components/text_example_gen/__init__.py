@@ -1,1 +1,0 @@
-"""Texts and tables to sharded TFRecords of `tf.train.Example`."""

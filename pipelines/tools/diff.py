@@ -1,0 +1,335 @@
+"""What is different between two datasets, record by record, by name and content.
+
+    difference = compare_datasets("datasets/4", "datasets/5", most=100)
+    difference.counts                 # {'added': 10, 'removed': 0, 'changed': 3, 'moved': 1, …}
+    difference.changes[0].name, difference.changes[0].features
+
+Records are the same where their names are (`record_id`, `filename` or `id`); those without a name,
+where their content is. Their content is the same where length and CRC-32C are, which
+datasets of ours have in `index/`, so that no shard is read; only where these differ values are
+compared. Both datasets are columns of numpy, 30 bytes a record, which are joined: by all of them
+first, then by fewer, so that of records of one name equal ones are paired first, and else in order.
+"""
+
+import collections
+import dataclasses
+import hashlib
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from pipelines.tools.records import ExampleReader
+from trainer_utils.dataset import ShardFile, read_shard_blocks
+from trainer_utils.dataset.record_index import summed_index
+from trainer_utils.format.example_decoding import decode_example
+from trainer_utils.format.json_text import JsonObject
+from trainer_utils.format.naming import NAME_FEATURES
+from trainer_utils.format.record_names import name_crc, name_of
+from trainer_utils.text_output import Part, Shown, make_table
+
+__all__ = ["KINDS", "Change", "Difference", "Place", "compare_datasets"]
+
+KINDS = ("added", "removed", "changed", "moved")
+_READ_AT_ONCE = 1 << 15  # records of one name, in the order in which they lie
+_DIGEST = np.dtype(
+    [("name", "<i8"), ("length", "<u8"), ("crc", "<u4"), ("split", "<u2"), ("number", "<i8")]
+)
+_Digests = npt.NDArray[np.void]
+_Rows = npt.NDArray[np.int64]
+
+
+@dataclasses.dataclass(frozen=True)
+class Place:
+    """Where a record is: its split, and its number in it from 0 on."""
+
+    split: str
+    number: int
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Change:
+    """One record that is not the same in both.
+
+    Args:
+        kind: `added`, `removed`, `changed` (it may have moved as well) or `moved`.
+        name: of the record.
+        before: where it is in the first dataset; None where it was added.
+        after: where it is in the second; None where it was removed.
+        features: of a changed one: those whose values differ, in order.
+    """
+
+    kind: str
+    name: str
+    before: Place | None
+    after: Place | None
+    features: Sequence[str] = ()
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Difference(Shown):
+    """What is different.
+
+    Args:
+        uris: of both datasets.
+        counts: of records by kind of change, with `unchanged`.
+        features: how many of the changed records differ in each feature.
+        changes: those that were asked for, by kind and in the order of the datasets.
+    """
+
+    uris: tuple[str, str]
+    counts: Mapping[str, int]
+    features: Mapping[str, int]
+    changes: Sequence[Change]
+
+    def to_json(self) -> JsonObject:
+        """Plain JSON types."""
+        return {
+            "before": self.uris[0],
+            "after": self.uris[1],
+            "counts": dict(self.counts),
+            "features": dict(self.features),
+            "changes": [dataclasses.asdict(change) for change in self.changes],
+        }
+
+    def parts(self) -> list[Part]:
+        """What a person sees, as `print_parts` takes it."""
+        parts: list[Part] = [", ".join(f"{count:,} {kind}" for kind, count in self.counts.items())]
+        if self.changes:
+            rows = [[change.kind, change.name, _where(change)] for change in self.changes]
+            parts += ["", make_table(["change", "record", "where"], rows)]
+            if more := sum(self.counts[kind] for kind in KINDS) - len(self.changes):
+                parts += ["", f"… and {more:,} more (--most N)"]
+        return parts
+
+
+def _where(change: Change) -> str:
+    """The splits of a change, and the features that differ."""
+    places = [place.split for place in (change.before, change.after) if place is not None]
+    splits = " to ".join(dict.fromkeys(places))
+    return f"{splits}: {', '.join(change.features)}" if change.features else splits
+
+
+def compare_datasets(
+    before: str,
+    after: str,
+    *,
+    most: int = 100,
+    advance: Callable[[int, int], None] = lambda done, total: None,
+) -> Difference:
+    """Compares two datasets.
+
+    Args:
+        before: uri of the first.
+        after: uri of the second.
+        most: changes of each kind that are listed; all are counted.
+        advance: called now and then with the records that were read since, and how many there are.
+
+    Raises:
+        DatasetError: one of them is none, or a record is damaged.
+    """
+    readers = ExampleReader(before), ExampleReader(after)
+    total = sum(reader.count(split) for reader in readers for split in reader.splits)
+    join = _Join(readers, advance=lambda done: advance(done, total))
+    unchanged = len(join.pairs("name", "length", "crc", "split"))
+    join.look_at_ambiguous()
+    unchanged += len(join.pairs("name", "length", "crc", "split"))
+    moved = [join.pairs("name", "length", "crc")]
+    alike = np.concatenate([join.pairs("name", "split"), join.pairs("name")])
+    features: collections.Counter[str] = collections.Counter()
+    changed: list[Change] = []
+    strangers: list[_Rows] = []
+    count = 0
+    for some in np.array_split(alike, len(alike) // _READ_AT_ONCE + 1):
+        pairs = join.in_order(some)
+        sums = [join.feature_sums(side, pairs[:, side]) for side in (0, 1)]
+        for pair in pairs:
+            olds, news = sums[0][int(pair[0])], sums[1][int(pair[1])]
+            differ = sorted(n for n in {*olds, *news} if olds.get(n) != news.get(n))
+            if not {*NAME_FEATURES}.isdisjoint(differ):  # the names' sums are alike, and no more
+                strangers.append(pair)
+                continue
+            features.update(differ)
+            if differ:
+                count += 1
+                changed += [join.change("changed", pair, differ)] if len(changed) < most else []
+            elif join.rows["split"][pair[0]] == join.rows["split"][pair[1]]:
+                unchanged += 1  # but for its bytes: writers order features as they like
+            else:
+                moved.append(pair[np.newaxis])
+    apart = np.array(strangers, np.int64).reshape(-1, 2)
+    found = {
+        "added": np.concatenate([join.left(side=1), np.where([True, False], -1, apart)]),
+        "removed": np.concatenate([join.left(side=0), np.where([False, True], -1, apart)]),
+        "moved": np.concatenate(moved),
+    }
+    listed = {
+        kind: [join.change(kind, pair) for pair in join.in_order(pairs)[:most]]
+        for kind, pairs in found.items()
+    } | {"changed": changed}
+    counts = {kind: len(pairs) for kind, pairs in found.items()} | {"changed": count}
+    return Difference(
+        uris=(before, after),
+        counts={**{kind: counts[kind] for kind in KINDS}, "unchanged": unchanged},
+        features=dict(features.most_common()),
+        changes=join.named([change for kind in KINDS for change in listed[kind]]),
+    )
+
+
+class _Join:
+    """The records of both datasets, as rows; those that were paired are left out of what follows.
+
+    Pairs are rows, `(pairs, 2)`, with -1 for a side that does not have it.
+    """
+
+    def __init__(
+        self, readers: tuple[ExampleReader, ExampleReader], *, advance: Callable[[int], None]
+    ) -> None:
+        self._readers = readers
+        self._splits = list(dict.fromkeys(split for reader in readers for split in reader.splits))
+        digests = [_read_digests(reader, self._splits, advance) for reader in readers]
+        self.rows = np.concatenate(digests)
+        self._sides = np.repeat([0, 1], [len(each) for each in digests])
+        self._left = np.arange(len(self.rows))
+
+    def left(self, *, side: int) -> _Rows:
+        """The rows of a side that were not paired, as pairs."""
+        rows = self._left[self._sides[self._left] == side]
+        pairs = np.full((len(rows), 2), -1)
+        pairs[:, side] = rows
+        return pairs
+
+    def pairs(self, *fields: str) -> _Rows:
+        """Pairs rows that have some fields alike, the first of each with the first."""
+        sides, columns = self._sides[self._left], [self.rows[field][self._left] for field in fields]
+        order = np.lexsort([sides, *columns])  # stable: rows that are alike stay in order
+        is_first = np.ones(len(order), bool)
+        is_first[1:] = np.any([c[order][1:] != c[order][:-1] for c in columns], axis=0)
+        group = np.cumsum(is_first)
+        is_first[1:] |= np.diff(sides[order]) != 0
+        place = np.arange(len(order))
+        rank = place - np.maximum.accumulate(np.where(is_first, place, 0))
+        keys = group * (len(order) + 1) + rank
+        olds, news = (np.flatnonzero(sides[order] == side) for side in (0, 1))
+        _, first, second = np.intersect1d(
+            keys[olds], keys[news], assume_unique=True, return_indices=True
+        )
+        paired: _Rows = self._left[np.stack([order[olds[first]], order[news[second]]], axis=1)]
+        self._left = np.setdiff1d(self._left, paired, assume_unique=True)
+        return paired
+
+    def look_at_ambiguous(self) -> None:
+        """Sums up the values of what is left, where both sides have a name and one has it twice.
+
+        Their bytes may differ where their values do not: writers order features as they like.
+        """
+        names = self.rows["name"][self._left]
+        on_left, on_right = (
+            np.unique(names[self._sides[self._left] == side], return_counts=True) for side in (0, 1)
+        )
+        twice = np.concatenate([name[count > 1] for name, count in (on_left, on_right)])
+        wanted = np.isin(names, np.intersect1d(np.intersect1d(on_left[0], on_right[0]), twice))
+        for row in self._left[wanted]:
+            digest = self.rows[row]
+            split, reader = self._splits[digest["split"]], self._readers[self._sides[row]]
+            ((_, _, record),) = reader.payloads(split, [int(digest["number"])])
+            self.rows["length"][row], self.rows["crc"][row] = _content_of(decode_example(record)), 0
+
+    def in_order(self, pairs: _Rows) -> _Rows:
+        """As they lie in the second dataset, or the first where it alone has them."""
+        rows = self.rows[np.where(pairs[:, 1] < 0, pairs[:, 0], pairs[:, 1])]
+        order = np.lexsort([rows["number"], rows["split"]])
+        found: _Rows = pairs[order]
+        return found
+
+    def change(self, kind: str, pair: _Rows, features: Sequence[str] = ()) -> Change:
+        """What became of a pair, without its name."""
+        before, after = (
+            None
+            if row < 0
+            else Place(self._splits[self.rows["split"][row]], int(self.rows["number"][row]))
+            for row in pair
+        )
+        return Change(kind=kind, name="", before=before, after=after, features=tuple(features))
+
+    def feature_sums(self, side: int, rows: _Rows) -> dict[int, dict[str, bytes]]:
+        """The sums of each feature of some records of one side, by their rows."""
+        found_sums = {}
+        for split, name in enumerate(self._splits):
+            mine = rows[self.rows["split"][rows] == split]
+            by_number = {int(self.rows["number"][row]): int(row) for row in mine}
+            if by_number:
+                for number, _, record in self._readers[side].payloads(name, sorted(by_number)):
+                    values = decode_example(record)
+                    sums = {n: _sum_of(map(_as_bytes, v)) for n, v in values.items()}
+                    found_sums[by_number[number]] = sums
+        return found_sums
+
+    def named(self, changes: Sequence[Change]) -> list[Change]:
+        """Changes with what the records are called, in the second dataset where it has them."""
+        wanted: dict[tuple[int, str], dict[int, str]] = {}
+        places = [
+            (0, change.before) if change.after is None else (1, change.after) for change in changes
+        ]
+        for side, place in places:
+            assert place is not None
+            wanted.setdefault((side, place.split), {})[place.number] = ""
+        for (side, split), names in wanted.items():
+            for example in self._readers[side].read(split, sorted(names)):
+                names[example.number] = example.name
+        return [
+            dataclasses.replace(change, name=wanted[side, place.split][place.number])
+            for change, (side, place) in zip(changes, places, strict=True)
+            if place is not None
+        ]
+
+
+def _read_digests(
+    reader: ExampleReader, splits: Sequence[str], advance: Callable[[int], None]
+) -> _Digests:
+    """The CRC of the name, the length, the CRC and the place of each record of a dataset."""
+    found = [np.zeros(0, _DIGEST)]
+    for split in reader.splits:
+        for first, shard in reader.shards(split):
+            index = summed_index(shard)
+            names: Any = index.name_crcs
+            if names.all():
+                digests = np.zeros(len(index), _DIGEST)
+                digests["name"], digests["length"] = names, index.lengths
+                digests["crc"] = index.payload_crcs
+            else:
+                digests = _unnamed(shard)
+            digests["split"] = splits.index(split)
+            digests["number"] = np.arange(first, first + len(digests))
+            found.append(digests)
+            advance(len(digests))
+    return np.concatenate(found)
+
+
+def _unnamed(shard: ShardFile) -> _Digests:
+    """Of a shard with records that have no name: by their values, in any order of features."""
+    rows = []
+    for block in read_shard_blocks(shard.path):
+        for record in block.records():
+            values = decode_example(record)
+            name, content = name_of(values), _content_of(values)
+            rows.append((content >> 1 if name is None else name_crc(name), content, 0, 0, 0))
+    return np.array(rows, _DIGEST)
+
+
+def _content_of(values: Mapping[str, Sequence[Any]]) -> int:
+    parts = ((name.encode(), *map(_as_bytes, values[name])) for name in sorted(values))
+    return int.from_bytes(_sum_of(p for part in parts for p in part)[:8], "little")
+
+
+def _sum_of(parts: Iterable[bytes | memoryview]) -> bytes:
+    digest = hashlib.blake2b(digest_size=16)
+    for part in parts:
+        digest.update(len(part).to_bytes(8, "little"))
+        digest.update(part)
+    return digest.digest()
+
+
+def _as_bytes(value: Any) -> bytes | memoryview:
+    return value if isinstance(value, memoryview) else repr(value).encode()

@@ -1,0 +1,352 @@
+"""Which records a run saw at which step, from the ledger that it left, with records by name.
+
+    run = RunLedger("checkpoints/", datasets=["gs://bucket/examples/5"])
+    run.at_step(1234).to_json()
+    run.of_record("cat/1.jpg").sightings
+
+No record is read but those whose names are shown. To find one by name the datasets' indices are
+asked, and where there is none all records are read.
+"""
+
+import dataclasses
+from collections.abc import Collection, Sequence
+from typing import NamedTuple
+
+from pipelines.tools.records import ExampleReader
+from pipelines.tools.records.lookup import find_places
+from trainer_utils.dataset import Dataset, ShardFile
+from trainer_utils.dataset.location import Place
+from trainer_utils.dataset.selection import Source, digest_of, source_of
+from trainer_utils.format import ConfigError, DatasetError
+from trainer_utils.format.file_ranges import RecordName
+from trainer_utils.format.json_text import JsonObject
+from trainer_utils.order import InputOrder, mix_ranges
+from trainer_utils.order.ledger import InputHistory, SeenAt, Segment
+from trainer_utils.recording import read_ledger
+from trainer_utils.text_output import Part, Shown, make_table, quantity
+
+__all__ = ["NamedRecord", "RunLedger", "RunRecord", "RunStep", "RunSummary", "Sighting"]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class NamedRecord:
+    """A record.
+
+    Args:
+        name: what it was made of; else its split and number.
+        split: that it is in.
+        number: in its split, from 0.
+        shard: its file, as the dataset names it.
+    """
+
+    name: str
+    split: str
+    number: int
+    shard: str
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class StepRow:
+    """A row of a batch: who got it, and whether it stands in for a record that is unreadable."""
+
+    worker: int
+    replica: int
+    record: NamedRecord
+    stands_in: bool
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class RunStep(Shown):
+    """The global batch of a step.
+
+    Args:
+        step: of the run, from 0.
+        epoch: it is in.
+        step_in_epoch: its number there.
+        rows: worker by worker, replica by replica; none of weight 0.
+        skipped: the batch's records that could not be read.
+    """
+
+    step: int
+    epoch: int
+    step_in_epoch: int
+    rows: Sequence[StepRow]
+    skipped: Sequence[NamedRecord]
+
+    def to_json(self) -> JsonObject:
+        """Plain JSON types."""
+        return dataclasses.asdict(self)
+
+    def parts(self) -> list[Part]:
+        """What a person sees, as `print_parts` takes it."""
+        rows = [
+            [
+                row.worker,
+                row.replica,
+                f"{row.record.split} {row.record.number:,}",
+                row.record.name,
+                "stands in" * row.stands_in,
+            ]
+            for row in self.rows
+        ]
+        parts: list[Part] = [
+            f"step {self.step:,}: epoch {self.epoch:,}, step {self.step_in_epoch:,} of it, "
+            f"{quantity(len(rows), 'record')}",
+            "",
+            make_table(["worker", "replica", "place", "record", ""], rows),
+        ]
+        for record in self.skipped:
+            parts.append(f"could not be read: {record.split} {record.number:,} ({record.shard})")
+        return parts
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Sighting:
+    """A record and the steps that saw it, in rising order."""
+
+    record: NamedRecord
+    steps: Sequence[SeenAt]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class RunRecord(Shown):
+    """Where a record is in the datasets of a run, and when each of these was seen."""
+
+    sightings: Sequence[Sighting]
+
+    def to_json(self) -> JsonObject:
+        """Plain JSON types."""
+        return {
+            "records": [
+                {**vars(seen.record), "steps": [step._asdict() for step in seen.steps]}
+                for seen in self.sightings
+            ]
+        }
+
+    def parts(self) -> list[Part]:
+        """What a person sees, as `print_parts` takes it."""
+        parts: list[Part] = []
+        for seen in self.sightings:
+            record, times = seen.record, quantity(len(seen.steps), "time")
+            parts += [
+                *([""] if parts else []),
+                f"{record.name} ({record.split} {record.number:,}): seen {times}",
+                *([make_table(["step", "epoch", "step in epoch"], seen.steps)] if times else []),
+            ]
+        return parts
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class RunSummary(Shown):
+    """A run: its steps, its datasets, and each segment from one start of a process to the next."""
+
+    steps: int
+    datasets: Sequence[str]
+    segments: Sequence[Segment]
+
+    def to_json(self) -> JsonObject:
+        """Plain JSON types."""
+        return {
+            "steps": self.steps,
+            "datasets": list(self.datasets),
+            "segments": [segment.to_json() for segment in self.segments],
+        }
+
+    def parts(self) -> list[Part]:
+        """What a person sees, as `print_parts` takes it."""
+        rows = [
+            [
+                s.first_step,
+                s.steps,
+                s.num_workers,
+                s.num_replicas,
+                sum(map(len, s.unreadable.values())),
+            ]
+            for s in self.segments
+        ]
+        header = ["from step", "steps", "workers", "replicas", "unreadable records"]
+        return [
+            f"{quantity(self.steps, 'step')} of {', '.join(self.datasets)}",
+            "",
+            make_table(header, rows),
+        ]
+
+
+def _unreadable(segment: Segment) -> int:
+    return sum(map(len, segment.unreadable.values()))
+
+
+class _File(NamedTuple):
+    """A shard of a dataset, and the number of its first record in its split."""
+
+    dataset: Dataset
+    split: str
+    first: int
+    shard: ShardFile
+
+
+class RunLedger:
+    """What a run saw.
+
+    Args:
+        run: the folder that `InputProgress` was given, or one of its ledgers.
+        datasets: where the datasets lie now, in the order in which they were read; none: where
+            they lay then.
+
+    Raises:
+        DatasetError: there is no ledger, or it is damaged.
+    """
+
+    def __init__(self, run: str, *, datasets: Sequence[str] = ()) -> None:
+        self._moved = list(datasets)
+        self._history = InputHistory(read_ledger(run), self._order)
+        self._readers: dict[Place, ExampleReader] = {}
+        self._files: dict[str, _File] = {}
+
+    def summary(self) -> RunSummary:
+        """What was read, in which segments."""
+        ledger = self._history.ledger
+        places = [str(place) for one in ledger.segments for place, _ in one.datasets]
+        return RunSummary(
+            steps=ledger.steps,
+            datasets=list(dict.fromkeys(places)),
+            segments=ledger.segments,
+        )
+
+    def at_step(self, step: int) -> RunStep:
+        """The global batch of a step.
+
+        Args:
+            step: counted over the whole run, from 0.
+
+        Raises:
+            ConfigError: the run has no such step.
+            DatasetError: a dataset is not there, or is another than the one that was read.
+        """
+        batch = self._history.batch(step)
+        records = self._named({*(row.record for row in batch.rows)})
+        rows = [StepRow(**{**row._asdict(), "record": records[row.record]}) for row in batch.rows]
+        skipped = [self._record(record) for record in batch.skipped]
+        return RunStep(**batch.at._asdict(), rows=rows, skipped=skipped)
+
+    def of_record(self, name: str) -> RunRecord:
+        """The steps that saw the records of a name.
+
+        Args:
+            name: their `filename` or `id`.
+
+        Raises:
+            DatasetError: there is none, or as of `at_step`.
+        """
+        self._open_all()
+        found = [
+            RecordName(path, place.record)
+            for reader in self._readers.values()
+            for place in find_places(reader.dataset, name)
+            for path, file in self._files.items()
+            if file.dataset is reader.dataset and file.shard.name == place.shard
+        ]
+        if not found:
+            raise DatasetError(
+                f"record {name!r}: expected the filename or id of a record of "
+                f"{', '.join(self.summary().datasets)}, found none"
+            )
+        return self._seen(found)
+
+    def of_place(self, split: str, number: int) -> RunRecord:
+        """The steps that saw a record by its number in a split; reads that record alone.
+
+        Raises:
+            ConfigError: there is no such record.
+            DatasetError: as of `at_step`.
+        """
+        self._open_all()
+        found = [
+            RecordName(path, number - file.first)
+            for path, file in self._files.items()
+            if file.split == split and 0 <= number - file.first < file.shard.num_records
+        ]
+        if not found:
+            raise ConfigError.of(
+                "place", f"{split}:{number}", allowed="the split and the number of a record"
+            )
+        return self._seen(found)
+
+    def _seen(self, records: Sequence[RecordName]) -> RunRecord:
+        named = self._named(records)
+        return RunRecord(
+            sightings=[
+                Sighting(record=named[record], steps=self._history.steps_of(record))
+                for record in records
+            ]
+        )
+
+    def _open_all(self) -> None:
+        for segment in self._history.ledger.segments:
+            self._history.order_of(segment)
+
+    def _order(self, segment: Segment) -> InputOrder:
+        """The order of a segment, whose datasets are opened."""
+        sources = [self._source(place, split) for place, split in self._placed(segment)]
+        order = segment.order(
+            mix_ranges([source.ranges for source in sources], segment.settings["weights"]),
+            digest=digest_of(sources),
+        )
+        if order.digest != segment.digest:
+            uris = ", ".join(repr(source.dataset.uri) for source in sources)
+            raise DatasetError(
+                f"dataset {uris}: expected what the run read, of digest {segment.digest}, got "
+                f"another, of digest {order.digest}. Say with --dataset where it lies now; of one "
+                "that `tfx-shards forget` rewrote, its certificate says which records the run saw."
+            )
+        return order
+
+    def _placed(self, segment: Segment) -> list[tuple[Place, str]]:
+        """The datasets of a segment where they lie now."""
+        then = segment.datasets
+        if not self._moved:
+            return [(p if isinstance(p, str) else tuple(p), split) for p, split in then]
+        if len(self._moved) != len(then):
+            raise ConfigError.of(
+                "dataset", self._moved, allowed=f"one for each of {len(then)} datasets"
+            )
+        return [(now, split) for now, (_, split) in zip(self._moved, then, strict=True)]
+
+    def _source(self, place: Place, split: str) -> Source:
+        if place not in self._readers:
+            reader = self._readers[place] = ExampleReader(place)
+            for name in reader.splits:
+                for first, shard in reader.shards(name):
+                    self._files[shard.path] = _File(reader.dataset, name, first, shard)
+        return source_of(self._readers[place].dataset, split)
+
+    def _record(self, record: RecordName, name: str = "") -> NamedRecord:
+        file = self._files[record.path]
+        number = file.first + record.number
+        name = name or f"{file.split} {number}"
+        return NamedRecord(name=name, split=file.split, number=number, shard=file.shard.name)
+
+    def _named(self, records: Collection[RecordName]) -> dict[RecordName, NamedRecord]:
+        """Records with their names, as far as they can be read."""
+        found: dict[RecordName, NamedRecord] = {}
+        for reader in self._readers.values():
+            by_split: dict[str, dict[int, RecordName]] = {}
+            for record in records:
+                file = self._files[record.path]
+                if file.dataset is reader.dataset:
+                    by_split.setdefault(file.split, {})[file.first + record.number] = record
+            for split, numbers in by_split.items():
+                names = _names(reader, split, sorted(numbers))
+                found |= {numbers[n]: self._record(numbers[n], name) for n, name in names.items()}
+        return found
+
+
+def _names(reader: ExampleReader, split: str, numbers: Sequence[int]) -> dict[int, str]:
+    """The names of some records; of one that was damaged since, none."""
+    try:
+        return {example.number: example.name for example in reader.read(split, numbers)}
+    except DatasetError:
+        if len(numbers) == 1:
+            return {numbers[0]: ""}
+        half = len(numbers) // 2
+        return _names(reader, split, numbers[:half]) | _names(reader, split, numbers[half:])

@@ -1,0 +1,105 @@
+"""The size by which an annotation's boxes are scaled, against the photo itself.
+
+Expected boxes are those of the pixels that Pillow reads, whatever the annotation says.
+"""
+
+import io
+import json
+from collections.abc import Callable
+
+import pytest
+from PIL import Image
+
+from tests.components.image_example_gen.image_runs import (
+    convert,
+    flat,
+    photo,
+    value,
+    write_tree,
+)
+from tests.components.layouts.voc_files import annotation
+from trainer_utils.format import InputError
+
+PHOTO = 400, 240
+BOX = 100, 60, 300, 180  # xmin, ymin, xmax, ymax in the photo's own pixels
+RELATIVE = {"xmin": 0.25, "ymin": 0.25, "xmax": 0.75, "ymax": 0.75}
+
+
+def scaled(size: tuple[int, int]) -> tuple[float, ...]:
+    x, y = size[0] / PHOTO[0], size[1] / PHOTO[1]
+    return BOX[0] * x, BOX[1] * y, BOX[2] * x, BOX[3] * y
+
+
+def voc(data: bytes, *boxes: tuple, size: tuple[int, int]) -> dict[str, bytes]:
+    objects = [("cat", *box) for box in boxes]
+    return {"JPEGImages/1.jpg": data, "Annotations/1.xml": annotation(*objects, size=size)}
+
+
+def coco(data: bytes, *boxes: tuple, size: tuple[int, int]) -> dict[str, bytes]:
+    annotations = [
+        {"id": n, "image_id": 1, "category_id": 1, "bbox": [x, y, to_x - x, to_y - y]}
+        for n, (x, y, to_x, to_y) in enumerate(boxes)
+    ]
+    image = {"id": 1, "file_name": "1.jpg", "width": size[0], "height": size[1]}
+    content = {"images": [image], "annotations": annotations}
+    content["categories"] = [{"id": 1, "name": "cat"}]
+    return {
+        "annotations/instances_train.json": json.dumps(content).encode(),
+        "train/1.jpg": data,
+    }
+
+
+LAYOUTS = {"voc": voc, "coco": coco}
+Layout = Callable[..., dict[str, bytes]]
+
+
+@pytest.fixture(params=LAYOUTS.values(), ids=LAYOUTS)
+def layout(request) -> Layout:
+    return request.param
+
+
+@pytest.mark.parametrize(
+    ("size", "is_counted"),
+    [(PHOTO, False), ((800, 480), True), ((200, 120), True), ((133, 80), True), ((400, 241), True)],
+)
+def test_boxes_of_a_photo_that_was_scaled_lie_where_they_did(tmp_path, layout, size, is_counted):
+    base = write_tree(tmp_path / "in", layout(photo(1, size=PHOTO), scaled(size), size=size))
+    manifest = convert(base, tmp_path / "out")
+    assert manifest["conversions"] == ({"BOXES_SCALED": 1} if is_counted else {})
+    (example,) = flat(tmp_path / "out")
+    for name, expected in RELATIVE.items():
+        assert value(example, name) == pytest.approx(expected, abs=0.01)
+    assert (value(example, "width"), value(example, "height")) == PHOTO
+
+
+@pytest.mark.parametrize("size", [(240, 400), (400, 260), (1000, 400), (10**9, 10**9)])
+def test_boxes_of_an_image_of_other_proportions_are_a_reject(tmp_path, layout, size):
+    base = write_tree(tmp_path / "in", layout(photo(1, size=PHOTO), (1, 1, 50, 60), size=size))
+    match = rf"1 BAD_ANNOTATION.*400 x 240, got {size[0]} x {size[1]}"
+    with pytest.raises(InputError, match=match):
+        convert(base, tmp_path / "out")
+
+
+def test_boxes_drawn_on_a_photo_as_exif_turns_it_are_a_reject_that_says_so(tmp_path, layout):
+    exif, stream = Image.Exif(), io.BytesIO()
+    exif[0x0112] = 6
+    Image.open(io.BytesIO(photo(1, size=PHOTO))).save(stream, "JPEG", exif=exif)
+    turned = layout(stream.getvalue(), (1, 1, 50, 60), size=PHOTO[::-1])
+    with pytest.raises(InputError, match="400 x 240, got 240 x 400: the image turned"):
+        convert(write_tree(tmp_path / "in", turned), tmp_path / "out")
+
+
+def test_a_size_matters_only_where_there_are_boxes(tmp_path, layout):
+    base = write_tree(tmp_path / "in", layout(photo(1, size=PHOTO), size=(7, 900)))
+    assert convert(base, tmp_path / "out")["total"]["written"] == 1
+    mapping = json.loads((tmp_path / "out/datum_to_type_and_shape_mapping.json").read_text())
+    for name in ("width", "height"):  # the photo's own: every example has it
+        assert mapping[name] == {"type": "int", "shape": [], "dense": True}
+
+
+def test_what_we_scale_ourselves_is_no_other_size(tmp_path, layout):
+    base = write_tree(tmp_path / "in", layout(photo(1, size=PHOTO), BOX, size=PHOTO))
+    manifest = convert(base, tmp_path / "out", resize_shorter_side=100)
+    assert manifest["conversions"] == {"RESIZED": 1}
+    (example,) = flat(tmp_path / "out")
+    assert {name: value(example, name) for name in RELATIVE} == RELATIVE

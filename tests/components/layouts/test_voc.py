@@ -1,0 +1,323 @@
+"""Pascal VOC's layouts against Datum's own generators."""
+
+import json
+import os
+import re
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from components.common.layout_inputs import LayoutInputs
+from components.common.rejects import Reject, render_rejects
+from components.example_gen.boxes import BOX_COLUMNS, SIZE_COLUMNS
+from components.layouts import read_layout
+from tests.components.layouts.voc_files import annotation, one
+from trainer_utils.format import InputError
+from trainer_utils.storage import list_files
+
+
+@pytest.fixture
+def voc(tmp_path, write):
+    return write(
+        tmp_path / "in",
+        **{
+            "JPEGImages/a b.jpg": b"image",
+            "JPEGImages/c.png": b"image",
+            "JPEGImages/unused.jpg": b"image",
+            "Annotations/a b.xml": annotation(("Dog", 1, 2, 250, 375), ("Cat", 10, 20, 30, 40)),
+            "Annotations/c.xml": annotation(),
+            "ImageSets/Main/train.txt": "a b\n",
+            "ImageSets/Main/val.txt": "c\nmissing\n",
+            "ImageSets/Main/trainval.txt": "a b\nc\n",
+            "ImageSets/Main/dog_train.txt": "a b  1\n",
+        },
+    )
+
+
+def values(listing) -> dict[str, dict]:
+    names = [column.name for column in listing.columns]
+    return {e.name: dict(zip(names, e.values, strict=True)) for e in listing.entries}
+
+
+def test_splits_come_from_the_image_sets_and_all_images_are_counted(voc, read):
+    listing = read(voc)
+    assert {e.name: e.split for e in listing.entries} == {
+        "JPEGImages/a b.jpg": "train",
+        "JPEGImages/c.png": "eval",
+    }
+    assert {(left.name, left.split, left.code) for left in listing.excluded} == {
+        ("JPEGImages/unused.jpg", None, None),
+        ("missing", "eval", "FILE_NOT_FOUND"),
+    }
+
+
+def test_an_image_may_hold_nothing(voc, read):
+    nothing = values(read(voc))["JPEGImages/c.png"]
+    assert {nothing.pop("height"), nothing.pop("width")} == {None}
+    assert set(nothing.values()) == {()}
+
+
+def test_columns_are_lists_of_any_length(voc, read):
+    assert all(c.is_list and c.length is None for c in read(voc).columns if c not in SIZE_COLUMNS)
+    assert read(voc).columns[: len(BOX_COLUMNS)] == BOX_COLUMNS
+
+
+def test_a_box_a_pixel_outside_is_cut_off(voc, read):
+    (voc / "Annotations/a b.xml").write_bytes(annotation(("dog", -1, 0, 501, 375)))
+    box = values(read(voc))["JPEGImages/a b.jpg"]
+    assert (box["xmin"], box["xmax"], box["area"]) == ((0.0,), (1.0,), (1.0,))
+
+
+def test_only_the_test_split_may_do_without_annotations(voc, read, write):
+    write(voc, **{"ImageSets/Main/test.txt": "unused\n"})
+    (voc / "Annotations/a b.xml").unlink()
+    listing = read(voc)
+    assert {left.name: left.code for left in listing.excluded} == {
+        "JPEGImages/a b.jpg": "NO_ANNOTATION",
+        "missing": "FILE_NOT_FOUND",
+    }
+    assert set(values(listing)["JPEGImages/unused.jpg"].values()) == {(), None}
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("ImageSets/Main/test.txt", ["'a b'", "train.txt", "test.txt"]),
+        ("JPEGImages/a b.png", ["'a b'", "a b.jpg", "a b.png"]),
+    ],
+)
+def test_what_is_twice_is_refused_by_both_names(voc, read, write, name, words):
+    write(voc, **{name: "a b\n"})
+    with pytest.raises(InputError) as caught:
+        read(voc)
+    assert [word for word in words if word not in str(caught.value)] == []
+
+
+@pytest.fixture
+def pairs(tmp_path, write):
+    return write(
+        tmp_path / "in",
+        **{
+            "JPEGImages/a.jpg": b"image",
+            "JPEGImages/b.jpg": b"image!",
+            "JPEGImages/c.jpg": b"image",
+            "SegmentationClass/a.png": b"map",
+            "SegmentationClass/b.png": b"map!",
+            "ImageSets/Segmentation/train.txt": "a\nc\n",
+            "ImageSets/Segmentation/val.txt": "b\n",
+        },
+    )
+
+
+def test_images_and_label_maps_are_paired_as_datum_pairs_them(pairs, read):
+    from datum.generator.image import SegDatumGenerator
+
+    listing = read(pairs)
+    assert listing.blobs == (("image", "image"), ("label", "label_map"))
+    ours = {e.split: [str(pairs / blob.path) for blob in e.blobs] for e in listing.entries}
+    generator = SegDatumGenerator(str(pairs), None)
+    theirs = dict(generator(split="val", set_dir="ImageSets/Segmentation"))["b"]
+    assert ours["eval"] == [theirs["image"], theirs["label"]]
+    assert [(left.name, left.code) for left in listing.excluded] == [
+        ("JPEGImages/c.jpg", "NO_LABEL_MAP")
+    ]
+
+
+def test_both_layouts_in_one_folder_can_be_had_by_name(pairs, read, write):
+    write(pairs, **{"Annotations/a.xml": annotation()})
+    assert read(pairs).blobs == (("image", "image"),)
+    assert read(pairs, "segmentation").blobs == (("image", "image"), ("label", "label_map"))
+
+
+def test_many_boxes_are_datums_to_the_last_bit(tmp_path, read, write):
+    from datum.generator.image import DetDatumGenerator
+
+    rng = np.random.default_rng(0)
+    corners = np.sort(rng.integers(1, 333, (200, 2, 2)), axis=1)  # (box, low or high, x or y)
+    things = [("Dog", *low.tolist(), *high.tolist()) for low, high in corners]
+    base = one(tmp_path, write, annotation(*things, size=(333, 357)))
+    write(base, **{"ImageSets/train.txt": "a\n"})
+    config = SimpleNamespace(has_test_annotations=True, class_map={"dog": "dog"})
+    theirs = dict(DetDatumGenerator(str(base), config)(split="train"))["a"]
+    del theirs["image"]
+    found = values(read(base))["JPEGImages/a.jpg"]
+    assert (found.pop("width"), found.pop("height")) == (333, 357)
+    assert {name: list(value) for name, value in found.items()} == theirs
+
+
+def test_parts_are_no_objects_and_optional_tags_have_defaults(tmp_path, read, write):
+    box = "<bndbox><xmin>1</xmin><ymin>1</ymin><xmax>8</xmax><ymax>8</ymax></bndbox>"
+    part = f"<part><name>head</name>{box}</part>"
+    size = "<size><width>8</width><height>8</height></size>"
+    text = f"<annotation>{size}<object>{part}<name>person</name>{box}</object></annotation>"
+    found = values(read(one(tmp_path, write, text.encode())))["JPEGImages/a.jpg"]
+    assert found["labels"] == ("person",)
+    assert found["pose"] == ("unspecified",)
+    assert (found["is_truncated"], found["labels_difficult"]) == ((0,), (0,))
+
+
+def test_every_input_is_counted_and_every_reject_can_be_written(tmp_path, read, write):
+    base = one(tmp_path, write, annotation())
+    write(base, **{"JPEGImages/.DS_Store": b"", "JPEGImages/Thumbs.db": b""})
+    write(base, **{"JPEGImages/no.jpg": b"", "Annotations/alone.xml": annotation()})
+    write(base, **{"Annotations/a.txt": b"not an annotation", "readme.txt": b""})
+    with open(os.path.join(os.fsencode(base), b"JPEGImages/\xff.jpg"), "wb"):
+        pass
+    listing = read(base)
+    assert {os.fsencode(left.name): left.code for left in listing.excluded} == {
+        b"JPEGImages/.DS_Store": None,
+        b"JPEGImages/Thumbs.db": None,
+        b"JPEGImages/no.jpg": "NO_ANNOTATION",
+        b"JPEGImages/\xff.jpg": "NO_ANNOTATION",
+        b"Annotations/alone.xml": "FILE_NOT_FOUND",
+    }
+    assert listing.found == 6
+    rejects = [Reject("train", o.name, o.code, o.detail) for o in listing.excluded if o.code]
+    lines = render_rejects(rejects).encode().splitlines()
+    assert sorted(json.loads(line)["source"] for line in lines) == [
+        "Annotations/alone.xml",
+        "JPEGImages/\\xff.jpg",
+        "JPEGImages/no.jpg",
+    ]
+
+
+LAUGHS = b"".join(b'<!ENTITY l%d "%s">' % (n + 1, b"&l%d;" % n * 10) for n in range(9))
+BAD_TEXTS = {
+    "a billion laughs": (
+        b'<!DOCTYPE a [<!ENTITY l0 "ha">' + LAUGHS + b"]><annotation>&l9;</annotation>",
+        "EntitiesForbidden",
+    ),
+    "a file of the system": (
+        b'<!DOCTYPE a [<!ENTITY x SYSTEM "file:///etc/passwd">]><annotation>&x;</annotation>',
+        "EntitiesForbidden",
+    ),
+    "a parameter entity": (
+        b'<!DOCTYPE a [<!ENTITY % x SYSTEM "http://localhost:1/x">%x;]><annotation/>',
+        "EntitiesForbidden",
+    ),
+    "nothing": (b"", "no XML"),
+    "cut short": (b"<annotation>", "no XML"),
+    "no text": (b"\xff\xfe\x00", "no XML"),
+    "an unknown encoding": (b'<?xml version="1.0" encoding="klingon"?><annotation/>', "no XML"),
+    "deep": (b"<a>" * 100_000, "no XML: no element"),
+    "no size": (b"<annotation/>", "no <size>"),
+    "size 0": (annotation(("dog", 1, 1, 2, 2), size=(0, 10)), "got 0 x 10"),
+    "negative size": (annotation(("dog", 1, 1, 2, 2), size=(-5, 10)), "got -5 x 10"),
+    "endless size": (annotation(size=("inf", 10)), "<width>.*'inf'"),
+    "no number": (annotation(("dog", "1;2", 1, 2, 2)), "<xmin>.*'1;2'"),
+    "nan": (annotation(("dog", 1, 1, "nan", 2)), "<xmax>.*'nan'"),
+    "a long text": (annotation(("dog", "x" * 10**6, 1, 2, 2)), "<xmin>.*'x{50}'$"),
+    "inverted": (annotation(("dog", 30, 1, 20, 2)), "got x 30 to 20"),
+    "two pixels outside": (annotation(("dog", 1, 1, 502, 2)), "got x 1 to 502"),
+    "two pixels above": (annotation(("dog", 1, -2, 5, 2)), "y -2 to 2"),
+    "no name": (annotation(("", 1, 1, 2, 2)), "without <name>"),
+}
+
+
+@pytest.mark.parametrize(("text", "detail"), BAD_TEXTS.values(), ids=BAD_TEXTS)
+def test_the_reject_of_a_bad_annotation_says_what_is_bad(tmp_path, read, write, text, detail):
+    (left,) = read(one(tmp_path, write, text)).excluded
+    assert (left.name, left.code) == ("JPEGImages/a.jpg", "BAD_ANNOTATION")
+    assert re.search(detail, left.detail)
+    assert len(left.detail) < 500
+
+
+def test_an_annotation_of_a_claimed_size_is_not_read(tmp_path, read, write):
+    base = one(tmp_path, write, annotation())
+    os.truncate(base / "Annotations/a.xml", 1 << 40)  # takes no room on the disk
+    (left,) = read(base).excluded
+    assert (left.code, left.detail) == (
+        "BAD_ANNOTATION",
+        "expected at most 16777216 bytes, got 1099511627776",
+    )
+
+
+def test_an_annotation_that_vanished_leaves_its_image_out_and_no_other(tmp_path, write):
+    base = one(tmp_path, write, annotation())
+    for name in "bcd":
+        text = annotation(("dog", 1, 1, 2, 2))
+        write(base, **{f"JPEGImages/{name}.jpg": b"", f"Annotations/{name}.xml": text})
+    files = {file.path: file for file in list_files(str(base))}
+    for name in "ac":
+        (base / f"Annotations/{name}.xml").unlink()
+    listing = read_layout(LayoutInputs(base=str(base), root="", files=files), layout="voc")
+    assert [(o.name, o.code) for o in listing.excluded] == [
+        ("JPEGImages/a.jpg", "UNREADABLE"),
+        ("JPEGImages/c.jpg", "UNREADABLE"),
+    ]
+    assert [(e.name, e.values[5]) for e in listing.entries] == [
+        ("JPEGImages/b.jpg", ("dog",)),
+        ("JPEGImages/d.jpg", ("dog",)),
+    ]
+
+
+def test_a_link_that_leads_out_is_not_followed(tmp_path, read, write):
+    base = one(tmp_path, write, annotation())
+    write(tmp_path, **{"secret.xml": annotation(("secret", 1, 1, 2, 2)), "secret.txt": b"a\n"})
+    (base / "Annotations/a.xml").unlink()
+    (base / "Annotations/a.xml").symlink_to(tmp_path / "secret.xml")
+    assert [(o.name, o.code) for o in read(base, "voc").excluded] == [
+        ("JPEGImages/a.jpg", "OUTSIDE_INPUT_BASE")
+    ]
+    (base / "ImageSets").mkdir()
+    (base / "ImageSets/train.txt").symlink_to(tmp_path / "secret.txt")
+    with pytest.raises(InputError, match=r"'ImageSets/train.txt'.*leads out"):
+        read(base, "voc")
+
+
+def test_two_annotations_of_one_name_are_refused(tmp_path, read, write):
+    base = one(tmp_path, write, annotation())
+    write(base, **{"Annotations/a.XML": annotation()})
+    with pytest.raises(InputError, match=r"Annotations 'a'.*a\.XML and Annotations/a\.xml"):
+        read(base)
+
+
+def test_the_split_of_input_config_is_that_of_all(voc):
+    files = {file.path: file for file in list_files(str(voc))}
+    inputs = LayoutInputs(base=str(voc), root="", files=files, split="mine")
+    listing = read_layout(inputs, layout="voc")
+    assert {e.split for e in listing.entries} == {o.split for o in listing.excluded} == {"mine"}
+
+
+@pytest.mark.parametrize("folder", ["JPEGImages", "Annotations"])
+def test_a_folder_without_both_is_none(tmp_path, read, write, folder):
+    base = write(tmp_path / "in", **{f"{folder}/a.jpg": b"", "b.jpg": b""})
+    with pytest.raises(InputError, match=r"JPEGImages/ beside Annotations/.*layout='voc'"):
+        read(write(tmp_path / "empty", **{"b.jpg": b""}), "voc")
+    assert "xmin" not in {column.name for column in read(base).columns}
+
+
+def test_folders_of_ones_own_and_the_order_of_classes_are_datums(tmp_path, read, write):
+    from datum.configs.default_configs import get_default_write_configs
+
+    own = {"image_dir": "photos", "annotation_dir": "xml/boxes", "set_dir": "lists"}
+    files = {f"photos/{name}.jpg": b"x" for name in "ab"} | {"lists/train.txt": "a\nb\n"}
+    files["classes.names"] = "fish\ndog\nbird\n"
+    for name, labels in {"a": ("Bird", "fish"), "b": ("dog",)}.items():
+        boxes = [(label, 1, 2, 30, 40) for label in labels]
+        files[f"xml/boxes/{name}.xml"] = annotation(*boxes)
+    base = write(tmp_path, **files)
+    configs = get_default_write_configs("image_det", str(base / "classes.names"))
+    expected = dict(configs.generator(str(base))(split="train", **own))
+    names = {"image_set_dir": "lists", **{n: own[n] for n in ("image_dir", "annotation_dir")}}
+    listing = read(base, **names)
+    assert not listing.excluded
+    classes = listing.vocabularies["labels"]
+    place = [column.name for column in listing.columns].index("labels")
+    found = {
+        e.name: [classes.index(label) + 1 for label in e.values[place]] for e in listing.entries
+    }
+    assert found == {f"photos/{name}.jpg": one["labels"] for name, one in expected.items()}
+
+
+def test_ids_of_the_dataset_are_the_lines_of_the_names_of_classes(tmp_path, write):
+    from tests.components.image_example_gen.image_runs import convert, photo
+
+    files = {f"JPEGImages/{name}.jpg": photo(1, size=(500, 375)) for name in "ab"}
+    files["classes.names"] = b"fish\nbird\n"
+    files["Annotations/a.xml"] = annotation(("bird", 1, 2, 30, 40), ("fish", 1, 2, 30, 40))
+    files["Annotations/b.xml"] = annotation(("cat", 1, 2, 30, 40))
+    manifest = convert(write(tmp_path / "in", **files), tmp_path / "out", max_reject_fraction=0.5)
+    assert (tmp_path / "out/vocab/labels.txt").read_text().split() == ["fish", "bird"]
+    assert manifest["total"]["rejected"] == 1  # what is none of the classes

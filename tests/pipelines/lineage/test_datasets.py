@@ -1,0 +1,204 @@
+"""Lineage from what datasets say of themselves."""
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from pipelines.lineage import datasets, describe_artifact, list_runs
+from pipelines.lineage.datasets import load_datasets
+from trainer_utils.format import DatasetError, InputError
+
+WriteStep = Callable[..., Path]
+NEWEST = "artifacts/Trim/trimmed/3"
+
+
+@pytest.fixture
+def root(write_step, tmp_path) -> Path:
+    """Three steps: a conversion, its balancing, and what was made of that."""
+    artifacts = tmp_path / "runs/photos/artifacts"
+    raw = write_step(artifacts / "Gen/examples/1", 5, input_base="/photos", seed=5)
+    balanced = write_step(artifacts / "Balancer/balanced/2", 4, [raw], num_shards="8")
+    write_step(artifacts / "Trim/trimmed/3", 3, [balanced])
+    return artifacts.parent
+
+
+def chain(told: dict) -> list[tuple[str, dict, int]]:
+    return [
+        (
+            each["made_by"]["component"],
+            each["made_by"]["settings"],
+            each["splits"]["train"]["found"],
+        )
+        for each in [*told["ancestors"], told]
+    ]
+
+
+CHAIN = [
+    ("Gen", {"input_base": "/photos", "seed": 5}, 5),
+    ("Balancer", {"num_shards": "8"}, 4),
+    ("Trim", {}, 3),
+]
+
+
+def paths(told: dict) -> list[str]:
+    return [each["artifact"]["path"] for each in told["ancestors"]]
+
+
+def test_a_dataset_leads_back_to_the_first(root):
+    told = describe_artifact(str(root / NEWEST)).to_json()
+    assert chain(told) == CHAIN
+    assert told["metadata"] == "manifests"
+    assert paths(told) == [
+        str(root / "artifacts" / place) for place in ("Gen/examples/1", "Balancer/balanced/2")
+    ]
+    assert (told["made_by"]["inputs"], told["made_by"]["outputs"]) == (
+        {"examples": [told["ancestors"][1]["artifact"]["id"]]},
+        {"trimmed": [told["artifact"]["id"]]},
+    )
+    assert json.loads(json.dumps(told)) == told
+
+
+@pytest.mark.parametrize("moved", ["elsewhere", "one/level/deeper"])
+def test_datasets_that_moved_together_are_found(root, tmp_path, moved):
+    (tmp_path / moved).parent.mkdir(parents=True, exist_ok=True)
+    shutil.move(root, tmp_path / moved)
+    told = describe_artifact(str(tmp_path / moved / NEWEST)).to_json()
+    assert chain(told) == CHAIN
+    assert all(path.startswith(str(tmp_path / moved)) for path in paths(told))
+
+
+def test_of_datasets_that_are_gone_the_rest_tells(root, tmp_path):
+    alone = tmp_path / "three/folders/above/alone"
+    alone.parent.mkdir(parents=True)
+    shutil.move(root / NEWEST, alone)
+    shutil.rmtree(root)
+    lineage = describe_artifact(str(alone))
+    told = lineage.to_json()
+    assert chain(told) == CHAIN
+    digests = [path.removeprefix("digest:") for path in paths(told)]
+    assert [f"not found here; digest {digest}" in str(lineage) for digest in digests] == [True] * 2
+    assert told["ancestors"][0]["artifact"]["state"] == "UNKNOWN"
+    assert "files in /photos" in str(lineage)
+    assert "settings: input_base=/photos, seed=5" in str(lineage)
+
+
+def test_what_is_there_is_found_past_what_is_gone(root):
+    shutil.rmtree(root / "artifacts/Balancer")
+    told = describe_artifact(str(root / NEWEST)).to_json()
+    assert chain(told) == CHAIN
+    assert paths(told)[0] == str(root / "artifacts/Gen/examples/1")
+    assert paths(told)[1].startswith("digest:")
+
+
+@pytest.mark.parametrize(("place", "is_found"), [("1/2/child", True), ("1/2/3/child", False)])
+def test_three_folders_above_are_searched_and_no_more(write_step, tmp_path, place, is_found):
+    raw = write_step(tmp_path / "1-above/Gen/examples/1", 5)
+    child = write_step(tmp_path / "1-above" / place, 4, [raw])
+    (path,) = paths(describe_artifact(str(child)).to_json())
+    assert (path == str(raw)) == is_found
+
+
+def test_no_whole_bucket_or_file_system_is_searched(monkeypatch, write_step, tmp_path, in_memory):
+    raw = write_step(tmp_path / "artifacts/Gen/examples/1", 5)
+    uri = in_memory(write_step(tmp_path / "a/b/c", 4, [raw]), "bucket-alone/one/child")
+    searched = []
+    monkeypatch.setattr(datasets, "dataset_folders", lambda root: searched.append(root) or [])
+    describe_artifact(uri)
+    assert searched == ["memory://bucket-alone/one"]
+    assert list(datasets._folders_above("/data/child")) == ["/data"]
+    assert list(datasets._folders_above("/child")) == []
+
+
+def test_of_equal_datasets_the_nearest_is_taken(write_step, tmp_path):
+    for name in "abc":
+        raw = write_step(tmp_path / f"{name}/Gen/examples/1", 5)
+        write_step(tmp_path / f"{name}/Balancer/balanced/2", 4, [raw])
+    for name in "abc":
+        child = str(tmp_path / f"{name}/Balancer/balanced/2")
+        for place in (None, str(tmp_path)):
+            told = describe_artifact(child, metadata=place).to_json()
+            assert paths(told) == [str(tmp_path / f"{name}/Gen/examples/1")]
+
+
+def test_another_dataset_in_the_place_of_one_is_not_taken_for_it(root, write_step):
+    place = root / "artifacts/Gen/examples/1"
+    shutil.rmtree(place)
+    write_step(place, 9, seed=6)
+    told = describe_artifact(str(root / NEWEST)).to_json()
+    assert chain(told) == CHAIN
+
+
+def test_below_a_root_what_was_made_of_it_is_told_too(root):
+    raw = str(root / "artifacts/Gen/examples/1")
+    assert describe_artifact(raw).to_json()["descendants"] == []
+    told = describe_artifact(raw, metadata=str(root)).to_json()
+    uris = [each["artifact"]["uri"] for each in told["descendants"]]
+    assert uris == [str(root / "artifacts/Balancer/balanced/2"), str(root / NEWEST)]
+    assert told["metadata"] == f"manifests in {root}"
+
+
+def test_the_steps_of_datasets_are_listed_in_order(root):
+    (root / "artifacts/broken").mkdir()
+    (root / "artifacts/broken/manifest.json").write_text("{")
+    runs = list_runs(str(root))
+    assert [
+        (run["run"], run["pipeline"], run["state"], [c["component"] for c in run["components"]])
+        for run in runs.to_json()["runs"]
+    ] == [
+        (None, None, "COMPLETE", ["Gen", "Balancer", "Trim"]),
+    ]
+    assert str(runs).startswith(
+        "(run not known: datasets name none, a store of ML Metadata does): COMPLETE\n"
+    )
+
+
+def test_two_inputs_stay_two(write_step, tmp_path):
+    parents = [
+        write_step(tmp_path / f"{n}/Gen/examples/1", 5 + len(n), input_base=f"/{n}")
+        for n in ("a", "bb")
+    ]
+    both = write_step(tmp_path / "c/Balancer/balanced/2", 4, parents)
+    told = describe_artifact(str(both)).to_json()
+    bases = [each["made_by"]["settings"]["input_base"] for each in told["ancestors"]]
+    assert bases == ["/a", "/bb"]
+    ids = [each["artifact"]["id"] for each in told["ancestors"]]
+    assert told["made_by"]["inputs"] == {"examples": ids}
+
+
+def test_a_dataset_without_the_file_tells_what_its_manifest_does(tmp_path, write_dataset):
+    write_dataset(tmp_path / "d", {"train": [[{"label": [1]}]]}, {})
+    told = describe_artifact(str(tmp_path / "d")).to_json()
+    assert (told["made_by"]["component"], told["ancestors"]) == ("tests", [])
+
+
+def test_what_is_no_dataset_or_a_damaged_one_is_an_error(root, tmp_path):
+    with pytest.raises(InputError, match="expected a dataset with a manifest, found none"):
+        load_datasets(str(tmp_path))
+    (root / NEWEST / "lineage.json").write_text("{}")
+    with pytest.raises(DatasetError, match=r"3/lineage\.json"):
+        describe_artifact(str(root / NEWEST))
+
+
+@pytest.mark.parametrize(
+    ("error", "asked"),
+    [
+        (TimeoutError("no answer"), ["s3://a/1", "s3://b/1"]),
+        (PermissionError("not yours"), ["s3://a/1", "s3://a/2", "s3://b/1"]),
+    ],
+)
+def test_a_store_that_does_not_answer_is_asked_once(monkeypatch, error, asked):
+    uris = []
+
+    def read(uri: str) -> None:
+        uris.append(uri)
+        raise error
+
+    monkeypatch.setattr(datasets, "_read_node", read)
+    folders = ["s3://a/1", "s3://a/2", "s3://b/1"]
+    monkeypatch.setattr(datasets, "dataset_folders", lambda root: folders)
+    known = load_datasets(root="s3://a")
+    assert uris == asked
+    assert not known.graph.artifacts

@@ -1,0 +1,249 @@
+"""`diff` against changes that the test made itself."""
+
+import collections
+import dataclasses
+import json
+import random
+import shutil
+from pathlib import Path
+from unittest import mock
+
+import fsspec
+import google_crc32c
+import pytest
+from click.testing import CliRunner
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import trainer_utils
+from pipelines.cli.app import app
+from pipelines.tools import diff
+from pipelines.tools.diff import KINDS, compare_datasets
+from pipelines.tools.verification import verify_dataset
+from trainer_utils.format import Manifest, RecordIndex
+from trainer_utils.format.naming import MANIFEST_FILE, index_file
+
+SPLITS = ("train", "eval")
+
+
+def example(name, value, label=0):
+    named = {} if name is None else {"filename": [name.encode()]}
+    return {**named, "image": [value.encode() * 50], "label": [label]}
+
+
+@pytest.fixture
+def write(write_dataset, tmp_path):
+    numbers = iter(range(10**6))
+
+    def write(splits, shards=2):
+        groups = {
+            split: [examples[n::shards] for n in range(shards)]
+            for split, examples in splits.items()
+        }
+        return write_dataset(tmp_path / str(next(numbers)), groups, {})
+
+    return write
+
+
+def test_each_kind_of_change_is_told(write):
+    before = write(
+        {
+            "train": [example(f"{n}", "a") for n in range(6)],
+            "eval": [example("moved", "m"), example("both", "x")],
+        }
+    )
+    after = write(
+        {
+            "train": [
+                *(example(f"{n}", "a") for n in range(1, 5)),
+                example("5", "a", label=7),
+                example("moved", "m"),
+                example("both", "y"),
+                example("new", "n"),
+            ],
+            "eval": [],
+        },
+        shards=3,
+    )
+    found = compare_datasets(before, after)
+    assert found.counts == {"added": 1, "removed": 1, "changed": 2, "moved": 1, "unchanged": 4}
+    assert found.features == {"label": 1, "image": 1}
+    told = {(change.kind, change.name, tuple(change.features)) for change in found.changes}
+    assert told == {
+        ("added", "new", ()),
+        ("removed", "0", ()),
+        ("changed", "5", ("label",)),
+        ("changed", "both", ("image",)),
+        ("moved", "moved", ()),
+    }
+    (moved,) = [change for change in found.changes if change.kind == "moved"]
+    assert (moved.before.split, moved.after.split) == ("eval", "train")
+
+
+def test_order_and_shards_make_no_difference(write):
+    examples = [example(f"{n}", f"{n % 3}") for n in range(40)]
+    shuffled = random.Random(1).sample(examples, 40)
+    found = compare_datasets(write({"train": examples}), write({"train": shuffled}, shards=5))
+    assert found.counts == {**dict.fromkeys(KINDS, 0), "unchanged": 40}
+
+
+# name, content and split of each record; few of each, so that they meet
+RECORDS = st.lists(
+    st.tuples(st.sampled_from("abcd"), st.sampled_from("xyz"), st.sampled_from(SPLITS))
+)
+
+
+@given(RECORDS, RECORDS, st.booleans())
+def test_counts_are_those_of_multisets(write_dataset, tmp_path_factory, before, after, are_named):
+    folder = tmp_path_factory.mktemp("diff")
+    uris = []
+    for side, records in (("before", before), ("after", after)):
+        groups = {
+            split: [[example(n if are_named else None, c) for n, c, s in records if s == split]]
+            for split in SPLITS
+        }
+        uris.append(write_dataset(folder / side, groups, {}))
+    found = compare_datasets(*uris, most=1000)
+    key = 0 if are_named else 1
+    names = [collections.Counter(record[key] for record in side) for side in (before, after)]
+    assert found.counts["added"] == sum((names[1] - names[0]).values())
+    assert found.counts["removed"] == sum((names[0] - names[1]).values())
+    same = collections.Counter(r if are_named else r[1:] for r in before)
+    same &= collections.Counter(r if are_named else r[1:] for r in after)
+    assert found.counts["unchanged"] == sum(same.values())
+    assert sum(found.counts.values()) == sum((names[0] | names[1]).values())
+    assert len(found.changes) == sum(found.counts.values()) - found.counts["unchanged"]
+
+
+def test_the_first_changes_of_each_kind_are_listed(write):
+    before = write({"train": []})
+    after = write({"train": [example(f"{n:03d}", "a") for n in range(500)]}, shards=1)
+    found = compare_datasets(before, after, most=3)
+    assert [change.name for change in found.changes] == ["000", "001", "002"]
+    assert found.counts["added"] == 500
+    assert "and 497 more" in str(found)
+
+
+def test_the_command(write):
+    uris = [write({"train": [example("a\x1b[31m", value)]}) for value in "xy"]
+    text = CliRunner().invoke(app, ["diff", *uris])
+    assert text.exit_code == 0
+    assert "1 changed" in text.stdout
+    assert r"a\x1b[31m" in text.stdout
+    assert "\x1b" not in text.stdout
+    facts = json.loads(CliRunner().invoke(app, ["diff", *uris, "--json"]).stdout)
+    assert facts["changes"][0]["features"] == ["image"]
+    assert CliRunner().invoke(app, ["diff", uris[0], "nowhere"]).exit_code == 1
+
+
+def test_progress_counts_the_records_of_both(datum_photos, write):
+    named = write({"train": [example(f"{n}", "a") for n in range(9)]})
+    for uris, total in (([datum_photos] * 2, 60), ([named] * 2, 18), ([named, datum_photos], 39)):
+        told = mock.Mock()
+        compare_datasets(*uris, advance=told)
+        assert sum(call.args[0] for call in told.call_args_list) == total
+        assert {call.args[1] for call in told.call_args_list} == {total}
+
+
+def write_with_index(uri, records, shards, *, gzip=False):
+    """A dataset of ours, whose index has names and sums."""
+    settings = {"num_shards": shards, "compression": "gzip" if gzip else "none"}
+    with trainer_utils.DatasetWriter(uri, **settings) as writer:
+        for name, content, split in records:
+            features = {} if name is None else {"filename": name}
+            writer.write(split, {**features, "text": content * 50, "label": 3})
+    return uri
+
+
+def without_names(uri, to):
+    """The same dataset as one that was written before there were names in an index."""
+    shutil.copytree(uri, to)
+    path = Path(to) / MANIFEST_FILE
+    manifest, shards = Manifest.from_json(path.read_text(), path="x"), []
+    for shard in manifest.shards:
+        index = Path(to) / index_file(shard.path)
+        lengths = RecordIndex.from_bytes(index.read_bytes(), path="x").lengths
+        index.write_bytes(RecordIndex(lengths).to_bytes())
+        shards.append(
+            dataclasses.replace(shard, index_crc32c=google_crc32c.value(index.read_bytes()))
+        )
+    path.write_text(dataclasses.replace(manifest, shards=tuple(shards), format_version=2).to_json())
+    return str(to)
+
+
+def facts(difference):
+    return {**difference.to_json(), "before": "", "after": ""}
+
+
+NAMED = st.lists(
+    st.tuples(
+        st.sampled_from(["a", "b", "c", "d"]), st.sampled_from("xyz"), st.sampled_from(SPLITS)
+    ),
+    min_size=1,
+)
+
+
+@given(NAMED, NAMED, st.integers(1, 3), st.booleans())
+@settings(max_examples=25)
+def test_the_index_and_the_records_tell_the_same(tmp_path_factory, before, after, shards, gzip):
+    folder = tmp_path_factory.mktemp("indexed")
+    news, olds = [], []
+    for side, records in (("before", before), ("after", after)):
+        uri = write_with_index(str(folder / side), records, shards, gzip=gzip)
+        news.append(uri)
+        olds.append(without_names(uri, folder / f"{side}-older"))
+    expected = facts(compare_datasets(*olds))
+    for uris in (news, (news[0], olds[1]), (olds[0], news[1])):
+        assert facts(compare_datasets(*uris)) == expected
+
+
+@pytest.fixture
+def two(tmp_path):
+    """Two datasets with an index: one of 40 records changed, one added, one moved."""
+    records = [(f"{n}", "a", "train") for n in range(40)]
+    changed = [("0", "b", "train"), *records[1:39], ("39", "a", "eval"), ("new", "a", "train")]
+    return [
+        write_with_index(str(tmp_path / "before"), [*records, ("e", "e", "eval")], 2),
+        write_with_index(str(tmp_path / "after"), [*changed, ("e", "e", "eval")], 3),
+    ]
+
+
+COUNTS = {"added": 1, "removed": 0, "changed": 1, "moved": 1, "unchanged": 39}
+
+
+def test_a_damaged_index_is_told_and_the_records_are_read(two, our_messages):
+    before, _ = two
+    path = next(Path(before).glob("index/train-*.npy"))
+    data = path.read_bytes()
+    path.write_bytes(data[:-1] + bytes([data[-1] ^ 1]))
+    assert compare_datasets(*two).counts == COUNTS
+    (problem,) = verify_dataset(before).problems
+    assert problem.path == f"index/{path.name}"
+
+
+def test_the_index_of_a_store_is_enough(two):
+    memory = fsspec.filesystem("memory")
+    for side, uri in zip(("before", "after"), two, strict=True):
+        memory.put(uri, f"/diff-{side}", recursive=True)
+    try:
+        with mock.patch.object(diff, "read_shard_blocks", side_effect=AssertionError("read whole")):
+            found = compare_datasets("memory://diff-before", "memory://diff-after")
+        assert found.counts == COUNTS
+        assert found.features == {"text": 1}
+    finally:
+        for side in ("before", "after"):
+            memory.rm(f"/diff-{side}", recursive=True)
+
+
+def test_records_without_names_in_a_split_with_names_are_told_apart(write):
+    before = write({"train": [example("a", "a"), example(None, "x")]}, shards=1)
+    after = write({"train": [example("a", "a"), example(None, "y")]}, shards=1)
+    assert compare_datasets(before, after).counts == {
+        "added": 1, "removed": 1, "changed": 0, "moved": 0, "unchanged": 1
+    }  # fmt: skip
+
+
+def test_values_that_are_no_numbers_are_the_same_where_their_bits_are(write):
+    nan = {"filename": [b"a"], "score": [float("nan")]}
+    uris = [write({"train": [{**nan, "label": [n]}]}, shards=1) for n in (1, 2)]
+    assert compare_datasets(*uris).features == {"label": 1}

@@ -1,0 +1,168 @@
+"""Batches of several processes: those of one, in order, in memory that is used again."""
+
+import gc
+import importlib
+import os
+import signal
+
+import numpy as np
+import pytest
+
+import trainer_utils
+from trainer_utils import ConfigError, DatasetError
+from trainer_utils.reading import processes
+
+ROWS, CLASSES = 150, {"num_classes": 5}
+
+
+@pytest.fixture(scope="module")
+def photos(tmp_path_factory) -> str:
+    uri, draw = str(tmp_path_factory.mktemp("processes") / "d"), np.random.default_rng(1)
+    with trainer_utils.DatasetWriter(uri, num_shards={"train": 3}) as writer:
+        for number in range(ROWS):
+            image = draw.integers(0, 256, (20 + number % 9, 24, 3), np.uint8)
+            words = [b"word"] * (number % 4)
+            writer.write("train", {"image": image, "label": number % 5, "words": words})
+    return uri
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {},
+        {"shuffle": True, "remainder": "pad", "augment": ["flip", "colour"]},
+        {"shuffle": "global", "repeat": 2, "labels": CLASSES | {"one_hot": True}, "label": "label"},
+        {"features": ["words", "label"], "shuffle": 50},
+        {"augment": ["mixup"], "label": "label", "labels": CLASSES},
+    ],
+)
+def test_they_are_the_batches_of_one_process(photos, settings):
+    settings = {"batch_size": 16, "image_size": (16, 16), "seed": 5, **settings}
+    if isinstance(settings.get("features"), list):
+        del settings["image_size"]
+
+    def read(count):
+        source = trainer_utils.iterate(photos, processes=count, **settings)
+        parts = [batch if isinstance(batch, tuple) else (batch,) for batch in source]
+        return [
+            [array.tolist() for part in parts_of for array in
+             (part.values() if isinstance(part, dict) else [part])] for parts_of in parts
+        ]  # fmt: skip
+
+    assert read(3) == read(0)
+
+
+def test_input_fn_gets_them_too(photos):
+    def read(count):
+        dataset = trainer_utils.input_fn(
+            photos, batch_size=16, image_size=(16, 16), shuffle=True, processes=count
+        )
+        return [{name: v.numpy().tolist() for name, v in b.items() if name != "words"}
+                for b in dataset]  # fmt: skip
+
+    assert read(2) == read(0)
+
+
+def test_arrays_keep_their_values_while_they_are_held_and_memory_is_used_again(photos):
+    settings = {"batch_size": 10, "image_size": (64, 64), "features": "image", "repeat": 4}
+    own = list(trainer_utils.iterate(photos, **settings))
+    source = trainer_utils.iterate(photos, processes=2, **settings)
+    held = list(source)
+    assert all(np.array_equal(a, b) for a, b in zip(own, held, strict=True))
+    assert all(batch.flags.writeable and batch.ctypes.data % 64 == 0 for batch in held)
+    del held
+    gc.collect()
+    before = mapped_files()
+    for batch in trainer_utils.iterate(photos, processes=2, **settings):
+        del batch
+    assert mapped_files() <= before + 2 * 5  # of 60 batches
+
+
+def mapped_files() -> int:
+    with open("/proc/self/maps") as maps:
+        return sum("tfx-shards-batch" in line for line in maps)
+
+
+def test_errors_come_as_they_are_and_a_record_is_replaced(photos, tmp_path, write_dataset):
+    path = f"{photos}/Split-train/data_tfrecord-00001-of-00003"
+    with open(path, "rb") as file:
+        whole = file.read()
+    try:
+        with open(path, "r+b") as file:
+            file.seek(2000)
+            file.write(b"\xff")
+        settings = {"batch_size": 16, "features": "label"}
+        with pytest.raises(DatasetError, match="00001-of-00003") as found:
+            list(trainer_utils.iterate(photos, processes=2, **settings))
+        assert found.value.path == path
+        source = trainer_utils.iterate(photos, processes=2, on_corrupt="skip", **settings)
+        assert sum(map(len, source)) == ROWS
+        assert [name.path for name in source.unreadable] == [path]
+    finally:
+        with open(path, "wb") as file:
+            file.write(whole)
+
+
+def test_a_process_that_is_killed_is_an_error_and_the_next_one_works(photos):
+    source = trainer_utils.iterate(photos, batch_size=16, features="label", processes=1)
+    expected = [values.tolist() for values in source]
+    source.assign(0)
+    idle = source.batches._processes._processes()
+    one = idle.get()
+    os.kill(one._process.pid, signal.SIGKILL)
+    idle.put(one)
+    with pytest.raises(RuntimeError, match="-9"):
+        list(source)
+    assert [values.tolist() for values in source] == expected
+
+
+def test_processes_end_with_their_input(photos):
+    source = trainer_utils.iterate(photos, batch_size=16, features="label", processes=2)
+    next(iter(source))
+    idle = source.batches._processes._processes()
+    pids = [idle.get()._process for _ in range(1)]
+    del source, idle
+    gc.collect()
+    assert all(process.wait(10) is not None for process in pids)
+
+
+def test_what_cannot_be_sent_is_refused(photos):
+    settings = {"batch_size": 16, "image_size": (8, 8), "features": "image", "processes": 2}
+    for given in (
+        {"augment": [lambda image, rng: image]},
+        {"batch_size": None},
+        {"processes": -1},
+        {"processes": True},
+    ):
+        with pytest.raises(ConfigError) as found:
+            list(trainer_utils.iterate(photos, **{**settings, **given}))
+        assert found.value.setting == "processes"
+    with pytest.raises(ConfigError) as found:
+        trainer_utils.input_fn(photos, **settings, pre_batching_callback=lambda example: example)
+    assert found.value.setting == "processes"
+
+
+def test_functions_of_modules_are_called_in_the_processes(photos, tmp_path, monkeypatch):
+    (tmp_path / "brightening.py").write_text(
+        "def brighten(image, rng):\n    return image // 2 + 9\n"
+    )
+    monkeypatch.syspath_prepend(str(tmp_path))
+    brighten = importlib.import_module("brightening").brighten
+    settings = {"batch_size": 16, "image_size": (8, 8), "features": "image"}
+    made = [
+        list(trainer_utils.iterate(photos, augment=[brighten], processes=count, **settings))
+        for count in (0, 2)
+    ]
+    assert all(np.array_equal(a, b) for a, b in zip(*made, strict=True))
+
+
+def test_a_file_of_memory_is_as_large_as_its_batch_needs():
+    memory = processes._Memory()
+    arrays = [np.arange(400_000), np.arange(5, dtype=np.uint8)]
+    number, bounds = memory.store([processes.pickle.PickleBuffer(array) for array in arrays])
+    assert [begin % 64 for begin, _ in bounds] == [0, 0]
+    for (begin, end), array in zip(bounds, arrays, strict=True):
+        assert memory.maps[number][begin:end] == array.tobytes()
+    assert memory.store([])[0] == 1
+    memory.free.add(0)
+    assert memory.store([processes.pickle.PickleBuffer(arrays[1])])[0] == 0

@@ -1,0 +1,380 @@
+"""Serialized `tf.train.Example` messages to columns of numpy, all records at once.
+
+    columns = parse_examples(data, begins, ends, ["label", "text"])
+    columns["label"].counts, columns["label"].values      # [1, 1, …], [3, 0, …]
+
+Every operation is one of numpy over all records: a message is walked for all of them in parallel,
+some 0.3 us a record and feature. What is written in an unusual way goes one by one.
+
+Source: `tensorflow/core/example/{example,feature}.proto` and the protocol buffers' encoding guide.
+"""
+
+from collections.abc import Callable, Collection, Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from trainer_utils.format.crc32c import Buffer
+from trainer_utils.format.errors import DatasetError
+from trainer_utils.format.example_decoding import (
+    decode_context,
+    decode_feature_lists,
+    read_fields,
+)
+
+__all__ = ["Column", "parse_examples", "parse_feature_lists"]
+
+_FIRST, _SECOND = 0x0A, 0x12  # tags of fields 1 and 2 with a length
+KINDS = {0x0A: "string", 0x12: "float", 0x1A: "int"}  # tags of the kinds of a Feature
+_FEW = 8  # records that are walked one by one sooner than all together
+
+Positions = npt.NDArray[np.int64]
+Data = npt.NDArray[np.uint8]
+
+
+class Column(NamedTuple):
+    """One feature of some examples.
+
+    Attributes:
+        kind: `int`, `float` or `string`; empty where no example has a value.
+        counts: `(records,) int64`, how many values each example has.
+        values: all of them, in order: int64, float32, or bytes in an array of objects.
+    """
+
+    kind: str
+    counts: Positions
+    values: npt.NDArray[Any]
+
+
+class _UnusualError(Exception):
+    """It is written in another way than all writers do."""
+
+
+def parse_examples(
+    buffer: Buffer,
+    begins: Positions,
+    ends: Positions,
+    names: Collection[str] | None = None,
+    *,
+    views: Collection[str] = (),
+) -> dict[str, Column]:
+    """Parses features of all records; one that was asked for and that none has, has no values.
+
+    Args:
+        buffer: holds the records.
+        begins, ends: `(records,) int64`, where each is in it.
+        names: of the features; None: all.
+        views: those whose bytes come as views of the buffer, not copied.
+
+    Raises:
+        DatasetError: a record is no `tf.train.Example`, or a feature has two kinds; `record` is
+            its number here.
+    """
+    data = np.frombuffer(buffer, np.uint8)
+    try:
+        found = _walk(data, begins, ends, None if names is None else {n.encode() for n in names})
+        return {
+            name: _column(data, buffer, len(begins), found.get(name.encode()), name in views)
+            for name in (map(bytes.decode, found) if names is None else names)
+        }
+    except (_UnusualError, IndexError, UnicodeDecodeError):
+        return _one_by_one(
+            (bytes(buffer[begin:end]) for begin, end in _bounds(begins, ends)), names, len(begins)
+        )
+
+
+class _Places:
+    """Where a feature's list of values lies in each record: kinds are 0 where it has none."""
+
+    def __init__(self, records: int) -> None:
+        self.kinds = np.zeros(records, np.uint8)
+        self.begins = np.zeros(records, np.int64)
+        self.ends = np.zeros(records, np.int64)
+
+
+def _walk(
+    data: Data, begins: Positions, ends: Positions, wanted: Collection[bytes] | None
+) -> dict[bytes, _Places]:
+    """Where the values of the features lie."""
+    places: dict[bytes, _Places] = {}
+    index = np.flatnonzero(begins < ends)
+    position, stop = _message(data, begins[index], ends[index], _FIRST, is_last=True)
+    while True:
+        more = position < stop
+        if not more.all():
+            index, position, stop = index[more], position[more], stop[more]
+        if not len(index):
+            return places
+        entry, entry_end = _message(data, position, stop, _FIRST)
+        key, key_end = _message(data, entry, entry_end, _FIRST)
+        for name, same in _by_key(data, key, key_end):
+            if wanted is None or name in wanted:
+                found = places.setdefault(name, _Places(len(begins)))
+                _take(data, (index[same], key_end[same], entry_end[same]), found)
+        position = entry_end
+
+
+def _by_key(data: Data, begins: Positions, ends: Positions) -> Iterator[tuple[bytes, Any]]:
+    """The keys, and which entries have each; mostly all have the same."""
+    rows: Any = slice(None)
+    while len(begins):
+        name = data[begins[0] : ends[0]].tobytes()
+        same = ends - begins == len(name)
+        if len(begins) > 1 and name:
+            at = np.minimum(begins[:, np.newaxis] + np.arange(len(name)), len(data) - 1)
+            same &= (data[at] == np.frombuffer(name, np.uint8)).all(axis=1)
+        if same.all():
+            yield name, rows
+            return
+        rows = np.arange(len(begins)) if isinstance(rows, slice) else rows
+        yield name, rows[same]
+        rows, begins, ends = rows[~same], begins[~same], ends[~same]
+
+
+def _take(data: Data, entries: tuple[Positions, ...], places: _Places) -> None:
+    """The kind and the values of one feature, of the records of `index`."""
+    index, position, stop = entries
+    position, end = _message(data, position, stop, _SECOND, is_last=True)
+    if places.ends[index].any():
+        raise _UnusualError  # the last of several counts
+    places.ends[index] = end
+    full = position < end
+    index, position, end = index[full], position[full], end[full]
+    kinds = data[position]
+    begin, last = _message(data, position, end, None, is_last=True)
+    places.kinds[index], places.begins[index], places.ends[index] = kinds, begin, last
+
+
+def _message(
+    data: Data, position: Positions, stop: Positions, tag: int | None, *, is_last: bool = False
+) -> tuple[Positions, Positions]:
+    """Where the content of the field at each position begins and ends."""
+    if tag is not None and (data[position] != tag).any():
+        raise _UnusualError
+    length, begin = _varints(data, position + 1)
+    end = begin + length
+    if ((end != stop) if is_last else (end > stop) | (length < 0)).any():
+        raise _UnusualError
+    return begin, end
+
+
+def _varints(data: Data, position: Positions) -> tuple[Positions, Positions]:
+    """Numbers in base 128, one at each position, and where they end."""
+    group = data[position]
+    number = (group & 0x7F).astype(np.int64)
+    position = position + 1
+    shift = 7
+    more = group > 0x7F
+    while more.any():
+        if shift > 56:
+            raise _UnusualError
+        at = position[more]
+        group = data[at]
+        number[more] |= (group & 0x7F).astype(np.int64) << shift
+        position[more] = at + 1
+        shift += 7
+        more[more] = group > 0x7F
+    return number, position
+
+
+def _column(
+    data: Data, buffer: Buffer, records: int, places: _Places | None, is_view: bool
+) -> Column:
+    counts = np.zeros(records, np.int64)
+    if places is None or not places.kinds.any():
+        return Column("", counts, np.zeros(0))
+    index = np.flatnonzero(places.kinds)
+    kinds = places.kinds[index]
+    kind = KINDS.get(int(kinds[0]))
+    if kind is None or (kinds != kinds[0]).any():
+        raise _UnusualError
+    begins, ends = places.begins[index], places.ends[index]
+    full = begins < ends
+    index, begins, ends = index[full], begins[full], ends[full]
+    if kind == "string":
+        is_copied = is_view or not isinstance(buffer, bytes)
+        payload: Any = memoryview(data.data) if is_copied else buffer
+        counts[index], values = _strings(data, payload, begins, ends)
+        return Column(kind, counts, values if is_view else _bytes(values))
+    if len(index):
+        begins, ends = _message(data, begins, ends, _FIRST, is_last=True)  # packed
+    counts[index], values = (_floats if kind == "float" else _integers)(data, begins, ends)
+    return Column(kind, counts, values)
+
+
+def _strings(
+    data: Data, payload: Any, position: Positions, stops: Positions
+) -> tuple[Positions, npt.NDArray[Any]]:
+    """The values of lists of bytes: the first of all records, then the second of those with one."""
+    rows = np.arange(len(stops))
+    rounds: list[tuple[Positions, Positions, Positions]] = []
+    while len(rows) > (_FEW if rounds else 0):
+        first, last = _message(data, position, stops, _FIRST)
+        rounds.append((rows, first, last))
+        more = last < stops
+        if not more.any() and len(rounds) == 1:  # one each
+            values = _objects([payload[begin:end] for begin, end in _bounds(first, last)])
+            return np.ones(len(rows), np.int64), values
+        rows, position, stops = rows[more], last[more], stops[more]
+    rest = [
+        (row, first, last)
+        for row, begin, end in zip(rows.tolist(), position.tolist(), stops.tolist(), strict=True)
+        for number, wire, first, last in _fields(payload, begin, end)
+    ]
+    if rest:
+        rounds.append(tuple(np.array(rest).T))
+    if not rounds:
+        return rows, _objects([])
+    rows, firsts, lasts = (np.concatenate(part) for part in zip(*rounds, strict=True))
+    order = np.argsort(rows, kind="stable")
+    bounds = _bounds(firsts[order], lasts[order])
+    return np.bincount(rows), _objects([payload[begin:end] for begin, end in bounds])
+
+
+def _fields(payload: Any, begin: int, end: int) -> Iterator[tuple[int, int, int, int]]:
+    try:
+        for number, wire, first, last in read_fields(payload, begin, end):
+            if number << 3 | wire != _FIRST:
+                raise _UnusualError
+            yield number, wire, first, last
+    except ValueError as error:
+        raise _UnusualError from error
+
+
+def _floats(
+    data: Data, begins: Positions, ends: Positions
+) -> tuple[Positions, npt.NDArray[np.float32]]:
+    if ((ends - begins) % 4).any():
+        raise _UnusualError
+    values = data[_all_places(begins, ends)].view("<f4").astype(np.float32, copy=False)
+    return (ends - begins) // 4, values
+
+
+def _integers(
+    data: Data, begins: Positions, ends: Positions
+) -> tuple[Positions, npt.NDArray[np.int64]]:
+    lengths = ends - begins
+    if (lengths == 1).all():
+        short = data[begins]
+        if (short > 0x7F).any():
+            raise _UnusualError
+        return np.ones(len(begins), np.int64), short.astype(np.int64)
+    groups = data[_all_places(begins, ends)]
+    is_last = groups < 0x80
+    if not is_last[np.cumsum(lengths) - 1].all():
+        raise _UnusualError
+    stops = np.flatnonzero(is_last)
+    starts = np.concatenate([np.zeros(1, np.int64), stops + 1])[:-1]
+    place = np.arange(len(groups)) - np.repeat(starts, stops - starts + 1)
+    if place.max(initial=0) > 9:
+        raise _UnusualError
+    parts = (groups & 0x7F).astype(np.uint64) << (7 * place).astype(np.uint64)
+    values: Positions = np.add.reduceat(parts, starts).view(np.int64)
+    totals = np.concatenate([np.zeros(1, np.int64), np.cumsum(is_last)])
+    after = np.cumsum(lengths)
+    return totals[after] - totals[after - lengths], values
+
+
+def _all_places(begins: Positions, ends: Positions) -> Positions:
+    """All places between each begin and its end, one after the other."""
+    lengths = ends - begins
+    shifts = begins - (np.cumsum(lengths) - lengths)
+    places: Positions = np.arange(lengths.sum()) + np.repeat(shifts, lengths)
+    return places
+
+
+def _bounds(begins: Positions, ends: Positions) -> Iterator[tuple[int, int]]:
+    return zip(begins.tolist(), ends.tolist(), strict=True)
+
+
+def _objects(values: list[Any]) -> npt.NDArray[Any]:
+    array = np.empty(len(values), object)
+    array[:] = values
+    return array
+
+
+def _bytes(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """Values as bytes of their own."""
+    return values if values.size and type(values[0]) is bytes else _objects([*map(bytes, values)])
+
+
+def _one_by_one(
+    records: Iterator[bytes], names: Collection[str] | None, num_records: int
+) -> dict[str, Column]:
+    found: dict[str, list[Any]] = {name: [] for name in names or ()}
+    kinds = dict.fromkeys(found, "")
+    counts = {name: np.zeros(num_records, np.int64) for name in found}
+    for row, example in _decoded(records, lambda record: decode_context(record, names)):
+        for name, values in example.items():
+            if values:
+                _check_kind(name, kinds, values[0], row)
+                counts.setdefault(name, np.zeros(num_records, np.int64))[row] = len(values)
+                found.setdefault(name, []).extend(_plain(values))
+    dtypes: dict[str, Any] = {"int": np.int64, "float": np.float32}
+    return {
+        name: Column(
+            kinds[name],
+            counts[name],
+            np.array(values, dtypes[kinds[name]]) if kinds[name] in dtypes else _objects(values),
+        )
+        for name, values in found.items()
+    }
+
+
+def parse_feature_lists(
+    buffer: Buffer, begins: Positions, ends: Positions, names: Collection[str] | None = None
+) -> dict[str, Column]:
+    """Parses feature lists of `tf.train.SequenceExample`; one that is not there has no steps.
+
+    Returns:
+        Columns whose counts are of steps, and whose values are lists of these, one for each record.
+
+    Raises:
+        DatasetError: as `parse_examples`.
+    """
+    if names is None:
+        try:  # whether there is anything but features
+            index = np.flatnonzero(begins < ends)
+            data = np.frombuffer(buffer, np.uint8)
+            _message(data, begins[index], ends[index], _FIRST, is_last=True)
+            return {}
+        except (_UnusualError, IndexError):
+            pass
+    found: dict[str, list[Any]] = {name: [[]] * len(begins) for name in names or ()}
+    kinds = dict.fromkeys(found, "")
+    records = (bytes(buffer[begin:end]) for begin, end in _bounds(begins, ends))
+    for row, lists in _decoded(records, lambda record: decode_feature_lists(record, names)):
+        for name, steps in lists.items():
+            for value in (step[0] for step in steps if step):
+                _check_kind(name, kinds, value, row)
+            found.setdefault(name, [[]] * len(begins))[row] = [*map(_plain, steps)]
+    return {
+        name: Column(kinds.get(name, ""), np.array([*map(len, steps)], np.int64), _objects(steps))
+        for name, steps in found.items()
+    }
+
+
+def _decoded(
+    records: Iterator[bytes], decode: Callable[[bytes], dict[str, Any]]
+) -> Iterator[tuple[int, dict[str, Any]]]:
+    for row, record in enumerate(records):
+        try:
+            yield row, decode(record)
+        except DatasetError as error:
+            error.record = row
+            raise
+
+
+def _check_kind(name: str, kinds: dict[str, str], value: Any, row: int) -> None:
+    """Refuses a feature of another kind than before."""
+    kind = {int: "int", float: "float"}.get(type(value), "string")
+    if kinds.setdefault(name, kind) not in ("", kind):
+        raise DatasetError(
+            f"feature {name!r}: expected {kinds[name]} in all examples, got {kind}", record=row
+        )
+    kinds[name] = kind
+
+
+def _plain(values: list[Any]) -> list[Any]:
+    return [*map(bytes, values)] if values and isinstance(values[0], memoryview) else values

@@ -1,0 +1,225 @@
+"""Batches made by processes of their own, and handed over in memory that they share.
+
+    processes = BatchProcesses(batches, count=8)
+    made, unreadable = processes.make(epoch=0, reads=[17])
+
+A batch is a function of epoch and step, so any process may make any of them. Each answers one call
+at a time; as many threads call as there are processes. The arrays of a batch lie in a file of
+memory, which comes once over a socket and is used again when nobody holds its arrays any more. The
+processes are new ones of this Python, which import nothing of the main module.
+"""
+
+import collections
+import json
+import mmap
+import os
+import pickle
+import queue
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import traceback
+import weakref
+from collections.abc import Sequence
+from multiprocessing import reduction
+from multiprocessing.connection import Connection
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from trainer_utils.format import ConfigError
+from trainer_utils.machine import usable_cores
+from trainer_utils.reading import decoding_threads
+
+if TYPE_CHECKING:
+    from trainer_utils.reading.batches import Batches
+
+__all__ = ["BatchProcesses", "serve"]
+
+_ALIGNMENT = 64  # bytes; TensorFlow copies what lies otherwise
+_LEAST_BYTES = 1 << 20
+_SERVE = (
+    "import json, sys; sys.path[:] = json.loads(sys.argv[2]); "
+    "from trainer_utils.reading.processes import serve; serve(int(sys.argv[1]))"
+)
+
+
+class BatchProcesses:
+    """Makes batches, for any number of threads; the processes start with the first call.
+
+    Args:
+        batches: what each process gets a copy of.
+        count: of processes.
+
+    Raises:
+        ConfigError: a function of the options is not one that another process can import.
+    """
+
+    def __init__(self, batches: "Batches", count: int) -> None:
+        try:
+            self._payload = pickle.dumps((batches, max(1, usable_cores() // count)))
+        except (pickle.PicklingError, AttributeError, TypeError) as error:
+            raise _not_to_be_sent(count, str(error)) from error
+        if b"__main__" in self._payload:
+            raise _not_to_be_sent(count, "one of the main module")
+        self._count, self._lock, self._owner = count, threading.Lock(), 0
+
+    def make(self, epoch: int, reads: Sequence[int]) -> tuple[list[Any], dict[Any, str]]:
+        """The batches of some reads of an epoch, and which records were found unreadable since.
+
+        Raises:
+            Exception: what `Batches` raises.
+            RuntimeError: the process was killed.
+        """
+        idle = self._processes()
+        process = idle.get()
+        try:
+            return process.ask(epoch, list(reads))
+        except (EOFError, OSError) as error:
+            code = process.stop()
+            process = _Process(self._payload)
+            raise RuntimeError(
+                f"a process that makes batches ended with exit status {code}; if the system ended "
+                f"it for want of memory, give the input fewer than processes={self._count}"
+            ) from error
+        finally:
+            idle.put(process)
+
+    def _processes(self) -> "queue.SimpleQueue[_Process]":
+        with self._lock:
+            if self._owner != os.getpid():  # a process that was forked has its own
+                self._owner, self._idle = os.getpid(), queue.SimpleQueue[_Process]()
+                for _ in range(self._count):
+                    self._idle.put(_Process(self._payload))
+        return self._idle
+
+
+class _Process:
+    """One process, and the memory that it shares with this one."""
+
+    def __init__(self, payload: bytes) -> None:
+        here, there = socket.socketpair()
+        with there:
+            arguments = [sys.executable, "-c", _SERVE, str(there.fileno()), json.dumps(sys.path)]
+            self._process = subprocess.Popen(
+                arguments, pass_fds=[there.fileno()], stdin=subprocess.DEVNULL
+            )
+        self._connection, self._payload = Connection(here.detach()), payload
+        self._files: list[mmap.mmap] = []
+        self._released: collections.deque[int] = collections.deque()
+        self.stop = weakref.finalize(self, _stop, self._process, self._connection)
+
+    def ask(self, epoch: int, reads: list[int]) -> tuple[list[Any], dict[Any, str]]:
+        """What `BatchProcesses.make` gives."""
+        if self._payload:
+            self._connection.send_bytes(self._payload)
+            self._payload = b""
+        free = [self._released.popleft() for _ in range(len(self._released))]
+        self._connection.send((epoch, reads, free))
+        answer = self._connection.recv()
+        if isinstance(answer, BaseException):
+            raise answer
+        number, num_bytes, bounds, pickled, unreadable = answer
+        if number == len(self._files):
+            descriptor = reduction.recv_handle(self._connection)
+            self._files.append(mmap.mmap(descriptor, num_bytes))
+            os.close(descriptor)
+        owner = np.frombuffer(self._files[number], np.uint8)
+        weakref.finalize(owner, self._released.append, number).atexit = False
+        memory = memoryview(owner)  # type: ignore[arg-type]
+        return pickle.loads(pickled, buffers=[memory[a:b] for a, b in bounds]), unreadable
+
+
+def _stop(process: "subprocess.Popen[bytes]", connection: Connection) -> int:
+    connection.close()
+    process.kill()
+    return process.wait()
+
+
+def serve(descriptor: int) -> None:
+    """Answers calls until the other end of a socket is closed: a process's whole work."""
+    connection, memory = Connection(descriptor), _Memory()
+    batches: Batches | None = None
+    told: set[Any] = set()
+    try:
+        payload = connection.recv_bytes()
+        while True:
+            epoch, reads, free = connection.recv()
+            memory.free.update(free)
+            try:
+                if batches is None:
+                    batches, decoding_threads.most = pickle.loads(payload)
+                made = batches.make(epoch, reads)
+            except Exception as error:
+                connection.send(_sendable(error))
+                continue
+            new = {key: why for key, why in batches.unreadable.items() if key not in told}
+            told.update(new)
+            buffers: list[pickle.PickleBuffer] = []
+            pickled = pickle.dumps(made, protocol=5, buffer_callback=buffers.append)
+            number, bounds = memory.store(buffers)
+            connection.send((number, len(memory.maps[number]), bounds, pickled, new))
+            if number == memory.sent:
+                reduction.send_handle(connection, memory.descriptors[number], os.getppid())
+                memory.sent += 1
+    except (EOFError, OSError):  # nobody asks any more
+        return
+
+
+class _Memory:
+    """Files of memory: each holds a batch until it is said to be free."""
+
+    def __init__(self) -> None:
+        self.maps: list[mmap.mmap] = []
+        self.descriptors: list[int] = []
+        self.free: set[int] = set()
+        self.sent = 0
+
+    def store(self, buffers: Sequence[pickle.PickleBuffer]) -> tuple[int, list[tuple[int, int]]]:
+        """Copies arrays into a file that is free; which one, and where in it they lie."""
+        raws = [buffer.raw() for buffer in buffers]
+        ends = np.cumsum(
+            [-(-raw.nbytes // _ALIGNMENT) * _ALIGNMENT for raw in raws], dtype=np.int64
+        )
+        number = self._file(int(ends[-1]) if raws else 0)
+        bounds, begin = [], 0
+        for raw, end in zip(raws, ends.tolist(), strict=True):
+            bounds.append((begin, begin + raw.nbytes))
+            self.maps[number][begin : begin + raw.nbytes] = raw
+            begin = end
+        return number, bounds
+
+    def _file(self, num_bytes: int) -> int:
+        for number in self.free:
+            if len(self.maps[number]) >= num_bytes:
+                self.free.remove(number)
+                return number
+        # Powers of two, so that others fit too; what is not written takes no memory.
+        size = max(_LEAST_BYTES, 1 << max(num_bytes - 1, 0).bit_length())
+        if hasattr(os, "memfd_create"):  # /dev/shm is 64 MB in many a container
+            descriptor = os.memfd_create("tfx-shards-batch")
+        else:
+            with tempfile.TemporaryFile() as file:
+                descriptor = os.dup(file.fileno())
+        os.ftruncate(descriptor, size)
+        self.descriptors.append(descriptor)
+        self.maps.append(mmap.mmap(descriptor, size))
+        return len(self.maps) - 1
+
+
+def _sendable(error: Exception) -> Exception:
+    """An error as another process can raise it."""
+    try:
+        pickle.loads(pickle.dumps(error))
+    except Exception:
+        return RuntimeError(traceback.format_exc())
+    return error
+
+
+def _not_to_be_sent(count: int, what: str) -> ConfigError:
+    rule = f"0 with functions that another process cannot import, as {what}"
+    return ConfigError.of(
+        "processes", count, allowed=rule, advice="Put them into a module of their own"
+    )
