@@ -16,9 +16,6 @@ from trainer_utils.extras import HOW_TO_GET_TFX
 _HAS_TFX = importlib.util.find_spec("tfx") is not None
 _NO_TFX = f"components needs TFX: {HOW_TO_GET_TFX}"
 
-if not _HAS_TFX and importlib.util.find_spec("kfp") is None:
-    raise ImportError(_NO_TFX)
-
 _MODULES = {
     "AudioExampleGen": "components.audio_example_gen.component",
     "DatasetAudit": "components.dataset_audit.component",

@@ -7,7 +7,7 @@ from tfx.types import artifact_utils
 from components.common.publish import write_artifact
 from components.common.settings import Artifacts, ExecProperties
 from components.dataset_report.settings import DatasetReportSettings
-from pipelines.report import render_report
+from components.report.page import render_report
 from trainer_utils.storage import join
 
 __all__ = ["REPORT_FILE", "Executor"]

@@ -59,7 +59,7 @@ def bench(
     tfx-shards bench out/ --batch-size 256 --image-size 224x224 --features image,label
     tfx-shards bench out/ --set augment=random_resized_crop --set 'image={"normalize": "imagenet"}'
     """
-    from pipelines.tools.inspection import inspect_dataset
+    from components.report.inspection import inspect_dataset
     from trainer_utils.monitoring import measure_input
 
     facts = inspect_dataset(uri)

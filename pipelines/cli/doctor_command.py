@@ -29,7 +29,7 @@ def doctor(uri: str, workers: int, as_json: bool) -> None:
     \b
     tfx-shards doctor out/ --workers 8
     """
-    from pipelines.tools.doctor import checks_table, dataset_checks, is_good
+    from components.report.doctor import checks_table, dataset_checks, is_good
 
     with show_progress("Examining"):
         checks = list(dataset_checks(uri, workers=workers))

@@ -25,7 +25,7 @@ def inspect(place: str | tuple[str, ...], as_json: bool) -> None:
     tfx-shards inspect 'imagenet/train-*'
     tfx-shards inspect out/ --json | jq .splits.train.records
     """
-    from pipelines.tools.inspection import inspect_dataset
+    from components.report.inspection import inspect_dataset
 
     with show_progress("Reading"):
         facts = inspect_dataset(place)

@@ -43,7 +43,7 @@ def report(uri: str, output: str, sample: int, statistics: str | None) -> None:
     """
     if statistics is not None:
         require_tfx("report --statistics")
-    from pipelines.report import write_report
+    from components.report.page import write_report
 
     with quiet(), show_progress("Reading") as advance:
         write_report(uri, output, sample_records=sample, statistics=statistics, advance=advance)

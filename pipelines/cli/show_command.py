@@ -49,13 +49,13 @@ def show(
     tfx-shards show out/ --record cat/1.jpg
     tfx-shards show out/ -n 100 --export looked-at/
     """
-    from pipelines.tools.records import (
+    from components.report.records import (
         ExampleReader,
         as_text,
         export_examples,
         read_examples,
     )
-    from pipelines.tools.records.display import EXAMPLES_FILE
+    from components.report.records.display import EXAMPLES_FILE
     from trainer_utils.text_output import quantity
 
     if split is not None and record is not None:

@@ -118,9 +118,9 @@ def _run(demo: Demo, source: str | None) -> None:
 
 
 def _summarise(demo: Demo, root: Path, metadata: str, source: str, seconds: float) -> None:
+    from components.report.inspection import inspect_dataset
     from pipelines.examples.training import METRICS_FILE
     from pipelines.tools.conversion.local_runs import latest_artifacts
-    from pipelines.tools.inspection import inspect_dataset
     from trainer_utils.format.naming import REJECTS_FILE
     from trainer_utils.text_output import as_text, list_counts, make_table
 

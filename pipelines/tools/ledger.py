@@ -12,8 +12,8 @@ import dataclasses
 from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
-from pipelines.tools.records import ExampleReader
-from pipelines.tools.records.lookup import find_places
+from components.report.records import ExampleReader
+from components.report.records.lookup import find_places
 from trainer_utils.dataset import Dataset, ShardFile
 from trainer_utils.dataset.location import Place
 from trainer_utils.dataset.selection import Source, digest_of, source_of

@@ -15,6 +15,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from components.common.reject_codes import REJECT_CODES
+from components.report.inspection import inspect_dataset
 from pipelines.tools.conversion.dry_run import check_small_table
 from pipelines.tools.conversion.import_noise import suppress_import_noise, suppress_run_noise
 from pipelines.tools.conversion.outputs import (
@@ -26,7 +27,6 @@ from pipelines.tools.conversion.outputs import (
 from pipelines.tools.conversion.python_sources import is_in_python
 from pipelines.tools.conversion.settings import EXAMPLE_GENS, Conversion, check_places, prepare
 from pipelines.tools.conversion.staging import stage
-from pipelines.tools.inspection import inspect_dataset
 from trainer_utils.dataset.files import read_manifest
 from trainer_utils.format import ConfigError, Manifest, keyed_hash
 from trainer_utils.format.json_text import JsonObject

@@ -11,7 +11,7 @@ import tempfile
 import uuid
 from collections.abc import Iterator
 
-from pipelines.tools.inspection import inspect_dataset
+from components.report.inspection import inspect_dataset
 from trainer_utils.format import InputError
 from trainer_utils.format.naming import REJECTS_FILE
 from trainer_utils.storage import exists, join, read_bytes, write_atomically

@@ -31,7 +31,8 @@ def test_an_artifact_is_told_with_what_made_it_and_what_came_of_it(like_tfx, tmp
     made_by, (raw,) = told["made_by"], told["ancestors"]
     assert (told["artifact"]["id"], told["versions"]) == (like_tfx["balanced"], {"tfx": "1.16.0"})
     assert made_by["id"] == like_tfx["ShardBalancer COMPLETE"]  # not the run that used the cache
-    assert [made_by[n] for n in ("component", "run", "pipeline", "settings", "inputs", "outputs")] == [
+    names = ("component", "run", "pipeline", "settings", "inputs", "outputs")
+    assert [made_by[name] for name in names] == [
         *("ShardBalancer", "2026-01-01", "photos", {"num_shards": {"train": 8}}),
         *({"examples": [like_tfx["raw"]]}, {"balanced_examples": [like_tfx["balanced"]]}),
     ]  # fmt: skip

@@ -190,8 +190,8 @@ def told_in(uri) -> set[str]:
 
 
 HOSTILE = [
-    "12345", "-3", "a", "feature", "label", "train", "cat.jpg", 'say "hi"', "\\", "tab\tname", "日本",
-    "(forgotten)", "&amp;", "Größe\\\"\t",
+    "12345", "-3", "a", "feature", "label", "train", "cat.jpg", 'say "hi"', "\\", "tab\tname",
+    "日本", "(forgotten)", "&amp;", "Größe\\\"\t",
 ]  # fmt: skip
 
 

@@ -10,9 +10,9 @@ import tensorflow as tf
 from click.testing import CliRunner
 from PIL import Image
 
+from components.report.records import ExampleReader, export_examples, read_examples
+from components.report.records.display import as_text
 from pipelines.cli.app import app
-from pipelines.tools.records import ExampleReader, export_examples, read_examples
-from pipelines.tools.records.display import as_text
 from trainer_utils.format import DatasetError
 
 

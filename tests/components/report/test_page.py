@@ -1,20 +1,24 @@
 """The report: its figures, that hostile data stays text, and that a browser shows it."""
 
+import dataclasses
 import html.parser
 import io
 import re
 import shutil
 import subprocess
 import wave
+from pathlib import Path
 
 import numpy as np
 import pytest
 from click.testing import CliRunner
 from PIL import Image
 
+from components.report.page import render_report, write_report
 from pipelines.cli.app import app
-from pipelines.report import render_report, write_report
-from trainer_utils.format import DatasetError, Feature
+from trainer_utils.dataset import open_dataset
+from trainer_utils.format import Accounting, DatasetError, Feature
+from trainer_utils.format.origin import Ancestor, DatasetInput, DatasetSummary, Origin, Step
 
 HOSTILE = "</style><script>alert(1)</script><img src=x onerror=alert(2)>\x1b[31m\u202e\"'{{7*7}}"
 CHROMIUM = next(
@@ -96,6 +100,23 @@ def test_figures_are_those_of_the_data(dataset):
     assert len(page.all("img")) == 10  # six of train, four of eval
     assert len([bars for bars in page.all("div") if bars.get("aria-label") == "Wave form"]) == 8
     assert {box["x"][:4] for box in page.all("rect") if "class" not in box} == {"0.10"}
+
+
+def test_the_steps_before_are_told_and_what_they_left_out(dataset):
+    made = open_dataset(dataset)
+    counts = {"train": Accounting(found=12, written=9, rejected=3), "eval": Accounting()}
+    before = dataclasses.replace(
+        DatasetSummary.of(made.manifest), producer="Gen", accounting=counts, rejects={"EMPTY": 3}
+    )
+    step = Step(component="Gen", settings={"input_base": "photos/"})
+    ancestor = Ancestor(digest="ab", summary=before, made_by=step)
+    last = Step(component="Balance", inputs=(DatasetInput(name="examples", digest="ab"),))
+    origin = Origin(made_by=last, ancestors=(ancestor,))
+    Path(dataset, "lineage.json").write_text(origin.to_json())
+    text = re.sub(r"\s+", " ", Page(render_report(dataset)).text)
+    assert "Left out of 12 inputs 3 rejected" in text
+    assert "EMPTY 3 by Gen, the step before" in text
+    assert re.search(r"1\. Gen, with .*input_base ?photos/", text)
 
 
 def test_the_sample_says_of_how_many_records_it_is(dataset):
