@@ -156,22 +156,6 @@ def test_a_long_chain_is_followed_to_its_end(tmp_path, make_store):
     assert str(lineage).count("ask for the lineage of that artifact") == 2
 
 
-def test_a_manifest_tells_counts_versions_and_content(tmp_path, make_store, write_dataset):
-    rows = [{"filename": [b"a"]}, {"filename": [b"b"]}]
-    write_dataset(tmp_path / "e", {"train": [rows, rows[:1]], "eval": [[]]}, {})
-    make_store().artifact("Examples", str(tmp_path / "e"))
-    told = describe_artifact(str(tmp_path / "e")).to_json()
-    assert told["splits"]["train"] == {
-        "found": 3,
-        "written": 3,
-        "rejected": 0,
-        "skipped": 0,
-        "num_shards": 2,
-    }
-    assert set(told["content"]) == {"train", "eval"}
-    assert told["content"]["train"] != told["content"]["eval"] == "0" * 16
-
-
 @pytest.mark.parametrize("content", [b"{", b"\xff", b"[]"])
 def test_a_damaged_manifest_does_not_hide_the_lineage(tmp_path, make_store, content):
     (tmp_path / "e").mkdir()

@@ -135,15 +135,6 @@ def test_the_command(write):
     assert CliRunner().invoke(app, ["diff", uris[0], "nowhere"]).exit_code == 1
 
 
-def test_progress_counts_the_records_of_both(datum_photos, write):
-    named = write({"train": [example(f"{n}", "a") for n in range(9)]})
-    for uris, total in (([datum_photos] * 2, 60), ([named] * 2, 18), ([named, datum_photos], 39)):
-        told = mock.Mock()
-        compare_datasets(*uris, advance=told)
-        assert sum(call.args[0] for call in told.call_args_list) == total
-        assert {call.args[1] for call in told.call_args_list} == {total}
-
-
 def write_with_index(uri, records, shards, *, gzip=False):
     """A dataset of ours, whose index has names and sums."""
     settings = {"num_shards": shards, "compression": "gzip" if gzip else "none"}
