@@ -14,7 +14,6 @@ from google.protobuf import struct_pb2
 from ml_metadata.proto import metadata_store_pb2 as mlmd
 
 from pipelines.lineage import describe_artifact
-from pipelines.lineage.graph import Execution, Graph
 
 BALANCED = "ShardBalancer/balanced_examples/2"
 
@@ -240,17 +239,6 @@ def test_the_text_is_a_tree(like_tfx, tmp_path):
             f"  Model 5  {tmp_path}/Trainer/model/6",
         ]
     )
-
-
-@pytest.mark.parametrize("ids", list(itertools.permutations([2, 3, 4])), ids=str)
-def test_outputs_and_inputs_follow_their_names(ids):
-    ports = {name: [number] for name, number in zip(("z", "a", "k"), ids, strict=True)}
-    in_order = [ports[name][0] for name in ("a", "k", "z")]
-    first = Execution(id=1, type="A", component="A", inputs={"raw": [1]}, outputs=ports)
-    second = Execution(id=2, type="A", component="A", inputs=ports, outputs={"model": [5]})
-    graph = Graph(dict.fromkeys(range(1, 6)), {1: first, 2: second})
-    assert graph.descendants(1) == [*in_order, 5]
-    assert graph.sources(5) == in_order
 
 
 def test_properties_of_every_kind_are_plain_json(tmp_path, make_store):

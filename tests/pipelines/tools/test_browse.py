@@ -135,6 +135,7 @@ def test_what_is_not_there_is_not_found(get, path, status):
     with pytest.raises(urllib.error.HTTPError) as raised:
         get(path)
     assert raised.value.code == status
+    raised.value.close()
 
 
 @pytest.mark.parametrize("host", ["evil.example", "evil.example:80", "127.0.0.1:1"])
@@ -144,14 +145,11 @@ def test_requests_that_were_meant_for_others_are_refused(server, host):
     with pytest.raises(urllib.error.HTTPError) as raised:
         urllib.request.urlopen(request)
     assert raised.value.code == 403
-
-
-@pytest.mark.parametrize("method", ["POST", "PUT", "DELETE"])
-def test_nothing_can_be_changed(server, method):
-    request = urllib.request.Request(server.url, method=method, data=b"x")
-    with pytest.raises(urllib.error.HTTPError) as raised:
-        urllib.request.urlopen(request)
+    raised.value.close()
+    with pytest.raises(urllib.error.HTTPError) as raised:  # nothing can be changed
+        urllib.request.urlopen(urllib.request.Request(server.url, method="POST", data=b"x"))
     assert raised.value.code == 501
+    raised.value.close()
 
 
 def test_a_damaged_record_is_said_and_the_rest_goes_on(dataset, tmp_path):
