@@ -574,8 +574,7 @@ _Store = Annotated[str | None, "METADATA"]
 def lineage(uri: Dataset, *, metadata: _Store = None, record: _Name = None) -> Any:
     """Show where a dataset comes from and what was made from it: runs, inputs, models.
 
-    METADATA is a sqlite file, grpc://host:port, or a
-    folder with such a file or with datasets.
+    METADATA is a sqlite file, grpc://host:port, or a folder with such a file or with datasets.
 
     \b
     tfx-shards lineage out/ --record palace_sky/0003.jpg
@@ -623,11 +622,7 @@ _STEP_FLAGS = {  # of all steps, or of the one that is named; each may be given 
     "secrets": ("--secret", "[STEP=]NAME:FOLDER", "Secret to mount, or NAME:KEY:VARIABLE."),
     "env": ("--env", "[STEP=]NAME=VALUE", "Variable of the environment."),
     "volumes": ("--volume", "[STEP:]CLAIM:PATH", "Volume claim, and where it is mounted."),
-    "scratch": (
-        "--scratch",
-        "[STEP=]PATH[:SIZE]",
-        "Empty folder, as /tmp:20Gi; goes with the pod.",
-    ),
+    "scratch": ("--scratch", "[STEP=]PATH[:SIZE]", "Empty folder of the pod, as /tmp:20Gi."),
 }
 
 
@@ -670,13 +665,10 @@ def compile(
     """
     if ":" not in pipeline:  # a pipeline of kfp.dsl needs none
         _require_tfx(f"compile {pipeline}")
-    others: dict[str, Any] = {option: list(texts) for option, texts in of_steps.items() if texts}
-    plain = {"dataset_root": dataset_root, "input_fingerprint": input_fingerprint}
-    others |= {option: text for option, text in plain.items() if text is not None}
+    given = {"dataset_root": dataset_root, "input_fingerprint": input_fingerprint, **of_steps}
     with show_progress("Compiling"):
         from pipelines.kubeflow import compile_pipeline
 
-        compile_pipeline(
-            pipeline, output, image=image, pipeline_root=pipeline_root, name=name, **others
-        )
+        settings: dict[str, Any] = {"image": image, "pipeline_root": pipeline_root, "name": name}
+        compile_pipeline(pipeline, output, **settings, **given_settings(given))
     print_messages(f"Written: {output}")

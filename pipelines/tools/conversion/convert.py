@@ -55,10 +55,8 @@ class Converted(str):
     goes, and that also knows what the run made.
 
     Args:
-        uri: the same.
-        examples: of the ExampleGen's own dataset, with the list of rejects.
-        schema: of SchemaExport's artifact.
-        metadata: the sqlite file.
+        uri: the same; `examples`: of the ExampleGen's own dataset, with the list of rejects;
+            `schema`: of SchemaExport's artifact; `metadata`: the sqlite file.
         kind: `image`, `text` or `audio`.
         manifest: of the ExampleGen's own dataset: what became of each input.
         cached: whether nothing had changed, so that nothing was made.
