@@ -15,7 +15,6 @@ from components.example_gen.settings import AudioSettings, ImageSettings, Layout
 SETTINGS = {"image": ImageSettings, "text": TextSettings, "audio": AudioSettings}
 COMPONENTS = {"image": "ImageExampleGen", "text": "TextExampleGen", "audio": "AudioExampleGen"}
 TFX_OPTIONS = ("input_config", "output_config", "range_config")
-OF_TFX_ALONE = {"custom_config", "output_data_format", "output_file_format"}
 LAYOUT_NAMES = [*inspect.signature(LayoutNames).parameters]
 WRONG = {  # settings: values that no kind of conversion takes
     "layout": ["foldr", 3, None, ["csv"]],
@@ -93,7 +92,7 @@ def test_the_sweep_has_every_setting_and_the_settings_are_the_constructors():
     known = {*inspect.signature(BalancerSettings).parameters, *TFX_OPTIONS}
     for kind, settings in SETTINGS.items():
         constructor = inspect.signature(getattr(components, COMPONENTS[kind]).__init__)
-        arguments = {*constructor.parameters} - {"self", "input_base", *TFX_OPTIONS, *OF_TFX_ALONE}
+        arguments = {*constructor.parameters} - {"self", "input_base", *TFX_OPTIONS}
         assert set(settings.argument_names()) == arguments
         known |= arguments
     balancer = inspect.signature(components.ShardBalancer.__init__).parameters
