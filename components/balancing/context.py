@@ -7,7 +7,7 @@ for block in context.read(shard, result):      # verified, and edited
 """
 
 import dataclasses
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 
 from components.balancing.inputs import InputShard
 from components.common.workspace import working_folder
@@ -56,7 +56,6 @@ class JobContext:
         infer: the numbers of the inputs whose features are to be found out on the way.
         edits: what is to be changed of the records, or the key of what lies in the working folder.
         shuffles: by split.
-        picked: by split, paths of the files that records are picked from, and the input of each.
     """
 
     uri: str
@@ -65,7 +64,6 @@ class JobContext:
     infer: frozenset[int] = frozenset()
     edits: Edits | str = dataclasses.field(default_factory=Edits)
     shuffles: Mapping[str, ExternalShuffle] = dataclasses.field(default_factory=dict)
-    picked: Mapping[str, Sequence[tuple[str, int]]] = dataclasses.field(default_factory=dict)
 
     def start(self, split: str) -> TaskResult:
         """Nothing yet, but which features are to be found out."""

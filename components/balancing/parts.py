@@ -140,14 +140,19 @@ def _runs(
 
 @dataclasses.dataclass(frozen=True)
 class PickPart(Part):
-    """Writes one shard, whose records are picked from the files where they lie."""
+    """Writes one shard, whose records are picked from the files where they lie.
+
+    Args:
+        files: their paths, each with the number of the input that it is of.
+    """
 
     split: str
     gather: GatherIndices
+    files: tuple[tuple[str, int], ...]
 
     def run(self, context: JobContext, result: TaskResult) -> None:  # noqa: D102
-        sources = np.array([source for _, source in context.picked[self.split]], np.int64)
-        paths = [path for path, _ in context.picked[self.split]]
+        sources = np.array([source for _, source in self.files], np.int64)
+        paths = [path for path, _ in self.files]
 
         def lots() -> Iterator[Lot]:
             for files, lot in picked_lots(paths, self.gather):

@@ -10,7 +10,6 @@ train     3000  41234567       8        375-375  5150000-5160000       1
 
 import dataclasses
 import itertools
-import json
 import os
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -21,7 +20,7 @@ from absl import logging
 
 from components.balancing.context import JobContext
 from components.balancing.inputs import Inputs, InputShard, open_inputs
-from components.balancing.partition import assign_places_by_class, equal_byte_bounds
+from components.balancing.partition import assign_positions_by_class, equal_byte_bounds
 from components.balancing.parts import (
     GatherPart,
     KeepPart,
@@ -81,6 +80,7 @@ class SplitPlan:
         scatters: what writes the runs.
         shuffle: where records go; None where shards stay.
         shards: the input shards, in order.
+        is_picked: whether records are picked where they lie.
     """
 
     split: str
@@ -89,11 +89,7 @@ class SplitPlan:
     scatters: tuple[Task, ...] = ()
     shuffle: ExternalShuffle | None = None
     shards: tuple[InputShard, ...]
-
-    @property
-    def picks(self) -> bool:
-        """Whether records are picked where they lie."""
-        return any(isinstance(task.argument, PickPart) for task in self.tasks)
+    is_picked: bool = False
 
     @property
     def num_bytes(self) -> int:
@@ -202,7 +198,7 @@ def _layout_of(
     if not num_records or not surveys:
         return layout
     if settings.stratify_by is not None:
-        table, bounds = assign_places_by_class(
+        table, bounds = assign_positions_by_class(
             classes_of(surveys),
             num_shards=num_shards,
             order=layout.positions(0, num_records),
@@ -302,6 +298,7 @@ def pick_split(
     files = np.repeat(np.arange(len(indices)), [*map(len, indices)])
     offsets = _joined([index.offsets[:-1] for index in indices])
     lengths = _joined([index.lengths for index in indices])
+    paths = tuple((given.shard.path, given.source) for given in plan.shards)
     tasks = []
     for number, (start, stop) in enumerate(itertools.pairwise(layout.bounds)):
         own = order[start:stop]
@@ -313,8 +310,8 @@ def pick_split(
         )
         size = int(lengths[own].sum())
         name = f"pick-{plan.split}-{number:06d}"
-        tasks.append(Task(name, PickPart(plan.split, gather), stop - start, size))
-    return dataclasses.replace(plan, tasks=tuple(tasks), scatters=())
+        tasks.append(Task(name, PickPart(plan.split, gather, paths), stop - start, size))
+    return dataclasses.replace(plan, tasks=tuple(tasks), scatters=(), is_picked=True)
 
 
 def _joined(arrays: Sequence[npt.NDArray[Any]]) -> Ints:
@@ -348,10 +345,6 @@ class BalancePlan(Shown):
     """What a run would do, by split; `str()` makes a table of it."""
 
     splits: tuple[PlannedSplit, ...]
-
-    def to_json(self) -> str:
-        """The same as JSON, ending with a newline."""
-        return json.dumps(self.to_dict(), indent=2) + "\n"
 
     def to_dict(self) -> JsonObject:
         """The same as plain JSON types."""

@@ -46,7 +46,7 @@ _uris = where(are_texts, "a list of uris of datasets")
 
 
 def _condition(name: str, value: Any) -> str:
-    return parse_condition(value, setting=name).text
+    return parse_condition(value).text
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -102,6 +102,8 @@ def _survey(
     """Surveys of the shards of those splits that need them."""
     splits = [split for split in inputs.shards if needs_survey(inputs, split, settings)]
     shards = [given for split in splits for given in inputs.shards[split]]
+    if not shards:
+        return {}
     parses = bool(context.edits) or settings.stratify_by is not None
     seconds = _PARSE_SECONDS if parses else _SCAN_SECONDS
     found = map_tasks(
@@ -151,18 +153,14 @@ def _write(
     plans: Sequence[SplitPlan], settings: BalancerSettings, context: JobContext, runner: Runner
 ) -> list[TaskResult]:
     """Writes all shards."""
-    picked = {
-        plan.split: [(given.shard.path, given.source) for given in plan.shards]
-        for plan in plans
-        if plan.picks
-    }
-    for files in picked.values():
-        for path, _ in files:
-            read_ahead(path)
+    for given in (given for plan in plans if plan.is_picked for given in plan.shards):
+        read_ahead(given.shard.path)
     shuffles = {plan.split: plan.shuffle for plan in plans if plan.shuffle is not None}
-    context = dataclasses.replace(context, shuffles=shuffles, picked=picked)
+    context = dataclasses.replace(context, shuffles=shuffles)
     results: list[TaskResult] = []
     for tasks in ([t for p in plans for t in p.scatters], [t for p in plans for t in p.tasks]):
+        if not tasks:
+            continue
         results += map_tasks(
             functools.partial(run_part, context),
             tasks,
@@ -177,7 +175,7 @@ def _write(
 
 def _cost(plans: Sequence[SplitPlan], settings: BalancerSettings) -> Cost:
     seconds = _GZIP_SECONDS if settings.gzip else _MOVE_SECONDS
-    holds = any(not plan.picks for plan in plans)
+    holds = any(not plan.is_picked for plan in plans)
     return Cost(
         seconds * sum(plan.num_bytes for plan in plans),
         settings.memory_bytes if holds else _PICK_BYTES,

@@ -10,14 +10,13 @@ record index or from the headers alone; only for classes and edits are records p
 
 import dataclasses
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from components.balancing.context import JobContext, TaskResult
 from components.balancing.inputs import InputShard
-from components.shuffle.edits import EditCounts, decode_block
+from components.shuffle.edits import EditCounts, parse_block
 from trainer_utils.dataset import read_index
 from trainer_utils.format import DatasetError, RecordBlock, RecordIndex
 from trainer_utils.format.framing import Lengths
@@ -73,25 +72,24 @@ def _classes(
     block: RecordBlock, feature: str, codes: dict[str, int], path: str
 ) -> npt.NDArray[np.int64]:
     """Each example's value of a feature, as a number: `(records,)`."""
+    column = parse_block(block, [feature], path=path)[feature]
     where = f"({path}, near byte {block.file_offset})"
-    names: list[str | None] = []
-    for row in decode_block(block, {feature}, path=path):
-        values: list[Any] = row.get(feature, [])
-        if len(values) > 1:
-            raise DatasetError(
-                f"stratify_by: expected one value of {feature!r} an example, got "
-                f"{len(values)} {where}"
-            )
-        if any(isinstance(value, float) for value in values):
-            raise DatasetError(
-                f"stratify_by: expected a feature of integers or texts, got floats of "
-                f"{feature!r} {where}"
-            )
-        plain = [bytes(value) if isinstance(value, memoryview) else value for value in values]
-        names.append(repr(plain[0]) if plain else None)
-    for name in [*dict.fromkeys(filter(None, names)), *(["missing"] if None in names else [])]:
+    if (most := int(column.counts.max(initial=0))) > 1:
+        raise DatasetError(
+            f"stratify_by: expected one value of {feature!r} an example, got {most} {where}"
+        )
+    if column.kind == "float":
+        raise DatasetError(
+            f"stratify_by: expected a feature of integers or texts, got floats of {feature!r} "
+            f"{where}"
+        )
+    names = [repr(value) for value in column.values.tolist()]
+    is_missing = column.counts == 0
+    for name in [*dict.fromkeys(names), *(["missing"] if is_missing.any() else [])]:
         codes.setdefault(name, len(codes))
-    return np.array([codes[name or "missing"] for name in names], np.int64)
+    classes = np.full(len(block), codes.get("missing", 0), np.int64)
+    classes[~is_missing] = [codes[name] for name in names]
+    return classes
 
 
 def classes_of(surveys: Sequence[ShardSurvey]) -> npt.NDArray[np.int64]:

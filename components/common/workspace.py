@@ -247,7 +247,7 @@ def _take_over(uri: str, key: str) -> None:
 def _mark(uri: str, key: str) -> None:
     """Puts this run's name into the working folder, over that of any other."""
     make_folder(folder := working_folder(uri))
-    run: dict[str, object] = {"run": _held.get({}).get(uri, _Run()).name, "key": key}
+    run: JsonObject = {"run": _held.get({}).get(uri, _Run()).name, "key": key}
     run |= {"host": socket.gethostname(), "process": os.getpid()}
     write_text(join(folder, _RUN_FILE), json.dumps(run), temporary_folder=folder)
 

@@ -22,8 +22,8 @@ __all__ = [
     "BoxRow",
     "are_boxes",
     "box_values",
+    "boxes_of_rows",
     "claimed_size",
-    "read_rows",
     "relative_box",
 ]
 
@@ -112,12 +112,12 @@ def claimed_size(*, width: float, height: float) -> tuple[int, int]:
 
 def are_boxes(rows: Sequence[tuple[int, Sequence[Any]]]) -> bool:
     """Whether the rows of a CSV without a header are AutoML Vision's boxes."""
-    return any(any(map(str.strip, row[3:])) for _, row in rows) and all(
+    return any(any(row[3:]) for _, row in rows) and all(
         len(row) == _ROW_FIELDS and all(map(_is_empty_or_number, row[3:])) for _, row in rows
     )
 
 
-def read_rows(path: str, rows: Sequence[tuple[int, Sequence[str]]]) -> list[BoxRow]:
+def boxes_of_rows(path: str, rows: Sequence[tuple[int, Sequence[str]]]) -> list[BoxRow]:
     """Puts the rows of each image together, in the order of their first ones.
 
     Args:
@@ -128,7 +128,7 @@ def read_rows(path: str, rows: Sequence[tuple[int, Sequence[str]]]) -> list[BoxR
     """
     images: dict[str, BoxRow] = {}
     for position, row in rows:
-        split, uri, label, *corners = map(str.strip, row)
+        split, uri, label, *corners = row
         image = images.setdefault(uri, BoxRow(position, uri, split, []))
         if split.lower() != image.split.lower():
             raise InputError.at(
@@ -157,7 +157,7 @@ def read_rows(path: str, rows: Sequence[tuple[int, Sequence[str]]]) -> list[BoxR
 
 def _is_empty_or_number(field: str) -> bool:
     try:
-        float(field.strip() or 0)
+        float(field or 0)
     except ValueError:
         return False
     return True

@@ -15,9 +15,8 @@ from typing import cast
 from components.common.entry import Blob
 from components.common.layout_inputs import LayoutInputs
 from components.common.rejects import RejectedInputError
-from components.example_gen.embedded import Embedded
 from components.example_gen.file_kinds import count_kinds, kind_of_heads, kind_of_name
-from components.example_gen.list_table import ListTable
+from components.example_gen.list_table import Embedded, ListTable
 from components.example_gen.settings import MEDIA
 from trainer_utils.format import InputError, canonical_split
 

@@ -1,36 +1,71 @@
 """A list of files as a table: the same readers and types as for tables of texts.
 
-    table = read_list(inputs, "list.csv")
+    table = read_list(inputs, "list.csv", known=frozenset({"image"}))
     table.values("label")                  # ['cat', 'dog']: one a row, None where there is none
-    table.cast_column("age", None)               # (Column(name='age', kind='int'), [31, None])
+    table.cast_column("age", None)         # (Column(name='age', kind='int'), [31, None])
 
-A row that cannot be read ends the run: what files a damaged list means is nobody's guess.
+A CSV without a header whose first row names a file is AutoML Vision's: `[split,]uri[,label…]`, or a
+box a row, `split,uri,label,xmin,ymin,,,xmax,ymax,,` with two or four corners; it gets the names of
+columns that it has there. A row that cannot be read ends the run: what files a damaged list means
+is nobody's guess.
 """
 
 import codecs
+import csv
 import dataclasses
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+import io
+import posixpath
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, BinaryIO
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.parquet
 
 from components.common.entry import Column, Value
-from components.common.layout_inputs import LayoutInputs
-from components.example_gen.embedded import Embedded, find_embedded
+from components.common.fingerprint import sum_facts
+from components.common.layout_inputs import LayoutInputs, decode_text
+from components.example_gen.boxes import BOX_COLUMNS, are_boxes, box_values, boxes_of_rows
 from components.tables.casting import cast_column
+from components.tables.headers import refuse_doubtful
 from components.tables.kinds import column_facts, decide_column
 from components.tables.options import TableOptions
 from components.tables.parquet import open_file, read_columns
 from components.tables.pieces import Piece, row_starts
 from components.tables.reading import DELIMITERS, kind_of_table, pieces_of, read_piece
 from components.tables.rows import NAMED_ENCODING, Rows, lines_of
-from trainer_utils.format import InputError, keyed_hash
+from components.tables.splits import is_split_word
+from trainer_utils.format import InputError
+from trainer_utils.format.media_formats import EXTENSIONS
 from trainer_utils.storage import MachineError
 
-__all__ = ["ListTable", "note_rows", "read_list", "typed_values"]
+__all__ = ["Embedded", "ListTable", "read_list", "typed_values"]
+
+_HEADS, _VALUE_BYTES, _BUFFER_BYTES = 8, 512, 1 << 16
+_LINE_BYTES = 1 << 16
+_BYTES_FIELD, _PATH_FIELD = "bytes", "path"  # of a struct, as Hugging Face keeps an image
+
+_Part = tuple[pa.Array, bool]
+_Row = tuple[int, list[str]]  # the line that it ends in, and its fields
+
+
+@dataclasses.dataclass(frozen=True)
+class Embedded:
+    """Images or sounds that are in a Parquet file itself, which are not read.
+
+    Args:
+        bytes_column: the one with the bytes, a field of a struct after a dot.
+        bytes_per_row: about how many.
+        paths: where the rows say that they come from, None for those that do not.
+        heads: how the first ones begin.
+    """
+
+    bytes_column: str
+    bytes_per_row: int
+    paths: list[str | None]
+    heads: tuple[bytes, ...] = ()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -38,18 +73,25 @@ class ListTable:
     """The rows of a list.
 
     Args:
-        parts: the rows as they were read, in order.
+        columns: by name, arrays end to end, each with whether numbers and lists may stand in it as
+            texts.
         positions: of each row, the line that it begins in, or of Parquet its number from 0.
         unit: what positions count: `line` or `row`.
         embedded: images and sounds in the file, by column.
+        known: columns that are what they are, whatever their values.
     """
 
     path: str
-    names: tuple[str, ...]
-    parts: tuple[Rows, ...]
+    columns: Mapping[str, Sequence[_Part]]
     positions: tuple[int, ...]
-    unit: str
+    unit: str = "line"
     embedded: Mapping[str, Embedded] = dataclasses.field(default_factory=dict)
+    known: Mapping[str, Column] = dataclasses.field(default_factory=dict)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Those of all columns."""
+        return (*self.columns, *self.embedded)
 
     def place(self, position: int) -> str:
         """A row's place, for messages."""
@@ -57,32 +99,23 @@ class ListTable:
 
     def values(self, name: str) -> list[Any]:
         """What a column holds, one value a row; None where there is none."""
-        return [value for array in self._arrays(name) for value in array.to_pylist()]
-
-    def _arrays(self, name: str) -> Iterator[pa.Array]:
-        for rows in self.parts:
-            count = 0 if rows.records is None else len(rows.records)
-            yield rows.columns.get(name, pa.nulls(count))
+        return [value for array, _ in self.columns[name] for value in array.to_pylist()]
 
     def cast_column(
         self, name: str, kind: str | None, *, trim: bool = False
     ) -> tuple[Column, list[Value]] | None:
         """What `typed_values` says of a column; `trim`: spaces round texts are none of theirs."""
-        arrays = [_trimmed(array) if trim else array for array in self._arrays(name)]
-        return typed_values(
-            name,
-            [(array, name in rows.texts) for array, rows in zip(arrays, self.parts, strict=True)],
-            kind=kind,
-            place=lambda row: f"{self.path!r}, {self.place(self.positions[row])}",
-        )
+        if name in self.known:
+            return self.known[name], [tuple(value) for value in self.values(name)]
+        parts = [
+            (_trimmed(array) if trim else array, is_text) for array, is_text in self.columns[name]
+        ]
+        place = lambda row: f"{self.path!r}, {self.place(self.positions[row])}"  # noqa: E731
+        return typed_values(name, parts, kind=kind, place=place)
 
 
 def typed_values(
-    name: str,
-    parts: Sequence[tuple[pa.Array, bool]],
-    *,
-    kind: str | None,
-    place: Callable[[int], str],
+    name: str, parts: Sequence[_Part], *, kind: str | None, place: Callable[[int], str]
 ) -> tuple[Column, list[Value]] | None:
     """A column's type by all of its values, and these as examples keep them.
 
@@ -96,15 +129,9 @@ def typed_values(
     """
     kind = "string" if kind == "text" else kind
     starts = np.cumsum([0, *(len(array) for array, _ in parts)]).tolist()
+    reads = kind not in ("string", "label")
     facts = [
-        (
-            number,
-            column_facts(
-                array,
-                np.arange(len(array)),
-                are_texts=are_texts and kind not in ("string", "label"),
-            ),
-        )
+        (number, column_facts(array, np.arange(len(array)), are_texts=are_texts and reads))
         for number, (array, are_texts) in enumerate(parts)
     ]
     column = decide_column(
@@ -137,8 +164,11 @@ def _trimmed(array: pa.Array) -> pa.Array:
     return pc.if_else(pc.equal(array, ""), pa.scalar(None, pa.string()), array)
 
 
-def read_list(inputs: LayoutInputs, path: str) -> ListTable:
+def read_list(inputs: LayoutInputs, path: str, *, known: frozenset[str] = frozenset()) -> ListTable:
     """Reads a list, whose suffix says its format.
+
+    Args:
+        known: names that columns of files have, in lower case: a first row with one is a header.
 
     Raises:
         InputError: it is malformed; the message names file and line.
@@ -148,25 +178,37 @@ def read_list(inputs: LayoutInputs, path: str) -> ListTable:
     if kind == "parquet":
         return _read_parquet(inputs, path)
     whole = inputs.read_bytes(path)  # first, since it refuses a file that is not as it was listed
+    data = whole.removeprefix(codecs.BOM_UTF8)
+    # In no order: what is made of a list does not depend on that of its rows.
+    inputs.contents[path] = sum_facts(((line.strip(),), 0) for line in data.split(b"\n"))
+    delimiter = DELIMITERS[kind].encode() if kind in DELIMITERS else None
+    if delimiter and (rows := _automl_rows(inputs, path, whole, kind, known)):
+        return _of_automl(path, rows, inputs.media)
     options = TableOptions(
         columns=inputs.columns, column_names=inputs.column_names, header=inputs.header
     )
     pieces, parts = _read_pieces(inputs, path, kind, options)
-    data = whole.removeprefix(codecs.BOM_UTF8)
-    delimiter = DELIMITERS[kind].encode() if kind in DELIMITERS else None
     starts = row_starts(data, delimiter)
-    note_rows(inputs, path, data, starts.tolist())
-    if pieces and kind in DELIMITERS:  # a header is no row
+    if pieces and delimiter:  # a header is no row
         starts = starts[starts >= pieces[0].start - (len(whole) - len(data))]
     lines = np.array(lines_of(starts.tolist(), data), np.int64) + 1
     records = _records(parts)
     parts, filled = _without_empty(parts) if delimiter else (parts, np.ones(len(records), bool))
-    positions = lines[records[filled]].tolist()
-    names = dict.fromkeys(name for rows in parts for name in rows.columns)
+    names = [name for rows in parts for name in rows.columns]
     if delimiter and pieces:
         ignored = options.ignored
-        names = dict.fromkeys(name for name in pieces[0].details["names"] if name not in ignored)
-    return ListTable(path, tuple(names), tuple(parts), tuple(positions), "line")
+        names = [name for name in pieces[0].details["names"] if name not in ignored]
+    return ListTable(path, _columns(parts, names), tuple(lines[records[filled]].tolist()))
+
+
+def _columns(parts: Sequence[Rows], names: Sequence[str]) -> dict[str, list[_Part]]:
+    return {
+        name: [
+            (rows.columns.get(name, pa.nulls(len(np.asarray(rows.records)))), name in rows.texts)
+            for rows in parts
+        ]
+        for name in dict.fromkeys(names)
+    }
 
 
 def _read_pieces(
@@ -220,21 +262,91 @@ def _without_empty(parts: Sequence[Rows]) -> tuple[list[Rows], npt.NDArray[np.bo
     return list(parts), np.concatenate(masks)
 
 
-def note_rows(inputs: LayoutInputs, path: str, data: bytes, starts: Sequence[int]) -> None:
-    """Keeps a list's rows in mind, in no order and whatever their columns are taken for.
-
-    Args:
-        inputs: whose fingerprint they are a part of.
-        path: of the list; its rows stand for its bytes.
-        starts: where each row begins.
-    """
-    ends = [*starts[1:], len(data)]
-    rows = (data[start:end].strip() for start, end in zip(starts, ends, strict=True))
-    inputs.contents[path] = sum(_row_hash(row) for row in rows) % 2**128
+# Lists without a header ---------------------------------------------------------------------------
 
 
-def _row_hash(row: bytes) -> int:
-    return keyed_hash(row, seed=0, purpose="row")
+def _automl_rows(
+    inputs: LayoutInputs, path: str, data: bytes, kind: str, known: frozenset[str]
+) -> list[_Row]:
+    """The rows of a list whose first one names a file; none of any other list."""
+    if inputs.column_names or inputs.header:
+        return []
+    head = data[:_LINE_BYTES].removeprefix(codecs.BOM_UTF8).lstrip(b"\r\n")
+    first = _csv_rows(head[: head.find(b"\n") + 1 or None], path, DELIMITERS[kind], strict=False)
+    names = [field.strip() for _, row in first[:1] for field in row]
+    if {name.lower() for name in names} & known or {*names} & {*inputs.columns}:
+        return []
+    return _csv_rows(data, path, DELIMITERS[kind]) if any(map(_is_file, names)) else []
+
+
+def _csv_rows(data: bytes, path: str, delimiter: str, *, strict: bool = True) -> list[_Row]:
+    """Each row that is not blank, with the line that it ends in."""
+    text = decode_text(data, path=path, errors="strict" if strict else "replace")
+    reader = csv.reader(io.StringIO(text, newline=""), strict=strict, delimiter=delimiter)
+    try:
+        return [
+            (reader.line_num, [field.strip() for field in row])
+            for row in reader
+            if any(field.strip() for field in row)
+        ]
+    except csv.Error as error:
+        raise InputError(f"{path!r}: {error} (line {reader.line_num})") from error
+
+
+def _is_file(field: str) -> bool:
+    """Whether a field is the path or url of an image or a sound, by its ending."""
+    ending = posixpath.splitext(field)[1].lower()
+    return "://" in field or ending in EXTENSIONS["image"] or ending in EXTENSIONS["audio"]
+
+
+def _of_automl(path: str, rows: Sequence[_Row], media: str) -> ListTable:
+    """The rows with AutoML's names of columns; several labels of a row, or boxes, are lists."""
+    names = ["split", f"{media}_uri", "label"]
+    if are_boxes(rows):
+        images = boxes_of_rows(path, rows)
+        columns: dict[str, Any] = {
+            "split": [image.split or None for image in images],
+            "image_uri": [image.uri for image in images],
+        }
+        values = zip(*(box_values(image.boxes) for image in images), strict=True)
+        columns |= zip((column.name for column in BOX_COLUMNS), values, strict=True)
+        known = {column.name: column for column in BOX_COLUMNS}
+        lines = tuple(image.position for image in images)
+        return ListTable(path, _as_parts(columns), lines, known=known)
+    if any(_is_file(row[0]) for _, row in rows):
+        names = names[1:]
+    elif not any(is_split_word(row[0]) for _, row in rows):
+        _refuse_automl(path, rows, names)
+    place = names.index(f"{media}_uri")
+    if any(len(row) <= place for _, row in rows):
+        _refuse_automl(path, rows, names)
+    columns = {name: [row[n] or None for _, row in rows] for n, name in enumerate(names[:-1])}
+    if any(len(row) > place + 1 for _, row in rows):
+        for line, row in rows:
+            if len(row) < len(names):
+                raise InputError.at(
+                    path,
+                    expected=f"{len(names)} columns ({','.join(names)})",
+                    got=f"{len(row)} (line {line})",
+                    advice=f"If it is no list of {media}s, set layout='folder'.",
+                )
+        labels = [[*filter(None, row[place + 1 :])] for _, row in rows]
+        are_lists = any(len(row) > len(names) for _, row in rows)
+        columns["label"] = labels if are_lists else [(*some, None)[0] for some in labels]
+    return ListTable(path, _as_parts(columns), tuple(line for line, _ in rows))
+
+
+def _as_parts(columns: Mapping[str, list[Any]]) -> dict[str, list[_Part]]:
+    arrays = {name: pa.array(values) for name, values in columns.items()}
+    return {name: [(array, name == "label")] for name, array in arrays.items()}
+
+
+def _refuse_automl(path: str, rows: Sequence[_Row], names: Sequence[str]) -> None:
+    reason = f"without a header, they should be {','.join(names)}"
+    refuse_doubtful(path, rows[0][1], [row for _, row in rows[1:2]], reason)
+
+
+# Parquet ------------------------------------------------------------------------------------------
 
 
 def _read_parquet(inputs: LayoutInputs, path: str) -> ListTable:
@@ -243,24 +355,51 @@ def _read_parquet(inputs: LayoutInputs, path: str) -> ListTable:
         file = open_file(stream, path)
         try:
             embedded = {
-                name: found
-                for name, found in find_embedded(file, stream).items()
-                if inputs.columns.get(name) != "string"  # bytes that are a value
+                field.name: _embedded(file, field, stream)
+                for field in file.schema_arrow
+                if _holds_bytes(field.type) and inputs.columns.get(field.name) != "string"
             }
         except MachineError:
             raise
         except (pa.ArrowException, OSError) as error:
             raise InputError(f"{path!r}: expected a Parquet file: {error}", path=path) from error
-        names = [name for name in file.schema_arrow.names if name not in embedded]
-        raw: list[dict[str, Any]] = []
-        if names:
-            unread = frozenset(embedded)
+        number, raw = file.metadata.num_rows, []
+        unread = frozenset(embedded)
+        if any(name not in embedded for name in file.schema_arrow.names):
             raw = read_columns(stream, path, ignored=options.ignored, unread=unread).to_pylist()
-        number = file.metadata.num_rows
-    hashes = (_row_hash(repr(sorted(row.items())).encode()) for row in raw)
-    inputs.contents[path] = (sum(hashes) + number) % 2**128
-    parts: list[Rows] = []
-    if names:
-        _, parts = _read_pieces(inputs, path, "parquet", options, unread=frozenset(embedded))
-    found = dict.fromkeys(name for rows in parts for name in rows.columns)
-    return ListTable(path, (*found, *embedded), tuple(parts), tuple(range(number)), "row", embedded)
+    inputs.contents[path] = sum_facts(((n, *sorted(row.items())), 0) for n, row in enumerate(raw))
+    parts = _read_pieces(inputs, path, "parquet", options, unread=unread)[1] if raw else []
+    columns = _columns(parts, [name for rows in parts for name in rows.columns])
+    return ListTable(path, columns, tuple(range(number)), "row", embedded)
+
+
+def _holds_bytes(kind: pa.DataType) -> bool:
+    if pa.types.is_struct(kind):
+        return any(f.name == _BYTES_FIELD and _holds_bytes(f.type) for f in kind)
+    return bool(pa.types.is_binary(kind) or pa.types.is_large_binary(kind))
+
+
+def _embedded(file: pa.parquet.ParquetFile, field: pa.Field, stream: BinaryIO) -> Embedded:
+    paths: list[str | None] = [None] * file.metadata.num_rows
+    bytes_column = field.name
+    if pa.types.is_struct(field.type):
+        bytes_column = f"{field.name}.{_BYTES_FIELD}"
+        if any(part.name == _PATH_FIELD for part in field.type):
+            structs = file.read(columns=[f"{field.name}.{_PATH_FIELD}"]).column(0).to_pylist()
+            paths = [struct and struct[_PATH_FIELD] for struct in structs]
+    groups = [file.metadata.row_group(number) for number in range(file.metadata.num_row_groups)]
+    size = sum(
+        group.column(place).total_compressed_size
+        for group in groups
+        for place in range(group.num_columns)
+        if group.column(place).path_in_schema == bytes_column
+    )
+    # The first values, read without their row group.
+    buffered = pyarrow.parquet.ParquetFile(
+        stream, metadata=file.metadata, buffer_size=_BUFFER_BYTES
+    )
+    values: Any = next(buffered.iter_batches(batch_size=_HEADS, columns=[bytes_column]), [[]])[0]
+    while isinstance(values, pa.StructArray):
+        values = values.field(0)
+    heads = tuple(value.as_py()[:_VALUE_BYTES] for value in values if value.is_valid)
+    return Embedded(bytes_column, -(-size // max(1, len(paths))), paths, heads)

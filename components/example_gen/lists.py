@@ -28,8 +28,6 @@ from components.common.entry import BlobColumn, Column, Entry, ExcludedInput, Va
 from components.common.input_table import InputTable, join_inputs
 from components.common.layout_inputs import LayoutInputs
 from components.common.rejects import RejectedInputError
-from components.example_gen import boxes
-from components.example_gen.automl import Row, as_table, automl_rows
 from components.example_gen.list_files import (
     WORDS,
     embedded_sources,
@@ -98,49 +96,23 @@ def read(inputs: LayoutInputs, paths: Sequence[str]) -> InputTable:
             "Name one as the pattern of input_config.",
             path=inputs.base,
         )
-    rows = {path: automl_rows(inputs, path, known=_KNOWN) for path in paths}
-    tables = {
-        path: _with_automl_names(read_list(inputs, path)) for path in paths if rows[path] is None
-    }
-    headers = {
-        path: table.names for path, table in tables.items() if kind_of_table(path) in DELIMITERS
-    }
+    tables = [_with_known_names(read_list(inputs, path, known=_KNOWN)) for path in paths]
+    headers = {t.path: t.names for t in tables if kind_of_table(t.path) in DELIMITERS}
     if not inputs.header and not inputs.column_names:
         check_agreement(headers, shown=[path for path in headers if {*headers[path]} & _KNOWN])
-    return join_inputs(
-        [
-            _of_rows(inputs, path, found) if found is not None else _of_table(inputs, tables[path])
-            for path, found in rows.items()
-        ]
-    )
+    return join_inputs([_of_table(inputs, table) for table in tables])
 
 
-def _with_automl_names(table: ListTable) -> ListTable:
+def _with_known_names(table: ListTable) -> ListTable:
     """A CSV's columns of AutoML's names in lower case, however they are written."""
     if kind_of_table(table.path) not in DELIMITERS:
         return table
-    name_of = {name: name.lower() if name.lower() in _AUTOML else name for name in table.names}
-    for rows in table.parts:
-        rows.columns = {name_of[name]: array for name, array in rows.columns.items()}
-    return dataclasses.replace(table, names=tuple(name_of.values()))
-
-
-def _of_rows(inputs: LayoutInputs, path: str, rows: Sequence[Row]) -> InputTable:
-    """Of AutoML's rows: boxes, or one image each."""
-    if not boxes.are_boxes(rows):
-        return _of_table(inputs, as_table(path, rows, media=inputs.media))
-    images = boxes.read_rows(path, rows)
-    positions = [image.position for image in images]
-    table = ListTable(path, (), (), tuple(positions), "line")
-    splits = [_split(inputs, table, "split", image.split) for image in images]
-    by_row = [boxes.box_values(image.boxes) for image in images]
-    uris = [(image.position, image.uri) for image in images]
-    sources = joined_sources(positions, [file_sources(inputs, table, uris, are_alone=True)])
-    parts = zip(positions, splits, by_row, sources, strict=True)
-    return _listing(table, boxes.BOX_COLUMNS, parts, (BlobColumn("image", "image"),))
+    columns = {n.lower() if n.lower() in _AUTOML else n: v for n, v in table.columns.items()}
+    return dataclasses.replace(table, columns=columns)
 
 
 def _of_table(inputs: LayoutInputs, table: ListTable) -> InputTable:
+    """Splits, features and files of all rows."""
     path, names = table.path, table.names
     if not table.positions:
         raise InputError(f"{path!r}: expected rows of {','.join(names)}, found none", path=path)

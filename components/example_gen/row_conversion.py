@@ -20,7 +20,7 @@ from components.example_gen.features import features_of_rows
 from components.example_gen.fingerprint import fingerprint_of_rows
 from components.example_gen.inputs import InputSelection, layout_inputs, refuse_overlap
 from components.example_gen.plan import Written, sum_label_counts
-from components.example_gen.row_encoding import Encoding, PieceRows
+from components.example_gen.row_encoding import Encoding, Gathering, PieceRows
 from components.example_gen.row_inspection import Inspection, PieceReport
 from components.example_gen.row_plan import BUCKET_BYTES, RowPlan, plan_rows
 from components.example_gen.settings import ExampleGenSettings
@@ -151,7 +151,7 @@ class RowConversion(Conversion[RowPlan]):
             unit="rows",
         )
         gathered: list[list[Shard]] = map_tasks(
-            _Gathering(tuple(shuffles)),
+            Gathering(tuple(shuffles)),
             [Task(f"gather-{split}-{n:06d}", (split, n)) for split, n in buckets],
             workspace=working_folder(uri),
             runner=self._runner,
@@ -177,17 +177,6 @@ class RowConversion(Conversion[RowPlan]):
             tasks.append(Task(f"encode-{number:06d}", rows, report.kept, piece.size))
             firsts += np.bincount(splits, minlength=EXCLUDED)[: len(firsts)]
         return tasks
-
-
-@dataclasses.dataclass(frozen=True)
-class _Gathering:
-    """Writes the shards of a task of the shuffle of a split."""
-
-    shuffles: tuple[ExternalShuffle, ...]
-
-    def __call__(self, numbers: tuple[int, int]) -> list[Shard]:
-        split, task = numbers
-        return self.shuffles[split].gather(task)
 
 
 def _sources(pieces: Sequence[Piece]) -> list[str]:

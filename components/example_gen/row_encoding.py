@@ -23,9 +23,11 @@ from components.shuffle.external import ExternalShuffle, run_of
 from components.tables.casting import cast_column
 from components.tables.pieces import Piece
 from components.tables.vocabularies import label_ids
+from trainer_utils.format import Shard
 from trainer_utils.format.naming import NAME_FEATURES
+from trainer_utils.format.record_names import name_crc
 
-__all__ = ["ID_FEATURES", "Encoding", "EncodingReport", "PieceRows", "id_feature"]
+__all__ = ["ID_FEATURES", "Encoding", "EncodingReport", "Gathering", "PieceRows", "id_feature"]
 
 ID_FEATURES = ("id", "record_id")  # of the lineage: the second where the inputs have the first
 _BATCH_ROWS = 32 << 10  # past it, columns leave the processor's cache
@@ -97,22 +99,33 @@ class Encoding:
         if not kept.all():
             features = {name: array.filter(pa.array(kept)) for name, array in features.items()}
             splits = splits[kept]
-        frames, names = _frames(features, len(splits)), _names_of(features, len(splits))
+        frames, names = _frames(features, len(splits)), _names_of(features)
         for split, shuffle in enumerate(self.shuffles):
             mine = np.flatnonzero(splits == split)
             if not len(mine):
                 continue
             first = given.firsts[split]
             positions = shuffle.layout.positions(first, first + len(mine))
-            own, own_names = frames, names
-            if len(mine) < len(splits):
-                own, own_names = frames.take(pa.array(mine)), names.take(pa.array(mine))
+            own = frames if len(mine) == len(splits) else frames.take(pa.array(mine))
+            own_names = None if names is None else names[mine]
             shuffle.scatter(f"{given.number:06d}", run_of([own], [positions], own_names))
         return EncodingReport(
             labels=_label_counts(plan, features, splits),
             missing=[name for name, array in features.items() if array.null_count],
             lengths=_lengths(features),
         )
+
+
+@dataclasses.dataclass(frozen=True)
+class Gathering:
+    """Writes the shards of a task of the shuffle of a split."""
+
+    shuffles: tuple[ExternalShuffle, ...]
+
+    def __call__(self, numbers: tuple[int, int]) -> list[Shard]:
+        """Writes those of one task, by the numbers of split and task."""
+        split, task = numbers
+        return self.shuffles[split].gather(task)
 
 
 def _ids(given: PieceRows, records: npt.NDArray[np.int64], first: int) -> pa.Array:
@@ -123,13 +136,13 @@ def _ids(given: PieceRows, records: npt.NDArray[np.int64], first: int) -> pa.Arr
     return pc.binary_join_element_wise(source, numbers.cast(pa.binary()), b"")
 
 
-def _names_of(features: Mapping[str, pa.Array], rows: int) -> pa.Array:
-    """What each example is called (`NAME_FEATURES`); null where that is to be found in it."""
+def _names_of(features: Mapping[str, pa.Array]) -> npt.NDArray[np.uint32] | None:
+    """The sum of what each example is called (`NAME_FEATURES`); None: that is to be looked for."""
     named = [features[name] for name in NAME_FEATURES if name in features]
-    if any(pa.types.is_list(array.type) for array in named):
-        return pa.nulls(rows, pa.binary())
     texts = [array.cast(pa.binary()) for array in named if _is_text(array.type)]
-    return pc.coalesce(*texts) if texts else pa.nulls(rows, pa.binary())
+    if not texts or any(pa.types.is_list(array.type) for array in named):
+        return None
+    return np.array([name_crc(name) for name in pc.coalesce(*texts).to_pylist()], np.uint32)
 
 
 def _is_text(kind: pa.DataType) -> bool:

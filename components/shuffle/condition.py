@@ -2,7 +2,8 @@
 
     condition = parse_condition("label != 'unknown' and min(height, width) >= 64")
     condition.features                                    # ('label', 'height', 'width')
-    condition.mask({"label": [[0], [1]], …}, {"label": ["cat", "unknown"]})    # array([True, …])
+    columns = parse_examples(data, begins, ends, condition.features)
+    condition.mask(columns, {"label": ["cat", "unknown"]})    # array([True, …])
 
 The grammar is a small part of Python's: `and`, `or`, `not`; `==`, `!=`, `<`, `<=`, `>`, `>=`, `in`
 and `not in`, chained too; `+`, `-`, `*`, `/`, `//`, `%` of numbers; `len`, `min`, `max`, `abs`;
@@ -25,6 +26,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from trainer_utils.format import ConfigError
+from trainer_utils.format.example_columns import Column
 from trainer_utils.format.spelling import did_you_mean
 
 __all__ = ["Condition", "parse_condition"]
@@ -48,8 +50,7 @@ _ARITHMETIC: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
 _DIVISIONS = (np.true_divide, np.floor_divide, np.mod)
 
 Bools = npt.NDArray[np.bool_]
-Rows = Mapping[str, Sequence[Sequence[Any]]]
-"""By feature, of each record its values: integers, floats, or bytes and views of these."""
+Columns = Mapping[str, Column]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -58,13 +59,12 @@ class Condition:
 
     text: str
     features: tuple[str, ...]
-    setting: str = "where"
 
-    def mask(self, rows: Rows, vocabularies: Mapping[str, Sequence[str]]) -> Bools:
+    def mask(self, columns: Columns, vocabularies: Mapping[str, Sequence[str]]) -> Bools:
         """Of which records it is true.
 
         Args:
-            rows: of each of its features.
+            columns: of its features; none where there are no records.
             vocabularies: the names of classes, of the features that have such.
 
         Raises:
@@ -72,13 +72,13 @@ class Condition:
                 text with a feature whose classes do not have it.
         """
         try:
-            evaluation = _Evaluation(self.text, self.setting, rows, vocabularies)
+            evaluation = _Evaluation(self.text, columns, vocabularies)
             return evaluation.truth(evaluation.value(self._tree))
         except (pa.ArrowException, TypeError, OverflowError) as error:
             problem = str(error)
         raise ConfigError(
-            f"{self.setting}: expected values that can be compared, got {self.text!r}: {problem}",
-            setting=self.setting,
+            f"where: expected values that can be compared, got {self.text!r}: {problem}",
+            setting="where",
             value=self.text,
         )
 
@@ -87,31 +87,28 @@ class Condition:
         return ast.parse(self.text.strip(), mode="eval").body
 
 
-def parse_condition(text: object, *, setting: str = "where") -> Condition:
-    """Parses a condition.
-
-    Args:
-        setting: whose value it is, for the error.
+def parse_condition(text: object) -> Condition:
+    """Parses the value of `where`.
 
     Raises:
         ConfigError: it is none; the message says what is not allowed.
     """
     if not isinstance(text, str) or not text.strip() or len(text) > _MOST_CHARACTERS:
-        raise ConfigError.of(setting, text, allowed=_ALLOWED)
+        raise ConfigError.of("where", text, allowed=_ALLOWED)
     try:
         tree = ast.parse(text.strip(), mode="eval").body
         features = tuple(dict.fromkeys(_features_in(tree)))
-        _Evaluation(text, setting, {}, {}).value(tree)  # of no record: the grammar alone
+        _Evaluation(text, {}, {}).value(tree)  # of no record: the grammar alone
     except (SyntaxError, ValueError, RecursionError, MemoryError, OverflowError) as error:
         if isinstance(error, ConfigError):
             raise
         why = error.msg if isinstance(error, SyntaxError) else type(error).__name__
-        raise ConfigError.of(setting, text, allowed=f"{_ALLOWED} ({why})") from None
+        raise ConfigError.of("where", text, allowed=f"{_ALLOWED} ({why})") from None
     except (pa.ArrowException, TypeError):
         pass  # a text beside a number: whoever has records says so
     if not features:
-        raise ConfigError.of(setting, text, allowed=f"{_ALLOWED}, with the name of a feature")
-    return Condition(text, features, setting)
+        raise ConfigError.of("where", text, allowed=f"{_ALLOWED}, with the name of a feature")
+    return Condition(text, features)
 
 
 class _Values(NamedTuple):
@@ -133,15 +130,11 @@ class _Evaluation:
     """The value of each node that is allowed: constants, `_Values`, arrays of Arrow, or masks."""
 
     def __init__(
-        self,
-        text: str,
-        setting: str,
-        rows: Rows,
-        vocabularies: Mapping[str, Sequence[str]],
+        self, text: str, columns: Columns, vocabularies: Mapping[str, Sequence[str]]
     ) -> None:
-        self._text, self._setting, self._rows = text, setting, rows
+        self._text, self._columns = text, columns
         self._vocabularies = vocabularies
-        self._count = len(next(iter(rows.values()))) if rows else 0
+        self._count = len(next(iter(columns.values())).counts) if columns else 0
 
     def value(self, node: ast.expr) -> Any:
         if (name := _feature_of(node)) is not None:
@@ -175,9 +168,13 @@ class _Evaluation:
         return _filled(pc.not_equal(array, 0))
 
     def _feature(self, name: str) -> _Values:
-        rows = self._rows.get(name, ())
-        plain = [bytes(v) if isinstance(v, memoryview) else v for values in rows for v in values]
-        return _Values(name, pa.array(plain), np.array([*map(len, rows)], np.int64))
+        column = self._columns.get(name)
+        if column is None or not len(column.values):
+            return _Values(name, pa.nulls(0), np.zeros(self._count, np.int64))
+        if column.kind == "string":
+            return _Values(name, pa.array(column.values.tolist(), pa.binary()), column.counts)
+        flat = column.values.astype(np.float64 if column.kind == "float" else np.int64)
+        return _Values(name, pa.array(flat), column.counts)
 
     def _constant(self, node: ast.expr) -> Any:
         if isinstance(node, ast.List | ast.Tuple):
@@ -255,7 +252,7 @@ class _Evaluation:
         for text in texts:
             if text not in vocabulary:
                 raise ConfigError.of(
-                    self._setting,
+                    "where",
                     self._text,
                     allowed=f"classes of {value.name!r} beside it, such as {vocabulary[0]!r}",
                     advice=f"There is no {text!r}.{did_you_mean(text, vocabulary)}",
@@ -298,12 +295,13 @@ class _Evaluation:
         left, right = (array.fill_null(0).to_numpy(zero_copy_only=False) for array in arrays)
         if operate in _DIVISIONS:
             missing, right = missing | (right == 0), np.where(right == 0, 1, right)
-        return pa.array(operate(left, right), mask=missing, from_pandas=False)
+        with np.errstate(all="ignore"):
+            return pa.array(operate(left, right), mask=missing, from_pandas=False)
 
     def _refuse(self, node: ast.AST) -> NoReturn:
         found = ast.get_source_segment(self._text.strip(), node) or type(node).__name__
         raise ConfigError.of(
-            self._setting, self._text, allowed=_ALLOWED, advice=f"{found!r} is not allowed in it"
+            "where", self._text, allowed=_ALLOWED, advice=f"{found!r} is not allowed in it"
         )
 
 

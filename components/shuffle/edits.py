@@ -20,10 +20,12 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 from absl import logging
 
 from components.shuffle.condition import parse_condition
 from trainer_utils.format import ConfigError, DatasetError, Feature, RecordBlock, frame_parts
+from trainer_utils.format.example_columns import Column, parse_examples
 from trainer_utils.format.example_decoding import decode_example
 from trainer_utils.format.example_editing import replace_feature
 from trainer_utils.format.framing import FOOTER_BYTES, HEADER_BYTES, RECORD_OVERHEAD_BYTES
@@ -37,10 +39,10 @@ __all__ = [
     "Edits",
     "check_edits",
     "check_feature",
-    "decode_block",
     "describe_edits",
     "fingerprint_of_files",
     "load_edits",
+    "parse_block",
     "read_edits",
     "store_edits",
     "total_counts",
@@ -136,89 +138,88 @@ class Edits:
         """
         if not self or not len(block):
             return block
-        rows = decode_block(block, self._wanted, path=path)
-        counts["found",] += len(rows)
-        self._count("before", rows, counts)
+        counts["found",] += len(block)
+        self._count("before", block, counts, path)
         if self.unknown:
-            counts.update(("feature", name) for row in rows for name in self.unknown if name in row)
+            columns = parse_block(block, self.unknown, path=path)
+            counts.update(("feature", name) for name, one in columns.items() if len(one.values))
             counts.update(("other", name) for name in decode_example(block.record(0)))
-        kept, new = [], {}
-        for number, row in enumerate(rows):
-            names = _names_of(row)
-            excluded = [n for n in names if n in self._exclude_places]
-            if excluded and source < self.first_added:
-                counts["excluded",] += 1
-                counts.update(("exclude", self._exclude_places[name]) for name in excluded)
-                continue
-            kept.append(number)
-            for name in [name for name in names if name in self._relabel_rows][:1]:
-                place, text = self._relabel_rows[name]
-                counts["relabel", place] += 1
-                given = row.get(self.feature, [])
-                value = _as_kind(text, self.kind or _kind_of(self.feature, given, path), name)
-                if [bytes(v) if isinstance(v, memoryview) else v for v in given] != [value]:
-                    new[number] = value
-                row[self.feature] = [value]
-        kept = self._filter(rows, kept, counts)
-        self._count("after", [rows[number] for number in kept], counts)
-        changed = {
-            n: replace_feature(block.record(n), self.feature, new[n]) for n in kept if n in new
-        }
+        names = _names_of(block, path) if self.exclude or self.relabel else []
+        if self.exclude and source < self.first_added:
+            found = [[self._excluded[n] for n in own if n in self._excluded] for own in names]
+            counts.update(("exclude", place) for own in found for place in own)
+            kept = np.array([not own for own in found])
+            counts["excluded",] += int((~kept).sum())
+            block = _selected(block, kept, {})
+            names = [own for own, stays in zip(names, kept.tolist(), strict=True) if stays]
+        changed = self._changed(block, names, counts, path) if self.relabel and len(block) else {}
+        block = _selected(block, np.ones(len(block), np.bool_), changed)
+        if self.where and len(block):
+            condition = parse_condition(self.where)
+            columns = parse_block(block, condition.features, path=path)
+            kept = condition.mask(columns, self.vocabularies)
+            counts["filtered",] += int((~kept).sum())
+            changed = {number: record for number, record in changed.items() if kept[number]}
+            block = _selected(block, kept, {})
         counts["relabelled",] += len(changed)
-        if not changed and len(kept) == len(block):
-            return block
-        return _selected(block, kept, changed)
+        self._count("after", block, counts, path)
+        return block
 
-    def _filter(
-        self, rows: Sequence[Mapping[str, Any]], kept: list[int], counts: EditCounts
-    ) -> list[int]:
-        if not self.where or not kept:
-            return kept
-        condition = parse_condition(self.where)
-        values = {name: [rows[n].get(name, ()) for n in kept] for name in condition.features}
-        mask = condition.mask(values, self.vocabularies).tolist()
-        counts["filtered",] += mask.count(False)
-        return [number for number, holds in zip(kept, mask, strict=True) if holds]
+    def _changed(
+        self, block: RecordBlock, names: Sequence[Sequence[bytes]], counts: EditCounts, path: str
+    ) -> dict[int, bytes]:
+        """The records that get another value of the feature, by number."""
+        column = parse_block(block, [self.feature], path=path)[self.feature]
+        ends, changed = np.cumsum(column.counts), {}
+        for number, own in enumerate(names):
+            name = next((name for name in own if name in self._relabelled), None)
+            if name is None:
+                continue
+            place, text = self._relabelled[name]
+            counts["relabel", place] += 1
+            stop = int(ends[number])
+            given = column.values[stop - int(column.counts[number]) : stop].tolist()
+            if not given and not self.kind:
+                raise DatasetError(
+                    f"feature {self.feature!r}: expected a value that shows its kind, got none "
+                    f"({path!r}, {name!r})",
+                    path=path,
+                )
+            value = _as_kind(text, self.kind or column.kind, name)
+            if given != [value]:
+                changed[number] = replace_feature(block.record(number), self.feature, value)
+        return changed
 
-    def _count(self, when: str, rows: Sequence[Mapping[str, Any]], counts: EditCounts) -> None:
-        for label in self.labels:
-            found = (value for row in rows for value in row.get(label, ()))
-            counts.update((when, label, value) for value in found if isinstance(value, int))
+    def _count(self, when: str, block: RecordBlock, counts: EditCounts, path: str) -> None:
+        if self.labels and len(block):
+            for label, column in parse_block(block, self.labels, path=path).items():
+                values, found = np.unique(column.values, return_counts=True)
+                keys = [(when, label, value) for value in values.tolist()]
+                counts.update(dict(zip(keys, found.tolist(), strict=True)))
 
     @functools.cached_property
-    def _exclude_places(self) -> Mapping[bytes, int]:
+    def _excluded(self) -> Mapping[bytes, int]:
         return {_encode_name(name): place for place, name in enumerate(self.exclude)}
 
     @functools.cached_property
-    def _relabel_rows(self) -> Mapping[bytes, tuple[int, str | int | float]]:
+    def _relabelled(self) -> Mapping[bytes, tuple[int, str | int | float]]:
         rows = enumerate(self.relabel.items())
         return {_encode_name(name): (place, value) for place, (name, value) in rows}
 
-    @functools.cached_property
-    def _wanted(self) -> frozenset[str]:
-        features = parse_condition(self.where).features if self.where else ()
-        named = NAME_FEATURES if self.exclude or self.relabel else ()
-        relabelled = (self.feature,) if self.relabel else ()
-        return frozenset({*features, *named, *relabelled, *self.labels})
 
-
-def decode_block(
-    block: RecordBlock, names: Collection[str], *, path: str
-) -> list[dict[str, list[Any]]]:
-    """The values of some features of each record: integers, floats, or views of bytes.
+def parse_block(block: RecordBlock, names: Collection[str], *, path: str) -> dict[str, Column]:
+    """The values of some features of all records.
 
     Raises:
         DatasetError: one is no example; it names file and byte.
     """
-    views, rows = memoryview(block.data), []
     begins = block.starts + HEADER_BYTES
-    for begin, end in zip(begins.tolist(), (begins + block.lengths).tolist(), strict=True):
-        try:
-            rows.append(dict(decode_example(views[begin:end], names)))
-        except DatasetError as error:
-            where = f"{path!r}, byte {block.file_offset + begin - HEADER_BYTES}"
-            raise DatasetError(f"{error} ({where})", path=path) from error
-    return rows
+    try:
+        return parse_examples(block.data, begins, begins + block.lengths, names)
+    except DatasetError as error:
+        start = int(block.starts[error.record or 0])
+        where = f"{path!r}, byte {block.file_offset + start}"
+        raise DatasetError(f"{error} ({where})", path=path) from error
 
 
 def _encode_name(name: str) -> bytes:
@@ -226,25 +227,15 @@ def _encode_name(name: str) -> bytes:
     return name.encode("utf-8", _UNDECODED)
 
 
-def _names_of(values: Mapping[str, Any]) -> list[bytes]:
-    """The names of a record; one that is a number as text."""
-    return [
-        str(value).encode() if isinstance(value, int) else bytes(value)
-        for feature in NAME_FEATURES
-        for value in values.get(feature, ())[:1]
-        if not isinstance(value, float)
-    ]
-
-
-def _kind_of(feature: str, given: Sequence[Any], path: str) -> str:
-    if not given:
-        raise DatasetError(
-            f"feature {feature!r}: expected a value that shows its kind, got none ({path!r})",
-            path=path,
-        )
-    if isinstance(given[0], memoryview):
-        return "string"
-    return "int" if isinstance(given[0], int) else "float"
+def _names_of(block: RecordBlock, path: str) -> list[list[bytes]]:
+    """The names of each record; one that is a number as text."""
+    names: list[list[bytes]] = [[] for _ in range(len(block))]
+    for column in parse_block(block, NAME_FEATURES, path=path).values():
+        firsts = np.cumsum(column.counts) - column.counts
+        for number in np.flatnonzero(column.counts).tolist() if column.kind != "float" else ():
+            value = column.values[firsts[number]]
+            names[number].append(value if column.kind == "string" else str(value).encode())
+    return names
 
 
 def _as_kind(text: str | int | float, kind: str, name: str | bytes) -> bytes | int | float:
@@ -267,19 +258,22 @@ def _as_kind(text: str | int | float, kind: str, name: str | bytes) -> bytes | i
     )
 
 
-def _selected(block: RecordBlock, kept: Sequence[int], changed: Mapping[int, bytes]) -> RecordBlock:
-    """A block of some of the records, those in `changed` with new frames."""
-    frames = block.frames()
-    lengths, crcs = block.lengths[kept].copy(), block.payload_crcs[kept].copy()
-    for place, number in enumerate(kept):
-        if number in changed:
-            header, footer = frame_parts([changed[number]])
-            frames[number] = b"".join((header, changed[number], footer))
-            lengths[place] = len(changed[number])
-            crcs[place] = int.from_bytes(footer[-FOOTER_BYTES:], "little")
+def _selected(
+    block: RecordBlock, kept: npt.NDArray[np.bool_], changed: Mapping[int, bytes]
+) -> RecordBlock:
+    """A block of some of the records, those in `changed` with new frames; itself if it is all."""
+    if kept.all() and not changed:
+        return block
+    frames, lengths, crcs = block.frames(), block.lengths.copy(), block.payload_crcs.copy()
+    for number, record in changed.items():
+        header, footer = frame_parts([record])
+        frames[number] = b"".join((header, record, footer))
+        lengths[number] = len(record)
+        crcs[number] = int.from_bytes(footer[-FOOTER_BYTES:], "little")
+    lengths = lengths[kept]
     starts = np.cumsum(lengths + RECORD_OVERHEAD_BYTES) - lengths - RECORD_OVERHEAD_BYTES
-    data = b"".join([frames[number] for number in kept])
-    return RecordBlock(data, starts, lengths, crcs, block.file_offset)
+    data = b"".join([frames[number] for number in np.flatnonzero(kept).tolist()])
+    return RecordBlock(data, starts, lengths, crcs[kept], block.file_offset)
 
 
 def read_edits(

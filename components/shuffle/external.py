@@ -31,7 +31,6 @@ from trainer_utils.format.framing import (
     payload_crcs,
     raise_bad_checksum,
 )
-from trainer_utils.format.record_names import name_crc
 from trainer_utils.format.tfrecord import BLOCK_BYTES
 from trainer_utils.storage import (
     is_remote,
@@ -159,7 +158,8 @@ class ExternalShuffle:
                 f"{start} to {stop}, got {len(positions)} records. "
                 "The dataset was changed meanwhile: run it again."
             )
-        frames, names = (_joined([batch.column(n) for batch in batches]) for n in (1, 2))
+        frames = _joined([batch.column(1) for batch in batches])
+        names = pa.concat_arrays([batch.column(2) for batch in batches])
         batches.clear()
         step = max(1, int(_LOT_BYTES * len(frames) / max(1, frames.nbytes)))
         cuts = np.union1d(np.arange(start, stop, step), np.clip(bounds, start, stop))
@@ -175,7 +175,7 @@ def _lot(frames: pa.Array, names: pa.Array, path: str | None) -> Lot:
     lengths = np.diff(ends, prepend=0) - RECORD_OVERHEAD_BYTES
     known = None
     if not names.null_count:
-        known = np.array([name_crc(name) for name in names.to_pylist()], np.uint32)
+        known = names.to_numpy()
     octets = data.to_pybytes()
     if path is None:
         return Lot(octets, lengths, footers_of(octets, ends), known)
@@ -224,21 +224,21 @@ def write_shards(
 
 
 def run_of(
-    frames: list[pa.Array], positions: Sequence[Ints], names: pa.Array | None = None
+    frames: list[pa.Array], positions: Sequence[Ints], names: npt.NDArray[np.uint32] | None = None
 ) -> pa.RecordBatch:
     """Framed records as `ExternalShuffle` takes them.
 
     Args:
         frames: binary arrays; emptied.
         positions: of the records of each, `(records,) int64`, their output positions.
-        names: what the records are called; null where that is to be looked for in them.
+        names: `(records,) uint32`, the CRC-32C of what they are called; None: it is looked for.
     """
     joined = _joined(frames)
     frames.clear()
     columns = [
         pa.array(np.concatenate([np.zeros(0, np.int64), *positions])),
         joined,
-        pa.nulls(len(joined), pa.binary()) if names is None else names,
+        pa.nulls(len(joined), pa.uint32()) if names is None else pa.array(names),
     ]
     return pa.RecordBatch.from_arrays(columns, ["position", "frame", "name"])
 

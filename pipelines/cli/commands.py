@@ -193,7 +193,7 @@ def inspect(place: Files) -> Any:
     tfx-shards inspect 'imagenet/train-*'
     tfx-shards inspect gs://bucket/photos --json | jq .splits.train.records
     """
-    from pipelines.tools.inspection import inspect_dataset
+    from components.report.inspection import inspect_dataset
 
     with show_progress("Reading"):
         return inspect_dataset(place)
@@ -221,8 +221,8 @@ def show(
         count: Most records to show.
         folder: Write a CSV, and images, sounds and long texts as files, into an empty folder.
     """
-    from pipelines.tools.records import ExampleReader, as_text, export_examples, read_examples
-    from pipelines.tools.records.display import EXAMPLES_FILE
+    from components.report.records import ExampleReader, as_text, export_examples, read_examples
+    from components.report.records.display import EXAMPLES_FILE
     from trainer_utils.text_output import quantity
 
     if split is not None and record is not None:
@@ -260,7 +260,7 @@ def report(
     """
     if statistics is not None:
         _require_tfx("report --statistics")
-    from pipelines.report import write_report
+    from components.report.page import write_report
 
     with show_progress("Reading") as advance:
         write_report(uri, output, sample_records=sample, statistics=statistics, advance=advance)
@@ -532,7 +532,7 @@ def bench(
         features: Names of features. Default: all that can be batched.
         settings: Any other setting of input_fn, such as augment=random_resized_crop.
     """
-    from pipelines.tools.inspection import inspect_dataset
+    from components.report.inspection import inspect_dataset
     from trainer_utils.monitoring import measure_input
 
     options = dict(settings)
@@ -558,7 +558,7 @@ def doctor(uri: Dataset, *, workers: Annotated[int, _1] = 1) -> Any:
     Args:
         workers: How many will read it.
     """
-    from pipelines.tools.doctor import checks_table, dataset_checks, is_good
+    from components.report.doctor import checks_table, dataset_checks, is_good
 
     with show_progress("Examining"):
         checks = list(dataset_checks(uri, workers=workers))

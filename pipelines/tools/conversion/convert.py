@@ -22,6 +22,7 @@ from typing import Any, cast
 
 from components.balancing.settings import BalancerSettings
 from components.common.reject_codes import REJECT_CODES
+from components.report.inspection import inspect_dataset
 from pipelines.noise import quiet_import, quiet_run
 from pipelines.tools.conversion import METADATA_FILE
 from pipelines.tools.conversion.dry_run import check_small_table
@@ -34,7 +35,6 @@ from pipelines.tools.conversion.settings import (
     check_places,
     prepare,
 )
-from pipelines.tools.inspection import inspect_dataset
 from trainer_utils.dataset.files import read_manifest
 from trainer_utils.dataset.location import LATEST, newest_dataset
 from trainer_utils.format import ConfigError, InputError, Manifest, keyed_hash

@@ -242,6 +242,7 @@ def test_functions_go_to_workers_by_name_and_none_from_main(protos):
         "components.example_gen.file_shards.WriteMediaShard",
         "components.example_gen.row_inspection.Inspection",
         "components.example_gen.row_encoding.Encoding",
+        "components.example_gen.row_encoding.Gathering",
         "components.balancing.survey.survey_shard",
         "components.balancing.parts.run_part",
     }

@@ -207,17 +207,6 @@ def test_by_inspection_the_files_are_found(tmp_path, kind, component):
         assert example["price"] == ROWS[n]["price"]
 
 
-@pytest.mark.parametrize("component", ["image", "audio"])
-def test_by_inspection_the_column_with_the_usual_name_has_company(tmp_path, component):
-    rows = [{"image": r["photo"], "audio": r["clip"], "price": r["price"]} for r in ROWS]
-    run(write_inputs(tmp_path / "in", rows), tmp_path / "out", component)
-    found = {example["price"]: example for example in read(tmp_path / "out").values()}
-    for n in NUMBERS:
-        example = found[ROWS[n]["price"]]
-        assert example.keys() == {"image", "audio", "price", *MEASURED}
-        assert (example["image"], example["audio"]) == (photo(n), clip(n))
-
-
 def test_a_column_that_names_files_may_stay_text(tmp_path):
     base = write_inputs(tmp_path / "in", ROWS)
     run(base, tmp_path / "out", columns={**COLUMNS, "clip": "text"})
@@ -301,26 +290,6 @@ def test_labels_splits_lists_and_ignored_columns_are_as_ever(tmp_path):
     assert {name: entry["records"] for name, entry in splits.items()} == {"train": 4, "test": 2}
 
 
-def test_a_vocabulary_rejects_other_labels(tmp_path):
-    rows = [{**r, "label": "abc"[n % 3]} for n, r in enumerate(ROWS)]
-    base = write_inputs(tmp_path / "in", rows)
-    options = {"vocabulary": ["b", "a"], "max_reject_fraction": 0.5}
-    run(base, tmp_path / "out", columns=COLUMNS, **options)
-    check_law(tmp_path / "out", found=6, rejected=2)
-    found = read(tmp_path / "out")
-    assert {name: e["label"] for name, e in found.items()} == {
-        **{"p/0.png": 1, "p/1.png": 0, "p/3.png": 1, "p/4.png": 0}
-    }
-
-
-def test_options_of_images_and_of_audio_reach_both(tmp_path):
-    base = write_inputs(tmp_path / "in", ROWS)
-    run(base, tmp_path / "a", "audio", columns=COLUMNS, sample_rate=16_000)
-    assert {e["sample_rate"] for e in read(tmp_path / "a").values()} == {16_000}
-    run(base, tmp_path / "i", "image", columns=COLUMNS, resize_shorter_side=6)
-    assert {(e["height"], e["width"]) for e in read(tmp_path / "i").values()} == {(6, 8)}
-
-
 @pytest.mark.parametrize("kind", ["photo", "clip"])
 def test_bytes_in_a_parquet_file_stand_beside_files(tmp_path, kind):
     make = {"photo": photo, "clip": clip}[kind]
@@ -393,13 +362,6 @@ def test_by_inspection_a_column_of_files_with_a_hole_does_not_turn_to_text(tmp_p
     assert all(example["sound"][:4] == b"RIFF" for example in read(tmp_path / "out").values())
 
 
-@pytest.mark.parametrize("component", EXECUTORS)
-def test_too_many_bad_rows_fail_the_run(tmp_path, component):
-    base = write_inputs(tmp_path / "in", ROWS, files={"c/3.wav": b"noise"})
-    with pytest.raises(InputError, match="1 of 6"):
-        run(base, tmp_path / "out", component, columns=COLUMNS)
-
-
 # Bad settings -------------------------------------------------------------------------------------
 
 
@@ -417,20 +379,6 @@ def test_bad_columns_are_refused_by_name(tmp_path, component, columns, message):
     base = write_inputs(tmp_path / "in", ROWS)
     with pytest.raises((ConfigError, InputError), match=message):
         run(base, tmp_path / "out", component, columns=columns)
-
-
-def test_a_word_among_numbers_is_refused_by_column_and_line(tmp_path):
-    rows = [dict(r) for r in ROWS]
-    rows[3]["price"] = "much"
-    with pytest.raises(InputError, match=r"'price'.*'much'.*line 5"):
-        run(write_inputs(tmp_path / "in", rows), tmp_path / "out", columns=COLUMNS)
-
-
-def test_a_photo_column_of_sounds_is_all_rejects(tmp_path):
-    base = write_inputs(tmp_path / "in", ROWS)
-    columns = {**COLUMNS, "photo": "audio", "clip": "image"}
-    with pytest.raises(InputError, match="6 of 6"):
-        run(base, tmp_path / "out", columns=columns)
 
 
 # Readers ------------------------------------------------------------------------------------------

@@ -1,6 +1,5 @@
 """ImageExampleGen gives the same bytes whatever the runner, the file system or a broken run."""
 
-import dataclasses
 import functools
 import io
 import itertools
@@ -8,7 +7,6 @@ import json
 import os
 import random
 import shutil
-import subprocess
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -209,47 +207,6 @@ def test_place_time_and_order_of_writing_of_the_photos_do_not_matter(folder, ref
     assert made | {"lineage.json": seal(said).encode()} == reference
 
 
-@pytest.mark.parametrize("seed", [1, 2, None], ids=["shuffled", "shuffled again", "backwards"])
-def test_the_order_in_which_the_system_lists_files_does_not_matter(
-    folder, reference, tmp_path, monkeypatch, seed
-):
-    scandir = os.scandir
-    listed = []
-
-    class Listing:
-        """`os.scandir` in another order."""
-
-        def __init__(self, path: str = ".") -> None:
-            with scandir(path) as entries:
-                self._entries = sorted(entries, key=lambda entry: entry.name, reverse=True)
-            if seed is not None:
-                random.Random(seed).shuffle(self._entries)
-            listed.append(str(path))
-
-        def __enter__(self) -> "Listing":
-            return self
-
-        def __exit__(self, *_: object) -> None:
-            pass
-
-        def __iter__(self) -> "Listing":
-            return self
-
-        def __next__(self) -> os.DirEntry:
-            if not self._entries:
-                raise StopIteration
-            return self._entries.pop()
-
-        def close(self) -> None:
-            pass
-
-    with monkeypatch.context() as patch:
-        patch.setattr(os, "scandir", Listing)
-        convert(folder, tmp_path / "out")
-    assert any("class-3" in path for path in listed)
-    assert contents(tmp_path / "out") == reference
-
-
 def test_the_order_of_the_rows_of_a_csv_does_not_matter(folder, tmp_path):
     rows = [f"UNASSIGNED,class-{number % 7}/{number:03d}.jpg,{number % 3}" for number in range(60)]
     base = shutil.copytree(folder, tmp_path / "in")
@@ -327,100 +284,6 @@ def test_the_order_mixes_the_classes(folder, tmp_path):
 
 # Broken runs --------------------------------------------------------------------------------------
 
-# Runs the executor again and again, each time in a forked process of its own and into a uri of its
-# own. The first is killed just before its first change to the file system, the second before its
-# second, and so on, until one comes to its end or there were as many as asked for. An audit hook
-# sees each file being opened, renamed or removed, so that nothing of the package is replaced.
-KILLED_RUNS = """
-import json, os, signal, sys
-from tfx.types import standard_artifacts
-from components.image_example_gen import Executor
-
-def changes(event, arguments, uri):
-    if event == "open":
-        path, _, flags = arguments
-        return str(path).startswith(uri) and flags & (os.O_WRONLY | os.O_RDWR)
-    if event == "os.rename":
-        return str(arguments[0]).startswith(uri)
-    if event in ("os.remove", "os.rmdir"):  # relative to an open folder where a tree is removed
-        return str(arguments[0]).startswith(uri) or arguments[1] != -1
-    return False
-
-def run(uri, properties, fatal):
-    seen = 0
-
-    def kill_before(event, arguments):
-        nonlocal seen
-        if changes(event, arguments, uri):
-            seen += 1
-            if seen == fatal:
-                os.kill(os.getpid(), signal.SIGKILL)
-
-    artifact = standard_artifacts.Examples()
-    artifact.uri = uri
-    sys.addaudithook(kill_before)
-    Executor().Do({}, {"examples": [artifact]}, properties)
-
-properties, *series = map(json.loads, sys.argv[1:])
-for folder, most in series:
-    for fatal in range(1, most + 1):
-        child = os.fork()
-        if child == 0:
-            try:
-                run(f"{folder}/{fatal:03d}", properties, fatal)
-                os._exit(0)
-            finally:
-                os._exit(1)
-        _, status = os.waitpid(child, 0)
-        if not os.WIFSIGNALED(status):
-            break
-    assert status in (0, signal.SIGKILL), (folder, fatal, status)
-"""
-
-
-A_SHARD_A_FILE = {"target_shard_bytes": 1}
-
-
-def fresh(base: Path, uri: Path, **settings: Any) -> dict[str, bytes | None]:
-    convert(base, uri, **settings)
-    return contents(uri)
-
-
-@dataclasses.dataclass
-class KilledRuns:
-    """The uris of runs, each killed one change later than the one before.
-
-    Args:
-        of_nothing: into uris where nothing was; the last of them came to its end.
-        over_another: the same, where there was the dataset of another seed; the first 25 of them.
-        another: that dataset.
-    """
-
-    of_nothing: list[Path]
-    over_another: list[Path]
-    another: dict[str, bytes | None]
-
-
-@pytest.fixture(scope="module")
-def killed(few, tmp_path_factory) -> KilledRuns:
-    folder = tmp_path_factory.mktemp("killed")
-    another = fresh(few, folder / "another", seed=1, **A_SHARD_A_FILE)
-    over_another = [folder / "over" / f"{number:03d}" for number in range(1, 26)]
-    for uri in over_another:
-        shutil.copytree(folder / "another", uri)
-    series = [[f"{folder}/nothing", 999], [f"{folder}/over", len(over_another)]]
-    arguments = [properties_of(few, A_SHARD_A_FILE), *series]
-    finished = subprocess.run(
-        [sys.executable, "-c", KILLED_RUNS, *map(json.dumps, arguments)],
-        env={**os.environ, "PYTHONPATH": str(REPOSITORY)},
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
-    assert finished.returncode == 0, finished.stderr[-3000:]
-    return KilledRuns(sorted((folder / "nothing").iterdir()), over_another, another)
-
 
 def opens(uri: Path) -> bool:
     try:
@@ -428,66 +291,6 @@ def opens(uri: Path) -> bool:
     except DatasetError:
         return False
     return True
-
-
-def test_a_run_in_another_process_makes_the_same_bytes(few, killed, tmp_path):
-    assert contents(killed.of_nothing[-1]) == fresh(few, tmp_path / "out", **A_SHARD_A_FILE)
-
-
-def test_a_run_killed_anywhere_leaves_a_manifest_only_with_all_the_rest(killed):
-    *unfinished, finished = killed.of_nothing
-    whole = contents(finished)
-    assert len(unfinished) > 20
-    assert [
-        uri.name
-        for uri in unfinished
-        if (uri / "manifest.json").exists() and not whole.items() <= contents(uri).items()
-    ] == []
-
-
-def test_what_a_killed_run_leaves_cannot_be_opened(killed):
-    *unfinished, finished = killed.of_nothing
-    opened = [uri.name for uri in unfinished if opens(uri)]
-    assert [
-        name for name in opened if not (finished.parent / name / "manifest.json").exists()
-    ] == []
-    assert opens(finished)
-
-
-def test_a_run_killed_over_another_dataset_leaves_that_or_nothing_to_open(killed):
-    opened = [uri for uri in killed.over_another if opens(uri)]
-    assert [uri.name for uri in opened if not contents(uri).items() >= killed.another.items()] == []
-    assert len(opened) < len(killed.over_another)
-
-
-def test_a_run_after_a_killed_one_makes_the_whole_dataset(few, killed, tmp_path):
-    *unfinished, finished = killed.of_nothing
-    whole = contents(finished)
-    differing = {}
-    for uri in unfinished:
-        again = shutil.copytree(uri, tmp_path / uri.name)
-        if (made := fresh(few, again, **A_SHARD_A_FILE)) != whole:
-            differing[uri.name] = sorted(made.keys() - whole.keys())
-    assert differing == {}
-
-
-@pytest.mark.parametrize(
-    ("settings", "lost"),
-    [
-        ({"target_shard_bytes": 1 << 20}, None),
-        (A_SHARD_A_FILE, "train/a/bad.jpg"),
-        (A_SHARD_A_FILE, "train/b/2.jpg"),
-    ],
-    ids=["other settings", "no reject any more", "a shard less"],
-)
-def test_what_another_run_left_does_not_show(few, killed, tmp_path, settings, lost):
-    base = shutil.copytree(few, tmp_path / "in")
-    if lost:
-        (base / lost).unlink()
-    expected = fresh(base, tmp_path / "fresh", **settings)
-    for uri in [*killed.of_nothing[5:-1:8], killed.of_nothing[-1]]:
-        again = shutil.copytree(uri, tmp_path / uri.name)
-        assert fresh(base, again, **settings) == expected, uri.name
 
 
 def test_a_second_run_takes_the_manifest_away_before_it_writes(few, tmp_path):

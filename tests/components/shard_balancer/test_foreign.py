@@ -26,16 +26,42 @@ def moved(folder: Path, split: str) -> collections.Counter[bytes]:
     return collections.Counter(record for shard in read(folder, split) for record in shard)
 
 
-def test_a_tfds_folder_is_balanced(tmp_path):
-    manifest = balance(GOLDEN / "tfds", tmp_path, num_shards="3")
-    written = {split: entry["written"] for split, entry in manifest["splits"].items()}
-    assert written == {"train": 20, "validation": 5}
-    for split in written:
-        assert moved(tmp_path, split) == records_of(sorted((GOLDEN / "tfds").glob(f"*-{split}.*")))
-    assert (tmp_path / "vocab/label.txt").read_text() == "cat\ndog\nowl\n"
-    features = json.loads((tmp_path / "datum_to_type_and_shape_mapping.json").read_text())
-    assert features["vec"] == {"type": "float", "shape": [3], "dense": True}
-    assert features["objects/bbox"]["dense"] is False
+@pytest.fixture
+def bare(tmp_path):
+    records = [example(number, number % 50 + 1) for number in range(300)]
+    (tmp_path / "bare").mkdir()
+    for name, group in (("train-a.tfrecord", records[:120]), ("train-b.tfrecord", records[120:])):
+        with tf.io.TFRecordWriter(str(tmp_path / "bare" / name)) as writer:
+            for record in group:
+                writer.write(record)
+    return tmp_path / "bare"
+
+
+@pytest.mark.parametrize(
+    ("kind", "counts", "pattern"),
+    [
+        ("tfds", {"train": 20, "validation": 5}, "*-{}.*"),
+        ("tfrecorder", {"train": 8, "validation": 2, "test": 2}, "{}-*"),
+        ("datum", {"train": 23, "val": 7}, "{}-*"),
+        ("bare", {"train": 300}, "{}-*"),
+    ],
+)
+def test_every_record_of_others_is_moved(tmp_path, datum_photos, bare, kind, counts, pattern):
+    given = {"datum": Path(datum_photos), "bare": bare}.get(kind, GOLDEN / kind)
+    manifest = balance(given, tmp_path / "out", num_shards="3")
+    assert {split: entry["written"] for split, entry in manifest["splits"].items()} == counts
+    for split in counts:
+        assert moved(tmp_path / "out", split) == records_of(
+            sorted(given.glob(pattern.format(split)))
+        )
+    mapping = "datum_to_type_and_shape_mapping.json"
+    features = json.loads((tmp_path / "out" / mapping).read_text())
+    if kind == "datum":
+        assert features == json.loads((given / mapping).read_text())
+    if kind == "tfds":
+        assert (tmp_path / "out/vocab/label.txt").read_text() == "cat\ndog\nowl\n"
+        assert features["vec"] == {"type": "float", "shape": [3], "dense": True}
+        assert features["objects/bbox"]["dense"] is False
 
 
 @pytest.mark.parametrize("balanced", [False, True])
@@ -70,62 +96,6 @@ def test_a_tfds_shard_of_another_length_than_it_says_is_refused(tmp_path):
         (tmp_path / path.name).write_bytes(text)
     with pytest.raises(trainer_utils.DatasetError, match="expected 19 records as the dataset says"):
         balance(tmp_path, tmp_path / "out")
-
-
-def test_what_tfrecorder_wrote_is_balanced_and_read(tmp_path):
-    manifest = balance(GOLDEN / "tfrecorder", tmp_path, num_shards="2")
-    written = {split: entry["written"] for split, entry in manifest["splits"].items()}
-    assert written == {"train": 8, "validation": 2, "test": 2}
-    for split in written:
-        given = sorted((GOLDEN / "tfrecorder").glob(f"{split}-*"))
-        assert moved(tmp_path, split) == records_of(given)
-    for uri in (GOLDEN / "tfrecorder", tmp_path):
-        (labels,) = trainer_utils.input_fn(
-            str(uri), split="train", features="image_height", label="label", batch_size=8
-        )
-        assert labels[0].numpy().tolist() == [8] * 8
-        assert sorted(labels[1].numpy().tolist()) == [0] * 4 + [1] * 4
-
-
-def test_a_datum_dataset_is_balanced_and_read(datum_photos, tmp_path):
-    manifest = balance(Path(datum_photos), tmp_path, num_shards="4")
-    written = {split: entry["written"] for split, entry in manifest["splits"].items()}
-    assert written == {"train": 23, "val": 7}
-    for split in written:
-        given = sorted(Path(datum_photos).glob(f"{split}-*"))
-        assert moved(tmp_path, split) == records_of(given)
-    kept = "datum_to_type_and_shape_mapping.json"
-    assert json.loads((tmp_path / kept).read_text()) == json.loads(
-        (Path(datum_photos) / kept).read_text()
-    )
-    images = trainer_utils.input_fn(str(tmp_path), features="image", batch_size=23)
-    assert next(iter(images)).shape == (23, 40, 48, 3)
-
-
-def test_a_folder_of_bare_files_is_balanced_and_read(tmp_path):
-    records = [example(number, number % 50 + 1) for number in range(300)]
-    for name, group in (("a.tfrecord", records[:120]), ("b.tfrecord", records[120:])):
-        with tf.io.TFRecordWriter(str(tmp_path / name)) as writer:
-            for record in group:
-                writer.write(record)
-    balance(tmp_path, tmp_path / "out", num_shards="4")
-    assert moved(tmp_path / "out", "train") == collections.Counter(records)
-    (batch,) = trainer_utils.input_fn(str(tmp_path), features="id", batch_size=300)
-    assert sorted(batch.numpy().tolist()) == list(range(300))
-
-
-def test_images_of_a_stock_dataset_are_known_for_images(tmp_path, photos, serialize):
-    (tmp_path / "in/Split-train").mkdir(parents=True)
-    encoded = [tf.io.encode_jpeg(photo[: 30 + n % 2]).numpy() for n, photo in enumerate(photos)]
-    with tf.io.TFRecordWriter(str(tmp_path / "in/Split-train/data")) as writer:
-        for number, data in enumerate(encoded):
-            writer.write(serialize(image=[data], other=[data if number else b"none"]))
-    balance(tmp_path / "in", tmp_path / "out")
-    features = json.loads((tmp_path / "out/datum_to_type_and_shape_mapping.json").read_text())
-    assert features == {
-        "image": {"type": "string", "shape": [30, 48, 3], "dense": True, "sizes": "mixed"},
-        "other": {"type": "string", "shape": [], "dense": True},
-    }
 
 
 def test_feature_lists_that_no_schema_holds_are_refused_by_file(tmp_path):

@@ -7,7 +7,7 @@ import random
 import numpy as np
 import pytest
 
-from components.balancing.partition import assign_places_by_class, equal_byte_bounds
+from components.balancing.partition import assign_positions_by_class, equal_byte_bounds
 
 
 def sums(sizes: list[int], bounds: list[int]) -> list[int]:
@@ -36,29 +36,12 @@ def test_shards_differ_by_at_most_the_largest_record_and_none_is_empty():
         assert all(start < stop for start, stop in itertools.pairwise(bounds))
         totals = sums(sizes, bounds)
         assert max(totals) - min(totals) <= max(sizes), (sizes, bounds)
-
-
-def test_the_smallest_shard_is_as_large_as_any_cuts_make_it():
-    source = random.Random(1)
-    for _ in range(300):
-        sizes = some_sizes(source, source.randint(2, 9))
-        num_shards = source.randint(2, len(sizes))
-        bounds = equal_byte_bounds(np.array(sizes, np.int64), num_shards=num_shards).tolist()
-        best = max(
-            min(sums(sizes, [0, *cuts, len(sizes)]))
-            for cuts in itertools.combinations(range(1, len(sizes)), num_shards - 1)
-        )
-        assert min(sums(sizes, bounds)) == best
-
-
-def test_thousands_of_records_of_very_different_sizes():
-    source = random.Random(2)
-    sizes = [int(10 ** source.uniform(1, 6)) for _ in range(20_000)]
-    for num_shards in (1, 2, 7, 64, 1000, 19_999, 20_000):
-        bounds = equal_byte_bounds(np.array(sizes, np.int64), num_shards=num_shards).tolist()
-        totals = sums(sizes, bounds)
-        assert len(totals) == num_shards
-        assert max(totals) - min(totals) <= max(sizes)
+        if len(sizes) < 10 and num_shards > 1:  # the smallest is as large as any cuts make it
+            best = max(
+                min(sums(sizes, [0, *cuts, len(sizes)]))
+                for cuts in itertools.combinations(range(1, len(sizes)), num_shards - 1)
+            )
+            assert min(totals) == best
 
 
 @pytest.mark.parametrize(("records", "num_shards"), [(1, 1), (10, 3), (5000, 7), (64, 64), (9, 8)])
@@ -66,11 +49,14 @@ def test_each_shard_has_each_classes_share_to_within_one_record(records, num_sha
     source = random.Random(3)
     classes = [min(int(source.expovariate(0.7)), 5) for _ in range(records)]
     order = source.sample(range(records), records)
-    places, bounds = assign_places_by_class(
+    places, bounds = assign_positions_by_class(
         np.array(classes), num_shards=num_shards, order=np.array(order), seed=0
     )
     assert sorted(places.tolist()) == list(range(records))
     shards = np.searchsorted(bounds, places, side="right") - 1
+    by_place = np.argsort(places)
+    for start, stop in itertools.pairwise(bounds.tolist()):  # in the order that was given
+        assert (np.diff(np.array(order)[by_place[start:stop]]) > 0).all()
     sizes = collections.Counter(shards.tolist())
     assert len(sizes) == num_shards
     assert max(sizes.values()) - min(sizes.values()) <= 1
@@ -82,21 +68,12 @@ def test_each_shard_has_each_classes_share_to_within_one_record(records, num_sha
             assert abs(held[shard] - count / num_shards) < 1
 
 
-def test_within_a_shard_records_stand_in_the_order_that_was_given():
-    order = np.array(random.Random(4).sample(range(1000), 1000))
-    classes = np.arange(1000) % 7
-    places, bounds = assign_places_by_class(classes, num_shards=6, order=order, seed=0)
-    by_place = np.argsort(places)
-    for start, stop in itertools.pairwise(bounds.tolist()):
-        assert (np.diff(order[by_place[start:stop]]) > 0).all()
-
-
 def test_a_class_of_one_record_goes_to_any_shard_alike():
     hits = collections.Counter()
     for seed in range(2000):
         classes = np.array([0] * 6 + [1] + [2] * 5)
         order = np.array(random.Random(seed).sample(range(12), 12))
-        places, bounds = assign_places_by_class(classes, num_shards=4, order=order, seed=seed)
+        places, bounds = assign_positions_by_class(classes, num_shards=4, order=order, seed=seed)
         hits[int(np.searchsorted(bounds, places[6], side="right")) - 1] += 1
     # Binomial: 500 expected, standard deviation 19.4; five of these either side.
     assert all(403 < hits[shard] < 597 for shard in range(4))

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import tensorflow as tf
 
-from components.shard_balancer import executor, planning
+from components.balancing import planning, steps
 from components.shuffle import picking
 from tests.components.shard_balancer.test_executor import (
     balance,
@@ -46,7 +46,7 @@ def workers(request, monkeypatch) -> str:
     """How many work: by themselves alone where a split is larger than memory."""
     if request.param == "processes":
         for name in ("_MOVE_SECONDS", "_GZIP_SECONDS"):
-            monkeypatch.setattr(executor, name, 1.0)
+            monkeypatch.setattr(steps, name, 1.0)
     return "--direct_num_workers=2"
 
 
@@ -61,12 +61,12 @@ def picked(monkeypatch) -> list[str]:
         splits.extend([plan.split] if made is not None else [])
         return made
 
-    monkeypatch.setattr(executor, "pick_split", spy)
+    monkeypatch.setattr(steps, "pick_split", spy)
     return splits
 
 
 def without_picking(monkeypatch) -> None:
-    monkeypatch.setattr(executor, "pick_split", lambda *given: None)
+    monkeypatch.setattr(steps, "pick_split", lambda *given: None)
 
 
 @pytest.mark.parametrize(
@@ -133,7 +133,7 @@ def test_what_was_written_is_read_back(large, tmp_path, monkeypatch):
         Path(path).write_bytes(data)
 
     monkeypatch.setattr(written_shards, "begin_sync", change)
-    with pytest.raises(CorruptShardError, match="were written, read back"):
+    with pytest.raises(CorruptShardError, match="were written, got"):
         balance(large, tmp_path, "--direct_num_workers=1", memory_bytes=1 << 20)
 
 

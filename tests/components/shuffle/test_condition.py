@@ -3,10 +3,12 @@
 import contextlib
 import random
 
+import numpy as np
 import pytest
 
 from components.shuffle.condition import parse_condition
 from trainer_utils.format import ConfigError
+from trainer_utils.format.example_columns import Column
 
 VALUES = {"height": 80, "width": 64, "score": 0.25, "name": "cat/1.jpg", "tags": ["a", "b"]}
 STORED = {
@@ -18,10 +20,18 @@ STORED = {
 NUMBERS = ["height", "width", "score", "3", "-2", "80", "0.25", "len(tags)", "len(name)"]
 
 
+def column(rows):
+    values = [value for row in rows for value in row]
+    kinds = {bytes: "string", int: "int", float: "float"}
+    kind = kinds[type(values[0])] if values else ""
+    flat = np.array(values, {"string": object, "float": np.float64}.get(kind, np.int64))
+    return Column(kind, np.array([len(row) for row in rows]), flat)
+
+
 def holds(text, values=STORED, vocabularies=None):
     condition = parse_condition(text)
-    rows = {name: [values.get(name, ())] for name in condition.features}
-    return bool(condition.mask(rows, vocabularies or {})[0])
+    columns = {name: column([values.get(name, ())]) for name in condition.features}
+    return bool(condition.mask(columns, vocabularies or {})[0])
 
 
 def number(source, depth):
@@ -152,7 +162,7 @@ def test_many_records_are_answered_each_as_alone():
     ]
     for text in ("'a' in tags", "n % 3 == 0", "len(tags) > n", "n in (1, None)", "not n", "n"):
         condition = parse_condition(text)
-        columns = {name: [row[name] for row in rows] for name in condition.features}
+        columns = {name: column([row[name] for row in rows]) for name in condition.features}
         mask = condition.mask(columns, {})
         assert mask.tolist() == [holds(text, row) for row in rows]
         assert 0 < mask.sum() < 200
