@@ -71,24 +71,19 @@ def find_pieces(
             # A header alone is a piece as well, so that it is compared with those of other files.
             for part in itertools.chain([next(parts, (start, start))], parts):
                 yield whole.narrow(part)
-        except StrayQuote as error:
-            stream.seek(0)
-            line = _count_lines(stream, error.offset) + 1
+        except (StrayQuote, UnclosedQuote) as error:
+            line = _line_of(stream, error.offset)
+            is_stray = isinstance(error, StrayQuote)
             raise InputError.at(
                 source,
-                expected="a quoted field of several lines to end where a field does",
-                got=f"a quote within a text behind it (line {line})",
+                expected="a quoted field of several lines to end where a field does"
+                if is_stray
+                else "every quote to be closed",
+                got=f"a quote within a text behind it (line {line})"
+                if is_stray
+                else f"a row in which one is not (from line {line})",
                 advice="A text that begins with a quote is quoted as a whole, and its own quotes "
                 'are doubled: """Yes"", he said".',
-            ) from error
-        except UnclosedQuote as error:
-            stream.seek(0)
-            line = _count_lines(stream, error.offset) + 1
-            raise InputError.at(
-                source,
-                expected="every quote to be closed",
-                got=f"a row in which one is not (from line {line})",
-                advice="Double the quotes inside of quoted fields.",
             ) from error
 
 
@@ -113,12 +108,13 @@ def _hint_bytes(head: bytes, delimiter: str, source: str) -> int:
     return hint.end()
 
 
-def _count_lines(stream: BinaryIO, stop: int) -> int:
-    lines = 0
-    while stop > 0 and (block := stream.read(min(stop, 16 << 20))):
-        lines += block.count(b"\n")
-        stop -= len(block)
-    return lines
+def _line_of(stream: BinaryIO, offset: int) -> int:
+    stream.seek(0)
+    line = 1
+    while offset > 0 and (block := stream.read(min(offset, 16 << 20))):
+        line += block.count(b"\n")
+        offset -= len(block)
+    return line
 
 
 def _names(

@@ -1,7 +1,7 @@
 """Datum's JSON: `{"17": {"text": "Such a day", "label": {"polarity": 1}}, …}`, or a list of these.
 
 Each entry of `label` is a feature by its own name. Texts that are numbers or lists are taken for
-these, as Datum does. A file is cut between its entries, so that its size does not matter.
+these, as Datum does. A file is parsed as a whole, so that its size is bounded.
 
 Source: `datum/generator/text.py` of datum 1.13.
 """
@@ -13,14 +13,13 @@ import re
 from collections.abc import Collection, Iterator
 
 from components.common.layout_inputs import LayoutInputs
-from components.tables.json_entries import JsonEntries
 from components.tables.json_objects import (
     columns_of_objects,
     flat_object,
     flatten_object,
     without_twins,
 )
-from components.tables.pieces import Piece, cut
+from components.tables.pieces import Piece
 from components.tables.rows import BadRow, Rows, lines_of
 from trainer_utils.format import InputError
 from trainer_utils.format.json_text import Json, JsonObject
@@ -29,59 +28,56 @@ __all__ = ["find_pieces", "read"]
 
 _LABELS = "label."
 _HEAD_BYTES = 1 << 16
+_MOST_BYTES = 128 << 20  # that are parsed at once; takes some ten times that
 _SHOWN = 40
 # An entry by a name, whose first field is called 0. Entries by numbers may have such fields.
 _TRANSPOSED = re.compile(rb'\{\s*"(?![0-9]+")(?:[^"\\]|\\.)*"\s*:\s*\{\s*"0"\s*:')
-_CLOSERS = {b"{": b"}", b"[": b"]"}
 
 
 def find_pieces(inputs: LayoutInputs, whole: Piece) -> Iterator[Piece]:
-    """Cuts a file between its entries.
+    """Looks at a file, which is one piece.
 
     Raises:
-        InputError: it is no object and no list, or not whole; or its entries are columns.
+        InputError: it is no object and no list, too large, or its entries are columns.
     """
-    entries, source = JsonEntries(), whole.source
     with inputs.open(whole.path) as stream:
         head = stream.read(_HEAD_BYTES)
-        body = head.removeprefix(codecs.BOM_UTF8).lstrip()
-        opener = body[:1]
-        if opener not in _CLOSERS:
-            raise InputError.at(
-                source,
-                expected="objects of JSON by key or in a list",
-                got=repr(body[:_SHOWN]),
-                offset=len(head) - len(body),
-                advice="Files of JSON lines end in .jsonl.",
-            )
-        if _TRANSPOSED.match(body):
-            raise InputError.at(
-                source,
-                expected="an object a row",
-                got=f"an object a column, whose rows are numbered: {body[:_SHOWN]!r}",
-                advice="pandas writes so unless it is told otherwise: "
-                "frame.to_json('rows.jsonl', orient='records', lines=True).",
-            )
-        first = len(head) - len(body) + 1
-        entries.row_ends(opener)
-        details = {"opener": opener.decode(), "first": first}
-        whole = dataclasses.replace(whole, details=details)
-        yield from map(whole.narrow, cut(stream, start=first, rows=entries))
-        if not entries.is_whole:
-            raise InputError.at(
-                source,
-                expected="JSON",
-                got="a file that ends within a text, a list or an object",
-                offset=stream.seek(0, 2),
-                advice="It may have been cut short: fetch it again.",
-            )
+        size = stream.seek(0, 2)
+    body = head.removeprefix(codecs.BOM_UTF8).lstrip()
+    start = len(head) - len(body)
+    if body[:1] not in (b"{", b"["):
+        raise InputError.at(
+            whole.source,
+            expected="objects of JSON by key or in a list",
+            got=repr(body[:_SHOWN]),
+            offset=start,
+            advice="Files of JSON lines end in .jsonl.",
+        )
+    if _TRANSPOSED.match(body):
+        raise InputError.at(
+            whole.source,
+            expected="an object a row",
+            got=f"an object a column, whose rows are numbered: {body[:_SHOWN]!r}",
+            advice="pandas writes so unless it is told otherwise: "
+            "frame.to_json('rows.jsonl', orient='records', lines=True).",
+        )
+    if size > _MOST_BYTES:
+        raise InputError.at(
+            whole.source,
+            expected=f"a JSON document of at most {_MOST_BYTES} bytes",
+            got=str(size),
+            advice="Write it as JSON lines, which may be of any size: jq -c '.[]' old.json.",
+        )
+    # The bracket that opens is no part of it, as the header of a CSV is none.
+    details: JsonObject = {"opener": body[:1].decode()}
+    yield dataclasses.replace(whole, start=start + 1, stop=size, details=details)
 
 
 def read(data: bytes, piece: Piece, *, ignored: Collection[str] = ()) -> Rows:
-    """The rows of a piece.
+    """The rows of a file.
 
     Args:
-        data: whole entries, with the commas between them.
+        data: what is behind the bracket that opens.
         piece: from `find_pieces`.
         ignored: columns that are not read.
 
@@ -123,29 +119,23 @@ def read(data: bytes, piece: Piece, *, ignored: Collection[str] = ()) -> Rows:
 
 
 def _parsed(data: bytes, piece: Piece) -> Json:
-    """The entries of a piece, as if it were a file by itself."""
     opener = piece.details["opener"].encode()
-    body = data.strip()
-    if body.endswith(b","):
-        data = body[:-1] + _CLOSERS[opener]
-    elif body == _CLOSERS[opener] and piece.start > piece.details["first"]:
-        raise InputError.at(
-            piece.source, expected="JSON", got="a comma behind the last entry", offset=piece.start
-        )
     try:
         return json.loads((opener + data).decode("utf-8"), object_pairs_hook=_Pairs)
     except UnicodeDecodeError as error:
         offset = error.start - 1
         (line,) = lines_of([offset], data)
-        place = f"line {line + 1}, " if piece.start == piece.details["first"] else ""
         raise InputError.at(
             piece.source,
             expected="UTF-8",
-            got=f"{data[offset : offset + 4]!r} ({place}byte {piece.start + offset})",
+            got=f"{data[offset : offset + 4]!r} (line {line + 1}, byte {piece.start + offset})",
         ) from error
     except (ValueError, RecursionError) as error:
-        raise InputError(
-            f"{piece.source!r}: expected JSON: {error} (from byte {piece.start})", path=piece.source
+        raise InputError.at(
+            piece.source,
+            expected="JSON",
+            got=str(error),
+            advice="Was it cut short? Fetch it again.",
         ) from error
 
 

@@ -57,12 +57,7 @@ _LIKE_NUMBER = (
     r"^[\s\pZ]*([+-]?([nN][aA][nN]|[iI][nN][fF]([iI][nN][iI][tT][yY])?|0[xXoObB][0-9a-fA-F]+"
     r"|[\p{Nd}_.,+-]*\p{Nd}[\p{Nd}_.,+-]*([eE][+-]?\p{Nd}+)?))[\s\pZ]*$"
 )
-# Of 39 digits or more, or with an exponent of two digits or more.
-_MAY_OVERFLOW = (
-    r"^\s*[+-]?([0-9]{39,}(\.[0-9]*)?([eE][+-]?[0-9]+)?|[0-9]*\.?[0-9]+[eE]\+?[0-9]{2,})\s*$"
-)
 _MOST_FLOAT = float(np.finfo(np.float32).max)
-_ROUNDED_DIGITS = 8  # of the first whole number that a float of 32 bits rounds, 16777217
 _SHOWN = 60  # characters of a value in a message
 
 Place = tuple[int, str]  # a row's number in its piece, and the value as it stands there
@@ -166,7 +161,7 @@ def _facts_of_texts(array: pa.Array, records: npt.NDArray[np.int64]) -> ColumnFa
     is_float = None if ints == facts.values else pc.match_substring_regex(array, _FLOAT)
     floats = 0 if is_float is None else _count(is_float)
     facts.has_floats = floats > 0
-    facts.overflow = _overflow_of_texts(array, records)
+    is_number = is_int if is_float is None else pc.or_(is_int, is_float)
     if ints + floats == facts.values:  # the common case, in as few looks as can be
         facts.first_float = None if is_float is None else _place(array, is_float, records)
     else:
@@ -177,11 +172,10 @@ def _facts_of_texts(array: pa.Array, records: npt.NDArray[np.int64]) -> ColumnFa
         is_int = pc.match_substring_regex(array, _GIVEN_INT)
         facts.first_text = _place(array, pc.invert(is_number), records)
         facts.first_float = _place(array, pc.and_(is_number, pc.invert(is_int)), records)
-    if is_float is not None and floats:
-        is_number = pc.or_(is_int, is_float)
-        is_long = pc.and_(pc.greater_equal(pc.binary_length(array), _ROUNDED_DIGITS), is_number)
-        found, rows = array.filter(is_long), records[_flags(is_long)]
-        facts.rounded = _rounded(numbers_of_texts(found, pa.float64()), rows, found)
+    shown, rows = array.filter(is_number), records[_flags(is_number)]
+    numbers = numbers_of_texts(shown, pa.float64())
+    facts.overflow = _overflow(numbers, rows, shown)
+    facts.rounded = _rounded(numbers, rows, shown) if floats else None
     facts.too_large = _too_large(array, is_int, records)
     facts.has_codes |= facts.too_large is not None
     return facts
@@ -189,34 +183,44 @@ def _facts_of_texts(array: pa.Array, records: npt.NDArray[np.int64]) -> ColumnFa
 
 def not_finite(array: pa.Array, records: npt.NDArray[np.int64]) -> Place | None:
     """The first of floats, or of lists of them, that is infinite or no number."""
-    if pa.types.is_list(array.type):
-        parents, array = pc.list_parent_indices(array), array.flatten()
-        records = records[parents.to_numpy(zero_copy_only=False)]
+    array, records = _flat(array, records)
     if not pa.types.is_floating(array.type):
         return None
     return _place(array, pc.invert(pc.is_finite(array)), records)
 
 
-def _overflow(array: pa.Array, records: npt.NDArray[np.int64]) -> Place | None:
-    """The first of floats, or of lists of them, that would become infinite."""
-    if pa.types.is_list(array.type):
-        parents, array = pc.list_parent_indices(array), array.flatten()
-        records = records[parents.to_numpy(zero_copy_only=False)]
-    is_too_large = pc.greater(pc.abs(array), _MOST_FLOAT)
-    return _place(array, pc.and_(is_too_large, pc.is_finite(array)), records)
+def _flat(
+    array: pa.Array, records: npt.NDArray[np.int64]
+) -> tuple[pa.Array, npt.NDArray[np.int64]]:
+    """The values of lists, each with its row; other values as they are."""
+    if not pa.types.is_list(array.type):
+        return array, records
+    parents = pc.list_parent_indices(array).to_numpy(zero_copy_only=False)
+    return array.flatten(), records[parents]
+
+
+def _overflow(
+    array: pa.Array, records: npt.NDArray[np.int64], shown: pa.Array | None = None
+) -> Place | None:
+    """The first of floats, or of lists of them, that would become infinite.
+
+    Args:
+        shown: the texts that they stand as; None: they are no texts.
+    """
+    array, records = _flat(array, records)
+    if shown is None:
+        is_finite = pc.is_finite(array)
+    else:
+        is_finite = pc.invert(pc.match_substring_regex(shown, "[nN]"))  # `1e999` is read as inf
+    is_too_large = pc.and_(pc.greater(pc.abs(array), _MOST_FLOAT), is_finite)
+    return _place(array if shown is None else shown, is_too_large, records)
 
 
 def _rounded(
     array: pa.Array, records: npt.NDArray[np.int64], shown: pa.Array | None = None
 ) -> Place | None:
-    """The first whole number of floats, or of lists of them, that 32 bits hold as another.
-
-    Args:
-        shown: the values as they stand; None: as they are.
-    """
-    if pa.types.is_list(array.type):
-        parents, array = pc.list_parent_indices(array), array.flatten()
-        records = records[parents.to_numpy(zero_copy_only=False)]
+    """The first whole number of floats, or of lists of them, that 32 bits hold as another."""
+    array, records = _flat(array, records)
     if array.type != pa.float64():
         return None
     values = array.to_numpy(zero_copy_only=False)
@@ -229,18 +233,6 @@ def _rounded(
 def _flags(mask: pa.Array) -> npt.NDArray[np.bool_]:
     flags: npt.NDArray[np.bool_] = pc.fill_null(mask, False).to_numpy(zero_copy_only=False)
     return flags
-
-
-def _overflow_of_texts(array: pa.Array, records: npt.NDArray[np.int64]) -> Place | None:
-    """As `_overflow`, of texts that are numbers; few are long enough to be asked."""
-    is_long = pc.match_substring_regex(array, _MAY_OVERFLOW)
-    if not _count(is_long):
-        return None
-    is_too_large = [
-        bool(flag) and abs(float(text)) > _MOST_FLOAT
-        for text, flag in zip(array.to_pylist(), is_long.to_pylist(), strict=True)
-    ]
-    return _place(array, pa.array(is_too_large), records)
 
 
 def _count(mask: pa.Array) -> int:

@@ -1,13 +1,11 @@
 """Parquet: a piece is a row group or more, read with its types.
 
-Arrow writes its own types beside Parquet's. Some of them it does not read again (lists of fixed
-size with nulls; views, before Arrow 16; dictionaries in lists, of several row groups), so that
-columns of these are read by Parquet's types alone, which hold the same values.
+What the installed Arrow does not read (Arrow 10: lists of fixed size with nulls, views,
+dictionaries in lists) is refused by name.
 """
 
 import dataclasses
 import datetime
-import io
 import itertools
 from collections.abc import Iterator, Sequence
 from typing import Any, BinaryIO
@@ -28,7 +26,6 @@ from trainer_utils.storage import MachineError
 
 __all__ = ["find_pieces", "open_file", "read", "read_columns"]
 
-_TAIL_BYTES = 8
 _HELD_BYTES = 128 << 20  # of a row group, beyond which it is read in parts; takes five times that
 _MOST_GROUP_BYTES = 4 << 30
 _MOST_REPEATED_BYTES = 1 << 30  # of texts that the file has once
@@ -92,16 +89,13 @@ def _too_large(source: str, group: int, most: int, size: int) -> InputError:
 
 
 def open_file(stream: BinaryIO, source: str) -> pa.parquet.ParquetFile:
-    """Opens a file, one of a later Arrow's types as well.
+    """Opens a file.
 
     Raises:
         InputError: it is no Parquet file.
     """
     try:
-        try:
-            return pyarrow.parquet.ParquetFile(stream)
-        except pa.ArrowException:  # it may be for a type of a later Arrow
-            return _open_plainly(stream)
+        return pyarrow.parquet.ParquetFile(stream, buffer_size=_BUFFER_BYTES)
     except MachineError:
         raise
     except (pa.ArrowException, OSError, ValueError) as error:
@@ -109,31 +103,6 @@ def open_file(stream: BinaryIO, source: str) -> pa.parquet.ParquetFile:
             f"{source!r}: expected a Parquet file that Arrow {pa.__version__} reads: {error}",
             path=source,
         ) from error
-
-
-def _open_plainly(stream: BinaryIO) -> pa.parquet.ParquetFile:
-    """Without Arrow's own types: its schema is in the footer, by a key that is made another one."""
-    stream.seek(-_TAIL_BYTES, io.SEEK_END)
-    tail = stream.read(_TAIL_BYTES)  # the footer's length, and Parquet's mark
-    size = int.from_bytes(tail[:4], "little")
-    stream.seek(-_TAIL_BYTES - size, io.SEEK_END)
-    footer = stream.read(size).replace(b"ARROW:schema", b"arrow:schema")
-    metadata = pyarrow.parquet.read_metadata(pa.BufferReader(b"PAR1" + footer + tail))
-    stream.seek(0)
-    return pyarrow.parquet.ParquetFile(stream, metadata=metadata)
-
-
-def _is_read_plainly(kind: pa.DataType, *, is_inner: bool = False) -> bool:
-    """Whether a type is one of those of the module's text."""
-    is_own = isinstance(kind, pa.BaseExtensionType) or pa.types.is_fixed_size_list(kind)
-    if is_own or "view" in str(kind) or (is_inner and pa.types.is_dictionary(kind)):
-        return True
-    fields = (kind.field(n).type for n in range(kind.num_fields)) if _is_nested(kind) else ()
-    return any(_is_read_plainly(inner, is_inner=True) for inner in fields)
-
-
-def _is_nested(kind: pa.DataType) -> bool:
-    return _is_list(kind) or pa.types.is_struct(kind)
 
 
 def read(
@@ -205,29 +174,7 @@ def read_columns(
             path=source,
         )
     names = [name for name in schema.names if name not in unread]
-    _check_repeated(file, stream, groups, frozenset(names) - ignored, source)
-    if rows is not None:  # else Arrow would read all of a column of the group at once
-        file = pyarrow.parquet.ParquetFile(
-            stream, metadata=file.metadata, buffer_size=_BUFFER_BYTES
-        )
-    plainly = [name for name in names if _is_read_plainly(schema.field(name).type)]
-    usual = [name for name in names if name not in plainly]
-    usual = _read_some(file, groups, rows, usual, ignored, source)
-    if not plainly:
-        return usual
-    others = _read_some(_open_plainly(stream), groups, rows, plainly, ignored, source)
-    found = {t.column_names[n]: t.column(n) for t in (usual, others) for n in range(t.num_columns)}
-    return pa.table({name: found[name] for name in names if name in found})
-
-
-def _read_some(
-    file: pa.parquet.ParquetFile,
-    groups: Sequence[int],
-    rows: Sequence[int] | None,
-    names: Sequence[str],
-    ignored: frozenset[str],
-    source: str,
-) -> pa.Table:
+    _check_repeated(file, groups, frozenset(names) - ignored, source)
     # Without threads: one that still reads after another's error would share the stream with what
     # is read next. Pieces are read side by side by processes.
     try:
@@ -245,7 +192,7 @@ def _read_some(
                 if name not in ignored:
                     raise InputError(
                         f"column {name!r}: cannot be read: {error}, of type "
-                        f"{file.schema_arrow.field(name).type} ({source!r}). The file is "
+                        f"{schema.field(name).type} ({source!r}). The file is "
                         f"damaged, or Arrow {pa.__version__} does not read the type; leave the "
                         f"column out: columns={{{name!r}: 'ignore'}}.",
                         path=source,
@@ -279,16 +226,11 @@ def _read_groups(
 
 
 def _check_repeated(
-    file: pa.parquet.ParquetFile,
-    stream: BinaryIO,
-    groups: Sequence[int],
-    names: frozenset[str],
-    source: str,
+    file: pa.parquet.ParquetFile, groups: Sequence[int], names: frozenset[str], source: str
 ) -> None:
     """Refuses texts that stand in a file once, and so often in its rows that no memory holds them.
 
-    Where the metadata leaves it open, columns are read as the file has them: texts, and numbers of
-    texts.
+    Where the metadata leaves it open, columns are read some rows at a time, and not kept.
     """
     for number in groups:
         group = file.metadata.row_group(number)
@@ -301,26 +243,12 @@ def _check_repeated(
             and chunk.has_dictionary_page
             and chunk.num_values * chunk.total_uncompressed_size > _MOST_REPEATED_BYTES
         ]
-        if not paths:
-            continue
-        packed = pyarrow.parquet.ParquetFile(
-            stream, metadata=file.metadata, read_dictionary=paths
-        ).read_row_groups([number], columns=paths, use_threads=False)
-        size = sum(_unpacked(chunk) for column in packed.columns for chunk in column.chunks)
+        batches = file.iter_batches(
+            _BATCH_ROWS, row_groups=[number], columns=paths, use_threads=False
+        )
+        size = sum(batch.nbytes for batch in batches) if paths else 0
         if size > _MOST_REPEATED_BYTES:
             raise _too_large(source, number, _MOST_REPEATED_BYTES, size)
-
-
-def _unpacked(array: pa.Array) -> int:
-    """How many bytes of texts an array stands for, of dictionaries or with these in it."""
-    if pa.types.is_struct(array.type):
-        return sum(_unpacked(part) for part in array.flatten())
-    if _is_list(array.type):
-        return _unpacked(array.flatten())
-    if not pa.types.is_dictionary(array.type) or not len(array.dictionary):
-        return 0
-    lengths = pc.binary_length(array.dictionary.cast(pa.large_binary())).to_numpy()
-    return int(lengths[array.indices.drop_null().to_numpy()].sum(dtype=np.int64))
 
 
 def _plain(array: pa.Array, name: str, source: str) -> pa.Array:
@@ -328,19 +256,23 @@ def _plain(array: pa.Array, name: str, source: str) -> pa.Array:
     kind = array.type
     if pa.types.is_dictionary(kind):
         return _plain(array.dictionary_decode(), name, source)
+    if isinstance(kind, pa.BaseExtensionType):
+        return _plain(array.storage, name, source)
     if _is_list(kind):
-        lists = _variable(array)
-        if lists.flatten().null_count:
+        if (parts := array.flatten()).null_count:
             raise InputError(
                 f"column {name!r}: expected lists without missing values, got some in {kind} "
                 f"({source}). "
                 f"Leave the column out: columns={{{name!r}: 'ignore'}}."
             )
-        values = _plain(lists.values, name, source)
+        values = _plain(parts, name, source)
         if pa.types.is_decimal(kind.value_type):
             values = values.cast(pa.float64())
         if not _is_list(values.type):
-            return _with_values(lists, values)
+            lengths = pc.fill_null(pc.list_value_length(array), 0).to_numpy(zero_copy_only=False)
+            offsets = np.concatenate([[0], np.cumsum(lengths)])
+            missing = np.append(array.is_null().to_numpy(zero_copy_only=False), False)
+            return pa.ListArray.from_arrays(pa.array(offsets, pa.int32(), mask=missing), values)
     elif pa.types.is_boolean(kind):
         return array.cast(pa.int64())
     elif pa.types.is_integer(kind):
@@ -359,7 +291,7 @@ def _plain(array: pa.Array, name: str, source: str) -> pa.Array:
         return array.cast(pa.float64())
     elif pa.types.is_temporal(kind) and not pa.types.is_duration(kind):
         return _times(array, name, source)
-    elif pa.types.is_string(kind) or pa.types.is_large_string(kind):
+    elif str(kind) in ("string", "large_string", "string_view"):
         return array.cast(pa.string())
     elif any(is_kind(kind) for is_kind in _BINARY):
         return array.cast(pa.binary())
@@ -372,25 +304,10 @@ def _plain(array: pa.Array, name: str, source: str) -> pa.Array:
 
 
 def _is_list(kind: pa.DataType) -> bool:
-    return bool(pa.types.is_list(kind) or pa.types.is_large_list(kind))
-
-
-def _variable(array: pa.Array) -> pa.Array:
-    kind = array.type
-    return array if pa.types.is_list(kind) else array.cast(pa.list_(kind.value_type))
-
-
-def _with_values(lists: pa.Array, values: pa.Array) -> pa.Array:
-    """The same lists, of other values."""
-    offsets = lists.offsets
-    if lists.null_count:
-        marks = pc.if_else(
-            pa.concat_arrays([lists.is_null(), pa.array([False])]),
-            pa.scalar(None, pa.int32()),
-            offsets,
-        )
-        return pa.ListArray.from_arrays(marks, values)
-    return pa.ListArray.from_arrays(offsets, values)
+    return any(
+        is_kind(kind)
+        for is_kind in (pa.types.is_list, pa.types.is_large_list, pa.types.is_fixed_size_list)
+    )
 
 
 def _times(array: pa.Array, name: str, source: str) -> pa.Array:

@@ -4,13 +4,13 @@
     pieces = [whole.narrow(part) for part in cut(stream, delimiter=b",")]
 
 A large file is cut where a row ends. In a CSV a line break may stand between quotes, so the cut
-follows the quotes from the file's beginning, a block at a time: all of a block at once where its
-quotes are as RFC 4180 has them, one by one where they are not.
+follows the quotes from the file's beginning, a block at a time.
 """
 
 import dataclasses
+import re
 from collections.abc import Iterator, Mapping
-from typing import BinaryIO, Protocol
+from typing import BinaryIO
 
 import numpy as np
 import numpy.typing as npt
@@ -22,7 +22,6 @@ __all__ = [
     "MAX_ROW_BYTES",
     "PIECE_BYTES",
     "Piece",
-    "RowEnds",
     "RowTooLong",
     "StrayQuote",
     "UnclosedQuote",
@@ -36,7 +35,7 @@ MAX_ROW_BYTES = 64 << 20
 MAX_COLUMNS = 50_000  # each is a feature of its own, with some ms of work
 _BLOCK_BYTES = 4 << 20
 _BLANK_BYTES = 64  # a line of more spaces than that is no blank one
-_QUOTE, _NEWLINE, _RETURN = b'"'[0], b"\n"[0], b"\r"[0]
+_NEWLINE = b"\n"[0]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -102,19 +101,11 @@ class RowTooLong:
     stop: int
 
 
-class RowEnds(Protocol):
-    """Tells where rows end, block by block."""
-
-    def row_ends(self, block: bytes) -> tuple[int, int]:
-        """Where the first and the last row that end in the next block do; (0, 0) if none does."""
-
-
 def cut(
     stream: BinaryIO,
     *,
     start: int = 0,
     delimiter: bytes | None = None,
-    rows: RowEnds | None = None,
     piece_bytes: int = PIECE_BYTES,
     max_row_bytes: int = MAX_ROW_BYTES,
     refuse_stray: bool = False,
@@ -125,7 +116,6 @@ def cut(
         stream: the file, read from `start`.
         start: where the first row begins.
         delimiter: of a table whose fields may be quoted; None where a line is a row.
-        rows: that end in another way.
         piece_bytes: about how long a piece is.
         refuse_stray: whether quotes within texts behind fields of several lines are looked for.
 
@@ -136,32 +126,32 @@ def cut(
         UnclosedQuote: the file ends between quotes.
         StrayQuote: a field of several lines ends within a text, and `refuse_stray`.
     """
-    quotes = _Quotes(delimiter) if delimiter is not None else None
     piece_start = row_start = offset = start
+    rest = b""  # of the last row; of a long one what says whether it is between quotes
     stream.seek(start)
     while block := stream.read(_BLOCK_BYTES):
-        if rows is not None:
-            first, last = rows.row_ends(block)
-        else:
-            toggles = quotes.follow(block) if quotes else None
-            if quotes is not None and toggles is not None and refuse_stray:
-                stray = quotes.find_stray(block, toggles)
-                if stray is not None:
-                    raise StrayQuote(offset + stray)
-            first, last = _row_ends(block, toggles)
-        if last:
-            first, last = offset + first, offset + last
-            if first - row_start > max_row_bytes:
-                if row_start > piece_start:
-                    yield piece_start, row_start
-                yield RowTooLong(row_start, first)
-                piece_start = first
-            row_start = last
-            if row_start - piece_start >= piece_bytes:
-                yield piece_start, row_start
-                piece_start = row_start
         offset += len(block)
-    if quotes is not None and quotes.inside:
+        rest += block
+        begin = offset - len(rest)
+        fields = _quoted(rest, delimiter)
+        if refuse_stray and (stray := _stray(rest, fields, delimiter)) is not None:
+            raise StrayQuote(begin + stray)
+        ends = _ends_outside(rest, fields)
+        if not len(ends):
+            rest = _state(rest, delimiter)
+            continue
+        first, last = begin + int(ends[0]), begin + int(ends[-1])
+        if first - row_start > max_row_bytes:
+            if row_start > piece_start:
+                yield piece_start, row_start
+            yield RowTooLong(row_start, first)
+            piece_start = first
+        row_start = last
+        if row_start - piece_start >= piece_bytes:
+            yield piece_start, row_start
+            piece_start = row_start
+        rest = rest[int(ends[-1]) :]
+    if any(not field[1] for field in _quoted(rest, delimiter)[-1:]):
         raise UnclosedQuote(row_start)
     if offset - row_start > max_row_bytes:
         if row_start > piece_start:
@@ -171,12 +161,48 @@ def cut(
         yield piece_start, offset
 
 
-def row_ends(data: bytes, delimiter: bytes) -> npt.NDArray[np.int64]:
+def row_ends(data: bytes, delimiter: bytes | None) -> npt.NDArray[np.int64]:
     """Where each row of a table ends, one without a line end at the end of `data` too."""
-    ends = np.flatnonzero(np.frombuffer(data, np.uint8) == _NEWLINE) + 1
-    quotes_before = np.searchsorted(_Quotes(delimiter).follow(data)[1:], ends)
-    ends = ends[quotes_before % 2 == 0]
+    ends = _ends_outside(data, _quoted(data, delimiter))
     return ends if len(ends) and ends[-1] == len(data) else np.append(ends, len(data))
+
+
+def _quoted(data: bytes, delimiter: bytes | None) -> list[re.Match[bytes]]:
+    """The quoted fields of data that begins with a field; the last of them may not be closed."""
+    if delimiter is None or b'"' not in data:
+        return []
+    # A quote opens where a field begins, and is a character anywhere else in an unquoted one.
+    begins = rb"(?:\A|(?<=[\r\n%s]))" % re.escape(delimiter)
+    return [*re.finditer(begins + rb'"[^"]*(?:""[^"]*)*("(?!")|\Z)', data)]
+
+
+def _ends_outside(data: bytes, fields: list[re.Match[bytes]]) -> npt.NDArray[np.int64]:
+    """Where rows end: behind line feeds that are in none of the quoted fields."""
+    ends = np.flatnonzero(np.frombuffer(data, np.uint8) == _NEWLINE) + 1
+    if not fields:
+        return ends
+    spans = np.array([field.span() for field in fields])
+    return ends[np.searchsorted(spans[:, 0], ends) == np.searchsorted(spans[:, 1], ends)]
+
+
+def _stray(data: bytes, fields: list[re.Match[bytes]], delimiter: bytes | None) -> int | None:
+    """The quote that closes the first field of several lines behind which its text goes on."""
+    behind = (delimiter, b"\n", b"\r", b" ", b"\t", b"")
+    several = (field for field in fields if field[1] and b"\n" in field[0])
+    ends = (field.end() for field in several)
+    return next((end - 1 for end in ends if data[end : end + 1] not in behind), None)
+
+
+def _state(rest: bytes, delimiter: bytes | None) -> bytes:
+    """A short beginning of a row, after which a longer one is read on as after all of it."""
+    body = rest.rstrip(b'"')  # of quotes at the end the next block says what they are
+    if not body:
+        return rest
+    fields = _quoted(body, delimiter)
+    state = body[-1:]
+    if fields and not fields[-1][1]:
+        state = b'"\n' if b"\n" in fields[-1][0] else b'"'
+    return state + rest[len(body) :]
 
 
 def row_starts(data: bytes, delimiter: bytes | None) -> npt.NDArray[np.int64]:
@@ -186,113 +212,11 @@ def row_starts(data: bytes, delimiter: bytes | None) -> npt.NDArray[np.int64]:
         data: whole rows.
         delimiter: of a table whose fields may be quoted; None where a line is a row.
     """
-    if delimiter is not None:
-        ends = row_ends(data, delimiter)
-    else:
-        ends = np.flatnonzero(np.frombuffer(data, np.uint8) == _NEWLINE) + 1
-        ends = np.append(ends, len(data))
+    ends = row_ends(data, delimiter)
     starts = np.concatenate([[0], ends[:-1]])
-    blank = [
-        not data[starts[row] : ends[row]].strip(b"\r\n" if delimiter else None)
-        for row in np.flatnonzero(ends - starts <= _BLANK_BYTES).tolist()
+    spaces = None if delimiter is None else b"\r\n"
+    is_row = [
+        stop - start > _BLANK_BYTES or bool(data[start:stop].strip(spaces))
+        for start, stop in zip(starts.tolist(), ends.tolist(), strict=True)
     ]
-    kept = np.ones(len(starts), np.bool_)
-    kept[np.flatnonzero(ends - starts <= _BLANK_BYTES)] = ~np.array(blank, np.bool_)
-    return starts[kept]
-
-
-def _row_ends(block: bytes, toggles: npt.NDArray[np.int64] | None) -> tuple[int, int]:
-    """Where the first and the last row that end in a block do; (0, 0) if none does."""
-    if toggles is None:
-        return block.find(b"\n") + 1, block.rfind(b"\n") + 1
-    # Its first element says whether the block begins inside; then stretches alternate.
-    bounds = np.append(toggles[1 if toggles[0] < 0 else 0 :], len(block))
-    outside = bounds[: len(bounds) // 2 * 2].reshape(-1, 2)
-    first = next((end for part in outside if (end := block.find(b"\n", *part) + 1)), 0)
-    last = next((end for part in outside[::-1] if (end := block.rfind(b"\n", *part) + 1)), 0)
-    return first, last
-
-
-class _Quotes:
-    """Follows quotes from block to block."""
-
-    def __init__(self, delimiter: bytes) -> None:
-        self.inside = False
-        self._openers = np.zeros(256, np.bool_)  # what may stand before an opening quote
-        self._openers[[_NEWLINE, _RETURN, delimiter[0]]] = True
-        self._previous = _NEWLINE
-        self._closed_last = False
-        self._closed_before = False  # as `_closed_last`, of the block before
-        self._has_lines = False  # whether the field that it ended in has a line break
-        self._closers = self._openers.copy()  # what may stand behind a closing quote
-        self._closers[[_QUOTE, *b" \t"]] = True
-
-    def follow(self, block: bytes) -> npt.NDArray[np.int64]:
-        """Where quotes open and close in the next block, after -1 if it begins inside, else 0."""
-        octets = np.frombuffer(block, np.uint8)
-        places = np.flatnonzero(octets == _QUOTE)
-        inside = self.inside
-        places = self._toggles(octets, places)
-        if len(places) % 2:
-            self.inside = not inside
-        self._previous = int(octets[-1]) if len(octets) else self._previous
-        self._closed_last = bool(len(places) and places[-1] == len(block) - 1 and not self.inside)
-        return np.concatenate([[-1 if inside else 0], places])
-
-    def find_stray(self, block: bytes, toggles: npt.NDArray[np.int64]) -> int | None:
-        """A quote that closes a field of several lines, and stands within a text.
-
-        Args:
-            block: as `follow` got it; each block once, in order.
-            toggles: what that gave.
-
-        Returns:
-            The place of the first of them in the block; -1 for the last byte of the block before.
-        """
-        if not block:
-            return None
-        octets = np.frombuffer(block, np.uint8)
-        if self._closed_before and self._has_lines and not self._closers[octets[0]]:
-            return -1
-        begins_inside = toggles[0] < 0
-        places = toggles if begins_inside else toggles[1:]  # opening and closing ones in turn
-        goes_on = begins_inside or (self._closed_before and len(places) and places[0] == 0)
-        lines_before = self._has_lines and goes_on
-
-        def has_lines(opening: int, stop: int) -> bool:
-            while opening and places[opening] == places[opening - 1] + 1:
-                opening -= 2  # a doubled quote: the field begins before it
-            start = max(int(places[opening]), 0)
-            return (lines_before and not opening) or block.find(b"\n", start, stop) >= 0
-
-        closing = places[1::2]
-        closing = closing[closing < len(octets) - 1]
-        for pair in np.flatnonzero(~self._closers[octets[closing + 1]]).tolist():
-            if has_lines(2 * pair, int(closing[pair])):
-                return int(closing[pair])
-        self._closed_before = self._closed_last
-        still_open = (len(places) - 1) // 2 * 2 if self.inside or self._closed_last else None
-        self._has_lines = still_open is not None and has_lines(still_open, len(block))
-        return None
-
-    def _toggles(
-        self, octets: npt.NDArray[np.uint8], places: npt.NDArray[np.int64]
-    ) -> npt.NDArray[np.int64]:
-        """Those quotes that open or close. One inside an unquoted field is a character of it."""
-        if not len(places):
-            return places
-        before = octets[places - 1]
-        if places[0] == 0:
-            before[0] = self._previous
-        may_open = self._openers[before]
-        may_open[1:] |= places[1:] == places[:-1] + 1  # a doubled quote: closed, opened again
-        may_open[0] |= places[0] == 0 and self._closed_last
-        if may_open[1 if self.inside else 0 :: 2].all():
-            return places
-        kept, inside, closed_at = [], self.inside, -1 if self._closed_last else -2
-        for place, opens in zip(places.tolist(), self._openers[before].tolist(), strict=True):
-            if inside or opens or place == closed_at + 1:
-                inside = not inside
-                closed_at = -2 if inside else place
-                kept.append(place)
-        return np.array(kept, np.int64)
+    return starts[np.array(is_row, np.bool_)]

@@ -123,23 +123,16 @@ def _problem(value: bytes | None) -> tuple[str, str] | None:
     """The code and detail of bytes that are no text."""
     if value is None:
         return None
-    if (packing := packing_of(value)) is not None and not _is_text(value):
-        return "UNSUPPORTED_FORMAT", f"expected text, got {packing}. Unpack it first"
-    if b"\0" in value:
-        detail = "a NUL byte. If the file is in UTF-16, say so: encoding='utf-16'"
-        return "NUL_BYTE", detail
+    problem = None
     try:
         value.decode("utf-8")
     except UnicodeDecodeError as error:
-        return not_utf8(error)
-    return None
-
-
-def _is_text(value: bytes) -> bool:
-    try:
-        return "\0" not in value.decode("utf-8")
-    except UnicodeDecodeError:
-        return False
+        problem = not_utf8(error)
+    if b"\0" in value:
+        problem = "NUL_BYTE", "a NUL byte. If the file is in UTF-16, say so: encoding='utf-16'"
+    if problem and (packing := packing_of(value)) is not None:
+        problem = "UNSUPPORTED_FORMAT", f"expected text, got {packing}. Unpack it first"
+    return problem
 
 
 def not_utf8(error: UnicodeDecodeError) -> tuple[str, str]:

@@ -33,16 +33,6 @@ def test_what_may_stay_has_the_channels_that_tensorflow_gives(kind, mode):
 
 
 @pytest.mark.parametrize(
-    ("kind", "mode", "reason"),
-    [("PNG", "1", "BIT_DEPTH"), ("PNG", "P", "PALETTE"), ("JPEG", "CMYK", "CMYK"),
-     ("WEBP", "RGB", "WEBP"), ("TIFF", "RGB", "TIFF"), ("BMP", "RGB", "BMP"), ("GIF", "L", "GIF")],
-)  # fmt: skip
-def test_what_must_be_converted_says_why(kind, mode, reason):
-    data = encoded(kind, mode)
-    assert channels_of(data, open_image(data, max_pixels=54))[1] == reason
-
-
-@pytest.mark.parametrize(
     ("data", "code"),
     [(encoded("PNG", "RGB"), "TOO_MANY_PIXELS"), (b"not an image", "NOT_AN_IMAGE"),
      (encoded("PNG", "RGB")[:20], "TRUNCATED_IMAGE")],

@@ -73,8 +73,7 @@ def test_what_is_stored_is_read_as_the_original(name, verify):
 
 
 REFUSED = {
-    *(f"BMP 32, RBGX, header {size}" for size in (40, 56, 108, 124)),
-    "BMP 32, RGBA, header 40",  # masks that Pillow does not know in a header without alpha
+    "BMP, cut",
     "GIF, cut",
     "GIF, cut, with a trailer",
     "PNG, a chunk between its pixels",
@@ -120,14 +119,9 @@ def test_what_both_read_alike_is_kept(name):
 @pytest.mark.parametrize(
     ("name", "word"),
     [
-        ("BMP RLE8", "BMP"),
-        ("BMP, a profile after its pixels", "BMP"),
         ("BMP, more after its pixels", "BMP"),
-        ("BMP 32, ABGR, header 124", "BMP"),
         ("GIF, transparent", "GIF"),
-        ("GIF, a part at the corner", "GIF"),
         ("GIF, no trailer", "GIF"),
-        ("GIF, no end of its frame", "GIF"),
         ("GIF, text after its trailer", "GIF"),
         ("JPEG, arithmetic", "JPEG_VARIANT"),
         ("JPEG, no tables", "JPEG_VARIANT"),

@@ -3,7 +3,6 @@
 import csv
 import gc
 import io
-import itertools
 from collections.abc import Iterator
 from unittest import mock
 
@@ -117,12 +116,3 @@ def test_quotes_that_stand_anywhere_are_read_as_python_reads_them_or_refused(
         assert found == rows_or_refusal(data, block_bytes=1 << 20, piece_bytes=1 << 20)
     else:
         assert found == expected(text)
-
-
-@pytest.mark.parametrize("end", ["\n", "\r\n"])
-def test_a_row_of_many_blocks_and_line_ends_at_their_edges_change_nothing(end):
-    long = f'"{"x" * 50}{end}{"y" * 50}"'
-    text = f"1,2,3{end}{long},b,c{end}4,5,6{end}"
-    data = (HEADER + text).encode()
-    for block, piece in itertools.product(range(1, 80), [1, 1000]):
-        assert rows_of(data, block_bytes=block, piece_bytes=piece) == expected(text)

@@ -1,66 +1,45 @@
-"""JSON of one object or array, cut into pieces between its entries."""
+"""JSON of one object or array, and the columns of its objects."""
 
 import gzip
 import json
 
 import pytest
 
-from components.tables import pieces
+from components.tables import keyed_json
 from trainer_utils.format import InputError
 
 
-def small_pieces(monkeypatch, *, piece_bytes: int = 1, block_bytes: int = 64) -> None:
-    monkeypatch.setitem(pieces.cut.__kwdefaults__, "piece_bytes", piece_bytes)
-    monkeypatch.setattr(pieces, "_BLOCK_BYTES", block_bytes)
-
-
 @pytest.mark.parametrize("form", ["by key", "list"])
-def test_a_file_of_json_is_cut_between_its_entries_and_gives_the_same_rows(
-    convert, monkeypatch, form
-):
-    entries = [{"text": f'a "{n}", {{\\', "label": {"n": n}, "x": [n, n]} for n in range(40)]
+def test_a_packed_file_of_json_gives_the_same_rows(convert, form):
+    entries = [{"text": f'a "{n}", {{\\', "label": {"n": n}, "x": [n, n]} for n in range(4)]
     value = {f"k{n},": entry for n, entry in enumerate(entries)} if form == "by key" else entries
     data = json.dumps(value, indent=1).encode()
-    whole = convert({"t.json": data}).by_id()
-    small_pieces(monkeypatch)
-    assert convert({"t.json": data}).by_id() == whole
-    assert convert({"t.json.gz": gzip.compress(data)}).texts().keys() == {
-        name.replace("t.json", "t.json.gz") for name in whole
+    texts = [entry["text"] for entry in entries]
+    for name, packed in {"t.json": data, "t.json.gz": gzip.compress(data)}.items():
+        assert sorted(convert({name: packed}).texts().values()) == texts
+
+
+def test_entries_by_numbers_may_have_features_that_are_numbered(convert):
+    rows = {"0": {"0": "a", "1": 2}, "17": {"0": "b", "1": 3}}
+    assert convert({"t.json": json.dumps(rows)}).by_id() == {
+        "t.json:0": {"0": [b"a"], "1": [2]},
+        "t.json:17": {"0": [b"b"], "1": [3]},
     }
 
 
-def test_a_key_that_stands_twice_in_a_large_file_is_rejected_the_second_time(convert, monkeypatch):
-    entries = "".join(f'"{n % 20}": {{"text": "t{n}"}},\n' for n in range(40))
-    data = f'{{{entries}"end": {{"text": "e"}}}}'
-    for block_bytes in (1 << 20, 64, 7):
-        small_pieces(monkeypatch, block_bytes=block_bytes)
-        dataset = convert({"t.json": data}, max_reject_fraction=0.5)
-        expected = {f"t.json:{n}": f"t{n}" for n in range(20)} | {"t.json:end": "e"}
-        assert dataset.texts() == expected
-        assert [line["code"] for line in dataset.rejects] == ["DUPLICATE_KEY"] * 20
-
-
 @pytest.mark.parametrize("end", ["", "}", "]}", "},", "}}}", ",}", '"', "]", '}, "b": 1 2}'])
-def test_a_file_of_json_that_is_not_whole_is_refused_in_pieces_too(convert, monkeypatch, end):
+def test_a_file_of_json_that_is_not_whole_is_refused(convert, end):
     data = '{"a": {"text": "x", "n": [1]}, "c": {"text": "y"' + end
-    with pytest.raises(ValueError, match=r".") as truth:
+    with pytest.raises(ValueError, match=r"."):
         json.loads(data)
-    assert truth
-    for block_bytes in (1 << 20, 8):
-        small_pieces(monkeypatch, block_bytes=block_bytes)
-        with pytest.raises(InputError, match=r"'t\.json': expected JSON"):
-            convert({"t.json": data})
+    with pytest.raises(InputError, match=r"'t\.json': expected JSON"):
+        convert({"t.json": data})
 
 
-def test_an_entry_of_json_that_is_too_long_is_rejected_and_the_others_are_read(
-    convert, monkeypatch
-):
-    monkeypatch.setitem(pieces.cut.__kwdefaults__, "max_row_bytes", 2000)
-    small_pieces(monkeypatch, block_bytes=500)
-    data = json.dumps({"a": {"text": "x"}, "b": {"text": "y" * 9000}, "c": {"text": "z"}})
-    dataset = convert({"t.json": data}, max_reject_fraction=0.5)
-    assert dataset.texts() == {"t.json:a": "x", "t.json:c": "z"}
-    assert [line["code"] for line in dataset.rejects] == ["TOO_LARGE"]
+def test_a_file_of_json_that_is_too_large_is_refused(convert, monkeypatch):
+    monkeypatch.setattr(keyed_json, "_MOST_BYTES", 20)
+    with pytest.raises(InputError, match=r"'t\.json': expected a JSON document .* 30"):
+        convert({"t.json": '[{"text": "x"}, {"text": "y"}]'})
 
 
 MIXTURES = {

@@ -194,16 +194,8 @@ def test_a_stray_quote_is_found_where_the_automaton_finds_it(data, block):
     assert found == first_stray_quote(data)
 
 
-def test_a_text_that_begins_with_a_quote_takes_no_rows_in():
-    data = b'n,text\n1,"Yes\n2,No\n3,so "they say\n'
-    for block in range(1, len(data) + 1):
-        with pytest.raises(StrayQuote) as error:
-            cut_in_blocks(data, block, delimiter=b",", refuse_stray=True)
-        assert error.value.offset == data.rindex(b'"')
-
-
-@pytest.mark.parametrize("block", [1, 3, 64, 1000, 1 << 20])
-@pytest.mark.parametrize("size", [1, 100, 999, 10_000])
+@pytest.mark.parametrize("block", [3, 1000])
+@pytest.mark.parametrize("size", [1, 999])
 def test_pieces_have_about_the_size_asked_for(block, size):
     row = b'"some, ""text""\nof two lines",1\n'
     data = row * 200
@@ -232,12 +224,6 @@ def test_a_row_that_is_too_long_stands_by_itself(delimiter, quoted, place, block
     pieces_before = [(0, start)] if before else []
     pieces_after = [(stop, stop + len(after))] if after else []
     assert parts == [*pieces_before, RowTooLong(start, stop), *pieces_after]
-
-
-def test_two_rows_that_are_too_long_stand_by_themselves():
-    data = b"x" * 90 + b"\n" + b"y" * 80 + b"\n"
-    parts = cut_in_blocks(data, 16, max_row_bytes=50)
-    assert parts == [RowTooLong(0, 91), RowTooLong(91, 172)]
 
 
 @pytest.mark.parametrize("delimiter", [None, b","])

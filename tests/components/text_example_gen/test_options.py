@@ -111,12 +111,6 @@ def test_a_text_that_came_before_is_left_out_wherever_it_was(convert, monkeypatc
     assert dataset.counts() == {"found": 7, "written": 5, "rejected": 0, "skipped": 2}
 
 
-def test_a_column_of_another_name_may_be_the_text(convert):
-    settings = {"columns": {"words": "text"}, "lowercase": True, "deduplicate": True}
-    dataset = convert({"t.csv": "words,n\nAb,1\nab,2\n"}, **settings)
-    assert dataset.texts("words") == {"t.csv:1": "ab"}
-
-
 # Labels -------------------------------------------------------------------------------------------
 
 
@@ -282,15 +276,6 @@ def test_nothing_of_the_place_or_the_work_is_left_in_the_dataset(convert):
         assert str(dataset.uri.parent).encode() not in text
 
 
-def test_the_content_of_the_inputs_decides_their_fingerprint(convert):
-    text = table(50)
-    one, same = (convert({"t.csv": text}).manifest["input_fingerprint"] for _ in range(2))
-    changed = convert({"t.csv": text.replace("text of 7", "text of X", 1)})
-    shuffled = convert({"t.csv": text}, seed=3, target_shard_bytes=500)
-    assert one == same == shuffled.manifest["input_fingerprint"]
-    assert changed.manifest["input_fingerprint"] != one
-
-
 # The driver ---------------------------------------------------------------------------------------
 
 
@@ -373,7 +358,7 @@ def test_a_small_file_that_unpacks_to_more_than_memory_holds_is_named(
     rows = pa.table({"n": pa.array(np.arange(number)), "text": repeated(number, kind)})
     pyarrow.parquet.write_table(rows, path, row_group_size=number, compression="zstd")
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    with pytest.raises(InputError, match=r"bomb\.parquet.*1200000000 in row group 0.*TOO_LARGE"):
+    with pytest.raises(InputError, match=r"bomb\.parquet.*in row group 0.*TOO_LARGE"):
         run_text(tmp_path / "in", good.uri)
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - peak < 600_000  # KiB
     with (
