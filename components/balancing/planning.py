@@ -20,7 +20,7 @@ from absl import logging
 
 from components.balancing.context import JobContext
 from components.balancing.inputs import Inputs, InputShard, open_inputs
-from components.balancing.partition import assign_places_by_class, equal_byte_bounds
+from components.balancing.partition import assign_positions_by_class, equal_byte_bounds
 from components.balancing.parts import (
     GatherPart,
     KeepPart,
@@ -198,7 +198,7 @@ def _layout_of(
     if not num_records or not surveys:
         return layout
     if settings.stratify_by is not None:
-        table, bounds = assign_places_by_class(
+        table, bounds = assign_positions_by_class(
             classes_of(surveys),
             num_shards=num_shards,
             order=layout.positions(0, num_records),

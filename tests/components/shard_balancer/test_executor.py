@@ -357,7 +357,7 @@ def test_a_shard_whose_bytes_the_disk_lost_is_found_before_the_manifest_is_writt
             Path(target).write_bytes(data)
 
     monkeypatch.setattr(files, "rename", rename_and_lose)
-    with pytest.raises(CorruptShardError, match=r"00001-of-00003.*were written, read back"):
+    with pytest.raises(CorruptShardError, match=r"00001-of-00003.*were written, got"):
         balance(stock[0], tmp_path, num_shards="3")
     assert list(tmp_path.iterdir()) == []
 

@@ -128,7 +128,7 @@ def test_logs_of_tensorflow_stay_off_the_terminal(run_cli, whole_dataset, tmp_pa
 def test_warnings_of_ours_are_shown_without_a_log():
     program = """
 from absl import logging
-import pipelines.tools.inspection
+import components.report.inspection
 from pipelines.cli import main
 
 exec(compile("def ours(): logging.warning('of ours')", "/x/components/a.py", "exec"))
@@ -138,7 +138,7 @@ def inspect_dataset(uri):
     ours()
     raise OSError(5, "the end")
 
-pipelines.tools.inspection.inspect_dataset = inspect_dataset
+components.report.inspection.inspect_dataset = inspect_dataset
 main(["inspect", "data"])
 """
     done = subprocess.run(

@@ -1,7 +1,7 @@
 import pytest
 
-from pipelines.tools.doctor import dataset_checks
-from pipelines.tools.inspection import inspect_dataset
+from components.report.doctor import dataset_checks
+from components.report.inspection import inspect_dataset
 from pipelines.tools.verification import verify_dataset
 from trainer_utils.dataset.files import list_dataset
 from trainer_utils.format import DatasetError
