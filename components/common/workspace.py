@@ -234,7 +234,8 @@ def _take_over(uri: str, key: str) -> None:
         if other == os.path.abspath(uri) or (_run_at(other) or {}).get("key") != key:
             continue
         try:
-            if _lock(other, held) and not _has_manifest(other):
+            is_over = _lock(other, held) and held[other].folder is not None
+            if is_over and not _has_manifest(other):
                 _remove_files(uri)
                 remove_tree(working_folder(uri))
                 for inner in os.listdir(other):
