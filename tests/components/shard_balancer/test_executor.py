@@ -390,7 +390,7 @@ print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
 @pytest.mark.slow
 @pytest.mark.parametrize("record_bytes", [100, 100_000])
 def test_an_input_several_times_larger_than_memory_keeps_to_the_limit(tmp_path, record_bytes):
-    memory_bytes, source = 48 << 20, random.Random(0)
+    memory_bytes, source = 64 << 20, random.Random(0)
     count = 3 * memory_bytes // (record_bytes + 40)
     block = source.randbytes(record_bytes * 2)
     records = (
