@@ -16,7 +16,7 @@ inspect|verify|doctor|show|diff DATASET|audit|report|browse|lineage|plan --batch
 """
 BARE = """
 import http.server, sys
-extras = "apache_beam components kfp ml_metadata obstore pyarrow scipy soundfile tfx tqdm"
+extras = "apache_beam kfp ml_metadata obstore pyarrow scipy soundfile tfx tqdm"
 for name in [*extras.split(), "tensorflow_metadata"]:
     sys.modules[name] = None
 http.server.ThreadingHTTPServer.serve_forever = lambda self: None
@@ -157,7 +157,7 @@ terminal._LINE_SECONDS = {line}
 with terminal.show_progress("Verifying") as advance:
     for _ in range(4):
         advance(25, 100)
-    while {patience} == 0 and sys.stderr.isatty() and step_display._DISPLAY._progress is None:
+    while {patience} == 0 and sys.stderr.isatty() and step_display._progress is None:
         time.sleep(0.01)
 print("done")
 """

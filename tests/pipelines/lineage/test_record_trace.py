@@ -10,6 +10,7 @@ import pytest
 from pipelines.lineage import describe_artifact
 from pipelines.lineage.record_trace import SourceFile, find_source
 from trainer_utils.format import ConfigError, Feature, InputError
+from trainer_utils.format.sealing import seal
 
 NAMES = {"filename": Feature(type="string"), "id": Feature(type="string")}
 
@@ -99,7 +100,7 @@ def test_without_a_dataset_on_the_way_there_is_no_record(tmp_path, make_store):
 @pytest.mark.parametrize(
     ("damage", "detail"),
     [
-        (lambda uri: (uri / "manifest.json").write_text("{"), "expected a manifest"),
+        (lambda uri: (uri / "manifest.json").write_text("{"), "manifest.json"),
         (lambda uri: (uri / "rejects.jsonl").write_text("{"), "rejects.jsonl"),
         (lambda uri: next(uri.rglob("data_*")).write_bytes(b"x"), "expected .* bytes, got 1"),
         (lambda uri: shutil.rmtree(uri), "its files are gone"),
@@ -128,7 +129,7 @@ def test_datasets_say_what_they_cannot_tell(chain, write_dataset):
     path = chain / "balanced/manifest.json"
     manifest = json.loads(path.read_text())
     manifest["splits"]["train"] |= {"found": 4, "skipped": 3}
-    path.write_text(json.dumps(manifest))
+    path.write_text(seal(json.dumps(manifest, indent=2)))
     step = record_of(chain, "balanced", "cat/2.jpg")["steps"][0]
     assert "neither filename nor id nor record_id" in step["detail"]
     with pytest.raises(InputError, match="3 inputs were skipped by a setting"):
