@@ -16,7 +16,7 @@ inspect|verify|doctor|show|diff DATASET|audit|report|browse|lineage|plan --batch
 """
 BARE = """
 import http.server, sys
-extras = "apache_beam components kfp ml_metadata obstore pyarrow scipy soundfile tfx tqdm"
+extras = "apache_beam kfp ml_metadata obstore pyarrow scipy soundfile tfx tqdm"
 for name in [*extras.split(), "tensorflow_metadata"]:
     sys.modules[name] = None
 http.server.ThreadingHTTPServer.serve_forever = lambda self: None
