@@ -157,7 +157,7 @@ terminal._LINE_SECONDS = {line}
 with terminal.show_progress("Verifying") as advance:
     for _ in range(4):
         advance(25, 100)
-    while {patience} == 0 and sys.stderr.isatty() and step_display._DISPLAY._progress is None:
+    while {patience} == 0 and sys.stderr.isatty() and step_display._progress is None:
         time.sleep(0.01)
 print("done")
 """
