@@ -57,8 +57,8 @@ __all__ = [
 
 Ints = npt.NDArray[np.int64]
 
-HELD_TIMES = 2
-"""How often records are held in memory while they are put in order: as they came, and joined."""
+HELD_TIMES = 3
+"""How often records are held while they are put in order: as they came, joined, and sorted."""
 
 _LOT_BYTES = 1 << 20  # what a core's cache holds, and few calls of the system
 
