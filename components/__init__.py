@@ -36,9 +36,6 @@ __all__ = [
 _HAS_TFX = importlib.util.find_spec("tfx") is not None
 _NO_TFX = f"components needs TFX: {HOW_TO_GET_TFX}"
 
-if not _HAS_TFX and importlib.util.find_spec("kfp") is None:
-    raise ImportError(_NO_TFX)
-
 
 def __getattr__(name: str) -> Any:
     if name not in __all__:

@@ -19,8 +19,8 @@ from components.common.component import (
 )
 from components.common.publish import write_artifact
 from components.common.settings import Artifacts, ExecProperties
+from components.report.page import render_report
 from components.settings import DatasetReportSettings
-from pipelines.report import render_report
 from trainer_utils.storage import join
 
 __all__ = ["REPORT_FILE", "DatasetReport", "Executor"]

@@ -64,9 +64,6 @@ class TextExampleGen(FilesExampleGen):
         input_config: example_gen_pb2.Input | Runtime | None = None,
         output_config: example_gen_pb2.Output | Runtime | None = None,
         range_config: range_config_pb2.RangeConfig | Runtime | None = None,
-        custom_config: example_gen_pb2.CustomConfig | Runtime | None = None,
-        output_data_format: int | None = None,
-        output_file_format: int | None = None,
         layout: str | Runtime = TextSettings.layout,
         columns: Mapping[str, str] | Runtime | None = None,
         image_roots: Sequence[str] | Runtime | None = None,
@@ -99,9 +96,6 @@ class TextExampleGen(FilesExampleGen):
                 `partition_feature_name`, a column. Default: the splits that folders, files or rows
                 name, else train and eval 2:1.
             range_config: TFX's: which span to take. Default: the latest.
-            custom_config: TFX's: kept in the lineage, and read by nothing here.
-            output_data_format: TFX's, of which FORMAT_TF_EXAMPLE is written.
-            output_file_format: TFX's: FORMAT_TFRECORDS_GZIP is `compression="gzip"`.
             layout: `auto`, or the name of one: `csv`, `tsv`, `jsonl`, `parquet`, `json` (objects by
                 key, or a list), `lines` (an example a line), `folder` (an example a file).
             columns: the kind of each column of a table: `int`, `float`, `string`, `text`, `label`,

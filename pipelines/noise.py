@@ -1,16 +1,11 @@
 """Keeps what other libraries print off the terminal: the one place that does.
 
-    with quiet_import():                         # from Python: an import, and a run
+    with quiet_import():                         # from Python: an import; quiet_run(): a run
         from pipelines.tools.conversion.runs import run_pipeline
-    with quiet_run():
-        run_pipeline(...)
     silence_process(print)                       # a command line: all of its process
-    with no_native_output():
-        ...
 
-TensorFlow says on every import which CUDA plugins it could not register twice, and Google's
-packages that they will leave this Python; TFX warns on every run of what its own launcher asks of
-ML Metadata, which logs to file descriptor 2 whatever it is told. None of it is about the work.
+TensorFlow tells on every import of CUDA plugins that it could not register twice, TFX on every run
+of what its own launcher asks of ML Metadata, which logs to file descriptor 2 whatever it is told.
 """
 
 import contextlib

@@ -18,7 +18,7 @@ from tfx.types import Artifact, standard_artifacts
 from tfx.types.experimental import simple_artifacts
 
 from components.dataset_report import REPORT_FILE
-from pipelines.report import render_report
+from components.report.page import render_report
 from trainer_utils.storage import exists, join, read_text
 
 __all__ = ["register_visualizations"]

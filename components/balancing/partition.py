@@ -1,7 +1,7 @@
 """Cuts a sequence of records into shards of equal bytes, or spreads classes evenly over shards.
 
     equal_byte_bounds(sizes, num_shards=8)               # [0, 131, 258, …]: where shards begin
-    assign_places_by_class(classes, num_shards=8, order=order, seed=1)   # places, bounds
+    assign_positions_by_class(classes, num_shards=8, order=order, seed=1)   # places, bounds
 
 Pure functions of arrays, in time linear in the records.
 """
@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from trainer_utils.format import keyed_hash
 
-__all__ = ["assign_places_by_class", "equal_byte_bounds"]
+__all__ = ["assign_positions_by_class", "equal_byte_bounds"]
 
 Ints = npt.NDArray[np.int64]
 
@@ -67,7 +67,7 @@ def _shortest_cuts(ends: Ints, least: int, num_shards: int) -> list[int] | None:
     return cuts
 
 
-def assign_places_by_class(
+def assign_positions_by_class(
     classes: Ints, *, num_shards: int, order: Ints, seed: int
 ) -> tuple[Ints, Ints]:
     """Assigns the records of each class to the shards in turn (round-robin).
@@ -78,12 +78,12 @@ def assign_places_by_class(
     Args:
         classes: `(records,) int64`, each record's class.
         num_shards: at most the number of records.
-        order: `(records,) int64`, a permutation: each record's place in the order in which the
+        order: `(records,) int64`, a permutation: each record's position in the order in which the
             records of a class are assigned, and stand in a shard.
         seed: of the order in which the shards take turns.
 
     Returns:
-        Each record's place, `(records,) int64`, and the shards' bounds, `(num_shards + 1,) int64`.
+        Each record's position, `(records,) int64`, and the shards' bounds, `(num_shards + 1,)`.
     """
     records = len(classes)
     turn = np.empty(records, np.int64)

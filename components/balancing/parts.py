@@ -32,6 +32,7 @@ from trainer_utils.writing.publishing import working_folder
 from trainer_utils.writing.shards import files_of_shard, verify_shard, write_shard
 
 __all__ = [
+    "OBJECT_BYTES",
     "GatherPart",
     "KeepPart",
     "NumberedShard",
@@ -41,6 +42,9 @@ __all__ = [
     "WholePart",
     "run_part",
 ]
+
+OBJECT_BYTES = 96
+"""What a record takes beside its frame: offset, position, name, its place anew."""
 
 NumberedShard: TypeAlias = tuple[int, int, InputShard]
 """An input shard, behind the number of its first record within the split, and of its records."""
@@ -123,7 +127,7 @@ def _runs(
             if number > stop:
                 break
             positions.append(layout.positions(number - len(block), number))
-            held += len(block.data)
+            held += len(block.data) + OBJECT_BYTES * len(block)
             if most_bytes is not None and held >= most_bytes:
                 yield run_of(frames, positions)
                 positions.clear()

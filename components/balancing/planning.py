@@ -20,8 +20,9 @@ from absl import logging
 
 from components.balancing.context import JobContext
 from components.balancing.inputs import Inputs, InputShard, open_inputs
-from components.balancing.partition import assign_places_by_class, equal_byte_bounds
+from components.balancing.partition import assign_positions_by_class, equal_byte_bounds
 from components.balancing.parts import (
+    OBJECT_BYTES,
     GatherPart,
     KeepPart,
     NumberedShard,
@@ -59,7 +60,6 @@ __all__ = [
 Ints = npt.NDArray[np.int64]
 
 _AT_A_TIME = 1 << 16  # records, so that planning takes little memory
-_OBJECT_BYTES = 96  # that a record takes beside its frame: offset, position, name, its place anew
 
 # What is picked record by record: the system keeps the input in so much of the free memory
 # meanwhile; each process opens all files; a read for each shorter record costs more than copying.
@@ -108,7 +108,7 @@ def needs_survey(inputs: Inputs, split: str, settings: BalancerSettings) -> bool
         return True
     if any(shard.records is None or shard.is_gzip for shard in shards):
         return True
-    held = sum(shard.bytes + _OBJECT_BYTES * (shard.records or 0) for shard in shards)
+    held = sum(shard.bytes + OBJECT_BYTES * (shard.records or 0) for shard in shards)
     return held > settings.held_bytes // HELD_TIMES
 
 
@@ -139,13 +139,13 @@ def plan_split(
     cells = Cells(layout)
     firsts = [*itertools.accumulate(counts, initial=0)]
     if surveys is None:
-        cells = Cells(layout, sum(sizes) + _OBJECT_BYTES * layout.num_records)
+        cells = Cells(layout, sum(sizes) + OBJECT_BYTES * layout.num_records)
     for first, survey in zip(firsts, surveys or (), strict=False):
         lengths = survey.index.lengths
         for start in range(0, len(lengths), _AT_A_TIME):
             held = lengths[start : start + _AT_A_TIME].astype(np.int64)
             positions = layout.positions(first + start, first + start + len(held))
-            cells.add(positions, held + (RECORD_OVERHEAD_BYTES + _OBJECT_BYTES))
+            cells.add(positions, held + (RECORD_OVERHEAD_BYTES + OBJECT_BYTES))
     run_bytes = settings.held_bytes // HELD_TIMES
     shard_tasks = plan_tasks(layout, cells, memory_bytes=run_bytes)
     if isinstance(layout.table, np.ndarray):
@@ -198,7 +198,7 @@ def _layout_of(
     if not num_records or not surveys:
         return layout
     if settings.stratify_by is not None:
-        table, bounds = assign_places_by_class(
+        table, bounds = assign_positions_by_class(
             classes_of(surveys),
             num_shards=num_shards,
             order=layout.positions(0, num_records),

@@ -82,8 +82,8 @@ class Entry(NamedTuple):
         name: what it is known by, unique: the file's path relative to the input base, or
             `<archive or table>/<key or row>`. Bytes that are not UTF-8 are surrogates.
         split: the split it names, or None where a hash decides.
-        blobs: one for each of `Listing.blobs`.
-        values: one for each of `Listing.columns`.
+        blobs: one for each of `InputTable.blobs`.
+        values: one for each of `InputTable.columns`.
     """
 
     name: str

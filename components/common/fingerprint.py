@@ -31,9 +31,8 @@ def sum_facts(facts: Iterable[tuple[tuple[object, ...], object]]) -> int:
     # `repr` tells the names a and b from the name a, b; a sum, zero from none.
     texts = (repr(fact).encode() for fact in facts)
     digests = keyed_digests(texts, seed=0, purpose="inputs")
-    parts = digests.view("<u4").sum(axis=0, dtype=np.uint64).tolist()
-    total: int = sum(int(part) << 32 * place for place, part in enumerate(parts))
-    return total % (1 << _BITS)
+    parts: list[int] = digests.view("<u4").sum(axis=0, dtype=np.uint64).tolist()
+    return sum(part << 32 * place for place, part in enumerate(parts)) % (1 << _BITS)
 
 
 def sum_blobs(facts: Iterable[tuple[Blob, int | None]], roots: Sequence[str] = ()) -> int:

@@ -7,6 +7,7 @@ publish_dataset(uri, manifest, features, vocabularies=vocabularies, origin=origi
 The same inputs and settings make the same, in whatever run, by whatever runner, to whatever place.
 """
 
+import contextlib
 import json
 import re
 from collections.abc import Mapping, Sequence
@@ -28,7 +29,6 @@ _PACKAGES = ("tfx-shards", "tfx", "tensorflow", "apache-beam", "pillow")
 
 _OF_NO_OUTCOME = (  # settings and properties that change the way, or that only some runners have
     "memory_bytes",
-    "custom_config",
     "dataset_root",
     "input_fingerprint",  # of TFX's driver: it knows files by their times; the manifest has another
     "changes_fingerprint",
@@ -76,22 +76,17 @@ def _settings(exec_properties: ExecProperties) -> JsonObject:
     return {name: _plain(value) for name, value in sorted(given.items())}
 
 
-def _plain(value: Json) -> Json:
-    if isinstance(value, str) and value[:1] in ("{", "["):
-        try:
-            return _plain_within(json.loads(value))
-        except ValueError:
-            return _text(value)
-    return _plain_within(value)
-
-
-def _plain_within(value: Json) -> Json:
+def _plain(value: Json, *, parses: bool = True) -> Json:
     if isinstance(value, str):
+        if parses and value[:1] in ("{", "["):
+            with contextlib.suppress(ValueError):
+                return _plain(json.loads(value), parses=False)
         return _text(value)
     if isinstance(value, Mapping):
-        return {_text(str(name)): _plain_within(inner) for name, inner in sorted(value.items())}
+        items = sorted(value.items())
+        return {_text(str(name)): _plain(inner, parses=False) for name, inner in items}
     if isinstance(value, (list, tuple)):
-        return [_plain_within(inner) for inner in value]
+        return [_plain(inner, parses=False) for inner in value]
     return value if value is None or isinstance(value, (bool, int, float)) else _text(str(value))
 
 

@@ -234,7 +234,8 @@ def _take_over(uri: str, key: str) -> None:
         if other == os.path.abspath(uri) or (_run_at(other) or {}).get("key") != key:
             continue
         try:
-            if _lock(other, held) and not _has_manifest(other):
+            is_over = _lock(other, held) and held[other].folder is not None
+            if is_over and not _has_manifest(other):
                 _remove_files(uri)
                 remove_tree(working_folder(uri))
                 for inner in os.listdir(other):
@@ -247,7 +248,7 @@ def _take_over(uri: str, key: str) -> None:
 def _mark(uri: str, key: str) -> None:
     """Puts this run's name into the working folder, over that of any other."""
     make_folder(folder := working_folder(uri))
-    run: dict[str, object] = {"run": _held.get({}).get(uri, _Run()).name, "key": key}
+    run: JsonObject = {"run": _held.get({}).get(uri, _Run()).name, "key": key}
     run |= {"host": socket.gethostname(), "process": os.getpid()}
     write_text(join(folder, _RUN_FILE), json.dumps(run), temporary_folder=folder)
 

@@ -55,7 +55,6 @@ TFX_PARAMETERS: dict[str, component_spec.ExecutionParameter] = {  # they mean wh
     "input_config": _parameter(type=example_gen_pb2.Input),
     "output_config": _parameter(type=example_gen_pb2.Output),
     "range_config": _parameter(type=range_config_pb2.RangeConfig, optional=True),
-    "custom_config": _parameter(type=example_gen_pb2.CustomConfig, optional=True),
 }
 
 
@@ -92,28 +91,10 @@ class FilesExampleGen(base_beam_component.BaseBeamComponent):
             input_config=arguments["input_config"] or all_files(),
             output_config=splits or example_gen_pb2.Output(),
             range_config=arguments["range_config"],
-            custom_config=arguments["custom_config"],
             examples=types.Channel(type=standard_artifacts.Examples),
-            **checked_properties(settings, _in_format(arguments)),
+            **checked_properties(settings, arguments),
         )
         super().__init__(spec=spec)
-
-
-def _in_format(arguments: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The arguments with what TFX's formats ask for.
-
-    Raises:
-        ConfigError: one is asked for that is not written.
-    """
-    data, file = arguments["output_data_format"], arguments["output_file_format"]
-    if data not in (None, example_gen_pb2.FORMAT_TF_EXAMPLE):
-        raise ConfigError.of("output_data_format", data, allowed="FORMAT_TF_EXAMPLE (6)")
-    if file is None:
-        return arguments
-    if file != example_gen_pb2.FORMAT_TFRECORDS_GZIP:
-        allowed = "FORMAT_TFRECORDS_GZIP (5), or None"
-        raise ConfigError.of("output_file_format", file, allowed=allowed)
-    return {**arguments, "compression": "gzip"}
 
 
 class FileTreeDriver(PropertiesDriver):

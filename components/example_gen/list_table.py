@@ -178,14 +178,16 @@ def read_list(inputs: LayoutInputs, path: str, *, known: frozenset[str] = frozen
     if kind == "parquet":
         return _read_parquet(inputs, path)
     whole = inputs.read_bytes(path)  # first, since it refuses a file that is not as it was listed
-    if kind in DELIMITERS and (rows := _automl_rows(inputs, path, whole, kind, known)):
+    data = whole.removeprefix(codecs.BOM_UTF8)
+    # In no order: what is made of a list does not depend on that of its rows.
+    inputs.contents[path] = sum_facts(((line.strip(),), 0) for line in data.split(b"\n"))
+    delimiter = DELIMITERS[kind].encode() if kind in DELIMITERS else None
+    if delimiter and (rows := _automl_rows(inputs, path, whole, kind, known)):
         return _of_automl(path, rows, inputs.media)
     options = TableOptions(
         columns=inputs.columns, column_names=inputs.column_names, header=inputs.header
     )
     pieces, parts = _read_pieces(inputs, path, kind, options)
-    data = whole.removeprefix(codecs.BOM_UTF8)
-    delimiter = DELIMITERS[kind].encode() if kind in DELIMITERS else None
     starts = row_starts(data, delimiter)
     if pieces and delimiter:  # a header is no row
         starts = starts[starts >= pieces[0].start - (len(whole) - len(data))]
@@ -396,7 +398,7 @@ def _embedded(file: pa.parquet.ParquetFile, field: pa.Field, stream: BinaryIO) -
     buffered = pyarrow.parquet.ParquetFile(
         stream, metadata=file.metadata, buffer_size=_BUFFER_BYTES
     )
-    values = next(buffered.iter_batches(batch_size=_HEADS, columns=[bytes_column]), [[]])[0]
+    values: Any = next(buffered.iter_batches(batch_size=_HEADS, columns=[bytes_column]), [[]])[0]
     while isinstance(values, pa.StructArray):
         values = values.field(0)
     heads = tuple(value.as_py()[:_VALUE_BYTES] for value in values if value.is_valid)

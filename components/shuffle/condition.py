@@ -295,7 +295,8 @@ class _Evaluation:
         left, right = (array.fill_null(0).to_numpy(zero_copy_only=False) for array in arrays)
         if operate in _DIVISIONS:
             missing, right = missing | (right == 0), np.where(right == 0, 1, right)
-        return pa.array(operate(left, right), mask=missing, from_pandas=False)
+        with np.errstate(all="ignore"):
+            return pa.array(operate(left, right), mask=missing, from_pandas=False)
 
     def _refuse(self, node: ast.AST) -> NoReturn:
         found = ast.get_source_segment(self._text.strip(), node) or type(node).__name__

@@ -142,7 +142,7 @@ class Edits:
         self._count("before", block, counts, path)
         if self.unknown:
             columns = parse_block(block, self.unknown, path=path)
-            counts.update({("feature", n): len(c.values) for n, c in columns.items()})
+            counts.update(("feature", name) for name, one in columns.items() if len(one.values))
             counts.update(("other", name) for name in decode_example(block.record(0)))
         names = _names_of(block, path) if self.exclude or self.relabel else []
         if self.exclude and source < self.first_added:

@@ -1,7 +1,7 @@
 """Records brought into the order of their output positions, through sorted runs.
 
     shuffle = ExternalShuffle(uri=uri, layout=layout, tasks=tasks)
-    shuffle.scatter("000007", frames, positions)    # for each part of the input, by any worker
+    shuffle.scatter("000007", run_of(frames, positions))  # for each part, by any worker
     shuffle.gather(3)                               # then, for each task, by any worker: its shards
 
 A run is a file of Arrow's in the working folder: a batch for each cut of each task. What fits into
@@ -57,8 +57,8 @@ __all__ = [
 
 Ints = npt.NDArray[np.int64]
 
-HELD_TIMES = 2
-"""How often records are held in memory while they are put in order: as they came, and joined."""
+HELD_TIMES = 3
+"""How often records are held while they are put in order: as they came, joined, and sorted."""
 
 _LOT_BYTES = 1 << 20  # what a core's cache holds, and few calls of the system
 

@@ -193,7 +193,7 @@ def inspect(place: Files) -> Any:
     tfx-shards inspect 'imagenet/train-*'
     tfx-shards inspect gs://bucket/photos --json | jq .splits.train.records
     """
-    from pipelines.tools.inspection import inspect_dataset
+    from components.report.inspection import inspect_dataset
 
     with show_progress("Reading"):
         return inspect_dataset(place)
@@ -221,8 +221,8 @@ def show(
         count: Most records to show.
         folder: Write a CSV, and images, sounds and long texts as files, into an empty folder.
     """
-    from pipelines.tools.records import ExampleReader, as_text, export_examples, read_examples
-    from pipelines.tools.records.display import EXAMPLES_FILE
+    from components.report.records import ExampleReader, as_text, export_examples, read_examples
+    from components.report.records.display import EXAMPLES_FILE
     from trainer_utils.text_output import quantity
 
     if split is not None and record is not None:
@@ -260,7 +260,7 @@ def report(
     """
     if statistics is not None:
         _require_tfx("report --statistics")
-    from pipelines.report import write_report
+    from components.report.page import write_report
 
     with show_progress("Reading") as advance:
         write_report(uri, output, sample_records=sample, statistics=statistics, advance=advance)
@@ -532,7 +532,7 @@ def bench(
         features: Names of features. Default: all that can be batched.
         settings: Any other setting of input_fn, such as augment=random_resized_crop.
     """
-    from pipelines.tools.inspection import inspect_dataset
+    from components.report.inspection import inspect_dataset
     from trainer_utils.monitoring import measure_input
 
     options = dict(settings)
@@ -558,7 +558,7 @@ def doctor(uri: Dataset, *, workers: Annotated[int, _1] = 1) -> Any:
     Args:
         workers: How many will read it.
     """
-    from pipelines.tools.doctor import checks_table, dataset_checks, is_good
+    from components.report.doctor import checks_table, dataset_checks, is_good
 
     with show_progress("Examining"):
         checks = list(dataset_checks(uri, workers=workers))
@@ -574,8 +574,7 @@ _Store = Annotated[str | None, "METADATA"]
 def lineage(uri: Dataset, *, metadata: _Store = None, record: _Name = None) -> Any:
     """Show where a dataset comes from and what was made from it: runs, inputs, models.
 
-    METADATA is a sqlite file, grpc://host:port, or a
-    folder with such a file or with datasets.
+    METADATA is a sqlite file, grpc://host:port, or a folder with such a file or with datasets.
 
     \b
     tfx-shards lineage out/ --record palace_sky/0003.jpg
@@ -623,11 +622,7 @@ _STEP_FLAGS = {  # of all steps, or of the one that is named; each may be given 
     "secrets": ("--secret", "[STEP=]NAME:FOLDER", "Secret to mount, or NAME:KEY:VARIABLE."),
     "env": ("--env", "[STEP=]NAME=VALUE", "Variable of the environment."),
     "volumes": ("--volume", "[STEP:]CLAIM:PATH", "Volume claim, and where it is mounted."),
-    "scratch": (
-        "--scratch",
-        "[STEP=]PATH[:SIZE]",
-        "Empty folder, as /tmp:20Gi; goes with the pod.",
-    ),
+    "scratch": ("--scratch", "[STEP=]PATH[:SIZE]", "Empty folder of the pod, as /tmp:20Gi."),
 }
 
 
@@ -670,13 +665,10 @@ def compile(
     """
     if ":" not in pipeline:  # a pipeline of kfp.dsl needs none
         _require_tfx(f"compile {pipeline}")
-    others: dict[str, Any] = {option: list(texts) for option, texts in of_steps.items() if texts}
-    plain = {"dataset_root": dataset_root, "input_fingerprint": input_fingerprint}
-    others |= {option: text for option, text in plain.items() if text is not None}
+    given = {"dataset_root": dataset_root, "input_fingerprint": input_fingerprint, **of_steps}
     with show_progress("Compiling"):
         from pipelines.kubeflow import compile_pipeline
 
-        compile_pipeline(
-            pipeline, output, image=image, pipeline_root=pipeline_root, name=name, **others
-        )
+        settings: dict[str, Any] = {"image": image, "pipeline_root": pipeline_root, "name": name}
+        compile_pipeline(pipeline, output, **settings, **given_settings(given))
     print_messages(f"Written: {output}")

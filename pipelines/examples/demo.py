@@ -73,10 +73,10 @@ def _make_source(is_text: bool) -> str:
 
 
 def _summarise(component: str, root: Path, source: str, seconds: float) -> None:
+    from components.report.inspection import inspect_dataset
     from pipelines.examples.training import METRICS_FILE
     from pipelines.tools.conversion import METADATA_FILE
     from pipelines.tools.conversion.runs import latest_artifacts
-    from pipelines.tools.inspection import inspect_dataset
     from trainer_utils.format.naming import REJECTS_FILE
     from trainer_utils.text_output import as_text, list_counts, make_table
 

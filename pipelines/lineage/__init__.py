@@ -10,8 +10,8 @@ Where there is none, datasets of ours tell it themselves, which needs no ML Meta
 nor TensorFlow is imported, unless something lies on `gs://` and the like.
 """
 
-from pipelines.lineage.description import Lineage, describe_artifact, find_lineage
+from pipelines.lineage.description import Lineage, describe_artifact
 from pipelines.lineage.lookup import list_runs
 from pipelines.lineage.run_list import Run, Runs
 
-__all__ = ["Lineage", "Run", "Runs", "describe_artifact", "find_lineage", "list_runs"]
+__all__ = ["Lineage", "Run", "Runs", "describe_artifact", "list_runs"]

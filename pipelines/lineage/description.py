@@ -5,7 +5,6 @@ print(lineage)
 lineage.to_json()["made_by"]["settings"]
 """
 
-import contextlib
 import dataclasses
 from collections.abc import Sequence
 
@@ -15,7 +14,7 @@ from pipelines.lineage.record_trace import RecordStep, SourceFile, trace_record
 from trainer_utils.format import ConfigError
 from trainer_utils.format.json_text import JsonObject
 
-__all__ = ["Lineage", "describe_artifact", "find_lineage"]
+__all__ = ["Lineage", "describe_artifact"]
 
 _FINGERPRINT = "input_fingerprint"  # TFX's word for it, and ours
 _MODELS = ("Model", "PushedModel", "system.Model")
@@ -157,10 +156,3 @@ def describe_artifact(
     datasets = [i for i in places if artifacts[i].type == DATASET_TYPE or i in found.summaries]
     trace = trace_record(record, found, datasets=datasets)
     return dataclasses.replace(found, record=record, source=trace.source, steps=trace.steps)
-
-
-def find_lineage(uri: str) -> str | None:
-    """The lineage as text, where a store above the artifact or the dataset itself tells it."""
-    with contextlib.suppress(ValueError, OSError):
-        return str(describe_artifact(uri))
-    return None

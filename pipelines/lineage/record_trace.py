@@ -9,9 +9,9 @@ import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 
+from components.report.records.lookup import Place, find_places, name_features
 from pipelines.lineage.graph import Id
 from pipelines.lineage.lookup import Found
-from pipelines.tools.records.lookup import Place, find_places, name_features
 from trainer_utils.dataset import open_dataset
 from trainer_utils.format import InputError
 from trainer_utils.format.json_text import Json, JsonObject, json_lines

@@ -40,24 +40,14 @@ class Run:
             return "RUNNING"
         return "COMPLETE" if states and states <= {"COMPLETE", "CACHED"} else "UNKNOWN"
 
-    @property
-    def started(self) -> str | None:
-        """When the first of its components started; ISO 8601, UTC."""
-        return min((e.started for e in self.executions if e.started), default=None)
-
-    @property
-    def ended(self) -> str | None:
-        """When the store last recorded one of its components."""
-        return max((e.ended for e in self.executions if e.ended), default=None)
-
     def to_json(self) -> JsonObject:
         """Plain JSON types."""
         return {
             "run": self.name,
             "pipeline": self.pipeline,
             "state": self.state,
-            "started": self.started,
-            "ended": self.ended,
+            "started": min((e.started for e in self.executions if e.started), default=None),
+            "ended": max((e.ended for e in self.executions if e.ended), default=None),
             "components": [
                 {
                     "component": execution.component,
@@ -100,18 +90,14 @@ class Runs:
         return {"metadata": self.metadata, "runs": [run.to_json() for run in self.runs]}
 
     def __str__(self) -> str:
-        if not self.runs:
-            return as_text([f"{self.metadata}: no run"])
-        lines = []
-
-        def number(execution: Execution) -> str:
-            return f" (execution {execution.id})" if self.knows_runs else ""
-
+        lines = [] if self.runs else [f"{self.metadata}: no run"]
         without_run = "(of no run)" if self.knows_runs else f"(run {RUN_UNKNOWN})"
         for run in self.runs:
-            name = run.name or without_run
+            told = run.to_json()
             pipeline = f" of {run.pipeline}" if run.pipeline else ""
-            times = f", {run.started} to {run.ended}" if run.started else ""
-            lines.append(f"{name}{pipeline}: {run.state}{times}")
-            lines += [f"  {each.component}{number(each)}: {each.state}" for each in run.executions]
+            times = f", {told['started']} to {told['ended']}" if told["started"] else ""
+            lines.append(f"{run.name or without_run}{pipeline}: {run.state}{times}")
+            for each in run.executions:
+                number = f" (execution {each.id})" if self.knows_runs else ""
+                lines.append(f"  {each.component}{number}: {each.state}")
         return as_text(lines)

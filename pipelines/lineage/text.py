@@ -5,7 +5,7 @@ print(render_lineage(facts))
 
 import io
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 from rich.console import Console
 from rich.text import Text
@@ -13,7 +13,7 @@ from rich.tree import Tree
 
 from pipelines.lineage.datasets import RUN_UNKNOWN
 from pipelines.lineage.description import Lineage
-from pipelines.lineage.graph import MISSING_PREFIX, Artifact, Execution, Id, Ports
+from pipelines.lineage.graph import MISSING_PREFIX, Artifact, Execution, Id
 from pipelines.lineage.record_trace import RecordStep, SourceFile
 from trainer_utils.format.json_text import Json, JsonObject
 from trainer_utils.format.printable import printable
@@ -40,8 +40,8 @@ def render_lineage(lineage: Lineage) -> str:
         lines += [f"  {line}" for line in _settings(own)]
         lines += [f"  used again by {_execution(maker)}" for maker in makers[1:]]
     before, after = Tree("Made from"), Tree("Made of it")
-    _add_ancestors(before, lineage, found, {found})
-    _add_descendants(after, lineage, found, {found})
+    _add(before, lineage, found, {found}, is_back=True)
+    _add(after, lineage, found, {found}, is_back=False)
     lines += ["", *_drawn(before), "", *_drawn(after)]
     if lineage.models:
         lines += ["", "Models that came of it"]
@@ -100,54 +100,35 @@ def _settings(execution: Execution) -> Iterator[str]:
         yield f"settings: {_one_line(settings)}"
 
 
-def _add_ancestors(
-    tree: Tree, lineage: Lineage, artifact: Id, seen: set[Id], level: int = 0
+def _add(
+    tree: Tree, lineage: Lineage, artifact: Id, seen: set[Id], *, is_back: bool, level: int = 0
 ) -> None:
-    """What an artifact was made from; one that stands elsewhere already is not followed again."""
-
-    def add(source: Id, label: str) -> None:
-        lines = [label, _fingerprints(lineage, source)]
-        for own in lineage.graph.makers(source)[:1]:
-            lines += [f"by {_execution(own)}", *_settings(own)]
-        branch = tree.add(_text("\n".join(filter(None, lines))))
-        _add_ancestors(branch, lineage, source, seen, level + 1)
-
-    if level == _MOST_LEVELS and lineage.graph.sources(artifact):
-        tree.add("… and more before it: ask for the lineage of that artifact")
+    """What it was made from, or what of it; what stands elsewhere already is not followed again."""
+    graph = lineage.graph
+    steps = graph.makers(artifact)[:1] if is_back else graph.users(artifact)
+    if level == _MOST_LEVELS and (graph.sources(artifact) if is_back else steps):
+        tree.add(
+            f"… and more {'before' if is_back else 'of'} it: ask for the lineage of that artifact"
+        )
         return
-    for maker in lineage.graph.makers(artifact)[:1]:
-        _add_ports(tree, lineage, maker.inputs, seen, add)
-        if not maker.inputs and (base := maker.settings.get("input_base")):
-            tree.add(_text(printable(f"files in {base}")))
-
-
-def _add_descendants(
-    tree: Tree, lineage: Lineage, artifact: Id, seen: set[Id], level: int = 0
-) -> None:
-    def add(output: Id, label: str) -> None:
-        _add_descendants(branch.add(_text(label)), lineage, output, seen, level + 1)
-
-    if level == _MOST_LEVELS and lineage.graph.users(artifact):
-        tree.add("… and more of it: ask for the lineage of that artifact")
-        return
-    for user in lineage.graph.users(artifact):
-        branch = tree.add(_text(_execution(user)))
-        _add_ports(branch, lineage, user.outputs, seen, add)
-
-
-def _add_ports(
-    tree: Tree, lineage: Lineage, ports: Ports, seen: set[Id], add: Callable[[Id, str], None]
-) -> None:
-    for port, place in ((port, i) for port, ids in ports.items() for i in ids):
-        if (node := lineage.graph.artifacts.get(place)) is None:
-            tree.add(_text(f"{port}: artifact {place}, which the store no longer has"))
-            continue
-        label = f"{port}: {_artifact(node)}" if port else _artifact(node)
-        if place in seen:
-            tree.add(_text(f"{label} (see above)"))
-        else:
+    for step in steps:
+        branch = tree if is_back else tree.add(_text(_execution(step)))
+        ports = step.inputs if is_back else step.outputs
+        for port, place in ((port, i) for port, ids in ports.items() for i in ids):
+            if (node := graph.artifacts.get(place)) is None:
+                branch.add(_text(f"{port}: artifact {place}, which the store no longer has"))
+                continue
+            lines = [f"{port}: {_artifact(node)}" if port else _artifact(node)]
+            if place in seen:
+                branch.add(_text(f"{lines[0]} (see above)"))
+                continue
             seen.add(place)
-            add(place, label)
+            for own in graph.makers(place)[:1] if is_back else ():
+                lines += [_fingerprints(lineage, place), f"by {_execution(own)}", *_settings(own)]
+            inner = branch.add(_text("\n".join(filter(None, lines))))
+            _add(inner, lineage, place, seen, is_back=is_back, level=level + 1)
+        if is_back and not step.inputs and (base := step.settings.get("input_base")):
+            tree.add(_text(printable(f"files in {base}")))
 
 
 def _text(line: str) -> Text:

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from pipelines.tools.records import ExampleReader
+from components.report.records import ExampleReader
 from trainer_utils.dataset import ShardFile, read_shard_blocks
 from trainer_utils.dataset.record_index import summed_index
 from trainer_utils.format.example_decoding import decode_example

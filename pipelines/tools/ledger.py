@@ -12,8 +12,8 @@ import dataclasses
 from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
-from pipelines.tools.records import ExampleReader
-from pipelines.tools.records.lookup import find_places
+from components.report.records import ExampleReader
+from components.report.records.lookup import find_places
 from trainer_utils.dataset import Dataset, ShardFile
 from trainer_utils.dataset.location import Place
 from trainer_utils.dataset.selection import Source, digest_of, source_of
@@ -30,19 +30,17 @@ __all__ = ["NamedRecord", "RunLedger", "RunRecord", "RunStep", "RunSummary", "Si
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class NamedRecord:
-    """A record.
-
-    Args:
-        name: what it was made of; else its split and number.
-        split: that it is in.
-        number: in its split, from 0.
-        shard: its file, as the dataset names it.
-    """
+    """A record: its name, else its split and number; its number in the split; its shard's name."""
 
     name: str
     split: str
     number: int
     shard: str
+
+    @property
+    def place(self) -> str:
+        """Its split and number."""
+        return f"{self.split} {self.number:,}"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -57,12 +55,9 @@ class StepRow:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class RunStep(Shown):
-    """The global batch of a step.
+    """The global batch of a step, which is that of an epoch.
 
     Args:
-        step: of the run, from 0.
-        epoch: it is in.
-        step_in_epoch: its number there.
         rows: worker by worker, replica by replica; none of weight 0.
         skipped: the batch's records that could not be read.
     """
@@ -80,24 +75,16 @@ class RunStep(Shown):
     def parts(self) -> list[Part]:
         """What a person sees, as `print_parts` takes it."""
         rows = [
-            [
-                row.worker,
-                row.replica,
-                f"{row.record.split} {row.record.number:,}",
-                row.record.name,
-                "stands in" * row.stands_in,
-            ]
-            for row in self.rows
+            [r.worker, r.replica, r.record.place, r.record.name, "stands in" * r.stands_in]
+            for r in self.rows
         ]
-        parts: list[Part] = [
+        return [
             f"step {self.step:,}: epoch {self.epoch:,}, step {self.step_in_epoch:,} of it, "
             f"{quantity(len(rows), 'record')}",
             "",
             make_table(["worker", "replica", "place", "record", ""], rows),
+            *(f"could not be read: {each.place} ({each.shard})" for each in self.skipped),
         ]
-        for record in self.skipped:
-            parts.append(f"could not be read: {record.split} {record.number:,} ({record.shard})")
-        return parts
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -127,13 +114,10 @@ class RunRecord(Shown):
         """What a person sees, as `print_parts` takes it."""
         parts: list[Part] = []
         for seen in self.sightings:
-            record, times = seen.record, quantity(len(seen.steps), "time")
-            parts += [
-                *([""] if parts else []),
-                f"{record.name} ({record.split} {record.number:,}): seen {times}",
-                *([make_table(["step", "epoch", "step in epoch"], seen.steps)] if times else []),
-            ]
-        return parts
+            times = quantity(len(seen.steps), "time")
+            parts.append(f"{seen.record.name} ({seen.record.place}): seen {times}")
+            parts += [make_table(["step", "epoch", "step in epoch"], seen.steps), ""]
+        return parts[:-1]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -146,34 +130,18 @@ class RunSummary(Shown):
 
     def to_json(self) -> JsonObject:
         """Plain JSON types."""
-        return {
-            "steps": self.steps,
-            "datasets": list(self.datasets),
-            "segments": [segment.to_json() for segment in self.segments],
-        }
+        return {**vars(self), "segments": [segment.to_json() for segment in self.segments]}
 
     def parts(self) -> list[Part]:
         """What a person sees, as `print_parts` takes it."""
-        rows = [
-            [
-                s.first_step,
-                s.steps,
-                s.num_workers,
-                s.num_replicas,
-                sum(map(len, s.unreadable.values())),
-            ]
-            for s in self.segments
-        ]
+        rows = []
+        for one in self.segments:
+            unreadable = sum(map(len, one.unreadable.values()))
+            row = one.first_step, one.steps, one.num_workers, one.num_replicas, unreadable
+            rows.append(row)
         header = ["from step", "steps", "workers", "replicas", "unreadable records"]
-        return [
-            f"{quantity(self.steps, 'step')} of {', '.join(self.datasets)}",
-            "",
-            make_table(header, rows),
-        ]
-
-
-def _unreadable(segment: Segment) -> int:
-    return sum(map(len, segment.unreadable.values()))
+        title = f"{quantity(self.steps, 'step')} of {', '.join(self.datasets)}"
+        return [title, "", make_table(header, rows)]
 
 
 class _File(NamedTuple):

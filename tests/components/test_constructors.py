@@ -8,11 +8,9 @@ import yaml
 
 pytest.importorskip("tfx", reason="components needs TFX")
 from google.protobuf import message
-from tfx.components.example_gen.component import FileBasedExampleGen
 from tfx.dsl.placeholder import placeholder
 from tfx.orchestration.data_types import RuntimeParameter
 from tfx.orchestration.pipeline import Pipeline
-from tfx.proto import example_gen_pb2
 from tfx.types import Channel, standard_artifacts
 
 import components
@@ -75,22 +73,6 @@ def test_what_is_not_given_has_its_default_and_what_is_given_comes_back():
             make(component, {"sed": 7})
     with pytest.raises(ConfigError, match="quality"):
         make("ImageExampleGen", {"quality": 1000})
-
-
-def test_the_formats_and_the_config_of_tfx_are_as_tfx_has_them():
-    config = example_gen_pb2.CustomConfig()
-    config.custom_config.Pack(example_gen_pb2.Input())
-    given = {
-        "output_data_format": example_gen_pb2.FORMAT_TF_EXAMPLE,
-        "output_file_format": example_gen_pb2.FORMAT_TFRECORDS_GZIP,
-    }
-    properties = make("ImageExampleGen", {"custom_config": config, **given}).exec_properties
-    stock = FileBasedExampleGen("x", custom_config=config).exec_properties
-    assert properties["custom_config"] == stock["custom_config"]
-    assert ImageSettings.from_properties(properties).gzip
-    for name in given:
-        with pytest.raises(ConfigError, match=f"{name}.*16"):
-            make("ImageExampleGen", {name: example_gen_pb2.FILE_FORMAT_PARQUET})
 
 
 ALL = [

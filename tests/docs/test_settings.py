@@ -12,7 +12,7 @@ from components.example_gen.settings import AudioSettings, ImageSettings, TextSe
 from components.settings import AuditSettings, DatasetReportSettings, SchemaExportSettings
 from tests.docs.markdown import REPOSITORY
 from trainer_utils.format.settings import settings_of
-from trainer_utils.writing.settings import WriterSettings
+from trainer_utils.writing.dataset_writer import WriterSettings
 
 DECLARED = [
     *(ImageSettings, TextSettings, AudioSettings, BalancerSettings, SchemaExportSettings),

@@ -100,8 +100,8 @@ def _arrays(uri: str) -> Iterator[int]:
 
 def _conversions(source: str) -> Iterator[int]:
     """Each with another seed into a folder of its own, so that no cache answers."""
+    from components.report.inspection import inspect_dataset
     from pipelines.tools.conversion.convert import convert
-    from pipelines.tools.inspection import inspect_dataset
 
     with tempfile.TemporaryDirectory() as folder:
         seed = 0

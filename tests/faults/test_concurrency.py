@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from pipelines.tools.inspection import inspect_dataset
+from components.report.inspection import inspect_dataset
 from pipelines.tools.verification import verify_dataset
 from tests.faults.conftest import SETTINGS
 from tests.faults.counts import long

@@ -80,18 +80,6 @@ def test_damaged_metadata_is_an_error_of_ours(layouts, layout, name):
     assert refused > MUTATIONS / 4
 
 
-@pytest.mark.parametrize(
-    ("layout", "name"),
-    [("ours", "manifest.json"), ("datum", "shard_info.json"), ("tfds", "features.json")],
-)
-def test_what_is_not_utf_8_is_named_with_its_byte(layouts, layout, name):
-    path = layouts[layout] / name
-    good = path.read_bytes()
-    path.write_bytes(good[:9] + b"\xe9" + good[9:])
-    with pytest.raises(DatasetError, match=rf"{layout}/{name}'.*UTF-8.*\(byte 9\)"):
-        input_fn(str(layouts[layout]))
-
-
 # --- gzip ---
 
 

@@ -11,7 +11,6 @@ import collections
 import contextlib
 import dataclasses
 import hashlib
-import os
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, BinaryIO
@@ -117,41 +116,34 @@ def scan_dataset(
         CorruptShardError: a record is damaged.
         DatasetError: a record is no `tf.train.Example`.
     """
-    with tempfile.TemporaryDirectory(prefix="tfx-shards-audit-") as folder:
-        streams = {
-            name: open(os.path.join(folder, name), "w+b")  # noqa: SIM115  the stack closes them
+    with contextlib.ExitStack() as stack:
+        streams: dict[str, Any] = {
+            name: stack.enter_context(tempfile.TemporaryFile(prefix=f"tfx-shards-audit-{name}-"))
             for name in ("rows", "thumbnails", "names")
         }
-        with contextlib.ExitStack() as stack:
-            for stream in streams.values():
-                stack.enter_context(stream)
-            texts = stack.enter_context(TextSketches())
-            reader = _Reader(dataset, label, streams, texts)
-            total = sum(shard.bytes for shard in dataset.shard_files)
-            for number, shards in enumerate(dataset.shards.values()):
-                reader.words.append(collections.Counter())
-                for shard in shards:
-                    for block in read_shard_blocks(shard.path):
-                        for record in block.records():
-                            reader.add(number, record)
-                        advance(len(block.data), total)
-            reader.finish()
-            for stream in streams.values():
-                stream.flush()
-            count = reader.count
-            yield Scan(
-                splits=list(dataset.shards),
-                rows=_mapped(streams["rows"], ROW, (count,)),
-                thumbnails=_mapped(
-                    streams["thumbnails"],
-                    np.dtype(np.uint8),
-                    (reader.images, THUMBNAIL_SIDE, THUMBNAIL_SIDE),
-                ),
-                texts=texts,
-                labels=list(reader.labels),
-                words=reader.words,
-                names=streams["names"],
-            )
+        texts = stack.enter_context(TextSketches())
+        reader = _Reader(dataset, label, streams, texts)
+        total = sum(shard.bytes for shard in dataset.shard_files)
+        for number, shards in enumerate(dataset.shards.values()):
+            reader.words.append(collections.Counter())
+            for shard in shards:
+                for block in read_shard_blocks(shard.path):
+                    for record in block.records():
+                        reader.add(number, record)
+                    advance(len(block.data), total)
+        reader.finish()
+        for stream in streams.values():
+            stream.flush()
+        shape = (reader.images, THUMBNAIL_SIDE, THUMBNAIL_SIDE)
+        yield Scan(
+            splits=list(dataset.shards),
+            rows=_mapped(streams["rows"], ROW, (reader.count,)),
+            thumbnails=_mapped(streams["thumbnails"], np.dtype(np.uint8), shape),
+            texts=texts,
+            labels=list(reader.labels),
+            words=reader.words,
+            names=streams["names"],
+        )
 
 
 def _mapped(stream: BinaryIO, dtype: np.dtype[Any], shape: tuple[int, ...]) -> npt.NDArray[Any]:
@@ -192,19 +184,14 @@ class _Reader:
         media, texts, others = self._parts(values)
         row["content"] = _digest({name: values[name] for name in media or texts or others})
         if media:
-            self._add_media({name: values[name] for name in media})
+            looks = (self._look(name, kind, values[name]) for name, kind in media.items())
+            if (image := next(filter(None, looks), None)) is not None:
+                self._add_image(image)
         elif texts:
             words = "\n".join(bytes(v).decode() for name in texts for v in values[name])
             self._add_text(split, words)
         self._streams["rows"].write(row.tobytes())
         self.count += 1
-
-    def _add_media(self, media: Mapping[str, Sequence[Any]]) -> None:
-        """Looks at the first image that can be read."""
-        others = [name for name, values in media.items() if not self._is_sound(name, values)]
-        seen = filter(None, (self._look_at_image(name, media[name]) for name in others))
-        if (image := next(seen, None)) is not None:
-            self._add_image(image)
 
     def _add_image(self, sketch: ImageSketch) -> None:
         for field in ("height", "width", "brightness", "contrast", "sharpness"):
@@ -246,37 +233,35 @@ class _Reader:
         is_known = isinstance(value, int) and 0 <= value < len(self._vocabulary)
         return self._vocabulary[value] if is_known else str(value)
 
-    def _parts(self, values: Mapping[str, Sequence[Any]]) -> tuple[list[str], ...]:
-        """The features that are media, those that are texts, and all but names and the label."""
-        media, texts, others = [], [], []
+    def _parts(
+        self, values: Mapping[str, Sequence[Any]]
+    ) -> tuple[dict[str, str], list[str], list[str]]:
+        """The features that are media, by kind, the texts, and all but names and the label."""
+        media: dict[str, str] = {}
+        texts, others = [], []
         for name in sorted(values):
             if name in NAME_FEATURES or name == self._label or name in _SIZES:
                 continue
             others.append(name)
             first = values[name][0]
             if isinstance(first, memoryview):
-                data = bytes(first)
-                if self._is_media(name, data):
-                    media.append(name)
+                if kind := self._kind_of(name, bytes(first)):
+                    media[name] = kind
                 elif _is_text(values[name]):
                     texts.append(name)
         return media, texts, others
 
-    def _is_media(self, name: str, data: bytes) -> bool:
-        feature = self._features.get(name)
-        is_raw = feature is not None and feature.is_raw_image
-        return is_raw or image_size(data) is not None or format_of(data) is not None
-
-    def _is_sound(self, name: str, values: Sequence[Any]) -> bool:
-        feature, known = self._features.get(name), format_of(bytes(values[0][:12]))
-        is_raw = feature is not None and feature.is_raw_image
-        return not is_raw and known is not None and known.kind == "audio"
-
-    def _look_at_image(self, name: str, values: Sequence[Any]) -> ImageSketch | None:
-        feature, data = self._features.get(name), bytes(values[0])
+    def _kind_of(self, name: str, data: bytes) -> str:
+        """`raw` pixels, or what is encoded: `image`, `audio`, …; empty where it is no medium."""
+        feature, known = self._features.get(name), format_of(data)
         if feature is not None and feature.is_raw_image:
-            return _sketch_raw(feature, data)
-        return sketch_image(data)
+            return "raw"
+        return known.kind if known else "image" if image_size(data) else ""
+
+    def _look(self, name: str, kind: str, values: Sequence[Any]) -> ImageSketch | None:
+        if kind == "raw":
+            return _sketch_raw(self._features[name], bytes(values[0]))
+        return None if kind == "audio" else sketch_image(bytes(values[0]))
 
 
 def _sketch_raw(feature: Feature, data: bytes) -> ImageSketch | None:

@@ -1,13 +1,12 @@
 """What one element looks like: features, or these with a label, weights and a mask.
 
     options = InputOptions(features="image", label="label")
-    Arrangement.of(options, ["image", "label"]).arrange({"image": …, "label": …})
+    Arrangement(options, ["image", "label"]).arrange({"image": …, "label": …})
 
 Of tensors tensors, and of arrays of numpy arrays: the same for `input_fn` and `iterate`.
 """
 
-import dataclasses
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -22,42 +21,24 @@ __all__ = ["MADE", "Arrangement", "call_hook"]
 MADE = "\0made"  # no feature's name: the key of what a callback returns instead of a dict
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
 class Arrangement:
     """What one element looks like.
 
     Args:
-        features, label, sample_weight: as `InputOptions` has them.
-        mask: the mask's name, where there is one.
+        options: all settings.
+        features: the names of those that are read.
+
+    Raises:
+        ConfigError: the mask would take the place of one of them.
     """
 
-    features: str | Sequence[str] | None
-    label: str | None
-    sample_weight: str | None
-    mask: str | None
-
-    @classmethod
-    def of(cls, options: "InputOptions", features: Collection[str]) -> "Arrangement":
-        """That of these options.
-
-        Args:
-            options: all settings.
-            features: the names of those that are read.
-
-        Raises:
-            ConfigError: the mask would take the place of one of them.
-        """
-        mask = options.mask if options.remainder == "pad" else None
-        if mask in features:
-            raise ConfigError.of(
-                "mask", mask, allowed="a name that no feature has", advice="Choose another, mask=…"
-            )
-        return cls(
-            features=options.features,
-            label=options.label,
-            sample_weight=options.labels.sample_weight,
-            mask=mask,
-        )
+    def __init__(self, options: "InputOptions", features: Collection[str]) -> None:
+        self.features, self.label = options.features, options.label
+        self.sample_weight = options.labels.sample_weight
+        self.mask = options.mask if options.remainder == "pad" else None
+        if self.mask in features:
+            rule = "a name that no feature has"
+            raise ConfigError.of("mask", self.mask, allowed=rule, advice="Choose another, mask=…")
 
     def arrange(self, tensors: dict[str, Any]) -> Any:
         """Features; or these with the label; or with weights too; or what a callback made."""

@@ -96,7 +96,7 @@ class Batches:
             default_values=options.default_values,
         )
         self.start, self.steps_per_epoch = self.order.start, self.order.steps_per_epoch
-        self._arrange = Arrangement.of(options, self.features).arrange
+        self._arrange = Arrangement(options, self.features).arrange
         self._decoder = FeatureArrays(self.features, options)
         self.encoding = LabelEncoding.of(options, self.features, sources)
         self._mixer = self._decoder.mixer(options.label)

@@ -22,6 +22,7 @@ from typing import Any, cast
 
 from components.balancing.settings import BalancerSettings
 from components.common.reject_codes import REJECT_CODES
+from components.report.inspection import inspect_dataset
 from pipelines.noise import quiet_import, quiet_run
 from pipelines.tools.conversion import METADATA_FILE
 from pipelines.tools.conversion.dry_run import check_small_table
@@ -34,7 +35,6 @@ from pipelines.tools.conversion.settings import (
     check_places,
     prepare,
 )
-from pipelines.tools.inspection import inspect_dataset
 from trainer_utils.dataset.files import read_manifest
 from trainer_utils.dataset.location import LATEST, newest_dataset
 from trainer_utils.format import ConfigError, InputError, Manifest, keyed_hash
@@ -55,10 +55,8 @@ class Converted(str):
     goes, and that also knows what the run made.
 
     Args:
-        uri: the same.
-        examples: of the ExampleGen's own dataset, with the list of rejects.
-        schema: of SchemaExport's artifact.
-        metadata: the sqlite file.
+        uri: the same; `examples`: of the ExampleGen's own dataset, with the list of rejects;
+            `schema`: of SchemaExport's artifact; `metadata`: the sqlite file.
         kind: `image`, `text` or `audio`.
         manifest: of the ExampleGen's own dataset: what became of each input.
         cached: whether nothing had changed, so that nothing was made.

@@ -53,14 +53,8 @@ _MESSAGE_BYTES = 100  # of an example beside its file: names, sizes, label
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class SplitEstimate:
-    """What would become of a split.
-
-    Args:
-        records: at the most.
-        rejected, skipped: of the inputs, as far as is known without reading them.
-        bytes: about.
-        num_shards: about, since it may follow from the bytes.
-        shard_records: of the smallest and of the largest shard.
+    """What would become of a split: `records` at the most, `bytes` and `num_shards` about, and
+    `shard_records` of the smallest and of the largest shard.
     """
 
     records: int
@@ -186,15 +180,11 @@ def check_small_table(conversion: Conversion) -> None:
     with contextlib.suppress(ImportError):
         importlib.import_module("pandas")  # by Arrow later, where Ctrl-C would be a traceback
     logger = logging.get_absl_logger()
-    logger.addFilter(_nothing)  # the run will say it
+    logger.disabled = True  # the run will say it
     try:
         plan_prepared(conversion)
     finally:
-        logger.removeFilter(_nothing)
-
-
-def _nothing(_: object) -> bool:
-    return False
+        logger.disabled = False
 
 
 def _selection_of(conversion: Conversion) -> InputSelection:

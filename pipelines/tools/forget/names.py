@@ -16,7 +16,7 @@ import re
 import urllib.parse
 from collections.abc import Iterable, Mapping
 
-from pipelines.tools.records.lookup import encode_name
+from components.report.records.lookup import encode_name
 from trainer_utils.format.json_text import Json
 from trainer_utils.storage import display_path
 

@@ -11,8 +11,8 @@ import dataclasses
 import os
 from collections.abc import Iterable, Mapping, Sequence
 
+from components.report.records.lookup import encode_name, names_of
 from pipelines.tools.forget.names import Names, forgotten_label
-from pipelines.tools.records.lookup import encode_name, names_of
 from pipelines.tools.verification.metadata_checks import label_features
 from trainer_utils.dataset import Dataset, open_dataset, read_shard_blocks
 from trainer_utils.dataset.files import read_manifest, read_origin

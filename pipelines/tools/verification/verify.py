@@ -187,11 +187,12 @@ def _own_tasks(files: DatasetFiles, manifest: Manifest) -> list[ShardCheck]:
 def _checked(tasks: Sequence[ShardCheck], num_bytes: int, processes: int) -> Iterator[ShardOutcome]:
     """The outcomes in the order of the tasks."""
     is_remote = any("://" in task.path for task in tasks)
-    processes = min(processes, len(tasks))
+    labelled = sum(task.records or 0 for task in tasks if task.label_features)
+    seconds = num_bytes / _BYTES_A_SECOND + labelled / _LABELS_A_SECOND
     pool: concurrent.futures.Executor
     if is_remote:
         pool = concurrent.futures.ThreadPoolExecutor(_REMOTE_THREADS)
-    elif processes > 1 and _seconds(tasks, num_bytes) > _ALONE_SECONDS:
+    elif min(processes, len(tasks)) > 1 and seconds > _ALONE_SECONDS:
         # Forked processes of one that has threads, as TensorFlow's, may hang.
         context = multiprocessing.get_context("spawn")
         pool = concurrent.futures.ProcessPoolExecutor(processes, mp_context=context)
@@ -200,9 +201,3 @@ def _checked(tasks: Sequence[ShardCheck], num_bytes: int, processes: int) -> Ite
         return
     with pool:
         yield from pool.map(check_shard, tasks)
-
-
-def _seconds(tasks: Sequence[ShardCheck], num_bytes: int) -> float:
-    """About how long one process takes."""
-    labelled = sum(task.records or 0 for task in tasks if task.label_features)
-    return num_bytes / _BYTES_A_SECOND + labelled / _LABELS_A_SECOND

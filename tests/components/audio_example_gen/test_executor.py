@@ -1,7 +1,6 @@
 """AudioExampleGen through its executor: what it publishes, read by TensorFlow's own reader."""
 
 import io
-from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -10,9 +9,7 @@ import pytest
 import soundfile
 import tensorflow as tf
 from tfx.dsl.components.base.base_beam_executor import BaseBeamExecutor
-from tfx.proto import example_gen_pb2
 from tfx.types import standard_artifacts
-from tfx.utils import proto_utils
 
 from components.common.beam import IN_PROCESS_RUNNER
 from tests.components.audio_example_gen.audio_runs import (
@@ -22,7 +19,6 @@ from tests.components.audio_example_gen.audio_runs import (
     by_name,
     check_law,
     convert,
-    delimited,
     feature_of,
     output_config,
     placed,
@@ -94,29 +90,6 @@ def test_an_example_holds_the_sound_its_sizes_its_name_and_its_label(tmp_path):
     assert found["train/a/1.wav"]["audio"] == files["train/a/1.wav"]
 
 
-def test_hidden_files_are_skipped_and_counted(tmp_path):
-    names = ["yes/1.wav", "no/2.wav", "yes/.DS_Store", "Thumbs.db"]
-    manifest = convert(write_sounds(tmp_path / "in", names), tmp_path / "out")
-    assert manifest["total"]["skipped"] == 2
-    assert placed(tmp_path / "out").keys() == {"yes/1.wav", "no/2.wav"}
-    check_law(manifest, tmp_path / "out")
-
-
-def test_patterns_of_input_config_are_splits(tmp_path):
-    names = ["a/yes/1.wav", "a/no/2.wav", "b/yes/3.wav"]
-    splits = [
-        example_gen_pb2.Input.Split(name="train", pattern="a/*/*"),
-        example_gen_pb2.Input.Split(name="eval", pattern="b/*/*"),
-    ]
-    config = proto_utils.proto_to_json(example_gen_pb2.Input(splits=splits))
-    convert(write_sounds(tmp_path / "in", names), tmp_path / "out", input_config=config)
-    assert placed(tmp_path / "out") == {
-        "a/yes/1.wav": ("train", "yes"),
-        "a/no/2.wav": ("train", "no"),
-        "b/yes/3.wav": ("eval", "yes"),
-    }
-
-
 # Sizes --------------------------------------------------------------------------------------------
 
 
@@ -177,36 +150,6 @@ def test_a_vocabulary_sets_the_ids_and_rejects_the_rest(tmp_path):
     }
     assert vocabulary(tmp_path / "out") == ["yes", "no", "maybe"]
     assert rejects(tmp_path / "out").keys() == {"noise/3.wav"}
-
-
-def test_a_speaker_is_in_one_split(tmp_path):
-    rows = [["audio", "speaker"], *[[f"{n}.wav", f"s{n % 7}"] for n in range(42)]]
-    write_sounds(tmp_path / "in", [row[0] for row in rows[1:]])
-    write_tree(tmp_path / "in", {"list.csv": delimited(rows)})
-    convert(tmp_path / "in", tmp_path / "out", group_by="speaker")
-    pairs = {(v["speaker"], v["split"]) for v in by_name(tmp_path / "out").values()}
-    assert len(pairs) == 7
-    assert {split for _, split in pairs} == {"train", "eval"}
-
-
-def test_stratified_splits_keep_the_shares_of_the_classes(tmp_path):
-    names = [f"{'aaab'[n % 4]}/{n}.wav" for n in range(48)]
-    convert(
-        write_sounds(tmp_path / "in", names),
-        tmp_path / "out",
-        stratify=1,
-        output_config=output_config(train=3, test=1),
-    )
-    counts = Counter(placed(tmp_path / "out").values())
-    for label, total in (("a", 36), ("b", 12)):
-        assert abs(counts["train", label] - total * 3 / 4) <= 1
-        assert counts["train", label] + counts["test", label] == total
-
-
-def test_shards_may_be_compressed(tmp_path):
-    base = write_sounds(tmp_path / "in", ["a/1.wav", "b/2.wav"])
-    convert(base, tmp_path / "out", compression="gzip")
-    assert placed(tmp_path / "out").keys() == {"a/1.wav", "b/2.wav"}
 
 
 # The same bytes -----------------------------------------------------------------------------------

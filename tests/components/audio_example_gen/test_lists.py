@@ -15,10 +15,6 @@ from tests.components.audio_example_gen.audio_runs import (
     check_law,
     convert,
     delimited,
-    feature_of,
-    output_config,
-    placed,
-    read,
     sound,
     vocabulary,
     write_sounds,
@@ -49,14 +45,10 @@ def records(column: str) -> list[dict[str, Any]]:
 
 LISTS: dict[str, tuple[str, str | bytes]] = {
     "CSV": ("list.csv", delimited([["audio", "split", "label"], *ROWS])),
-    "CSV of clips": ("list.csv", delimited([["clip", "split", "label"], *ROWS])),
-    "CSV of paths": ("list.csv", delimited([["path", "set", "class"], *ROWS])),
     "CSV with no header": ("list.csv", delimited([[s, name, x] for name, s, x in ROWS])),
     "AudioFolder's CSV": ("metadata.csv", delimited([["file_name", "split", "label"], *ROWS])),
-    "TSV": ("list.tsv", delimited([["audio", "split", "label"], *ROWS], "\t")),
     "Common Voice's TSV": ("list.tsv", delimited([["path", "split", "label"], *ROWS], "\t")),
     "JSON lines": ("list.jsonl", json_lines(records("audio_uri"))),
-    "AudioFolder's JSON lines": ("metadata.jsonl", json_lines(records("file_name"))),
     "Parquet": ("list.parquet", parquet(pd.DataFrame(records("audio")).to_dict("list"))),
 }
 
@@ -73,53 +65,6 @@ def test_a_list_gives_split_and_label(tmp_path, name, content):
     assert all(values.keys() == {*FEATURES, label, "split"} for values in found.values())
     assert found["1.wav"]["audio"] == sound(0)
     assert manifest["conversions"] == {"FLAC": 1, "OGG": 1}
-
-
-@pytest.mark.parametrize("layout", ["csv", "tsv", "jsonl", "parquet", "folder"])
-def test_a_forced_layout_that_is_not_there_says_so(tmp_path, layout):
-    base = write_sounds(tmp_path / "in", ["yes/1.wav"])
-    if layout == "folder":
-        convert(base, tmp_path / "out", layout=layout)
-        assert placed(tmp_path / "out")["yes/1.wav"][1] == "yes"
-        return
-    with pytest.raises(InputError, match=f"layout='{layout}'"):
-        convert(base, tmp_path / "out", layout=layout)
-
-
-def test_other_columns_are_features(tmp_path):
-    rows = [
-        {"audio": f"{n}.wav", "age": n, "weight": n / 4, "said": f"wört {n}", "x": {"y": [n, 1]}}
-        for n in range(4)
-    ]
-    write_sounds(tmp_path / "in", [row["audio"] for row in rows])
-    write_tree(tmp_path / "in", {"list.jsonl": json_lines(rows)})
-    convert(tmp_path / "in", tmp_path / "out", output_config=output_config(train=1))
-    found = {
-        example["filename"][0].decode(): example for example in read(tmp_path / "out")["train"]
-    }
-    for n in range(4):
-        example = found[f"{n}.wav"]
-        assert example.keys() == {*FEATURES, "age", "weight", "said", "x.y"}
-        assert (example["age"], example["weight"], example["x.y"]) == ([n], [n / 4], [n, 1])
-        assert example["said"] == [f"wört {n}".encode()]
-
-
-def test_columns_name_and_type_the_columns(tmp_path):
-    rows = [
-        ["take", "grade", "who", "note"],
-        *[[f"{n}.wav", n, "ab"[n % 2], "?"] for n in range(4)],
-    ]
-    write_sounds(tmp_path / "in", [row[0] for row in rows[1:]])
-    write_tree(tmp_path / "in", {"list.csv": delimited(rows)})
-    columns = {"take": "audio", "grade": "float", "who": "label", "note": "ignore"}
-    convert(tmp_path / "in", tmp_path / "out", columns=columns)
-    found = by_name(tmp_path / "out")
-    for n in range(4):
-        values = found[f"{n}.wav"]
-        assert values.keys() == {*FEATURES, "grade", "who", "split"}
-        assert (values["grade"], values["who"]) == (float(n), n % 2)
-    assert feature_of(tmp_path / "out", "grade")["type"] == "float"
-    assert vocabulary(tmp_path / "out", "who") == ["a", "b"]
 
 
 def test_a_column_never_takes_the_place_of_what_is_measured(tmp_path):
@@ -162,14 +107,6 @@ def test_a_row_without_bytes_is_a_reject(tmp_path):
     manifest = convert(tmp_path / "in", tmp_path / "out", max_reject_fraction=0.9)
     check_law(manifest, tmp_path / "out")
     assert manifest["rejects"] == {"EMPTY_FILE": 2, "NOT_AUDIO": 1}
-
-
-def test_a_list_may_point_into_other_folders(tmp_path):
-    write_sounds(tmp_path / "clips", ["deep/1.wav"])
-    write_tree(tmp_path / "in", {"list.csv": "audio\ndeep/1.wav\n"})
-    roots = [str(tmp_path / "clips")]
-    convert(tmp_path / "in", tmp_path / "out", image_roots=roots)
-    assert by_name(tmp_path / "out")["deep/1.wav"]["audio"] == sound(0)
 
 
 def test_a_sound_that_is_listed_twice_is_refused_by_name(tmp_path):

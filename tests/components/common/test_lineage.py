@@ -13,7 +13,6 @@ def test_what_does_not_shape_the_outcome_is_left_out():
     shaping = {"num_shards": "8", "seed": 5}
     others = {
         "memory_bytes": 1 << 30,
-        "custom_config": "{}",
         "dataset_root": "/data",
         "input_fingerprint": "of times",
         "changes_fingerprint": "ab",

@@ -90,7 +90,7 @@ def test_processes_have_no_large_library_and_serve_call_after_call(pool):
 
 
 @pytest.mark.parametrize(
-    "module", ["example_gen.file_shards", "example_gen.row_shards", "shard_balancer.picking"]
+    "module", ["example_gen.file_shards", "example_gen.row_encoding", "balancing.parts"]
 )
 def test_what_writes_shards_needs_no_large_library(module):
     code = f"import sys, components.{module}\nprint([n for n in {work.HEAVY} if n in sys.modules])"

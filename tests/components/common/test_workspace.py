@@ -186,3 +186,29 @@ def test_without_locks_a_run_that_fails_leaves_what_the_later_one_writes(unlocke
     later.run(publish, unlocked, shard)
     later.run(ends.close)
     assert labels_of(unlocked) == [9]
+
+
+def test_what_is_left_beside_is_taken_over_from_a_run_of_the_same_key_that_is_over(tmp_path):
+    first, second = str(tmp_path / "1"), str(tmp_path / "2")
+    with removed_on_failure(first):
+        start_working(first, key="k")
+        (tmp_path / "1/.tfx-shards-tmp/results").mkdir()
+        with removed_on_failure(second):
+            start_working(second, key="k")
+            assert not (tmp_path / "2/.tfx-shards-tmp/results").exists()
+    (tmp_path / "1/.tfx-shards-tmp/results/a").write_text("")
+    with removed_on_failure(str(tmp_path / "3")):
+        start_working(str(tmp_path / "3"), key="other")
+        assert (tmp_path / "1/.tfx-shards-tmp/results/a").exists()
+    with removed_on_failure(str(tmp_path / "4")):
+        start_working(str(tmp_path / "4"), key="k")
+        assert (tmp_path / "4/.tfx-shards-tmp/results/a").exists()
+
+
+def test_without_locks_nothing_beside_is_taken_over(unlocked, tmp_path):
+    base = tmp_path / "beside"
+    for name in ("1", "2"):
+        with removed_on_failure(str(base / name)):
+            start_working(str(base / name), key="k")
+            (base / name / ".tfx-shards-tmp/left").write_text("")
+    assert (base / "1/.tfx-shards-tmp/left").exists()

@@ -12,7 +12,7 @@ from tfx.types import standard_artifacts
 from tfx.types.experimental import simple_artifacts
 
 from components.dataset_report import REPORT_FILE, Executor
-from tests.pipelines.tools.report.test_page import HOSTILE, Page
+from tests.components.report.test_page import HOSTILE, Page
 from trainer_utils.format import DatasetError, Feature
 
 SCORES = [0.5, 0.5, 1.5, 4.0]

@@ -121,5 +121,5 @@ def test_what_is_left_of_other_inputs_is_not_taken(bases, whole, tmp_path):
     out, err = finish(begin("images", base, uri))
     assert "continuing" not in err
     assert out != whole["images"][1]
-    finish(begin("images", base, tmp_path / "fresh"))
-    assert digests_at(uri) == digests_at(tmp_path / "fresh")
+    finish(begin("images", base, tmp_path / "x/fresh"))
+    assert digests_at(uri) == digests_at(tmp_path / "x/fresh")

@@ -102,6 +102,6 @@ def test_a_shard_whose_bytes_the_disk_lost_is_found_before_the_manifest_is_writt
             Path(target).write_bytes(data)
 
     monkeypatch.setattr(files, "rename", rename_and_lose)
-    with pytest.raises(CorruptShardError, match=r"00001-of-.*were written, read back"):
+    with pytest.raises(CorruptShardError, match=r"00001-of-.*were written, got"):
         convert(photos, tmp_path / "out")
     assert not (tmp_path / "out/manifest.json").exists()

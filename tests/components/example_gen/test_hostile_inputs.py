@@ -100,8 +100,8 @@ def outcome(
     start_working(str(uri))
     write = file_shards.WriteMediaShard(
         plan.columns, plan.blobs, steps.located.base, str(uri), steps.settings
-    ).write
-    made = [*map(write, plan.tasks)]
+    )
+    made = [write(task.argument) for task in plan.tasks]
     rejects = [*plan.rejects, *(reject for _, one in made for reject in one.rejects)]
     written = sum(shard.records for shard, _ in made)
     assert plan.found == written + len(rejects) + sum(plan.skipped.values())

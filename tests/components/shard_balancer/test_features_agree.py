@@ -15,8 +15,8 @@ from PIL import Image
 from tfx.types import standard_artifacts
 
 import trainer_utils
+from components.report.inspection import inspect_dataset
 from components.schema_export import Executor as SchemaExport
-from pipelines.tools.inspection import inspect_dataset
 from tests.components.shard_balancer.test_executor import balance
 from trainer_utils.dataset import open_dataset
 from trainer_utils.format import Feature, parse_features

@@ -7,7 +7,7 @@ import random
 import numpy as np
 import pytest
 
-from components.balancing.partition import assign_places_by_class, equal_byte_bounds
+from components.balancing.partition import assign_positions_by_class, equal_byte_bounds
 
 
 def sums(sizes: list[int], bounds: list[int]) -> list[int]:
@@ -49,7 +49,7 @@ def test_each_shard_has_each_classes_share_to_within_one_record(records, num_sha
     source = random.Random(3)
     classes = [min(int(source.expovariate(0.7)), 5) for _ in range(records)]
     order = source.sample(range(records), records)
-    places, bounds = assign_places_by_class(
+    places, bounds = assign_positions_by_class(
         np.array(classes), num_shards=num_shards, order=np.array(order), seed=0
     )
     assert sorted(places.tolist()) == list(range(records))
@@ -73,7 +73,7 @@ def test_a_class_of_one_record_goes_to_any_shard_alike():
     for seed in range(2000):
         classes = np.array([0] * 6 + [1] + [2] * 5)
         order = np.array(random.Random(seed).sample(range(12), 12))
-        places, bounds = assign_places_by_class(classes, num_shards=4, order=order, seed=seed)
+        places, bounds = assign_positions_by_class(classes, num_shards=4, order=order, seed=seed)
         hits[int(np.searchsorted(bounds, places[6], side="right")) - 1] += 1
     # Binomial: 500 expected, standard deviation 19.4; five of these either side.
     assert all(403 < hits[shard] < 597 for shard in range(4))

@@ -133,7 +133,7 @@ def test_what_was_written_is_read_back(large, tmp_path, monkeypatch):
         Path(path).write_bytes(data)
 
     monkeypatch.setattr(written_shards, "begin_sync", change)
-    with pytest.raises(CorruptShardError, match="were written, read back"):
+    with pytest.raises(CorruptShardError, match="were written, got"):
         balance(large, tmp_path, "--direct_num_workers=1", memory_bytes=1 << 20)
 
 

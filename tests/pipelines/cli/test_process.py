@@ -16,7 +16,7 @@ inspect|verify|doctor|show|diff DATASET|audit|report|browse|lineage|plan --batch
 """
 BARE = """
 import http.server, sys
-extras = "apache_beam components kfp ml_metadata obstore pyarrow scipy soundfile tfx tqdm"
+extras = "apache_beam kfp ml_metadata obstore pyarrow scipy soundfile tfx tqdm"
 for name in [*extras.split(), "tensorflow_metadata"]:
     sys.modules[name] = None
 http.server.ThreadingHTTPServer.serve_forever = lambda self: None
@@ -128,7 +128,7 @@ def test_logs_of_tensorflow_stay_off_the_terminal(run_cli, whole_dataset, tmp_pa
 def test_warnings_of_ours_are_shown_without_a_log():
     program = """
 from absl import logging
-import pipelines.tools.inspection
+import components.report.inspection
 from pipelines.cli import main
 
 exec(compile("def ours(): logging.warning('of ours')", "/x/components/a.py", "exec"))
@@ -138,7 +138,7 @@ def inspect_dataset(uri):
     ours()
     raise OSError(5, "the end")
 
-pipelines.tools.inspection.inspect_dataset = inspect_dataset
+components.report.inspection.inspect_dataset = inspect_dataset
 main(["inspect", "data"])
 """
     done = subprocess.run(
@@ -157,7 +157,7 @@ terminal._LINE_SECONDS = {line}
 with terminal.show_progress("Verifying") as advance:
     for _ in range(4):
         advance(25, 100)
-    while {patience} == 0 and sys.stderr.isatty() and step_display._DISPLAY._progress is None:
+    while {patience} == 0 and sys.stderr.isatty() and step_display._progress is None:
         time.sleep(0.01)
 print("done")
 """

@@ -15,7 +15,6 @@ from components.example_gen.settings import AudioSettings, ImageSettings, Layout
 SETTINGS = {"image": ImageSettings, "text": TextSettings, "audio": AudioSettings}
 COMPONENTS = {"image": "ImageExampleGen", "text": "TextExampleGen", "audio": "AudioExampleGen"}
 TFX_OPTIONS = ("input_config", "output_config", "range_config")
-OF_TFX_ALONE = {"custom_config", "output_data_format", "output_file_format"}
 LAYOUT_NAMES = [*inspect.signature(LayoutNames).parameters]
 WRONG = {  # settings: values that no kind of conversion takes
     "layout": ["foldr", 3, None, ["csv"]],
@@ -93,7 +92,7 @@ def test_the_sweep_has_every_setting_and_the_settings_are_the_constructors():
     known = {*inspect.signature(BalancerSettings).parameters, *TFX_OPTIONS}
     for kind, settings in SETTINGS.items():
         constructor = inspect.signature(getattr(components, COMPONENTS[kind]).__init__)
-        arguments = {*constructor.parameters} - {"self", "input_base", *TFX_OPTIONS, *OF_TFX_ALONE}
+        arguments = {*constructor.parameters} - {"self", "input_base", *TFX_OPTIONS}
         assert set(settings.argument_names()) == arguments
         known |= arguments
     balancer = inspect.signature(components.ShardBalancer.__init__).parameters
@@ -130,10 +129,10 @@ CASES = {  # words of the command line: the exit status, and what the one senten
     "convert photos out --laout folder": (2, "Did you mean '--layout'?"),
     "convert photos out --kind image --layout foldr": (2, "Did you mean 'folder'?"),
     "convert photos out --set num_shrds=3": (2, "Did you mean 'num_shards'?"),
-    "convert photos out --splits a=8,b=2 --num-shards b=3,aa=1": (2, "Did you mean 'a'?"),
+    "convert photos out --splits train=8,eval=2 --num-shards tain=3": (2, "Did you mean 'train'?"),
     "convert photos out --set verify=decod --kind image": (2, "Did you mean 'decode'?"),
     "convert photos out --dry-run --set batch=1": (2, "'batch'"),
-    "compile imag --image i --pipeline-root gs://b/r": (2, "Did you mean 'image'?"),
+    "compile imag --image i --pipeline-root gs://b/r": (2, "'imag'"),
     "compile none.py:f --image i --pipeline-root gs://b/r": (2, "none.py"),
     "convert photos photos/out --kind image": (2, "'photos/out'"),
     "convert photos out --kind images": (2, "'images'"),
@@ -168,25 +167,27 @@ def test_what_is_wrong_is_told_in_one_sentence_before_tfx_is_imported(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("component", "arguments", "said"),
+    ("component", "argument"),
     [
-        ("ImageExampleGen", {"inpt_base": "x"}, "inpt_base='x'. Did you mean 'input_base'?"),
-        ("AudioExampleGen", {"input_base": "x", "sample_rat": 1}, "Did you mean 'sample_rate'?"),
-        ("TextExampleGen", {"input_base": "x", "lowercas": 1}, "Did you mean 'lowercase'?"),
-        ("TextExampleGen", {}, "missing a required argument: 'input_base'"),
-        ("ImageExampleGen", {"input_base": 3}, "input_base: expected a path or url, got 3"),
-        ("ImageExampleGen", {"input_base": ""}, "input_base: expected a path or url, got ''"),
-        ("ShardBalancer", {"example": 1}, "Did you mean 'examples'?"),
-        ("ShardBalancer", {"examples": None, "num_shard": 1}, "Did you mean 'num_shards'?"),
-        ("SchemaExport", {"exampls": 1}, "Did you mean 'examples'?"),
+        ("ImageExampleGen", "inpt_base"),
+        ("AudioExampleGen", "sample_rat"),
+        ("TextExampleGen", "lowercas"),
+        ("ShardBalancer", "num_shard"),
+        ("SchemaExport", "exampls"),
     ],
 )
-def test_a_constructor_says_which_argument_was_meant(component, arguments, said):
+def test_a_constructor_names_an_argument_that_it_has_not(component, argument):
+    with pytest.raises((TypeError, ValueError), match=argument):
+        getattr(components, component)(**{argument: 1})
+
+
+@pytest.mark.parametrize("value", [3, ""])
+def test_an_input_base_is_a_path(value):
     from trainer_utils.format import ConfigError
 
     with pytest.raises(ConfigError) as raised:
-        getattr(components, component)(**arguments)
-    assert said in str(raised.value)
+        components.ImageExampleGen(input_base=value)
+    assert (raised.value.setting, raised.value.value) == ("input_base", value)
 
 
 @pytest.mark.parametrize("name", [name for name in WRONG if takers(name)])

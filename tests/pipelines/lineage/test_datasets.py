@@ -123,14 +123,6 @@ def test_of_equal_datasets_the_nearest_is_taken(write_step, tmp_path):
             assert paths(told) == [str(tmp_path / f"{name}/Gen/examples/1")]
 
 
-def test_another_dataset_in_the_place_of_one_is_not_taken_for_it(root, write_step):
-    place = root / "artifacts/Gen/examples/1"
-    shutil.rmtree(place)
-    write_step(place, 9, seed=6)
-    told = describe_artifact(str(root / NEWEST)).to_json()
-    assert chain(told) == CHAIN
-
-
 def test_below_a_root_what_was_made_of_it_is_told_too(root):
     raw = str(root / "artifacts/Gen/examples/1")
     assert describe_artifact(raw).to_json()["descendants"] == []
@@ -166,12 +158,6 @@ def test_two_inputs_stay_two(write_step, tmp_path):
     assert bases == ["/a", "/bb"]
     ids = [each["artifact"]["id"] for each in told["ancestors"]]
     assert told["made_by"]["inputs"] == {"examples": ids}
-
-
-def test_a_dataset_without_the_file_tells_what_its_manifest_does(tmp_path, write_dataset):
-    write_dataset(tmp_path / "d", {"train": [[{"label": [1]}]]}, {})
-    told = describe_artifact(str(tmp_path / "d")).to_json()
-    assert (told["made_by"]["component"], told["ancestors"]) == ("tests", [])
 
 
 def test_what_is_no_dataset_or_a_damaged_one_is_an_error(root, tmp_path):

@@ -61,11 +61,6 @@ def test_a_uri_that_two_moved_artifacts_could_be_is_none(tmp_path, make_store):
         describe_artifact(str(tmp_path / "Gen/examples/1"))
 
 
-def test_another_uri_is_an_error_that_names_the_newest_artifacts(like_tfx, tmp_path):
-    with pytest.raises(InputError, match=r"/nowhere'.*which has 5\. The newest: .*Trainer/model/6"):
-        describe_artifact(str(tmp_path / "nowhere"))
-
-
 def test_remote_datasets_are_looked_into(tmp_path, make_store, write_dataset, in_memory):
     write_dataset(tmp_path / "e", {"train": [[{"filename": [b"a"]}]]}, {})
     uri = in_memory(tmp_path / "e", "lineage/e")

@@ -30,24 +30,22 @@ def test_a_file_that_is_not_there_is_an_error_and_stays_away(tmp_path):
 
 @pytest.mark.parametrize(
     ("content", "message"),
-    [(b"", "an empty database"), (b"hello world\n" * 1000, "expected a sqlite file")],
-    ids=["empty", "text"],
+    [
+        (b"", "an empty database"),
+        (b"hello world\n" * 1000, "expected a sqlite file"),
+        ("CREATE TABLE customers (id INT)", "found customers"),
+    ],
+    ids=["empty", "text", "other"],
 )
 def test_another_file_is_an_error_and_is_left_as_it_is(tmp_path, content, message):
     path = tmp_path / "other"
+    if isinstance(content, str):
+        execute(path, content)
+        content = path.read_bytes()
     path.write_bytes(content)
     with pytest.raises(InputError, match=message):
         list_runs(str(path))
     assert path.read_bytes() == content
-
-
-def test_another_database_is_an_error_that_names_its_tables(tmp_path):
-    path = tmp_path / "other.sqlite"
-    execute(path, "CREATE TABLE customers (id INT)")
-    before = path.read_bytes()
-    with pytest.raises(InputError, match="expected the tables of ML Metadata, found customers"):
-        list_runs(str(path))
-    assert path.read_bytes() == before
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,7 @@
 import pytest
 
-from pipelines.tools.doctor import dataset_checks
-from pipelines.tools.inspection import inspect_dataset
+from components.report.doctor import dataset_checks
+from components.report.inspection import inspect_dataset
 from pipelines.tools.verification import verify_dataset
 from trainer_utils.dataset.files import list_dataset
 from trainer_utils.format import DatasetError
@@ -35,5 +35,5 @@ def test_a_missing_remote_shard_is_told(remote):
     rename(f"{remote}/{name}", f"{remote}/gone")
     (problem,) = verify_dataset(remote).problems
     assert problem.path == name
-    with pytest.raises(DatasetError, match="expected the folder of a dataset, found none"):
+    with pytest.raises(DatasetError, match="bucket/nothing"):
         list_dataset("memory://bucket/nothing")

@@ -2,7 +2,7 @@
 
 import pytest
 
-from pipelines.tools.doctor import dataset_checks
+from components.report.doctor import dataset_checks
 from tests.pipelines.rewriting import rewrite
 from trainer_utils.format import Feature
 
@@ -69,7 +69,7 @@ def test_shards_of_odd_sizes_and_gzip_are_told(tmp_path, write_dataset, monkeypa
     uri = write_dataset(tmp_path / "a", splits, features)
     checks = by_name(dataset_checks(uri))
     assert "workers would not finish together" in checks["shards of train"].message
-    monkeypatch.setattr("pipelines.tools.doctor._LARGE_BYTES", 1000)
+    monkeypatch.setattr("components.report.doctor._LARGE_BYTES", 1000)
     assert "100 to 200 MB read best" in by_name(dataset_checks(uri))["shards of eval"].message
     zipped = write_dataset(tmp_path / "b", splits, features, gzip=True)
     assert "Datum cannot read it" in by_name(dataset_checks(zipped))["compression"].message

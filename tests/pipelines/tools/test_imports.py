@@ -1,4 +1,4 @@
-"""What reads datasets needs `trainer_utils` alone, so that a component may use it too."""
+"""What reads datasets needs neither TFX nor TensorFlow, so that a plain install has it."""
 
 import pkgutil
 import subprocess
@@ -6,18 +6,19 @@ import sys
 
 import pipelines.tools
 
-ABOVE = ("components", "pipelines.cli", "pipelines.lineage", "pipelines.kubeflow")
+ABOVE = ("pipelines.cli", "pipelines.lineage", "pipelines.kubeflow")
 HEAVY = ("tensorflow", "tfx", "apache_beam", "ml_metadata", "pyarrow")
 NEEDS_COMPONENTS = {"conversion"}
 
 
-def test_tools_import_neither_components_nor_tensorflow():
+def test_tools_import_neither_tfx_nor_tensorflow():
     names = {module.name for module in pkgutil.iter_modules(pipelines.tools.__path__)}
-    assert names >= {"browse", "diff", "doctor", "inspection", "records", "report", "verification"}
+    assert names >= {"browse", "diff", "verification"}
     program = "import importlib, sys\n" + "".join(
         f"importlib.import_module('pipelines.tools.{name}')\n"
         for name in sorted(names - NEEDS_COMPONENTS)
     )
+    program += "import components.report.doctor\n"
     program += f"print([name for name in {ABOVE + HEAVY!r} if name in sys.modules])"
     done = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, check=True

@@ -73,14 +73,6 @@ def test_a_hook_for_a_split_that_there_is_not_is_refused(uri, name, read_by):
     read_by(uri, "train", **settings, **{name: {"train": dict, "validation": dict, "test": dict}})
 
 
-def test_a_hook_may_add_and_reshape_features(uri):
-    def pair(example: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
-        return {"pair": tf.stack([example["id"], example["label"]])}
-
-    (batch,) = read(uri, "train[:3]", features=None, pre_batching_callback=pair)
-    assert batch["pair"].tolist() == [[0, 0], [1, 1], [2, 0]]
-
-
 def test_each_batch_is_echoed(uri):
     assert read(uri, "train[:6]", echoing=2) == [[0, 1, 2, 3]] * 2 + [[4, 5]] * 2
     dataset = input_fn(uri, echoing=3, batch_size=4)

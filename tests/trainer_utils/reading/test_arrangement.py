@@ -45,7 +45,7 @@ IMAGE, LABEL, MASK = [0, 1, 2, 3], [0, 1, 2, 3], [1.0, 1.0, 1.0, 0.0]
     ],
 )
 def test_elements_of_arrays_and_of_tensors(settings, expected):
-    arrangement = Arrangement.of(InputOptions(**settings), ["image", "label", "weight"])
+    arrangement = Arrangement(InputOptions(**settings), ["image", "label", "weight"])
     # Whoever gives tensors has cast the weights.
     tensors = {name: tf.constant(values) for name, values in ARRAYS.items()}
     tensors["weight"] = tf.cast(tensors["weight"], tf.float32)
@@ -55,5 +55,5 @@ def test_elements_of_arrays_and_of_tensors(settings, expected):
 
 def test_a_mask_takes_no_features_place():
     with pytest.raises(ConfigError, match="mask: expected a name that no feature has, got 'label'"):
-        Arrangement.of(InputOptions(mask="label", **PAD), ["image", "label"])
-    Arrangement.of(InputOptions(mask="label"), ["image", "label"])  # there is none
+        Arrangement(InputOptions(mask="label", **PAD), ["image", "label"])
+    Arrangement(InputOptions(mask="label"), ["image", "label"])  # there is none

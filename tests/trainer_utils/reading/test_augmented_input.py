@@ -200,24 +200,6 @@ def test_label_maps_and_boxes_follow_their_image(tmp_path, photos, write_dataset
         assert lefts == {True, False}
 
 
-@pytest.mark.parametrize(
-    ("features", "chain", "message"),
-    [
-        (["image", "xmin", "xmax"], ["rotation"], r"'rotation': expected none of xmin, xmax"),
-        (["image", "xmin", "xmax"], ["randaugment"], r"'randaugment': expected none of xmin"),
-        (["image", "xmin", "xmax"], ["cutmix"], r"'cutmix': expected none of xmin, xmax"),
-        (["image", "segmentation"], ["mixup"], r"'mixup': expected none of segmentation"),
-        (["image", "xmin"], ["flip"], r"expected both xmin and xmax or neither"),
-        (["image", "xmin"], "random_resized_crop", r"beside images that are cut or padded"),
-    ],
-)
-def test_what_cannot_follow_is_refused(tmp_path, photos, write_dataset, features, chain, message):
-    uri = segmentation(tmp_path, photos, write_dataset)
-    settings = {"label": "label", "batch_size": 4, "image_size": (16, 16)}
-    with pytest.raises(ConfigError, match=message):
-        input_fn(uri, features=features, augment=chain, **settings)
-
-
 @pytest.mark.parametrize("augment", [None, "random_resized_crop", ["flip", "cutout"]])
 @pytest.mark.parametrize("normalize", [None, "unit"])
 def test_replica_without_a_row_of_the_last_batch_gets_an_empty_one(uri, augment, normalize):
@@ -258,17 +240,3 @@ def test_images_of_several_sizes_beside_lists_are_an_error_that_says_what_to_set
     folder = write_dataset(tmp_path, {"train": [rows]}, features)
     with pytest.raises(tf.errors.InvalidArgumentError, match="Set image_size"):
         list(input_fn(folder, features=["image", "ids"], batch_size=4))
-
-
-def add_noise(image: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    return np.clip(image + rng.normal(0, 8, image.shape), 0, 255).astype(np.uint8)
-
-
-def test_a_function_of_ones_own_changes_records_alike_on_any_worker(uri):
-    settings = {"augment": ["random_resized_crop", add_noise, ("mixup", 0.2)], "shuffle": True}
-    whole = steps(read(uri, **settings))
-    plain = steps(read(uri, **{**settings, "augment": ["random_resized_crop", ("mixup", 0.2)]}))
-    parts = [steps(read(uri, 2, worker, **settings)) for worker in range(2)]
-    assert_same(whole, [one | other for one, other in zip(*parts, strict=True)])
-    for number, (image, _) in whole[0].items():
-        assert 3 < np.abs(image.astype(int) - plain[0][number][0]).mean() < 12

@@ -115,7 +115,7 @@ def test_two_of_them_are_read_together(mixed, tmp_path, photos, serialize):
 
 
 def test_show_exports_them_as_pictures(mixed, images, tmp_path):
-    from pipelines.tools.records import export_examples, read_examples
+    from components.report.records import export_examples, read_examples
 
     assert export_examples(read_examples(mixed, "train", count=2), str(tmp_path / "out")) == 2
     first, second = sorted((tmp_path / "out").glob("*.png"))

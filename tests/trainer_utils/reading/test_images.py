@@ -441,18 +441,6 @@ def test_label_maps_stay_class_ids(settings):
         np.testing.assert_array_equal(got[0], expected)
 
 
-def test_an_image_and_its_label_map_are_cut_mirrored_and_turned_alike():
-    """Each pixel's value is its class, so they must agree but for the mixing at edges."""
-    ids = (np.arange(64 * 96).reshape(64, 96) // 16 % 6 * 40).astype(np.uint8)
-    settings: dict[str, Any] = {"image_size": (32, 32)}
-    settings["augment"] = ["random_resized_crop", "flip", ("rotation", 20), ("colour", 0)]
-    for data in (encode(ids, quality=98), encode(ids, "PNG")):
-        images = decode([data] * 16, channels=1, **settings)
-        labels = decode([encode(ids, "PNG")] * 16, channels=1, label_map=True, **settings)
-        assert len({image.tobytes() for image in images}) == 16
-        assert (np.abs(images.astype(int) - labels) < 20).mean() > 0.6
-
-
 # --- Augmentation ---
 
 

@@ -5,11 +5,10 @@ import shutil
 
 import pytest
 
-from tests.pipelines.tools.conversion.published import manifest_of
-
 pytest.importorskip("tfx", reason="components needs TFX")
 import pipelines
 from pipelines.tools.conversion.convert import point_to
+from trainer_utils.dataset.files import read_manifest
 from trainer_utils.dataset.location import newest_dataset
 from trainer_utils.format import ConfigError, InputError
 
@@ -22,7 +21,7 @@ def sounds(clips, tmp_path_factory):
 
 def test_a_folder_of_sounds_is_recognised_and_converted(sounds):
     out, uri = sounds
-    manifest = manifest_of(uri)
+    manifest = read_manifest(uri)
     assert manifest.producer == "ShardBalancer"
     assert manifest.splits == ("train", "eval")
     assert manifest.total.written == 12
@@ -47,7 +46,7 @@ def test_the_uri_is_below_the_folder_as_it_was_given(pictures, tmp_path, monkeyp
     monkeypatch.chdir(tmp_path)
     uri = pipelines.convert(str(pictures), "out", stratify=True)
     assert uri.startswith("out/artifacts/ShardBalancer/")
-    assert manifest_of(uri).total.written == 30
+    assert read_manifest(uri).total.written == 30
     monkeypatch.chdir("/")  # what is in ML Metadata does not depend on the working folder
     assert pipelines.convert(pictures, tmp_path / "out", stratify=True).endswith(uri)
 

@@ -7,12 +7,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.pipelines.tools.conversion.published import manifest_of
-
 pytest.importorskip("tfx", reason="components needs TFX")
 import pipelines
 import trainer_utils
 from pipelines.tools.verification import verify_dataset
+from trainer_utils.dataset.files import read_manifest
 
 pytestmark = pytest.mark.slow
 
@@ -33,7 +32,7 @@ def test_a_function_of_images_tensors_and_bytes(photos: list[Any], tmp_path: Pat
         yield from enumerate({"train": rows[:8], "val": rows[8:]}.get(split, []))
 
     uri = pipelines.convert(generate, str(tmp_path), num_shards=2, max_reject_fraction=0)
-    manifest = manifest_of(uri)
+    manifest = read_manifest(uri)
     assert {split: manifest.accounting[split].written for split in manifest.splits} == {
         "train": 8,
         "eval": 4,

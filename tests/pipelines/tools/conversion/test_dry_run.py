@@ -6,11 +6,10 @@ import sys
 
 import pytest
 
-from tests.pipelines.tools.conversion.published import manifest_of
-
 pytest.importorskip("tfx", reason="components needs TFX")
 import pipelines
 from pipelines.tools.conversion.dry_run import plan_conversion
+from trainer_utils.dataset.files import read_manifest
 
 
 def test_a_dry_run_of_images_says_what_a_run_then_makes(pictures, tmp_path):
@@ -20,7 +19,7 @@ def test_a_dry_run_of_images_says_what_a_run_then_makes(pictures, tmp_path):
     uri = pipelines.convert(
         pictures, str(tmp_path / "out"), num_shards={"train": 3, "eval": 1}, seed=5
     )
-    manifest = manifest_of(uri)
+    manifest = read_manifest(uri)
     for name, split in planned.splits.items():
         shards = manifest.shards_of(name)
         assert split.num_shards == len(shards)

@@ -3,6 +3,7 @@
 import bz2
 import contextlib
 import csv
+import dataclasses
 import fcntl
 import gzip
 import hashlib
@@ -69,13 +70,12 @@ def own_cache(tmp_path_factory) -> Iterator[None]:
         yield
 
 
-def write(uri, rows, *, splits=None, gzip=False, rejects=(), config=None, parents=(), more=None):
+def write(uri, rows, *, splits=None, gzip=False, rejects=(), config=None, parents=()):
     """A dataset as components write it; rows are name, text, label and patient."""
     splits = splits or {"train": 3}
     vocabularies = {
         "label": sorted({row[2] for row in rows}),
         "patient": sorted({row[3] for row in rows}),
-        **(more or {}),
     }
     shards, counts = [], {split: dict[str, int]() for split in splits}
     for place, (split, num_shards) in enumerate(splits.items()):
@@ -95,48 +95,42 @@ def write(uri, rows, *, splits=None, gzip=False, rejects=(), config=None, parent
                     counts[split][row[2]] = counts[split].get(row[2], 0) + 1
 
             shards.append(write_shard(name, fill, uri=str(uri)))
-    lines = [
-        json.dumps({"code": "BAD", "detail": detail, "source": source, "split": next(iter(splits))})
-        for source, detail in rejects
-    ]
+    first = next(iter(splits))
+    lines = "".join(
+        json.dumps({"code": "BAD", "detail": detail, "source": name, "split": first}) + "\n"
+        for name, detail in rejects
+    )
+    written = {split: sum(of.values()) for split, of in counts.items()}
+    bad = {split: len(rejects) * (split == first) for split in splits}
     manifest = Manifest(
         shards=tuple(shards),
         accounting={
-            split: Accounting(
-                found=sum(counts[split].values()) + len(lines) * (place == 0),
-                written=sum(counts[split].values()),
-                rejected=len(lines) * (place == 0),
-            )
-            for place, split in enumerate(splits)
+            split: Accounting(found=n + bad[split], written=n, rejected=bad[split])
+            for split, n in written.items()
         },
         producer="ShardBalancer" if parents else "ImageExampleGen",
         config=config or {},
         input_fingerprint="00" * 16,
         label_counts=counts,
-        reject_counts={"BAD": len(lines)} if lines else {},
+        reject_counts={"BAD": len(rejects)} if rejects else {},
     )
     texts = texts_of_dataset(
         manifest,
         FEATURES,
         vocabularies=vocabularies,
         schema=render_schema_text(FEATURES, vocabularies=vocabularies),
-        others={"rejects.jsonl": "".join(f"{line}\n" for line in lines)} if lines else {},
+        others={"rejects.jsonl": lines} if rejects else {},
     )
     files = write_texts(str(uri), texts)
     known = [open_dataset(parent) for parent in parents]
-    origin = Origin(
-        made_by=Step(
-            component=manifest.producer,
-            settings=config or {},
-            inputs=tuple(DatasetInput(name="examples", digest=each.digest) for each in known),
-        ),
-        ancestors=tuple(
-            Ancestor(digest=each.digest, summary=DatasetSummary.of(each.manifest)) for each in known
-        ),
-    )
+    inputs = tuple(DatasetInput(name="examples", digest=each.digest) for each in known)
+    ancestors = [
+        Ancestor(digest=each.digest, summary=DatasetSummary.of(each.manifest)) for each in known
+    ]
+    step = Step(component=manifest.producer, settings=config or {}, inputs=inputs)
+    origin = Origin(made_by=step, ancestors=tuple(ancestors))
     write_texts(str(uri), {"lineage.json": origin.to_json()})
-    fields = {name: getattr(manifest, name) for name in Manifest.__dataclass_fields__}
-    publish_manifest(str(uri), Manifest(**{**fields, "files": files}))
+    publish_manifest(str(uri), dataclasses.replace(manifest, files=files))
     return str(uri)
 
 
@@ -190,8 +184,8 @@ def told_in(uri) -> set[str]:
 
 
 HOSTILE = [
-    "12345", "-3", "a", "feature", "label", "train", "cat.jpg", 'say "hi"', "\\", "tab\tname", "日本",
-    "(forgotten)", "&amp;", "Größe\\\"\t",
+    "12345", "-3", "a", "feature", "label", "train", "cat.jpg", 'say "hi"', "\\", "tab\tname",
+    "日本", "(forgotten)", "&amp;", "Größe\\\"\t",
 ]  # fmt: skip
 
 

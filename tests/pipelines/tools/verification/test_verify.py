@@ -1,6 +1,7 @@
 import gzip
 import json
 import re
+import shutil
 
 import pytest
 
@@ -23,6 +24,10 @@ def cut(path, number):
     path.write_bytes(path.read_bytes()[:-number])
 
 
+def again(path, source):
+    path.write_bytes(path.read_bytes() + source.read_bytes())
+
+
 def test_a_whole_dataset_is_good(whole_dataset):
     found = verify_dataset(str(whole_dataset))
     assert found.is_good, str(found)
@@ -31,71 +36,45 @@ def test_a_whole_dataset_is_good(whole_dataset):
     assert found.bytes == sum(p.stat().st_size for p in whole_dataset.glob("Split-*/*"))
 
 
+INDEX = "index/eval-00000-of-00001.npy"
+FIRST = TRAIN.replace("1-of", "0-of")
+
+
+def change(name, how):
+    return lambda d: rewrite(d / name, how)
+
+
 @pytest.mark.parametrize(
     ("damage", "path", "expected"),
     [
-        # what is done                                     where it shows     what is said
+        # what is done                         where it shows     what is said
         (lambda d: flip(d / TRAIN, 40), TRAIN, "payload's checksum .*record 0, byte 0"),
         (lambda d: flip(d / TRAIN, 2), TRAIN, "length's checksum .*record 0, byte 0"),
         (lambda d: cut(d / TRAIN, 3), TRAIN, r"end of the file \(record 9, byte \d+\)"),
         (lambda d: cut(d / EVAL, 5), EVAL, r"end of the file \(record 4, byte \d+\)"),
-        (lambda d: (d / EVAL).unlink(), EVAL, "is missing, though manifest.json names it"),
-        (lambda d: (d / "Split-eval/x").write_text(""), "Split-eval/x", "is no part of"),
+        (lambda d: (d / EVAL).unlink(), EVAL, "is missing"),
+        (lambda d: (d / "Split-eval/x").touch(), "Split-eval/x", "is no part of"),
         (
-            lambda d: (d / TRAIN).write_bytes((d / TRAIN).read_bytes() * 2),
+            lambda d: again(d / TRAIN, d / TRAIN),
             TRAIN,
-            r"expected \d+ bytes as the manifest says, got \d+ \(record 10, byte \d+\)",
+            r"as the manifest says, .*\(record 10, byte",
         ),
-        (
-            lambda d: (d / TRAIN).write_bytes((d / TRAIN.replace("1-of", "0-of")).read_bytes()),
-            TRAIN,
-            "its records are whole, but are others",
-        ),
-        (
-            lambda d: flip(d / "index/eval-00000-of-00001.npy", -1),
-            "index/eval-00000-of-00001.npy",
-            "expected the index of 5 records",
-        ),
-        (
-            lambda d: (d / "index/eval-00000-of-00001.npy").unlink(),
-            "index/eval-00000-of-00001.npy",
-            "npy.*is missing",
-        ),
-        (
-            lambda d: rewrite(d / "shard_info.json", lambda v: v["eval"].update({EVAL: 4})),
-            "shard_info.json",
-            "as the manifest says",
-        ),
-        (
-            lambda d: rewrite(d / "shard_info.json", lambda v: v.pop("eval")),
-            "shard_info.json",
-            "as the manifest says",
-        ),
+        (lambda d: shutil.copy(d / FIRST, d / TRAIN), TRAIN, "are whole, but are others"),
+        (lambda d: flip(d / INDEX, -1), INDEX, "expected the index of 5 records"),
+        (lambda d: (d / INDEX).unlink(), INDEX, "is missing"),
+        (change("shard_info.json", lambda v: v["eval"].update({EVAL: 4})), "shard_info.json", ""),
         (lambda d: (d / "shard_info.json").unlink(), "shard_info.json", "is missing"),
         (lambda d: (d / "rejects.jsonl").unlink(), "rejects.jsonl", "is missing"),
         (
-            lambda d: (d / "rejects.jsonl").write_text('{"code": "NOT_UTF8"}\n'),
-            "rejects.jsonl",
-            "as the manifest says",
-        ),
-        (
-            lambda d: rewrite(
-                d / "manifest.json", lambda v: v["splits"]["eval"]["labels"].update(dog=3)
-            ),
+            change("manifest.json", lambda v: v["splits"]["eval"]["labels"].update(dog=3)),
             "manifest.json",
-            "split 'eval': expected 3 records of label 'dog' .* got 2",
+            "expected 3 records of label 'dog' .* got 2",
         ),
+        (change("manifest.json", lambda v: v["shards"][0].update(content="ff")), FIRST, "the sum"),
         (
-            lambda d: rewrite(d / "manifest.json", lambda v: v["shards"][0].update(content="ff")),
-            "Split-train/data_tfrecord-00000-of-00002",
-            "expected records with the sum 00000000000000ff",
-        ),
-        (
-            lambda d: rewrite(
-                d / "manifest.json", lambda v: v["splits"]["eval"].update(written=4, found=4)
-            ),
+            change("manifest.json", lambda v: v["splits"]["eval"].update(written=4, found=4)),
             "manifest.json",
-            "expected shards of 4 records as were written, got 5",
+            "4 records as were written, got 5",
         ),
     ],
 )
@@ -105,8 +84,7 @@ def test_damage_is_found_where_it_is(dataset, damage, path, expected):
     assert not found.is_good
     (problem,) = found.problems
     assert problem.path == path
-    with pytest.raises(AssertionError, match=expected):
-        raise AssertionError(problem.message)
+    assert re.search(expected, problem.message), problem.message
     said = {what: int(number) for what, number in PLACE.findall(problem.message)}
     places = {"record": problem.record, "byte": problem.offset}
     assert {what: number for what, number in places.items() if number is not None} == said
@@ -139,8 +117,6 @@ def test_gzip_shards_are_read_and_damage_in_them_is_told(tmp_path, write_dataset
 
 
 def test_datums_dataset_is_read_and_a_wrong_count_is_told(datum_photos, tmp_path):
-    import shutil
-
     found = verify_dataset(datum_photos)
     assert found.is_good
     assert not found.has_manifest

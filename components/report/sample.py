@@ -13,8 +13,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 import numpy as np
 import numpy.typing as npt
 
-from pipelines.tools.records import Example, ExampleReader, Value
-from pipelines.tools.report.pictures import Picture, Sound, draw_picture, read_sound
+from components.report.pictures import Picture, Sound, draw_picture, read_sound
+from components.report.records import Example, ExampleReader, Value
 
 __all__ = ["FeatureSample", "Sample", "Statistics", "draw_sample", "spread"]
 

@@ -4,8 +4,8 @@ import re
 
 import pytest
 
-from pipelines.report import render_report
-from pipelines.tools.report.sample import spread
+from components.report.page import render_report
+from components.report.sample import spread
 
 
 @pytest.mark.parametrize(

@@ -13,9 +13,9 @@ import shlex
 import threading
 import urllib.parse
 
-from pipelines.tools.html import CONTENT_SECURITY_POLICY, load_template
-from pipelines.tools.records import Example, ExampleReader
-from pipelines.tools.records.display import MOST_SHOWN, describe_value
+from components.report.html import CONTENT_SECURITY_POLICY, load_template
+from components.report.records import Example, ExampleReader
+from components.report.records.display import MOST_SHOWN, describe_value
 from trainer_utils.format import DatasetError
 
 __all__ = ["BrowseServer"]

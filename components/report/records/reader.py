@@ -14,8 +14,8 @@ import io
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
 
-from pipelines.tools.records.lookup import find_places
-from pipelines.tools.records.values import Value, value_of
+from components.report.records.lookup import find_places
+from components.report.records.values import Value, value_of
 from trainer_utils.dataset import ShardFile, open_dataset, open_records, read_index
 from trainer_utils.dataset.location import Place
 from trainer_utils.format import DatasetError, RecordIndex, resolve_slices

@@ -1,6 +1,6 @@
 """Pages of HTML from templates, for data that may be hostile: all of it is escaped.
 
-page = load_template("report/page.html").render(name="<script>")
+page = load_template("page.html").render(name="<script>")
 """
 
 import functools
@@ -27,7 +27,7 @@ def load_template(name: str) -> jinja2.Template:
 
 @functools.cache
 def _environment() -> jinja2.Environment:
-    loader = jinja2.PackageLoader("pipelines", "tools")
+    loader = jinja2.FileSystemLoader(os.path.dirname(__file__))
     environment = jinja2.Environment(
         loader=loader,
         autoescape=True,

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from pipelines.tools.records.values import value_of
+from components.report.records.values import value_of
 from trainer_utils.format import Feature
 
 PIXELS = np.random.default_rng(0).integers(0, 256, (4, 5, 3), np.uint8)

@@ -9,8 +9,8 @@ import json
 import os
 from collections.abc import Iterable
 
-from pipelines.tools.records.reader import Example
-from pipelines.tools.records.values import Value
+from components.report.records.reader import Example
+from components.report.records.values import Value
 from trainer_utils.format import DatasetError
 from trainer_utils.format.printable import printable
 from trainer_utils.text_output import human_bytes, quantity

@@ -9,7 +9,7 @@ Nothing is changed, and no record is read.
 import dataclasses
 from collections.abc import Iterable, Iterator, Mapping
 
-from pipelines.tools.inspection import DatasetFacts, SplitFacts, inspect_dataset
+from components.report.inspection import DatasetFacts, SplitFacts, inspect_dataset
 from trainer_utils.format import DatasetError
 from trainer_utils.format.naming import REJECTS_FILE
 from trainer_utils.text_output import Part, human_bytes, list_counts, make_table, quantity

@@ -8,8 +8,8 @@ import pytest
 import tensorflow as tf
 
 import trainer_utils
-from pipelines.tools.records import lookup
-from pipelines.tools.records.lookup import find_places
+from components.report.records import lookup
+from components.report.records.lookup import find_places
 from trainer_utils.dataset import open_dataset
 from trainer_utils.format import CorruptShardError, Feature
 

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 import numpy as np
 from PIL import Image
 
-from pipelines.tools.records import Example, Value
+from components.report.records import Example, Value
 
 __all__ = ["DrawnBox", "Picture", "Sound", "draw_picture", "read_sound"]
 

@@ -1,0 +1,205 @@
+"""The report: everything that is known of a dataset, laid out as one page.
+
+    write_report("datasets/photos", "report.html")
+    write_report(uri, "report.html", statistics=statistics_uri, schema=schema_uri)
+
+Counts are the manifest's; what only records can tell comes from a sample of them, which the page
+says. TFX and TensorFlow are not imported, and needed for statistics and schemas of theirs alone.
+"""
+
+import contextlib
+import itertools
+import json
+from collections.abc import Callable
+from typing import Any
+
+from components.report.doctor import Check, dataset_checks
+from components.report.html import load_template, write_page
+from components.report.inspection import DatasetFacts, feature_row, inspect_dataset
+from components.report.records import ExampleReader
+from components.report.sample import draw_sample
+from trainer_utils.auditing.shifts import total_variation
+from trainer_utils.dataset.files import read_origin
+from trainer_utils.format import DatasetError
+from trainer_utils.format.naming import REJECTS_FILE, SCHEMA_FILE
+from trainer_utils.storage import join, read_text
+
+__all__ = ["render_report", "write_report"]
+
+SAMPLE_RECORDS = 1000  # of each split
+_MOST_LABELS, _MOST_SHARDS, _MOST_REJECTS, _MOST_VALUES = 60, 400, 5, 8
+
+
+def write_report(
+    uri: str,
+    path: str,
+    *,
+    sample_records: int = SAMPLE_RECORDS,
+    statistics: str | None = None,
+    schema: str | None = None,
+    advance: Callable[[int, int], None] = lambda done, total: None,
+) -> None:
+    """Writes the page, whole or not at all.
+
+    Args:
+        uri: of any dataset that `inspect_dataset` reads.
+        path: of the file.
+        sample_records: of each split, at the most, that are read.
+        statistics: the uri of TFX's ExampleStatistics of it, which the page shows too.
+        schema: the uri of TFX's Schema of it; where the two disagree is a finding.
+        advance: called after each record with 1, and how many records will be read.
+
+    Raises:
+        DatasetError: there is no such dataset, or no such statistics.
+    """
+    page = render_report(
+        uri,
+        sample_records=sample_records,
+        statistics=statistics,
+        schema=schema,
+        advance=advance,
+    )
+    write_page(path, page)
+
+
+def render_report(
+    uri: str,
+    *,
+    sample_records: int = SAMPLE_RECORDS,
+    statistics: str | None = None,
+    schema: str | None = None,
+    advance: Callable[[int, int], None] = lambda done, total: None,
+) -> str:
+    """The page as HTML; arguments and errors as those of `write_report`."""
+    facts, reader = inspect_dataset(uri), ExampleReader(uri)
+    sample = draw_sample(reader, most_records=sample_records, advance=advance)
+    checks = [*dataset_checks(uri), *([_schema_check(schema, facts)] if schema else [])]
+    parts = [part for part in facts.uri.split("/") if part]  # an artifact's ends with a number
+    totals = facts.label_totals
+    labels = sorted(totals, key=lambda label: (-totals[label], label))[:_MOST_LABELS]
+    return load_template("page.html").render(
+        facts=facts,
+        name="/".join(parts[-3:] if parts[-1].isdigit() else parts[-1:]),
+        splits=list(facts.splits),
+        total_records=sum(split.records for split in facts.splits.values()),
+        total_bytes=sum(split.bytes for split in facts.splits.values()),
+        left_out=_left_out(facts),
+        shards={name: _shards(facts, name) for name in facts.splits},
+        labels={label: [_share(facts, split, label) for split in facts.splits] for label in labels},
+        num_labels=len(totals),
+        shifts=[
+            (first, second, total_variation(facts.labels[first], facts.labels[second]))
+            for first, second in itertools.combinations(filter(facts.labels.get, facts.splits), 2)
+        ],
+        sample=sample,
+        given=_read_statistics(statistics) if statistics else {},
+        types={n: feature_row(n, f, facts.classes)[1:] for n, f in facts.features.items()},
+        rejects=_rejects(facts, reader),
+        amiss=[check for check in checks if check.level != "ok"],
+        fine=[check for check in checks if check.level == "ok"],
+        steps=_steps(facts),
+    )
+
+
+def _share(facts: DatasetFacts, split: str, label: str) -> tuple[int, float]:
+    """How often a label occurs, and its share of the split."""
+    counts = facts.labels.get(split, {})
+    return counts.get(label, 0), counts.get(label, 0) / max(sum(counts.values()), 1)
+
+
+def _shards(facts: DatasetFacts, split: str) -> dict[str, object]:
+    sizes = [shard.bytes for shard in facts.splits[split].shards]
+    return {
+        "sizes": sizes[:_MOST_SHARDS],
+        "more": max(len(sizes) - _MOST_SHARDS, 0),
+        "balance": max(sizes) * len(sizes) / sum(sizes) if sum(sizes) else None,
+    }
+
+
+def _left_out(facts: DatasetFacts) -> tuple[int, int, int] | None:
+    """Inputs that this step and those before rejected and skipped, of all that were found."""
+    if facts.manifest is None:
+        return None
+    steps = [*(each.total for each in facts.left_out_before), facts.manifest.total]
+    return sum(s.rejected for s in steps), sum(s.skipped for s in steps), steps[0].found
+
+
+def _rejects(facts: DatasetFacts, reader: ExampleReader) -> list[dict[str, object]]:
+    """Counts by code, and some of each; of the steps before, counts alone."""
+    if facts.manifest is None:
+        return []
+    examples: dict[str, list[dict[str, str]]] = {}
+    for line in reader.dataset.read_lines(REJECTS_FILE) if facts.manifest.reject_counts else ():
+        reject = json.loads(line)
+        shown = examples.setdefault(str(reject.get("code")), [])
+        if len(shown) < _MOST_REJECTS:
+            shown.append({"source": str(reject.get("source")), "detail": str(reject.get("detail"))})
+    found = [("", facts.manifest.reject_counts, examples)]
+    found += [(each.producer, each.rejects, {}) for each in facts.left_out_before]
+    return [
+        {"code": code, "count": count, "by": by, "examples": some.get(code, [])}
+        for by, counts, some in found
+        for code, count in sorted(counts.items(), key=lambda item: (-item[1], item[0]))
+    ]
+
+
+def _steps(facts: DatasetFacts) -> list[tuple[str, dict[str, str]]]:
+    """The steps that made the dataset, the first one first, each with its settings."""
+    if facts.manifest is None:
+        return []
+    found = [(facts.manifest.producer, facts.manifest.config)]
+    with contextlib.suppress(DatasetError, OSError):  # which `verify` tells
+        origin = read_origin(facts.uri, facts.manifest)
+        made = [*(each.made_by for each in origin.ancestors), origin.made_by]
+        found = [(step.component, step.settings) for step in made if step is not None]
+    return [
+        (
+            component,
+            {
+                name: value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+                for name, value in sorted(settings.items())
+            },
+        )
+        for component, settings in found
+    ]
+
+
+def _read_statistics(uri: str) -> dict[str, list[dict[str, object]]]:
+    """By feature, those of each split."""
+    from components.common.statistics import feature_name, read_statistics  # TFX's messages
+
+    found: dict[str, list[dict[str, object]]] = {}
+    for split, statistics in read_statistics(uri).items():
+        for entry in statistics.features:
+            found.setdefault(feature_name(entry), []).append(_of_feature(split, entry))
+    return found
+
+
+def _of_feature(split: str, entry: Any) -> dict[str, object]:
+    """A row of the table of one feature; its columns are those of its kind."""
+    kind = entry.WhichOneof("stats")
+    if kind is None:
+        return {"split": split, "present": 0, "missing": 0}
+    stats = getattr(entry, kind)
+    common = stats.common_stats
+    row = {"split": split, "present": common.num_non_missing, "missing": common.num_missing}
+    if kind == "num_stats":
+        row |= {"least": stats.min, "median": stats.median, "mean": stats.mean, "most": stats.max}
+        row |= {"standard deviation": stats.std_dev, "zeros": stats.num_zeros}
+    if kind in ("string_stats", "bytes_stats"):
+        row["unique"] = stats.unique
+    if kind == "string_stats":
+        top = [value for value in stats.top_values if value.frequency > 1][:_MOST_VALUES]
+        row["frequent"] = ", ".join(f"{value.value} ({value.frequency:,.0f})" for value in top)
+    return row
+
+
+def _schema_check(schema: str, facts: DatasetFacts) -> Check:
+    from components.common.tfmd import check_agreement, parse_schema  # TFX's messages
+
+    path = join(schema, SCHEMA_FILE)
+    try:
+        check_agreement(parse_schema(read_text(path), path=path), facts.features, source=facts.uri)
+    except (DatasetError, OSError) as error:
+        return Check("schema", "bad", str(error), "Make the schema from these examples.")
+    return Check("schema", "ok", "agrees with the examples")
