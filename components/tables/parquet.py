@@ -174,7 +174,7 @@ def read_columns(
             path=source,
         )
     names = [name for name in schema.names if name not in unread]
-    _check_repeated(file, groups, frozenset(names) - ignored, source)
+    _check_repeated(file, stream, groups, frozenset(names) - ignored, source)
     # Without threads: one that still reads after another's error would share the stream with what
     # is read next. Pieces are read side by side by processes.
     try:
@@ -226,11 +226,16 @@ def _read_groups(
 
 
 def _check_repeated(
-    file: pa.parquet.ParquetFile, groups: Sequence[int], names: frozenset[str], source: str
+    file: pa.parquet.ParquetFile,
+    stream: BinaryIO,
+    groups: Sequence[int],
+    names: frozenset[str],
+    source: str,
 ) -> None:
     """Refuses texts that stand in a file once, and so often in its rows that no memory holds them.
 
-    Where the metadata leaves it open, columns are read some rows at a time, and not kept.
+    Where the metadata leaves it open, columns are read as the file has them: texts, and numbers of
+    texts.
     """
     for number in groups:
         group = file.metadata.row_group(number)
@@ -243,12 +248,26 @@ def _check_repeated(
             and chunk.has_dictionary_page
             and chunk.num_values * chunk.total_uncompressed_size > _MOST_REPEATED_BYTES
         ]
-        batches = file.iter_batches(
-            _BATCH_ROWS, row_groups=[number], columns=paths, use_threads=False
-        )
-        size = sum(batch.nbytes for batch in batches) if paths else 0
+        if not paths:
+            continue
+        packed = pyarrow.parquet.ParquetFile(
+            stream, metadata=file.metadata, read_dictionary=paths
+        ).read_row_groups([number], columns=paths, use_threads=False)
+        size = sum(_unpacked(chunk) for column in packed.columns for chunk in column.chunks)
         if size > _MOST_REPEATED_BYTES:
             raise _too_large(source, number, _MOST_REPEATED_BYTES, size)
+
+
+def _unpacked(array: pa.Array) -> int:
+    """How many bytes of texts an array stands for, of dictionaries or with these in it."""
+    if pa.types.is_struct(array.type):
+        return sum(_unpacked(part) for part in array.flatten())
+    if _is_list(array.type):
+        return _unpacked(array.flatten())
+    if not pa.types.is_dictionary(array.type) or not len(array.dictionary):
+        return 0
+    lengths = pc.binary_length(array.dictionary.cast(pa.large_binary())).to_numpy()
+    return int(lengths[array.indices.drop_null().to_numpy()].sum(dtype=np.int64))
 
 
 def _plain(array: pa.Array, name: str, source: str) -> pa.Array:

@@ -287,8 +287,6 @@ def test_a_jpeg_of_any_sampling_is_kept_only_where_all_that_read_it_can():
     assert kept >= {(0x11, 0x11), (0x21, 0x11), (0x22, 0x11), (0x12, 0x11), (0x41, 0x11)}
 
 
-
-
 @settings(max_examples=200)
 @given(st.binary(max_size=200))
 def test_random_bytes_are_rejects(data):
