@@ -168,13 +168,13 @@ def check_agreement(headers: Mapping[str, Sequence[str]], *, shown: Collection[s
 
 
 def _suggested(first: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
-    """Names for columns that have none: of two, the longer texts are `text`."""
+    """Names for columns that have none: of two, the second is `text` where it is far longer."""
     if len(first) == 1:
         return ["text"]
     if len(first) > 2:
         return [f"column_{number}" for number in range(1, len(first) + 1)]
     text, label = (sum(map(len, column)) for column in _columns([first, *rows], 2))
-    return ["text", "label"] if text >= label else ["label", "text"]
+    return ["text", "label"] if 2 * text >= label else ["label", "text"]
 
 
 def _without_gaps(names: Sequence[str]) -> list[str]:
