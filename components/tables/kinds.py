@@ -175,7 +175,11 @@ def _facts_of_texts(array: pa.Array, records: npt.NDArray[np.int64]) -> ColumnFa
     shown, rows = array.filter(is_number), records[_flags(is_number)]
     numbers = numbers_of_texts(shown, pa.float64())
     facts.overflow = _overflow(numbers, rows, shown)
-    facts.rounded = _rounded(numbers, rows, shown) if floats else None
+    if floats:
+        is_long = pc.greater_equal(pc.binary_length(shown), len("16777217"))  # `1e30` is no id
+        facts.rounded = _rounded(
+            numbers.filter(is_long), rows[_flags(is_long)], shown.filter(is_long)
+        )
     facts.too_large = _too_large(array, is_int, records)
     facts.has_codes |= facts.too_large is not None
     return facts
