@@ -7,18 +7,12 @@ from components.example_gen import tfx_properties
 
 
 def test_names_are_those_of_tfx():
-    theirs = {
-        "EXAMPLES": standard_component_specs.EXAMPLES_KEY,
-        "INPUT_BASE": standard_component_specs.INPUT_BASE_KEY,
-        "INPUT_CONFIG": standard_component_specs.INPUT_CONFIG_KEY,
-        "OUTPUT_CONFIG": standard_component_specs.OUTPUT_CONFIG_KEY,
-        "RANGE_CONFIG": standard_component_specs.RANGE_CONFIG_KEY,
-        "FINGERPRINT": utils.FINGERPRINT_PROPERTY_NAME,
-        "SPAN": utils.SPAN_PROPERTY_NAME,
-        "VERSION": utils.VERSION_PROPERTY_NAME,
-    }
-    ours = {name: getattr(tfx_properties, name) for name in tfx_properties.__all__}
-    assert {name: value for name, value in ours.items() if name.isupper()} == theirs
+    specs = standard_component_specs
+    assert tfx_properties.FINGERPRINT == utils.FINGERPRINT_PROPERTY_NAME
+    assert (utils.SPAN_PROPERTY_NAME, utils.VERSION_PROPERTY_NAME) == ("span", "version")
+    names = [specs.INPUT_BASE_KEY, specs.INPUT_CONFIG_KEY, specs.OUTPUT_CONFIG_KEY]
+    assert names == ["input_base", "input_config", "output_config"]
+    assert (specs.RANGE_CONFIG_KEY, specs.EXAMPLES_KEY) == ("range_config", "examples")
 
 
 def test_all_files_are_asked_for_as_tfx_asks():
