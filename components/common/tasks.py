@@ -46,7 +46,15 @@ _LOG_SECONDS = 60.0
 _SHARE = "Give an absolute path on a file system that is mounted alike on all of them, or a bucket"
 # What a result may be made of: reading one must not run anybody's code.
 _OWN = ("components.", "trainer_utils.")
-_PLAIN = {("collections", "Counter"), ("collections", "OrderedDict")}
+_PLAIN = {
+    ("collections", "Counter"),
+    ("collections", "OrderedDict"),
+    ("numpy", "dtype"),
+    ("numpy", "ndarray"),
+    *((f"numpy.{core}.multiarray", name) for core in ("core", "_core")
+      for name in ("_reconstruct", "scalar")),
+    *((f"numpy.{core}.numeric", "_frombuffer") for core in ("core", "_core")),
+}  # fmt: skip
 
 
 @dataclasses.dataclass(frozen=True)
@@ -231,9 +239,10 @@ class Call:
 
 class _Plain(pickle.Unpickler):
     def find_class(self, module: str, name: str) -> Any:
-        if (module, name) in _PLAIN or module.startswith(("numpy.", *_OWN)) or module == "numpy":
+        if (module, name) in _PLAIN or (module.startswith(_OWN) and "." not in name):
             found = super().find_class(module, name)
-            if isinstance(found, type) or module.startswith("numpy"):
+            is_own = isinstance(found, type) and found.__module__.startswith(_OWN)
+            if is_own or (module, name) in _PLAIN:  # not what a module of ours has imported
                 return found
         raise pickle.UnpicklingError(f"expected plain values, got {module}.{name}")
 
