@@ -95,7 +95,10 @@ class Pool:
                     _take(future.result())
             return [future.result().value for future in futures]
         except BaseException as error:
-            lost = _lost(children) if isinstance(error, BrokenProcessPool) else None
+            lost = None
+            if isinstance(error, BrokenProcessPool):
+                self.end()  # its thread asks each process for its status, which can be read once
+                lost = _lost(children)
             for child in children.values():
                 child.kill()
             self.end()
@@ -135,8 +138,6 @@ def _light() -> Iterator[None]:
 
 
 def _lost(children: dict[int, Any]) -> DatasetError:
-    for child in children.values():
-        child.join(1)
     codes = {pid: child.exitcode or 0 for pid, child in children.items()}
     # The others are ended by the pool, with SIGTERM.
     pid, code = min(codes.items(), key=lambda item: (item[1] in (0, -signal.SIGTERM), item[1]))

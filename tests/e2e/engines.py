@@ -41,7 +41,7 @@ EXAMPLE_GEN = {
     "target_shard_bytes": 10_000,
 }
 # So little memory that train crosses the shuffle between scattering and gathering; eval fits.
-BALANCER_BYTES = 1 << 20
+BALANCER_BYTES = 3 << 20
 
 
 def portable(endpoint: str, pool: str) -> list[str]:

@@ -311,9 +311,9 @@ def test_a_token_comes_in_any_spelling_of_the_same_settings(of_53, workers):
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"version": 1}, "^state: expected a token of version 3, got one of version 1"),
-        ({"version": None}, "^state: expected a token of version 3, got one of version 1"),
-        ({"version": 4}, "version 4"),
+        ({"version": 1}, "^state: .*version 3.* got 1"),
+        ({"version": None}, "^state: .*version 3.* got 1"),
+        ({"version": 4}, "^state: .*version 3.* got 4"),
         ({"step": -1}, "step is an int of at least 0, got -1"),
         ({"step": 7}, "expected a step below 7"),
         ({"step": 1.5}, "step is an int of at least 0, got 1.5"),

@@ -9,7 +9,6 @@ from tests.components.media.variants import variants
 from trainer_utils.format.image_size import image_size
 
 BITMAPS = {name: data for name, data in variants().items() if data.startswith(b"BM")}
-ODD_SIZES = ("BMP, a wrong size in its header", "BMP, no size in its header")
 
 
 @pytest.mark.parametrize("name", BITMAPS)
@@ -27,7 +26,7 @@ def test_a_bmp_has_the_size_that_tensorflow_decodes_it_to(name):
     assert (found and [found.height, found.width, found.channels]) == shape
 
 
-@pytest.mark.parametrize("name", ODD_SIZES)
+@pytest.mark.parametrize("name", ["BMP 24", "BMP 8"])
 @pytest.mark.parametrize("size", [0, 1, 77, 2**31, 2**32 - 1])
 def test_the_size_that_a_header_gives_for_the_file_does_not_matter(name, size):
     data = BITMAPS[name][:2] + size.to_bytes(4, "little") + BITMAPS[name][6:]
@@ -36,7 +35,7 @@ def test_the_size_that_a_header_gives_for_the_file_does_not_matter(name, size):
 
 
 def test_a_bmp_that_is_cut_anywhere_is_none():
-    data = BITMAPS["BMP 24, header 40"]
+    data = BITMAPS["BMP 24"]
     assert image_size(data) is not None
     for size in range(len(data)):
         assert image_size(data[:size]) is None
