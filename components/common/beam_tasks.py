@@ -59,7 +59,7 @@ class _CallFn(beam.DoFn):
         try:
             task = pickle.loads(read_bytes(join(self._call.workspace, f"{_TASKS}/{name}")))
         except FileNotFoundError:
-            task = Task(name, None)  # on a machine that does not see it, as the call says
+            raise self._call.unshared() from None  # and nothing is written there
         try:
             self._call(task)
         except DatasetError as error:

@@ -95,6 +95,8 @@ class Pool:
                     _take(future.result())
             return [future.result().value for future in futures]
         except BaseException as error:
+            if self._executor is not None:  # it may have come while work was handed out
+                children.update(self._executor._processes or {})
             lost = None
             if isinstance(error, BrokenProcessPool):
                 self.end()  # its thread asks each process for its status, which can be read once

@@ -186,7 +186,8 @@ class Call:
                 if self.check is not None:
                     self.check(result)
                 return result
-        self._check_shared()
+        if not is_remote(self.workspace) and not exists(self.workspace):
+            raise self.unshared()
         result = self.function(task.argument)
         self._write(f"{_RESULTS}/{task.name}", result)
         return result
@@ -227,14 +228,14 @@ class Call:
         with write_atomically(target, temporary_folder=self.workspace) as stream:
             stream.write(pickle.dumps(value))
 
-    def _check_shared(self) -> None:
-        if not is_remote(self.workspace) and not exists(self.workspace):
-            raise ConfigError(
-                "pipeline_root: expected storage that all workers share, but on "
-                f"{socket.gethostname()} there is no {self.workspace!r}, which the executor made. "
-                f"{_SHARE}",
-                setting="pipeline_root",
-            )
+    def unshared(self) -> ConfigError:
+        """The error of a worker that does not see the workspace."""
+        return ConfigError(
+            "pipeline_root: expected storage that all workers share, but on "
+            f"{socket.gethostname()} there is no {self.workspace!r}, which the executor made. "
+            f"{_SHARE}",
+            setting="pipeline_root",
+        )
 
 
 class _Plain(pickle.Unpickler):
