@@ -107,7 +107,10 @@ def test_an_error_comes_with_its_class_its_data_and_where_it_was(pool):
 
 @pytest.mark.parametrize(
     ("call", "message"),
-    [(work.raise_unreadable, "UnreadableError: 1 and 2"), (work.return_unpicklable, "pickle")],
+    [
+        (work.raise_unreadable, "UnreadableError: 1 and 2"),
+        (work.return_unpicklable, "pickle|local object"),
+    ],
 )
 def test_what_cannot_be_pickled_is_an_error_that_says_so(pool, call, message):
     with pytest.raises(Exception, match=message):
