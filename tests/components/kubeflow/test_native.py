@@ -123,14 +123,15 @@ def test_kfp_local_runs_a_component(local_runner, tmp_path):
 def test_kfp_local_runs_a_pipeline(local_runner, tmp_path):
     if importlib.util.find_spec("kfp.local.pipeline_orchestrator") is None:
         pytest.skip("this kfp runs components alone")
-    (tmp_path / "t.csv").write_text("n,text\n1,a\n")
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in/t.csv").write_text("n,text\n1,a\n")
 
     # Of kfp 2.16 no pipeline runs locally that leaves out an optional artifact, as others here do.
     @dsl.pipeline(name="p")
     def pipeline(table: str) -> str:
         return input_fingerprint(input_base=table).output
 
-    table = str(tmp_path / "t.csv")
+    table = str(tmp_path / "in/t.csv")
     assert pipeline(table=table).output == fingerprint_inputs(table)
 
 
