@@ -76,7 +76,7 @@ class BatchProcesses:
         idle = self._processes()
         process = idle.get()
         try:
-            return process.ask(epoch, list(reads))
+            answer = process.ask(epoch, list(reads))
         except (EOFError, OSError) as error:
             code = process.stop()
             process = _Process(self._payload)
@@ -86,6 +86,9 @@ class BatchProcesses:
             ) from error
         finally:
             idle.put(process)
+        if isinstance(answer, Exception):  # an OSError, too, is then what it met, and not its end
+            raise answer
+        return answer
 
     def _processes(self) -> "queue.SimpleQueue[_Process]":
         with self._lock:
@@ -111,16 +114,16 @@ class _Process:
         self._released: collections.deque[int] = collections.deque()
         self.stop = weakref.finalize(self, _stop, self._process, self._connection)
 
-    def ask(self, epoch: int, reads: list[int]) -> tuple[list[Any], dict[Any, str]]:
-        """What `BatchProcesses.make` gives."""
+    def ask(self, epoch: int, reads: list[int]) -> tuple[list[Any], dict[Any, str]] | Exception:
+        """What `BatchProcesses.make` gives, or the error that it raises."""
         if self._payload:
             self._connection.send_bytes(self._payload)
             self._payload = b""
         free = [self._released.popleft() for _ in range(len(self._released))]
         self._connection.send((epoch, reads, free))
         answer = self._connection.recv()
-        if isinstance(answer, BaseException):
-            raise answer
+        if isinstance(answer, Exception):
+            return answer
         number, num_bytes, bounds, pickled, unreadable = answer
         if number == len(self._files):
             descriptor = reduction.recv_handle(self._connection)

@@ -116,6 +116,22 @@ def test_a_process_that_is_killed_is_an_error_and_the_next_one_works(photos):
     assert [values.tolist() for values in source] == expected
 
 
+def test_an_error_of_the_system_comes_as_it_is_from_a_process_that_goes_on(
+    photos, tmp_path, monkeypatch
+):
+    (tmp_path / "refusing.py").write_text(
+        "class Lost(OSError): pass\ndef call(batch):\n    raise Lost(5, 'gone')\n"
+    )
+    monkeypatch.syspath_prepend(str(tmp_path))
+    call = importlib.import_module("refusing").call
+    settings = {"batch_size": 16, "features": "label", "processes": 1}
+    source = trainer_utils.iterate(photos, post_batching_callback=call, **settings)
+    with pytest.raises(OSError, match="gone"):
+        list(source)
+    process = source.batches._processes._processes().get()
+    assert process._process.poll() is None
+
+
 def test_processes_end_with_their_input(photos):
     source = trainer_utils.iterate(photos, batch_size=16, features="label", processes=2)
     next(iter(source))
