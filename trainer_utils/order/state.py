@@ -97,4 +97,6 @@ def order_digest(digest: str, options: "OrderOptions") -> str:
     settings = [digest, shuffle, options.remainder, weights, options.echoing]
     if not options.reshuffle_each_iteration:
         settings.append("same each epoch")
+    if options.pack is not None:
+        settings.append(dataclasses.asdict(options.pack))
     return hashlib.sha256(json.dumps(settings).encode()).hexdigest()[:32]
