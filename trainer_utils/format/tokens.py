@@ -51,7 +51,7 @@ class TokenSpec:
         return np.dtype(self.dtype).newbyteorder("<")
 
     def decode(self, data: Any) -> npt.NDArray[Any]:
-        """The tokens that bytes are, read-only; raises ValueError where they are no whole number."""
+        """The tokens that bytes are, read-only."""
         return np.frombuffer(data, self.stored)
 
     def to_json(self) -> Json:

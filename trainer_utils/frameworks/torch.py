@@ -56,7 +56,7 @@ def torch_dataset(
 
 
 def cu_seqlens(segment_ids: Any) -> tuple[Any, int]:
-    """Where documents begin in a batch of packs, as FlashAttention's kernels of variable length ask.
+    """Where documents begin in a batch of packs, as attention of variable lengths asks.
 
     Args:
         segment_ids: `(batch, length)` tensor of a batch, on any device.
@@ -66,7 +66,7 @@ def cu_seqlens(segment_ids: Any) -> tuple[Any, int]:
         batch, row after row, and how many tokens there are; and the length of the longest. What
         pads a row is a segment of its own, which `loss_mask` leaves out.
     """
-    import torch
+    import torch  # type: ignore[import-not-found]
 
     opens = torch.ones_like(segment_ids, dtype=torch.bool)
     opens[:, 1:] = segment_ids[:, 1:] != segment_ids[:, :-1]
@@ -91,7 +91,7 @@ class StepDataset:
         worker: int,
         num_workers: int,
     ) -> None:
-        import torch  # type: ignore[import-not-found]
+        import torch
 
         if options.processes:
             rule = "0: DataLoader(num_workers=…) says how many there are"

@@ -113,6 +113,7 @@ class PackIndex:
 
     Attributes:
         lengths, options: as given.
+        num_tokens: of all packs, with what `eos` adds.
     """
 
     def __init__(
@@ -125,19 +126,17 @@ class PackIndex:
         self._files = RecordPositions(ranges)
         lay_out, length = _LAYOUTS[options.strategy], options.length
         number_type = np.uint32 if len(lengths) < 1 << 32 else np.int64
-        parts = []
+        parts: list[tuple[npt.NDArray[Any], ...]] = []
         before = 0  # tokens
         for first, sizes in _windows(lengths, options):
             records, offsets, counts, opens = lay_out(sizes, length, before)
-            part = ((records + first).astype(number_type), offsets.astype(np.uint32))
-            parts.append((*part, counts.astype(np.uint32), opens))
+            numbers = (offsets.astype(np.uint32), counts.astype(np.uint32))
+            parts.append(((records + first).astype(number_type), *numbers, opens))
             before += int(sizes.sum())
         self.num_tokens = before
         nothing = np.zeros(0, number_type)
-        self._records, self._offsets, self._lengths, opens = (
-            np.concatenate(part) if parts else nothing for part in list(zip(*parts)) or [()] * 4
-        )
-        self._starts = np.append(np.flatnonzero(opens), len(opens))
+        *self._arrays, opened = map(np.concatenate, zip(*(parts or [(nothing,) * 4]), strict=True))
+        self._starts = np.append(np.flatnonzero(opened), len(opened))
 
     def __reduce__(self) -> tuple[Any, ...]:
         """For another process, which makes it anew."""
@@ -172,13 +171,9 @@ class PackIndex:
     def packs_of(self, record: RecordName) -> list[int]:
         """The packs that hold some of a document, in rising order."""
         places = self._files.positions_of(record)
-        pieces = np.flatnonzero(np.isin(self._records, places))
+        pieces = np.flatnonzero(np.isin(self._arrays[0], places))
         found = np.searchsorted(self._starts, pieces, side="right") - 1
         return sorted({*found.tolist()})
-
-    @property
-    def _arrays(self) -> tuple[npt.NDArray[Any], ...]:
-        return self._records, self._offsets, self._lengths
 
 
 def _windows(

@@ -206,7 +206,8 @@ class Batches:
 
     def records(self, epoch: int, step: int) -> Rows:
         """The records of a step, read and checked, and no more."""
-        return self._reader.read(self._positions(epoch, step // self.options.echoing))
+        rows: Rows = self._reader.read(self._positions(epoch, step // self.options.echoing))
+        return rows
 
     def arranged(self, batch: Batch) -> Any:
         """A batch or an example as the trainer gets it: dict, array, (x, y) or (x, y, weight)."""
@@ -349,7 +350,7 @@ class Batches:
         )
 
     def _structure(self) -> dict[str, ArraySpec]:
-        structure = self._decoder.structure
+        structure: dict[str, ArraySpec] = self._decoder.structure
         if self.encoding is not None and self.encoding.label in structure:
             shape = structure[self.encoding.label].shape
             spec = ArraySpec((*shape, self.encoding.num_classes), "float32")

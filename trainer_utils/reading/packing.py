@@ -12,7 +12,7 @@ import hashlib
 import itertools
 import zlib
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -52,7 +52,7 @@ class PackedSource(Source):
     packs: PackIndex
 
     @property
-    def mean_bytes(self) -> float:  # type: ignore[override]
+    def mean_bytes(self) -> float:
         """Of a pack in memory."""
         return float(self.packs.options.length * _ITEM_BYTES)
 
@@ -107,12 +107,14 @@ def check_tokens(feature: Feature, pack: PackOptions) -> None:
 
 def _lengths(source: Source, feature: Feature, options: "InputOptions") -> npt.NDArray[np.uint32]:
     """`(records,)`: the tokens of each document, from the cache or from the records."""
+    from trainer_utils.options import CacheOptions  # which imports this room
+
     assert options.pack is not None
     name = options.pack.feature
     if source.dataset.manifest is None:  # it may be another the next time
         return _scan(source, feature, name, options)
-    folder = options.cache.folder if options.cache is not None else None
-    outer = own_folder(folder or default_cache_dir(), is_shared=folder is not None)
+    given = options.cache.folder if isinstance(options.cache, CacheOptions) else None
+    outer = own_folder(given or default_cache_dir(), is_shared=given is not None)
     folder = own_folder(join(outer, "lengths"))
     known = [source.dataset.digest, source.split, name]
     path = join(folder, hashlib.blake2b(repr(known).encode(), digest_size=16).hexdigest())
@@ -153,7 +155,8 @@ def _documents(rows: Rows, name: str, feature: Feature) -> tuple[Numbers, Sequen
     return sizes // feature.tokens.stored.itemsize, values
 
 
-class PackRows(NamedTuple):
+@dataclasses.dataclass(frozen=True)
+class PackRows:
     """What some packs are made of.
 
     Attributes:
