@@ -115,8 +115,10 @@ class FileTreeDriver(PropertiesDriver):
 
     def resolve(self, exec_properties: ExecProperties) -> ExecProperties:  # noqa: D102
         selection = selection_of(exec_properties)
-        located = self.conversion_class.of(exec_properties, selection, None).located
-        return {**with_spans(exec_properties, located), FINGERPRINT: fingerprint(located)}
+        conversion = self.conversion_class.of(exec_properties, selection, None)
+        located, files = conversion.located, conversion.digest_of_files
+        found = fingerprint(located) + f",{files}" * bool(files)
+        return {**with_spans(exec_properties, located), FINGERPRINT: found}
 
     def _prepare_output_artifacts(
         self,
