@@ -56,7 +56,7 @@ class PackOptions(Settings):
         ConfigError: a setting is not allowed.
     """
 
-    length: int = setting(2048, number(2, 1 << 30), "tokens of a row.")
+    length: int = setting(2048, number(2, 2**31 - 1), "tokens of a row.")
     strategy: str = setting(
         "concat",
         one_of(*STRATEGIES),

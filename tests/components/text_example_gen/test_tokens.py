@@ -96,6 +96,24 @@ def test_a_dataset_says_which_tokenizer_it_is_of_and_reads_as_integers(convert, 
                 assert not tokens[len(wanted) :].any()
 
 
+def test_packs_of_stored_tokens(convert, files):
+    out = str(convert({"t.jsonl": lines(TEXTS)}, tokenizer=str(files / NAME), keep_text=False).uri)
+    pack = trainer_utils.PackOptions(length=16, strategy="best_fit", eos=299)
+    found = [
+        row["tokens"][row["segment_ids"] == number].tolist()
+        for split in open_dataset(out).records
+        for row in trainer_utils.iterate(out, split, batch_size=None, pack=pack)
+        for number in range(1, row["segment_ids"].max() + 1)
+    ]
+    own = [
+        [*tokens, 299] for tokens in map(own_tokens(files / NAME).get, TEXTS) if tokens is not None
+    ]
+    cut = [tokens[n : n + 16] for tokens in own for n in range(0, len(tokens), 16)]
+    assert sorted(found) == sorted(cut)
+    with pytest.raises(ConfigError, match="eos"):
+        trainer_utils.iterate(out, "train", pack=trainer_utils.PackOptions(eos=300))
+
+
 def test_rows_without_a_text_have_no_tokens(convert, files):
     texts = '{"text": "a text", "n": 1}\n{"n": 2}\n'
     dataset = convert({"t.jsonl": texts}, tokenizer=str(files / NAME))
