@@ -76,7 +76,8 @@ def packed_sources(sources: Sequence[Source], options: "InputOptions") -> list[S
     for source in sources:
         if not isinstance(source, PackedSource):
             index = PackIndex(_lengths(source, feature, options), pack, source.ranges)
-            path = f"{source.dataset.uri}: packs of {source.split}"
+            how = f"{pack.strategy} {pack.length} {pack.eos} {pack.feature}"
+            path = f"{source.dataset.uri}: packs of {source.split} ({how})"
             ranges = [FileRange(path, 0, index.num_packs)]
             known = {
                 field.name: getattr(source, field.name) for field in dataclasses.fields(Source)
