@@ -47,6 +47,8 @@ WRONG = {  # settings: values that no kind of conversion takes
     "min_chars": [-1, "x", None, 1.5],
     "max_chars": [0, "x", 1.5],
     "deduplicate": ["yes", 2, None],
+    "tokenizer": ["", 3, ["a"]],
+    "keep_text": ["yes", 2, None],
     "num_shards": [0, -1, "eight", 1.5, True, {"train": 0}, {"train": "x"}, [8]],
     "shard_multiple": [0, "x", None, 1.5],
     "shuffle": ["yes", 2, None],
