@@ -17,9 +17,8 @@ from apache_beam.portability.api import beam_runner_api_pb2
 from apache_beam.runners.portability.fn_api_runner import FnApiRunner
 from tfx.dsl.components.base.base_beam_executor import BaseBeamExecutor
 from tfx.types import standard_artifacts
-from tfx.utils import dependency_utils
 
-from components.common.beam import DASK_RUNNER, IN_PROCESS_RUNNER, LocalFirstBeamExecutor
+from components.common.beam import DASK_RUNNER, LocalFirstBeamExecutor
 from components.image_example_gen import Executor as ImageExecutor
 from components.shard_balancer import Executor as BalancerExecutor
 from components.text_example_gen import Executor as TextExecutor
@@ -116,14 +115,6 @@ def test_the_main_module_is_pickled_only_where_that_is_asked_for(tmp_path, argum
     # Beam's own default on Dataflow is to pickle it.
     pipeline = pipeline_of([*DATAFLOW, *arguments], tmp_path)
     assert pipeline._options.view_as(SetupOptions).save_main_session is saved
-
-
-@pytest.mark.parametrize(
-    "arguments", [[], ["--runner=DirectRunner"], ["--direct_num_workers=2"]], ids=str
-)
-def test_without_another_engine_all_runs_in_process(tmp_path, arguments):
-    pipeline = pipeline_of(arguments, tmp_path)
-    assert isinstance(pipeline.runner, FnApiRunner)
 
 
 @pytest.mark.parametrize(
@@ -248,19 +239,6 @@ def test_functions_go_to_workers_by_name_and_none_from_main(protos):
     }
 
 
-def test_every_plan_has_one_end_and_no_side_inputs(protos):
-    """DaskRunner runs what the last collection hangs on, and side inputs for each of its parts."""
-    for proto in protos:
-        steps = [step for step in proto.components.transforms.values() if not step.subtransforms]
-        used = {name for step in steps for name in step.inputs.values()}
-        made = {name for step in steps for name in step.outputs.values()}
-        assert len(made - used) == 1
-        for step in steps:
-            if step.spec.urn == common_urns.primitives.PAR_DO.urn:
-                payload = beam_runner_api_pb2.ParDoPayload.FromString(step.spec.payload)
-                assert not payload.side_inputs
-
-
 @pytest.mark.parametrize(
     ("given", "added"),
     [
@@ -305,25 +283,3 @@ def test_dataflow_takes_the_whole_job_and_a_run_that_made_nothing_is_an_error(tm
             **EXAMPLE_GEN,
         )
     assert list((tmp_path / "out").iterdir()) == []
-
-
-@pytest.mark.parametrize(
-    ("arguments", "packs"),
-    [
-        (["--runner=DirectRunner", "--direct_num_workers=2"], False),
-        (["--direct_running_mode=multi_processing"], False),
-        ([f"--runner={IN_PROCESS_RUNNER}"], False),
-        ([f"--runner={DASK_RUNNER}"], False),
-        (["--runner=FlinkRunner"], True),
-        (["--runner=DataflowRunner", "--project=p"], True),
-        (["--runner=PrismRunner"], True),
-    ],
-    ids=str,
-)
-def test_tfx_is_packed_for_workers_of_other_machines_alone(tmp_path, monkeypatch, arguments, packs):
-    packed = []
-    monkeypatch.setattr(
-        dependency_utils, "build_ephemeral_package", lambda: packed.append("tfx.tar.gz") or "x"
-    )
-    Anything(context(arguments, tmp_path))
-    assert bool(packed) is packs

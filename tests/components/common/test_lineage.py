@@ -9,34 +9,6 @@ from trainer_utils.dataset import open_dataset
 from trainer_utils.format.naming import LINEAGE_FILE
 
 
-def test_what_does_not_shape_the_outcome_is_left_out():
-    shaping = {"num_shards": "8", "seed": 5}
-    others = {
-        "memory_bytes": 1 << 30,
-        "dataset_root": "/data",
-        "input_fingerprint": "of times",
-        "changes_fingerprint": "ab",
-        "add": '["/one/place"]',
-    }
-    one, other = (
-        make_origin("Balancer", given, output="out").to_json()
-        for given in (shaping | others, dict(reversed(shaping.items())))
-    )
-    assert one == other
-
-
-def test_the_place_of_an_input_is_not_told(tmp_path, write_dataset):
-    rows = {"train": [[{"label": [1]}]]}
-    told = []
-    for place in ("here", "elsewhere/it"):
-        uri = write_dataset(tmp_path / place, rows, {})
-        first = make_origin("Gen", {"input_base": "photos/"}, output="examples")
-        (tmp_path / place / LINEAGE_FILE).write_text(first.to_json())
-        inputs = {"examples": [open_dataset(uri)]}
-        told.append(make_origin("Two", {}, output="out", inputs=inputs).to_json())
-    assert told[0] == told[1]
-
-
 @pytest.mark.parametrize(
     ("value", "written"),
     [

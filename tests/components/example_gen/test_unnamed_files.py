@@ -59,31 +59,3 @@ def test_images_beside_those_that_are_named_are_counted_and_one_is_named(
     (message,) = warnings({**inputs, **more})
     assert count in message
     assert min(more) in message
-
-
-@pytest.mark.parametrize(
-    "more",
-    [
-        {},
-        {"a/notes.txt": "x", "train/notes.txt": "x"},  # no images
-        {"masks/1.png": PHOTO, "extra.jpg": PHOTO},  # not where the inputs are
-        {"a/.hidden.jpg": PHOTO, "train/.hidden.jpg": PHOTO},
-    ],
-)
-@pytest.mark.parametrize("inputs", [COCO, LIST], ids=["coco", "list"])
-def test_nothing_is_said_of_other_files(warnings, inputs, more):
-    assert not warnings({**inputs, **more})
-
-
-def test_nothing_is_said_of_folders_by_class(warnings):
-    assert not warnings({"cat/1.jpg": PHOTO, "dog/2.jpg": PHOTO, "dog/.x.jpg": PHOTO})
-
-
-def test_an_image_that_another_list_names_is_named(warnings):
-    lists = {**LIST, "eval.csv": "image,label\na/3.jpg,cat\n", "a/3.jpg": PHOTO}
-    assert not warnings(lists, roots=("train.csv", "eval.csv"))
-    assert warnings(lists, roots=("eval.csv",))
-
-
-def test_an_image_that_is_rejected_is_none_of_them(warnings):
-    assert not warnings({**LIST, "train.csv": "image,label\na/1.jpg,cat\na/2.jpg,\n"})

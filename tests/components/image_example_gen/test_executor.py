@@ -3,8 +3,6 @@
 import io
 import json
 import os
-from pathlib import Path
-from typing import Any
 
 import google_crc32c
 import pytest
@@ -13,7 +11,6 @@ from google.protobuf import text_format
 from PIL import Image
 from tensorflow_metadata.proto.v0 import schema_pb2
 
-from components.example_gen import file_shards
 from tests.components.image_example_gen.image_runs import (
     accounting,
     convert,
@@ -33,7 +30,6 @@ from tests.components.image_example_gen.image_runs import (
     write_tree,
 )
 from trainer_utils import input_fn
-from trainer_utils.format import ConfigError
 
 # Layouts ------------------------------------------------------------------------------------------
 
@@ -97,11 +93,6 @@ def test_a_split_may_be_spelt_in_the_usual_ways(tmp_path, spelling, split):
     convert(listed, tmp_path / "from-csv")
     assert placed(tmp_path / "from-folders") == {f"{spelling}/cat/1.jpg": (split, "cat")}
     assert placed(tmp_path / "from-csv") == {"1.jpg": (split, "cat")}
-
-
-def test_two_spellings_of_a_split_are_one_split(tmp_path):
-    convert(write_photos(tmp_path / "in", "val/1.jpg", "dev/2.jpg"), tmp_path / "out")
-    assert splits_of(tmp_path / "out") == {"val/1.jpg": "eval", "dev/2.jpg": "eval"}
 
 
 # Examples -----------------------------------------------------------------------------------------
@@ -185,13 +176,6 @@ def test_the_size_is_the_one_that_tensorflow_decodes(tmp_path, data):
     assert size[:2] == (20, 30)
 
 
-def test_without_classes_there_is_no_label(tmp_path):
-    convert(write_photos(tmp_path / "in", "1.jpg"), tmp_path / "out")
-    (example,) = flat(tmp_path / "out")
-    assert "label" not in example.features.feature
-    assert not (tmp_path / "out/vocab").exists()
-
-
 def test_the_vocabulary_holds_the_sorted_labels_of_all_splits(tmp_path):
     names = ["train/b/1.jpg", "eval/Z é/1.jpg", "eval/b/1.jpg", "test/a,b/1.jpg"]
     convert(write_photos(tmp_path / "in", *names), tmp_path / "out")
@@ -221,20 +205,6 @@ def test_datum_learns_the_shape_of_the_images_and_a_trainer_may_batch_them(tmp_p
     batches = input_fn(str(tmp_path / "out"), "train+eval", batch_size=2, features="image")
     (batch,) = batches
     assert batch.shape[:3] == (2, 24, 40)
-
-
-@pytest.mark.parametrize("where", ["in one shard", "over shards", "over splits"])
-def test_a_trainer_learns_that_images_differ_in_size(tmp_path, where):
-    odd = "eval/3.jpg" if where == "over splits" else "train/3.jpg"
-    files = {"train/1.jpg": photo(1), "train/2.jpg": photo(2), odd: photo(3, size=(24, 40))}
-    target = 1 if where == "over shards" else 1 << 20
-    convert(write_tree(tmp_path / "in", files), tmp_path / "out", target_shard_bytes=target)
-    with pytest.raises(ConfigError, match="image_size"):
-        input_fn(str(tmp_path / "out"), "train", batch_size=2)
-    (batch,) = input_fn(
-        str(tmp_path / "out"), "train[:2]", batch_size=2, features="image", image_size=(8, 8)
-    )
-    assert batch.shape[:3] == (2, 8, 8)
 
 
 # Shards -------------------------------------------------------------------------------------------
@@ -270,13 +240,6 @@ def test_the_manifest_and_datum_say_of_each_shard_what_its_bytes_say(
     assert artifact.get_int_custom_property("num_shards") == len(found)
 
 
-def test_shards_of_a_split_are_near_the_wished_size(many, tmp_path):
-    convert(many, tmp_path, target_shard_bytes=20_000, output_config=output_config(("all", 1)))
-    sizes = [path.stat().st_size for path in shards(tmp_path, "all")]
-    assert 15_000 < sum(sizes) / len(sizes) < 25_000
-    assert max(sizes) < 1.5 * min(sizes)
-
-
 def test_shards_of_bad_images_alone_are_not_published(tmp_path):
     files = {f"{number}.jpg": photo(number) for number in range(6)}
     files |= {f"bad-{number}.jpg": b"" for number in range(5)}
@@ -302,22 +265,6 @@ def test_a_split_of_bad_images_alone_keeps_one_empty_shard(tmp_path):
     assert only.name == "data_tfrecord-00000-of-00001"
     assert read(tmp_path / "out")["eval"] == []
     assert accounting(manifest["splits"]["eval"]) == dict(found=2, written=0, rejected=2, skipped=0)
-
-
-def test_a_shard_has_its_name_only_once_it_is_whole(tmp_path, monkeypatch):
-    base, uri = write_photos(tmp_path / "in", "1.jpg", "2.jpg"), tmp_path / "out"
-    while_writing: list[list[Path]] = []
-    store_media = file_shards.store_media
-
-    def looking(*args: Any) -> Any:
-        while_writing.append([*uri.glob("Split-*/*")])
-        return store_media(*args)
-
-    monkeypatch.setattr(file_shards, "store_media", looking)
-    manifest = convert(base, uri, output_config=output_config(("all", 1)))
-    assert manifest["total"]["written"] == 2
-    assert while_writing == [[], []]
-    assert len(shards(uri, "all")) == 1
 
 
 def test_nothing_but_the_dataset_is_left_at_the_uri(tmp_path):
