@@ -122,21 +122,6 @@ def test_a_bad_row_is_rejected_by_itself(convert, monkeypatch, case, in_pieces):
     assert dataset.counts() == {**counts, "skipped": blank}
 
 
-@pytest.mark.parametrize(
-    ("encoding", "data"),
-    [
-        ("shift_jis", "text,n\n東京,1\n".encode("shift_jis") + b"\x81\xff,2\nc,3\n"),
-        ("cp1252", b"text,n\na,1\n\x81,2\nc,3\n"),
-        ("utf-16-le", "text,n\na,1\n".encode("utf-16-le") + b"\x00\xd8x\x00,\x002\x00\n\x00"),
-    ],
-)
-def test_bytes_that_are_not_of_the_encoding_are_rejected_with_their_line(convert, encoding, data):
-    (reject,) = convert({"t.csv": data}, encoding=encoding, max_reject_fraction=0.5).rejects
-    assert (reject["source"], reject["code"]) == ("t.csv:2", "NOT_UTF8")
-    assert "line 3:" in reject["detail"]
-    assert encoding in reject["detail"]
-
-
 PACKED = {
     "gzip": gzip.compress(b"some text", mtime=0),
     "bzip2": bz2.compress(b"some text"),
@@ -201,16 +186,6 @@ def test_labels_that_are_missing_or_unknown_are_rejected(convert):
     }
 
 
-def test_rows_of_no_split_are_skipped_or_rejected_and_counted(convert):
-    words = ["TRAIN", "VALIDATION", "DISCARD", "holdout"]
-    text = "text,split\n" + "".join(f"text {n},{word}\n" for n, word in enumerate(words))
-    dataset = convert({"t.csv": text}, max_reject_fraction=0.5)
-    assert dataset.counts() == {"found": 4, "written": 2, "rejected": 1, "skipped": 1}
-    (line,) = dataset.rejects
-    assert (line["source"], line["code"]) == ("t.csv:4", "UNKNOWN_SPLIT")
-    assert "'holdout'" in line["detail"]
-
-
 # Limits -------------------------------------------------------------------------------------------
 
 
@@ -228,20 +203,6 @@ def test_too_many_rejects_fail_the_run_with_the_first_ten_and_the_whole_list(
     assert len(listed.read_text().splitlines()) == 15
     assert not (tmp_path / "out" / "manifest.json").exists()
     assert run_text(base, tmp_path / "more", max_reject_fraction=0.25).counts()["rejected"] == 15
-
-
-def test_one_reject_of_a_hundred_is_allowed_unless_none_is(convert):
-    text = "text,n\nbad\n" + "a,1\n" * 99
-    assert convert({"t.csv": text}).counts()["rejected"] == 1
-    with pytest.raises(InputError, match="1 of 100 inputs"):
-        convert({"t.csv": text}, max_reject_fraction=0)
-
-
-def test_what_is_not_there_is_named(run_text, tmp_path):
-    (tmp_path / "empty").mkdir()
-    for name in ("missing", "empty"):
-        with pytest.raises(InputError, match=f"input_base.*{name}"):
-            run_text(tmp_path / name, tmp_path / "out")
 
 
 # Files that cannot be read ------------------------------------------------------------------------
@@ -278,9 +239,3 @@ def test_a_table_that_cannot_be_read_is_one_reject(convert, monkeypatch, suffix,
     (line,) = dataset.rejects
     assert (line["source"].split(":")[0], line["code"]) == (f"b.{suffix}", "UNREADABLE")
     assert dataset.counts() == {"found": 3, "written": 2, "rejected": 1, "skipped": 0}
-
-
-def test_where_no_table_can_be_read_the_first_is_named(convert, monkeypatch):
-    refuse(monkeypatch, ".csv")
-    with pytest.raises(InputError, match=r"'a.csv'.*Permission denied"):
-        convert({"a.csv": "text\none\n", "b.csv": "text\ntwo\n"})

@@ -81,15 +81,6 @@ def test_a_file_may_be_compressed(convert, layout):
     assert dataset.by_id() == numbered(f"{name}.gz", EXPECTED)
 
 
-def test_a_table_without_a_known_ending_is_read_as_the_layout_says(convert):
-    data = "ham\tGo until jurong\nspam\tFree entry\n"
-    dataset = convert({"SMSSpamCollection": data}, layout="tsv", column_names=["label", "text"])
-    assert dataset.by_id() == {
-        "SMSSpamCollection:1": {"label": [0], "text": [b"Go until jurong"]},
-        "SMSSpamCollection:2": {"label": [1], "text": [b"Free entry"]},
-    }
-
-
 def test_nested_objects_become_features_with_dots(convert):
     rows = [
         {"text": "a", "user": {"name": "Ann", "home": {"lat": 1.5, "tags": [1, 2]}}, "n": 1},
@@ -127,36 +118,6 @@ def test_a_label_that_is_a_number_stays_it_and_one_that_is_a_word_gets_an_id(con
     words = convert({"t.csv": "text,label\na,é\nb,z\nc,Z\n"})
     assert words.vocabulary() == ["Z", "z", "é"]
     assert words.labels() == {"t.csv:1": "é", "t.csv:2": "z", "t.csv:3": "Z"}
-
-
-def test_a_column_called_id_is_kept_beside_the_lineage(convert):
-    dataset = convert({"t.csv": "id,text\n17,a\n18,b\n"})
-    assert dataset.by_id(key="record_id") == {
-        "t.csv:1": {"id": [17], "text": [b"a"]},
-        "t.csv:2": {"id": [18], "text": [b"b"]},
-    }
-
-
-def test_the_features_are_described_as_datum_describes_them(convert):
-    dataset = convert({"t.jsonl": JSONL})
-    described = {
-        name: {key: entry[key] for key in ("type", "shape", "dense")}
-        for name, entry in dataset.features.items()
-    }
-    assert described == {
-        "id": {"type": "string", "shape": [], "dense": True},
-        "text": {"type": "string", "shape": [], "dense": True},
-        "label": {"type": "int", "shape": [], "dense": True},
-        "stars": {"type": "int", "shape": [1], "dense": False},
-        "price": {"type": "float", "shape": [1], "dense": False},
-        "tokens": {"type": "int", "shape": [3], "dense": False},
-    }
-
-
-def test_lines_of_json_may_be_called_json(convert):
-    for rows in (1, 2):
-        text = "".join(json.dumps({"text": f"t{n}", "n": n}) + "\n" for n in range(1, rows + 1))
-        assert convert({"t.json": text}).texts().keys() == {f"t.json:{n + 1}" for n in range(rows)}
 
 
 # Lines and files ----------------------------------------------------------------------------------
@@ -223,13 +184,6 @@ def test_a_column_names_each_row_s_split(convert):
     assert all(row.keys() == {"text"} for row in dataset.by_id().values())
 
 
-def test_a_column_of_another_name_may_name_the_splits_and_one_called_so_something_else(convert):
-    dataset = convert({"t.csv": "text,part\na,train\nb,dev\n"}, columns={"part": "split"})
-    assert dataset.split_of() == {"t.csv:1": "train", "t.csv:2": "eval"}
-    dataset = convert({"t.csv": "text,split\na,banana\n"}, columns={"split": "string"})
-    assert dataset.by_id() == {"t.csv:1": {"text": [b"a"], "split": [b"banana"]}}
-
-
 def test_patterns_of_input_config_are_splits(convert, input_config):
     files = {"x/one.csv": ONE, "y/two.csv": ONE, "y/three.csv": ONE, "z/four.csv": ONE}
     dataset = convert(files, input_config=input_config(good="x/*", bad="y/t*.csv"))
@@ -237,12 +191,4 @@ def test_patterns_of_input_config_are_splits(convert, input_config):
         "x/one.csv:1": "good",
         "y/two.csv:1": "bad",
         "y/three.csv:1": "bad",
-    }
-
-
-def test_files_of_one_kind_may_have_other_columns(convert):
-    dataset = convert({"a.csv": "text,n\nx,1\n", "b.csv": "m,text\n2.5,y\n"})
-    assert dataset.by_id() == {
-        "a.csv:1": {"text": [b"x"], "n": [1]},
-        "b.csv:1": {"text": [b"y"], "m": [2.5]},
     }

@@ -50,13 +50,6 @@ def test_each_record_is_found_where_tensorflow_reads_it(tmp_path, write_dataset,
     assert find_places(dataset, "a/23") == []
 
 
-def test_a_record_is_found_in_each_of_many_blocks_of_a_shard(tmp_path, write_dataset):
-    rows = [{"id": [b"n%d" % number], "text": [bytes(1 << 20)]} for number in range(20)]
-    write_dataset(tmp_path, {"train": [rows]}, NAMES)
-    for number in (0, 7, 8, 9, 19):
-        assert places(tmp_path, f"n{number}") == [("train", number)]
-
-
 def test_what_is_there_twice_no_utf_8_or_a_number_is_found(tmp_path, write_dataset):
     rows = [{"filename": [name]} for name in (b"a", b"caf\xe9.jpg", b"a")]
     write_dataset(tmp_path / "a", {"train": [rows], "eval": [rows[:1]]}, NAMES)
