@@ -42,7 +42,7 @@ CHAIN = [
 
 
 def paths(told: dict) -> list[str]:
-    return [each["artifact"]["path"] for each in told["ancestors"]]
+    return [each["artifact"]["uri"] for each in told["ancestors"]]
 
 
 def test_a_dataset_leads_back_to_the_first(root):

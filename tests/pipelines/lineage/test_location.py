@@ -31,21 +31,6 @@ def test_an_artifact_is_found_by_any_spelling_and_by_what_is_in_it(
     assert found.artifact.id == like_tfx["balanced"]
 
 
-@pytest.mark.parametrize("stored", ["runs/a", "/elsewhere/runs/a"], ids=["relative", "moved"])
-def test_a_store_that_moved_with_its_artifacts_is_read(tmp_path, make_store, write_dataset, stored):
-    maker = make_store()
-    raw = maker.artifact("Examples", f"{stored}/Gen/examples/1")
-    balanced = maker.artifact("Examples", f"{stored}/Balancer/balanced_examples/2")
-    maker.execution("Balancer", {"examples": [raw]}, {"balanced_examples": [balanced]})
-    for place in ("Gen/examples/1", "Balancer/balanced_examples/2"):
-        write_dataset(tmp_path / "runs/a" / place, {"train": [[{"label": [1]}]]}, {})
-    told = describe_artifact(str(tmp_path / "runs/a/Balancer/balanced_examples/2")).to_json()
-    assert told["artifact"]["id"] == balanced
-    assert told["artifact"]["path"] == str(tmp_path / "runs/a/Balancer/balanced_examples/2")
-    assert told["ancestors"][0]["artifact"]["path"] == str(tmp_path / "runs/a/Gen/examples/1")
-    assert told["ancestors"][0]["splits"]["train"]["written"] == 1
-
-
 def test_remote_datasets_are_looked_into(tmp_path, make_store, write_dataset, in_memory):
     write_dataset(tmp_path / "e", {"train": [[{"filename": [b"a"]}]]}, {})
     uri = in_memory(tmp_path / "e", "lineage/e")

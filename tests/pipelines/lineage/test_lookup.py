@@ -85,7 +85,7 @@ def test_every_place_gives_the_same_answers(runs, make_store, serve_store, way):
     expected = answers(runs, str(runs / STORE))
     (uri, made_by, facts), *_, (source, steps) = expected
     assert (uri, made_by["settings"]) == (str(runs / "runs/examples/1"), STEPS["examples"])
-    assert (facts["fingerprint"], source["path"]) == ("abc", "/photos/b.jpg")
+    assert (facts["fingerprint"], source) == ("abc", "/photos/b.jpg")
     assert [step["outcome"] for step in steps] == ["found", "found"]
     place = arranged(way, runs, make_store, serve_store)
     assert answers(runs, place) == expected
