@@ -310,26 +310,30 @@ def _rewrite(uri: str, names: Sequence[str]) -> None:
     """Writes a dataset anew without some records, and without its list of rejects."""
     new = _beside(uri, _NEW)
     remove_tree(new)
-    steps.balance([uri], new, BalancerSettings(exclude=names or None, keep_shards=True))
+    manifest = read_manifest(uri)
+    is_gzip = manifest is not None and any(shard.path.endswith(".gz") for shard in manifest.shards)
+    compression = "gzip" if is_gzip else "none"
+    settings = BalancerSettings(exclude=names or None, keep_shards=True, compression=compression)
+    steps.balance([uri], new, settings)
     _swap(uri)
 
 
 def _finish(root: str) -> None:
     """Does what a run that was killed had still to do with datasets that it wrote."""
-    if exists(join(_beside(root, _NEW), MANIFEST_FILE)):
-        _swap(root)
-    left = set[tuple[str, str]]()
+    left = {root}
     for file in list_files(root) if exists(root) else ():
         for part in file.path.split("/")[:-1]:
             for ending in (_NEW, _OLD):
                 if part.startswith(".") and part.endswith(ending):
                     folder = file.path[: file.path.index(f"{part}/")]
-                    left.add((join(root, f"{folder}{part[1 : -len(ending)]}"), ending))
-    for uri, ending in sorted(left):
-        if ending == _NEW and exists(join(_beside(uri, _NEW), MANIFEST_FILE)):
-            _swap(uri)
-        else:
-            remove_tree(_beside(uri, ending))
+                    left.add(join(root, f"{folder}{part[1 : -len(ending)]}"))
+    for uri in sorted(left):
+        with contextlib.suppress(ConfigError):  # a whole bucket has nothing beside it
+            if exists(join(_beside(uri, _NEW), MANIFEST_FILE)):
+                _swap(uri)
+            if exists(uri):
+                remove_tree(_beside(uri, _NEW))
+                remove_tree(_beside(uri, _OLD))
 
 
 def _swap(uri: str) -> None:

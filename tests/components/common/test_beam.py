@@ -18,7 +18,8 @@ from apache_beam.runners.portability.fn_api_runner import FnApiRunner
 from tfx.dsl.components.base.base_beam_executor import BaseBeamExecutor
 from tfx.types import standard_artifacts
 
-from components.common.beam import DASK_RUNNER, LocalFirstBeamExecutor
+from components.common.beam import DASK_RUNNER
+from components.common.executor import LocalFirstBeamExecutor
 from components.image_example_gen import Executor as ImageExecutor
 from components.shard_balancer import Executor as BalancerExecutor
 from components.text_example_gen import Executor as TextExecutor

@@ -100,7 +100,7 @@ def test_rejects_raw_files_and_settings_of_the_name_are_told(tmp_path):
     )
     settings = ImageSettings(max_reject_fraction=0.5)
     steps.convert(str(photos), str(tmp_path / "data"), settings)
-    done = take_out(["a/2.jpg"], [tmp_path], plain_names=True)
+    done = take_out(["a/2.jpg"], [tmp_path], plain_names=True, output=f"{tmp_path}.json")
     (entry,) = done["datasets"]
     assert (entry["records"], entry["rejects"]) == ([], ["a/2.jpg"])
     assert not (tmp_path / "data/rejects.jsonl").exists()
