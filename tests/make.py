@@ -42,18 +42,19 @@ jpeg = functools.partial(photo, kind="JPEG")
 
 
 @functools.cache
-def wav(number: int = 0, *, frames: int = 400, rate: int = 8000) -> bytes:
+def wav(number: int = 0, *, kind: str = "WAV", frames: int = 400, rate: int = 8000) -> bytes:
     """A sound of 16 bits; another number gives another pitch."""
     import soundfile
 
     stream = io.BytesIO()
     wave = 0.4 * np.sin(np.arange(frames) * (number + 1) / 20)
-    soundfile.write(stream, wave, rate, format="WAV", subtype="PCM_16")
+    soundfile.write(stream, wave, rate, format=kind, subtype="PCM_16")
     return stream.getvalue()
 
 
 def write_files(base: Path, files: Mapping[str, bytes | str]) -> Path:
-    """A folder with files by their paths."""
+    """A folder with files by their paths; texts as UTF-8, their line ends as they are."""
+    base.mkdir(parents=True, exist_ok=True)
     for name, data in files.items():
         (base / name).parent.mkdir(parents=True, exist_ok=True)
         (base / name).write_bytes(data.encode() if isinstance(data, str) else data)

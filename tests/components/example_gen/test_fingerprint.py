@@ -1,6 +1,5 @@
 """The manifest's fingerprint is of the inputs: the same whatever is made of them."""
 
-import functools
 import io
 import json
 import os
@@ -12,15 +11,14 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from PIL import Image
-from sklearn.datasets import load_sample_images
-from tfx.proto import example_gen_pb2
 from tfx.types import standard_artifacts
-from tfx.utils import proto_utils
 
 from components.image_example_gen import Executor as Images
 from components.shard_balancer import Executor as Balancer
 from components.text_example_gen import Executor as Texts
+from tests.components.runs import manifest_of, run
+from tests.make import photo
+from tests.make import write_files as write
 
 SPLITS = {
     "output_config": '{"splitConfig": {"splits": [{"name": "a", "hashBuckets": 3}, '
@@ -50,36 +48,11 @@ OF_TEXTS = [
 ]
 
 
-@functools.cache
-def photo(number: int) -> bytes:
-    stream = io.BytesIO()
-    whole = Image.fromarray(load_sample_images().images[0])
-    width = 24 if number % 2 else 32
-    whole.crop((number, 0, number + width, 24)).save(stream, "JPEG")
-    return stream.getvalue()
-
-
 def fingerprint(executor: type, base: Path, tmp_path: Path, **settings: Any) -> str:
     """Of a conversion with these settings."""
     uri = tmp_path / f"out-{len(os.listdir(tmp_path))}"
-    artifact = standard_artifacts.Examples()
-    artifact.uri = str(uri)
-    properties = {
-        "input_base": str(base),
-        "input_config": '{"splits": [{"name": "all", "pattern": "*"}]}',
-        "output_config": proto_utils.proto_to_json(example_gen_pb2.Output()),
-        "max_reject_fraction": 0.9,
-        **settings,
-    }
-    executor().Do({}, {"examples": [artifact]}, properties)
-    return json.loads((uri / "manifest.json").read_text())["input_fingerprint"]
-
-
-def write(base: Path, files: dict[str, bytes]) -> Path:
-    for name, data in files.items():
-        (base / name).parent.mkdir(parents=True, exist_ok=True)
-        (base / name).write_bytes(data)
-    return base
+    run(executor, base, uri, **{"max_reject_fraction": 0.9, **settings})
+    return manifest_of(uri)["input_fingerprint"]
 
 
 def in_folders(base: Path) -> Path:

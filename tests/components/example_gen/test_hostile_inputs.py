@@ -1,18 +1,15 @@
 """One bad input is one reject: whatever a library raises, and whatever is exchanged meanwhile."""
 
 import errno
-import io
 import os
 import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.parquet
 import pytest
-import soundfile
 from PIL import Image
 from tfx.components.example_gen import utils
 from tfx.proto import example_gen_pb2
@@ -32,6 +29,8 @@ from components.steps import conversion_of
 from components.tables.options import TableOptions, select_settings
 from components.tables.reading import read_piece
 from components.text_example_gen import Executor as TextExecutor
+from tests.make import photo, wav
+from tests.make import write_files as write
 from tests.trainer_utils.storage import test_files
 from trainer_utils.format import DatasetError, InputError
 from trainer_utils.storage import MachineError, list_files
@@ -53,25 +52,8 @@ def _in_time() -> Iterator[None]:
     signal.signal(signal.SIGALRM, old)
 
 
-def photo(number: int, kind: str = "JPEG", **options: object) -> bytes:
-    pixels = np.random.default_rng(number).integers(0, 256, (24, 32, 3), np.uint8)
-    stream = io.BytesIO()
-    Image.fromarray(pixels).save(stream, kind, **options)
-    return stream.getvalue()
-
-
 def sound(number: int) -> bytes:
-    stream = io.BytesIO()
-    wave = np.sin(np.arange(400) * (1 + number) / 20)
-    soundfile.write(stream, wave, 8000, format="FLAC", subtype="PCM_16")
-    return stream.getvalue()
-
-
-def write(base: Path, files: dict[str, bytes]) -> Path:
-    for name, data in files.items():
-        (base / name).parent.mkdir(parents=True, exist_ok=True)
-        (base / name).write_bytes(data)
-    return base
+    return wav(number, kind="FLAC")
 
 
 def properties(base: Path, **settings: Any) -> dict[str, Any]:

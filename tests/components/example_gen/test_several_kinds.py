@@ -8,22 +8,18 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import apache_beam as beam
 import numpy as np
 import pandas as pd
 import pytest
-import soundfile
 import tensorflow as tf
 from PIL import Image
-from tfx.components.example_gen import utils
-from tfx.dsl.components.base.base_beam_executor import BaseBeamExecutor
-from tfx.types import standard_artifacts
-from tfx.utils import proto_utils
 
 from components.audio_example_gen import Executor as AudioExecutor
-from components.common.beam import IN_PROCESS_RUNNER
 from components.image_example_gen import Executor as ImageExecutor
 from components.text_example_gen import Executor as TextExecutor
+from tests.components import runs
+from tests.components.runs import output_config
+from tests.make import wav, write_files
 from trainer_utils import input_fn
 
 EXECUTORS = {"image": ImageExecutor, "audio": AudioExecutor, "text": TextExecutor}
@@ -40,12 +36,8 @@ def photo(number: int = 0, size: tuple[int, int] = (16, 12)) -> bytes:
     return stream.getvalue()
 
 
-@functools.cache
 def clip(number: int = 0) -> bytes:
-    stream = io.BytesIO()
-    wave = 0.4 * np.sin(np.arange(80 + number) * (number + 1) / 9)
-    soundfile.write(stream, wave, 8000, format="WAV", subtype="PCM_16")
-    return stream.getvalue()
+    return wav(number, frames=80 + number)
 
 
 def row(number: int) -> Row:
@@ -87,44 +79,22 @@ def write_inputs(
     """A list, and the files `p/<n>.png` and `c/<n>.wav`; some of them others, or gone if empty."""
     given = {f"list.{kind}": LISTS[kind](rows)}
     given |= {f"p/{n}.png": photo(n) for n in NUMBERS} | {f"c/{n}.wav": clip(n) for n in NUMBERS}
-    for name, data in (given | dict(files or {})).items():
-        if data:
-            (base / name).parent.mkdir(parents=True, exist_ok=True)
-            (base / name).write_bytes(data)
-    return base
+    return write_files(base, {n: data for n, data in (given | dict(files or {})).items() if data})
 
 
 def run(base: Path | str, uri: Path, component: str = "image", **properties: Any) -> str:
     """Runs a component's executor as TFX does."""
-    context = BaseBeamExecutor.Context(
-        make_beam_pipeline_fn=lambda: beam.Pipeline(runner=IN_PROCESS_RUNNER)
-    )
-    artifact = standard_artifacts.Examples()
-    artifact.uri = str(uri)
-    defaults = {
-        "input_config": proto_utils.proto_to_json(utils.make_default_input_config()),
-        "output_config": '{"split_config": {"splits": [{"name": "train", "hash_buckets": 1}]}}',
-    }
-    for name in ("columns", "vocabulary", "image_roots"):
-        if name in properties:
-            properties[name] = json.dumps(properties[name])
-    EXECUTORS[component](context).Do(
-        {}, {"examples": [artifact]}, {"input_base": str(base), **defaults, **properties}
-    )
-    return artifact.uri
+    settings = {"output_config": output_config(train=1), **properties}
+    return runs.run(EXECUTORS[component], base, uri, **settings).uri
 
 
 def read(uri: Path) -> dict[str, dict[str, Any]]:
-    """Every example by filename, by TensorFlow's own reader: single values, or lists of them."""
+    """Every example by filename: single values, or lists of them."""
     found: dict[str, dict[str, Any]] = {}
-    for record in tf.data.TFRecordDataset(sorted(map(str, uri.glob("Split-*/*")))):
-        example: dict[str, Any] = {}
-        for name, feature in tf.train.Example.FromString(record.numpy()).features.feature.items():
-            values = list(getattr(feature, feature.WhichOneof("kind")).value)
-            example[name] = values[0] if len(values) == 1 else values
-        name = example["filename"].decode()
-        assert name not in found, "in the dataset twice"
-        found[name] = example
+    for row in (row for rows in runs.rows_of(uri).values() for row in rows):
+        (name,) = row["filename"]
+        assert name.decode() not in found, "in the dataset twice"
+        found[name.decode()] = {n: v[0] if len(v) == 1 else v for n, v in row.items()}
     return found
 
 
@@ -133,7 +103,7 @@ def features(uri: Path) -> dict[str, Any]:
 
 
 def rejects(uri: Path) -> list[dict[str, str]]:
-    return [json.loads(line) for line in (uri / "rejects.jsonl").read_text().splitlines()]
+    return runs.rejects_in(uri)
 
 
 def check_law(uri: Path, *, found: int, rejected: int) -> None:

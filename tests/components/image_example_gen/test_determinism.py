@@ -1,24 +1,19 @@
 """ImageExampleGen gives the same bytes whatever the runner, the file system or a broken run."""
 
-import functools
-import io
 import os
 import random
 import shutil
 import sys
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
-import tensorflow as tf
-from PIL import Image
-from sklearn.datasets import load_sample_images
-from tfx.dsl.components.base.base_beam_executor import BaseBeamExecutor
-from tfx.types import standard_artifacts
 
 from components.common import processes
 from components.image_example_gen import Executor
+from tests.components.runs import rows_of, run
+from tests.make import photo
+from tests.make import write_files as write_tree
 from trainer_utils import DatasetError, input_fn
 from trainer_utils.format import InputError
 from trainer_utils.format.sealing import seal
@@ -26,50 +21,12 @@ from trainer_utils.format.sealing import seal
 REPOSITORY = Path(__file__).parents[3]
 
 
-@functools.cache
-def sample_photo() -> Image.Image:
-    return Image.fromarray(load_sample_images().images[0])
-
-
-def photo(number: int) -> bytes:
-    """An encoded cut of a real photo; another number gives another cut."""
-    x, y = number % 600, number // 600
-    stream = io.BytesIO()
-    sample_photo().crop((x, y, x + 32, y + 24)).save(stream, "PNG" if number % 5 == 0 else "JPEG")
-    return stream.getvalue()
-
-
-def write_tree(base: Path, files: dict[str, bytes]) -> Path:
-    for name, data in files.items():
-        path = base / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(data)
-    return base
-
-
-def properties_of(base: Path, settings: Mapping[str, Any]) -> dict[str, Any]:
-    return {
-        "input_base": str(base),
-        "input_config": '{"splits": [{"name": "all", "pattern": "*"}]}',
-        "output_config": "{}",
-        "max_reject_fraction": 0.5,
-        "target_shard_bytes": 10_000,
-        **settings,
-    }
-
-
 def convert(
     base: Path, uri: Path, *, beam_pipeline_args: list[Any] | None = None, **settings: Any
 ) -> None:
     """Runs the executor; with Beam's arguments as TFX hands them to it."""
-    artifact = standard_artifacts.Examples()
-    artifact.uri = str(uri)
-    context = None
-    if beam_pipeline_args is not None:
-        context = BaseBeamExecutor.Context(
-            beam_pipeline_args=beam_pipeline_args, tmp_dir=f"{uri}.tmp", unique_id="1"
-        )
-    Executor(context).Do({}, {"examples": [artifact]}, properties_of(base, settings))
+    settings = {"max_reject_fraction": 0.5, "target_shard_bytes": 10_000, **settings}
+    run(Executor, base, uri, beam_args=beam_pipeline_args, **settings)
 
 
 def contents(folder: Path) -> dict[str, bytes | None]:
@@ -82,9 +39,7 @@ def contents(folder: Path) -> dict[str, bytes | None]:
 
 def filenames(uri: Path, split: str) -> list[bytes]:
     """The filenames of a split, in order, by TensorFlow's own reader."""
-    paths = sorted(str(path) for path in (uri / f"Split-{split}").iterdir())
-    examples = [tf.train.Example.FromString(r.numpy()) for r in tf.data.TFRecordDataset(paths)]
-    return [example.features.feature["filename"].bytes_list.value[0] for example in examples]
+    return [row["filename"][0] for row in rows_of(uri)[split]]
 
 
 def tree_of(count: int) -> dict[str, bytes]:

@@ -1,14 +1,10 @@
 """ImageExampleGen's driver: the fingerprint by which TFX decides to run again or take the cache."""
 
-import functools
-import io
 import os
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from PIL import Image
-from sklearn.datasets import load_sample_images
 from tfx import types
 from tfx.components.example_gen import utils
 from tfx.components.example_gen.driver import FileBasedDriver
@@ -21,30 +17,12 @@ from tfx.utils import proto_utils
 
 from components import ImageExampleGen
 from components.image_example_gen import Executor
-
-
-@functools.cache
-def photo(number: int) -> bytes:
-    """A JPEG of a cut of a real photo; another number gives another cut."""
-    pixels = load_sample_images().images[0][:24, number : number + 32]
-    stream = io.BytesIO()
-    Image.fromarray(pixels).save(stream, "JPEG")
-    return stream.getvalue()
+from tests.components.runs import input_config
+from tests.make import photo, write_files
 
 
 def write_photos(base: Path, *names: str) -> Path:
-    for number, name in enumerate(names):
-        (base / name).parent.mkdir(parents=True, exist_ok=True)
-        (base / name).write_bytes(photo(number))
-    return base
-
-
-def input_config(**patterns: str) -> str:
-    splits = [
-        example_gen_pb2.Input.Split(name=name, pattern=pattern)
-        for name, pattern in patterns.items()
-    ]
-    return proto_utils.proto_to_json(example_gen_pb2.Input(splits=splits))
+    return write_files(base, {name: photo(number) for number, name in enumerate(names)})
 
 
 def properties_of(base: Path, config: str | None, range_config: str | None) -> dict:

@@ -21,7 +21,6 @@ from tests.components.image_example_gen.image_runs import (
     placed,
     read,
     run,
-    sample_photos,
     sha256,
     shards,
     splits_of,
@@ -147,7 +146,7 @@ def test_every_feature_has_its_type_and_the_value_that_pil_and_tensorflow_see(tm
 
 def encoded(kind: str, mode: str, **options: object) -> bytes:
     stream = io.BytesIO()
-    cut = sample_photos()[0].crop((0, 0, 30, 20)).convert(mode)
+    cut = Image.open(io.BytesIO(photo(3, "PNG", size=(30, 20)))).convert(mode)
     cut.save(stream, kind, **options)
     return stream.getvalue()
 
@@ -155,7 +154,10 @@ def encoded(kind: str, mode: str, **options: object) -> bytes:
 ENCODINGS = {
     "progressive JPEG": encoded("JPEG", "RGB", progressive=True),
     "JPEG with a thumbnail behind, as phones write": encoded(
-        "MPO", "RGB", save_all=True, append_images=[sample_photos()[1].resize((16, 12))]
+        "MPO",
+        "RGB",
+        save_all=True,
+        append_images=[Image.open(io.BytesIO(photo(9, "PNG", size=(16, 12))))],
     ),
     "JPEG with bytes behind": encoded("JPEG", "RGB") + b"bytes",
     "PNG with bytes behind": encoded("PNG", "RGB") + b"bytes",
