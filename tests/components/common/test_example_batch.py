@@ -114,16 +114,3 @@ def test_lengths_of_every_width_are_encoded(around):
         for text, values, size in zip(texts, lists, sizes, strict=True)
     ]
     assert encode_batch(columns).to_pylist() == [by_protobuf(row) for row in rows]
-
-
-@pytest.mark.parametrize("count", [1, 12, 13, 14, 127, 128, 16_384])
-def test_lists_of_every_length_are_encoded(count):
-    rng = np.random.default_rng(count)
-    ints = [[*map(int, rng.integers(-(2**63), 2**63 - 1, count))], [*range(count)], []]
-    floats = [[*map(float, rng.random(count).astype(np.float32))], [0.0], [1.0] * count]
-    columns = {
-        "ints": pa.array(ints, pa.list_(pa.int64())),
-        "floats": pa.array(floats, pa.list_(pa.float32())),
-    }
-    rows = [{"ints": i, "floats": f} for i, f in zip(ints, floats, strict=True)]
-    assert encode_batch(columns).to_pylist() == [by_protobuf(row) for row in rows]

@@ -55,10 +55,3 @@ def test_all_datasets_on_the_way_are_told_each_once(tmp_path, write_dataset):
     assert third.ancestors[0].made_by.settings == {"input_base": "photos/"}
     assert [each.digest for each in third.made_by.inputs] == [digests[2], digests[0]]
     assert third.ancestors[1].summary.num_shards == {"train": 2}
-
-
-def test_a_damaged_lineage_of_an_input_does_not_stop_the_work(tmp_path, write_dataset):
-    raw = open_dataset(write_dataset(tmp_path / "raw", {"train": [[{"label": [1]}]]}, {}))
-    (tmp_path / "raw" / LINEAGE_FILE).write_text("{")
-    origin = make_origin("Two", {}, output="out", inputs={"examples": [raw]})
-    assert [(each.digest, each.made_by) for each in origin.ancestors] == [(raw.digest, None)]

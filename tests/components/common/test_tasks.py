@@ -106,26 +106,6 @@ def test_a_result_that_would_run_code_is_not_read(tmp_path):
 # What is shown ------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    "named",
-    [
-        ("os", "system"),
-        ("numpy.testing._private.utils", "runstring"),
-        ("numpy", "load"),
-        ("trainer_utils.reading.processes", "subprocess.Popen"),
-        ("components.common.tasks", "Callable"),
-        ("components.common.tasks", "map_tasks"),
-    ],
-)
-def test_a_result_that_names_what_could_run_code_is_not_read(tmp_path, named):
-    module, name = (part.encode() for part in named)
-    texts = b"".join(b"\x8c" + bytes([len(part)]) + part for part in (module, name))
-    path = tmp_path / "result"
-    path.write_bytes(b"\x80\x04" + texts + b"\x93.")
-    with pytest.raises(pickle.UnpicklingError, match=named[1]):
-        tasks.read_plain(str(path))
-
-
 def test_a_result_of_plain_values_arrays_and_classes_of_ours_is_read(tmp_path):
     value = {"rows": np.arange(5), "one": np.float64(2), "task": Task("a", (1, b"x"))}
     path = tmp_path / "result"

@@ -22,7 +22,6 @@ from components.example_gen import file_shards
 from components.example_gen.settings import TextSettings
 from components.example_gen.tfx_properties import selection_of
 from components.image_example_gen import Executor as ImageExecutor
-from components.layouts import coco_instances, read_layout, voc
 from components.layouts.texts import find_pieces
 from components.media import audio, images
 from components.steps import conversion_of
@@ -133,20 +132,6 @@ def test_a_table_of_texts_that_is_exchanged_is_a_reject(tmp_path, change, kind):
     assert (read.found, [bad.code for bad in read.bad]) == (1, [CODES[change]])
 
 
-def bad_exif() -> bytes:
-    whole = photo(0)
-    data = b"Exif\0\0nothing of the kind"
-    return whole[:2] + b"\xff\xe1" + (len(data) + 2).to_bytes(2, "big") + data + whole[2:]
-
-
-def test_damaged_exif_ends_nothing(tmp_path):
-    files = {"1.jpg": bad_exif(), "2.jpg": photo(2)}
-    files["3.png"] = photo(3, "PNG", exif=b"Exif\0\0nothing")
-    files["4.webp"] = photo(4, "WEBP", exif=b"Exif\0\0nothing", lossless=True)
-    base = write(tmp_path / "in", files)
-    assert outcome(ImageExecutor, base, tmp_path / "out") == {}
-
-
 RAISED = [RecursionError("deep"), SyntaxError("no"), StopIteration(), KeyError("x")]
 STEPS = [
     (file_shards.BlobReader, "read"),
@@ -218,31 +203,6 @@ def test_whatever_any_step_of_a_sound_raises_is_one_reject(tmp_path, monkeypatch
     assert list(got.values()) == ["INTERNAL"]
 
 
-_XML = b"<annotation><size><width>9</width><height>9</height></size></annotation>"
-_COCO = b"""{"images": [{"id": 1, "file_name": "1.jpg", "width": 9, "height": 9},
-{"id": 2, "file_name": "2.jpg", "width": 9, "height": 9}], "annotations": [], "categories": []}"""
-
-
-@pytest.mark.parametrize("error", RAISED, ids=lambda error: type(error).__name__)
-def test_whatever_an_annotation_raises_is_one_reject(tmp_path, monkeypatch, error):
-    base = tmp_path / "voc"
-    for number in (1, 2):
-        write(base, {f"JPEGImages/{number}.jpg": b"", f"Annotations/{number}.xml": _XML})
-    fails_once(monkeypatch, voc, "_parse", error)
-    assert excluded(base, "voc") == ["INTERNAL"]
-    base = write(tmp_path / "coco", {"annotations/instances_train.json": _COCO})
-    write(base, {"images/1.jpg": b"", "images/2.jpg": b""})
-    fails_once(monkeypatch, coco_instances.Instances, "values", error)
-    assert excluded(base, "coco") == ["INTERNAL"]
-
-
-def excluded(base: Path, layout: str) -> list[str | None]:
-    files = {file.path: file for file in list_files(str(base))}
-    listing = read_layout(LayoutInputs(base=str(base), root="", files=files), layout=layout)
-    assert listing.found == 2
-    return [left.code for left in listing.excluded]
-
-
 @pytest.mark.parametrize("executor", [ImageExecutor, AudioExecutor, TextExecutor])
 def test_a_class_that_cannot_be_looked_into_ends_the_run(tmp_path, monkeypatch, executor):
     make = sound if executor is AudioExecutor else photo
@@ -260,18 +220,3 @@ def test_a_class_that_cannot_be_looked_into_ends_the_run(tmp_path, monkeypatch, 
     (base / "b").rename(base / ".b")  # where nothing is looked for
     monkeypatch.setattr(os, "scandir", lambda path: refuse(str(path).replace("/.b", "/b")))
     assert conversion_of(selection_of(properties(base)), executor.settings_class())
-
-
-def test_an_unreadable_list_beside_others_is_one_reject(tmp_path, monkeypatch):
-    row = b"image,label\n%d.jpg,x\n"
-    lists = {f"{name}.csv": row % number for number, name in enumerate(("train", "val", "test"))}
-    base = write(tmp_path / "in", lists | {f"{n}.jpg": photo(n) for n in range(3)})
-    real = os.open
-
-    def refuse(path: Any, *args: Any, **more: Any) -> int:
-        if str(path).endswith("val.csv"):
-            raise PermissionError(13, "Permission denied")
-        return real(path, *args, **more)
-
-    monkeypatch.setattr(os, "open", refuse)
-    assert outcome(ImageExecutor, base, tmp_path / "out") == {"val.csv": "UNREADABLE"}

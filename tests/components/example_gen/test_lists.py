@@ -1,10 +1,9 @@
 """Lists of images in every form, against hand-counted truth."""
 
-import pandas as pd
 import pytest
 
 from components.common.entry import Column
-from tests.components.example_gen.list_files import IMAGES, folder, found, listed
+from tests.components.example_gen.list_files import folder, found, listed
 from trainer_utils.format import ConfigError, InputError
 
 LABEL = Column("label", "label")
@@ -41,18 +40,6 @@ def test_every_form_says_the_same(tmp_path, name, text):
     }
 
 
-def test_parquet_says_the_same(tmp_path):
-    frame = pd.DataFrame(
-        {"image": list(IMAGES), "split": ["TRAIN", "dev", None], "label": ["cat", "dog", "cat"]}
-    )
-    frame.to_parquet(folder(tmp_path) / "list.parquet")
-    assert found(listed(tmp_path)) == {
-        "1.jpg": ("train", "cat"),
-        "2.jpg": ("eval", "dog"),
-        "sub/3.jpg": (None, "cat"),
-    }
-
-
 def test_several_labels_a_row_are_a_list(tmp_path):
     text = "TRAIN,1.jpg,cat,dog\nTRAIN,2.jpg,emu\nTEST,sub/3.jpg,dog,\n"
     listing = listed(folder(tmp_path, list__csv=text))
@@ -62,17 +49,6 @@ def test_several_labels_a_row_are_a_list(tmp_path):
         "2.jpg": ("train", ("emu",)),
         "sub/3.jpg": ("test", ("dog",)),
     }
-
-
-def test_objects_in_lines_of_json_are_flattened(tmp_path):
-    text = '{"image": "1.jpg", "exif": {"iso": 100, "lens": {"f": 1.8}}, "ok": true}'
-    listing = listed(folder(tmp_path, list__jsonl=text))
-    assert [(c.name, c.kind) for c in listing.columns] == [
-        ("exif.iso", "int"),
-        ("exif.lens.f", "float"),
-        ("ok", "int"),
-    ]
-    assert found(listing) == {"1.jpg": (None, 100, 1.8, 1)}
 
 
 def test_what_the_user_says_of_columns_holds(tmp_path):

@@ -117,14 +117,6 @@ def test_similar_texts_share_a_split_on_any_runner(texts, tables, run_text, tmp_
     assert len({(firsts[n], split_of[name]) for n, name in enumerate(names)}) == len({*firsts})
 
 
-def test_groups_of_texts_do_not_depend_on_how_the_inputs_are_cut(texts):
-    whole = find_similar_texts(lambda _: texts[0], 1)
-    cuts = [0, 1, 1, 90, 400, 600]
-    parts = [texts[0][start:stop] for start, stop in itertools.pairwise(cuts)]
-    assert find_similar_texts(parts.__getitem__, len(parts)).tolist() == whole.tolist()
-    assert find_similar_texts(parts.__getitem__, 0).tolist() == []
-
-
 def test_the_same_sounds_share_a_split(tmp_path):
     owners, files = {}, {}
     for owner, number in itertools.product(range(8), range(5)):

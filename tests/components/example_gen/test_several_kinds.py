@@ -160,14 +160,6 @@ def test_by_inspection_the_files_are_found(tmp_path, kind, component):
         assert example["price"] == ROWS[n]["price"]
 
 
-def test_a_column_of_words_that_are_no_files_stays_text(tmp_path):
-    rows = [{**r, "was": f"old/{n}.png", "code": "abc"} for n, r in enumerate(ROWS)]
-    run(write_inputs(tmp_path / "in", rows), tmp_path / "out", columns=COLUMNS)
-    for n in NUMBERS:
-        example = read(tmp_path / "out")[f"p/{n}.png"]
-        assert (example["was"], example["code"]) == (f"old/{n}.png".encode(), b"abc")
-
-
 def test_two_images_a_row_are_two_features(tmp_path):
     files = {f"d/{n}.png": photo(n + 9, (5, 7)) for n in NUMBERS}
     rows = [{"left": f"p/{n}.png", "right": f"d/{n}.png", "n": n} for n in NUMBERS]
@@ -267,45 +259,4 @@ def test_datum_and_input_fn_read_it_alike(tmp_path):
 # What files are, not what their columns are called ------------------------------------------------
 
 
-def list_of(base: Path, columns: Mapping[str, Sequence[bytes]], *, endings: str = "") -> Path:
-    """A list whose columns name files of some bytes; the endings are right, or as said."""
-    rows = len(next(iter(columns.values())))
-    lines = [",".join(columns)]
-    base.mkdir(parents=True)
-    for number in range(rows):
-        names = []
-        for column, files in columns.items():
-            ending = endings or (".wav" if files[number][:4] == b"RIFF" else ".png")
-            names.append(f"{column}-{number}{ending}")
-            (base / names[-1]).write_bytes(files[number])
-        lines.append(",".join(names))
-    (base / "list.csv").write_text("\n".join(lines) + "\n")
-    return base
-
-
 PHOTOS, CLIPS = [*map(photo, NUMBERS)], [*map(clip, NUMBERS)]
-
-
-@pytest.mark.parametrize("endings", ["", ".png", ".wav"])
-def test_a_list_of_sounds_called_filename_and_photos_becomes_a_dataset(tmp_path, endings):
-    columns = {"filename": CLIPS, "photo": PHOTOS}
-    base = list_of(tmp_path / "in", columns, endings=endings)
-    uri = run(base / "list.csv", tmp_path / "out")
-    manifest_json = json.loads((tmp_path / "out" / "manifest.json").read_text())
-    assert (manifest_json["total"]["written"], manifest_json["total"]["rejected"]) == (6, 0)
-    (frames,) = input_fn(uri, split="train", batch_size=6, shuffle=False, features="num_frames")
-    assert sorted(frames.numpy().tolist()) == [80 + number for number in NUMBERS]
-
-
-@pytest.mark.parametrize("as_struct", [False, True])
-def test_two_columns_of_bytes_are_what_their_bytes_are(tmp_path, as_struct):
-    def kept(data: bytes) -> Any:
-        return {"bytes": data, "path": None} if as_struct else data
-
-    frame = pd.DataFrame({"image": map(kept, CLIPS), "second": map(kept, PHOTOS)})
-    (tmp_path / "in").mkdir()
-    frame.to_parquet(tmp_path / "in" / "t.parquet")
-    run(tmp_path / "in" / "t.parquet", tmp_path / "out")
-    features = json.loads((tmp_path / "out" / "datum_to_type_and_shape_mapping.json").read_text())
-    assert features["image"]["encoding"] == "wav"
-    assert len(features["second"]["shape"]) == 3

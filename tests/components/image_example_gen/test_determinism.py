@@ -2,7 +2,6 @@
 
 import os
 import random
-import shutil
 import sys
 from pathlib import Path
 from typing import Any
@@ -14,8 +13,6 @@ from components.image_example_gen import Executor
 from tests.components.runs import rows_of, run
 from tests.make import photo
 from tests.make import write_files as write_tree
-from trainer_utils import DatasetError, input_fn
-from trainer_utils.format import InputError
 from trainer_utils.format.sealing import seal
 
 REPOSITORY = Path(__file__).parents[3]
@@ -57,18 +54,6 @@ def tree_of(count: int) -> dict[str, bytes]:
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory) -> Path:
     return write_tree(tmp_path_factory.mktemp("photos"), tree_of(120))
-
-
-@pytest.fixture(scope="module")
-def few(tmp_path_factory) -> Path:
-    """Photos for some small shards, one of them of a bad file alone, so that others are renamed."""
-    files = {
-        "train/a/1.jpg": photo(1),
-        "train/b/2.jpg": photo(2),
-        "train/a/bad.jpg": b"",
-        "eval/b/3.jpg": photo(3),
-    }
-    return write_tree(tmp_path_factory.mktemp("few"), files)
 
 
 @pytest.fixture(scope="module")
@@ -146,18 +131,6 @@ def test_place_time_and_order_of_writing_of_the_photos_do_not_matter(folder, ref
     assert made | {"lineage.json": seal(said).encode()} == reference
 
 
-def test_the_order_of_the_rows_of_a_csv_does_not_matter(folder, tmp_path):
-    rows = [f"UNASSIGNED,class-{number % 7}/{number:03d}.jpg,{number % 3}" for number in range(60)]
-    base = shutil.copytree(folder, tmp_path / "in")
-    made = []
-    for name in ("one", "two"):
-        (base / "list.csv").write_text("\n".join(rows))
-        convert(base, tmp_path / name)
-        made.append(contents(tmp_path / name))
-        rows.reverse()
-    assert made[0] == made[1]
-
-
 # The seed -----------------------------------------------------------------------------------------
 
 
@@ -173,18 +146,3 @@ def test_another_seed_gives_another_order_of_the_same_photos(folder, tmp_path):
 
 
 # Broken runs --------------------------------------------------------------------------------------
-
-
-def opens(uri: Path) -> bool:
-    try:
-        input_fn(str(uri), "train", batch_size=None)
-    except DatasetError:
-        return False
-    return True
-
-
-def test_a_second_run_that_fails_leaves_nothing_of_the_first_to_open(few, tmp_path):
-    convert(few, tmp_path / "out")
-    with pytest.raises(InputError, match="1 of 4 inputs were rejected"):
-        convert(few, tmp_path / "out", max_reject_fraction=0)
-    assert not opens(tmp_path / "out")

@@ -16,14 +16,12 @@ from tests.components.image_example_gen.image_runs import (
     convert,
     flat,
     labels_of,
-    output_config,
     photo,
     placed,
     read,
     run,
     sha256,
     shards,
-    splits_of,
     value,
     write_photos,
     write_tree,
@@ -242,23 +240,6 @@ def test_the_manifest_and_datum_say_of_each_shard_what_its_bytes_say(
     assert artifact.get_int_custom_property("num_shards") == len(found)
 
 
-def test_shards_of_bad_images_alone_are_not_published(tmp_path):
-    files = {f"{number}.jpg": photo(number) for number in range(6)}
-    files |= {f"bad-{number}.jpg": b"" for number in range(5)}
-    manifest = convert(
-        write_tree(tmp_path / "in", files),
-        tmp_path / "out",
-        target_shard_bytes=1,
-        max_reject_fraction=0.5,
-        output_config=output_config(("all", 1)),
-    )
-    assert [path.name for path in shards(tmp_path / "out", "all")] == [
-        f"data_tfrecord-{index:05d}-of-00006" for index in range(6)
-    ]
-    assert splits_of(tmp_path / "out").keys() == {f"{number}.jpg" for number in range(6)}
-    assert [shard["records"] for shard in manifest["shards"]] == [1] * 6
-
-
 def test_a_split_of_bad_images_alone_keeps_one_empty_shard(tmp_path):
     files = {"train/1.jpg": photo(1), "train/2.jpg": photo(2), "eval/3.jpg": b"", "eval/4.jpg": b""}
     base = write_tree(tmp_path / "in", files)
@@ -267,25 +248,3 @@ def test_a_split_of_bad_images_alone_keeps_one_empty_shard(tmp_path):
     assert only.name == "data_tfrecord-00000-of-00001"
     assert read(tmp_path / "out")["eval"] == []
     assert accounting(manifest["splits"]["eval"]) == dict(found=2, written=0, rejected=2, skipped=0)
-
-
-def test_nothing_but_the_dataset_is_left_at_the_uri(tmp_path):
-    base = write_tree(tmp_path / "in", {"a/1.jpg": photo(1), "a/2.jpg": photo(2), "a/3.jpg": b""})
-    config = output_config(("all", 1))
-    convert(base, tmp_path / "out", output_config=config, max_reject_fraction=0.5)
-    assert {str(path.relative_to(tmp_path / "out")) for path in (tmp_path / "out").rglob("*")} == {
-        "Split-all",
-        "Split-all/data_tfrecord-00000-of-00001",
-        "croissant.json",
-        "datum_to_type_and_shape_mapping.json",
-        "index",
-        "index/all-00000-of-00001.npy",
-        "lineage.json",
-        "manifest.json",
-        "rejects.jsonl",
-        "schema.pbtxt",
-        "shard_info.json",
-        "vocab",
-        "vocab/label.txt",
-    }
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["in", "out"]

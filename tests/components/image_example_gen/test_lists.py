@@ -10,7 +10,6 @@ from tests.components.image_example_gen.image_runs import (
     placed,
     read,
     rejects_in,
-    splits_of,
     write_photos,
 )
 
@@ -48,31 +47,6 @@ def test_a_csv_names_split_and_label_of_each_photo(tmp_path, text, expected):
     manifest = convert(base, tmp_path / "out")
     assert placed(tmp_path / "out") == expected
     assert manifest["total"]["found"] == len(expected)
-
-
-@pytest.mark.parametrize("spelling", ["in", "./in/", "{parent}/in/", "{parent}/./in", "link"])
-def test_absolute_paths_in_a_csv_are_found_however_the_input_base_is_spelt(
-    tmp_path, monkeypatch, spelling
-):
-    base = write_photos(tmp_path / "in", "1.jpg", "more/2.jpg")
-    (tmp_path / "link").symlink_to("in")
-    (base / "list.csv").write_text(f"TRAIN,{base}/1.jpg,cat\nTEST,{base}/more/2.jpg,dog\n")
-    monkeypatch.chdir(tmp_path)
-    convert(spelling.format(parent=tmp_path), tmp_path / "out", max_reject_fraction=0)
-    assert placed(tmp_path / "out") == {"1.jpg": ("train", "cat"), "more/2.jpg": ("test", "dog")}
-
-
-@pytest.mark.parametrize("word", ["UNASSIGNED", "unassigned", ""])
-def test_a_hash_assigns_the_rows_of_a_csv_that_name_no_split(tmp_path, word):
-    names = [f"{number}.jpg" for number in range(40)]
-    base = write_photos(tmp_path / "in", *names, "own.jpg")
-    rows = "".join(f"{word},{name},cat\n" for name in names)
-    (base / "list.csv").write_text(f"split,image_uri,label\n{rows}TEST,own.jpg,dog\n")
-    convert(base, tmp_path / "out")
-    splits = splits_of(tmp_path / "out")
-    assert splits.pop("own.jpg") == "test"
-    assert splits.keys() == set(names)
-    assert set(splits.values()) == {"train", "eval"}
 
 
 def test_a_bad_row_of_a_csv_is_a_line_of_rejects_with_one_code(tmp_path):

@@ -1,13 +1,10 @@
 """Which split an image goes to: by hash, by label, by pattern and by span."""
 
-import datetime
 import shutil
 from collections import Counter
 
 import pytest
-from tfx.proto import range_config_pb2
 from tfx.types import artifact_utils
-from tfx.utils import proto_utils
 
 from tests.components.image_example_gen.image_runs import (
     convert,
@@ -41,18 +38,6 @@ def test_hash_splits_have_their_shares(many, tmp_path, config, bounds):
     assert counts.keys() == bounds.keys()
     assert all(least <= counts[split] <= most for split, (least, most) in bounds.items()), counts
     assert artifact_utils.decode_split_names(artifact.split_names) == list(bounds)
-
-
-def test_partitioned_by_label_a_class_is_whole_in_one_split(many, tmp_path):
-    shares = (("train", 2), ("eval", 1))
-    config = output_config(*shares, partition_feature_name="label")
-    convert(many, tmp_path, output_config=config)
-    splits_by_label: dict[str | None, set[str]] = {}
-    for split, label in placed(tmp_path).values():
-        splits_by_label.setdefault(label, set()).add(split)
-    assert len(splits_by_label) == 12
-    assert all(len(splits) == 1 for splits in splits_by_label.values())
-    assert set.union(*splits_by_label.values()) == {"train", "eval"}
 
 
 def test_a_photo_keeps_its_split_when_others_come_and_go(many, tmp_path):
@@ -98,58 +83,3 @@ def test_each_pattern_of_input_config_is_a_split(tmp_path, patterns, expected):
     )
     assert placed(tmp_path / "out") == expected
     assert set(manifest["split_order"]) == set(patterns)
-
-
-def days(year: int, month: int, day: int) -> int:
-    return (datetime.date(year, month, day) - datetime.date(1970, 1, 1)).days
-
-
-def static_range(span: int) -> str:
-    fixed = range_config_pb2.StaticRange(start_span_number=span, end_span_number=span)
-    return proto_utils.proto_to_json(range_config_pb2.RangeConfig(static_range=fixed))
-
-
-@pytest.mark.parametrize(
-    ("folders", "pattern", "config", "taken", "span", "version"),
-    [
-        (["span-1", "span-3", "span-2"], "span-{SPAN}", None, "span-3", 3, None),
-        (["span-9", "span-10"], "span-{SPAN}", None, "span-10", 10, None),
-        (["span-1", "span-3", "span-2"], "span-{SPAN}", static_range(1), "span-1", 1, None),
-        (["span-07", "span-06"], "span-{SPAN:2}", None, "span-07", 7, None),
-        (["s1/v1", "s2/v1", "s2/v10", "s2/v9"], "s{SPAN}/v{VERSION}", None, "s2/v10", 2, 10),
-        (["s1/v5", "s2/v1"], "s{SPAN}/v{VERSION}", static_range(1), "s1/v5", 1, 5),
-        (
-            ["2024-12-31", "2025-01-02", "2025-01-01"],
-            "{YYYY}-{MM}-{DD}",
-            None,
-            "2025-01-02",
-            days(2025, 1, 2),
-            None,
-        ),
-        (
-            ["2024-12-31", "2025-01-02"],
-            "{YYYY}-{MM}-{DD}",
-            static_range(days(2024, 12, 31)),
-            "2024-12-31",
-            days(2024, 12, 31),
-            None,
-        ),
-    ],
-)
-def test_without_a_driver_the_executor_finds_the_span(
-    tmp_path, folders, pattern, config, taken, span, version
-):
-    names = [f"{folder}/{part}/cat/1.jpg" for folder in folders for part in ("x", "y")]
-    artifact = run(
-        write_photos(tmp_path / "in", *names),
-        tmp_path / "out",
-        input_config=input_config(train=f"{pattern}/x/*", eval=f"{pattern}/y/*"),
-        range_config=config,
-    )
-    assert placed(tmp_path / "out") == {
-        f"{taken}/x/cat/1.jpg": ("train", "cat"),
-        f"{taken}/y/cat/1.jpg": ("eval", "cat"),
-    }
-    assert artifact.get_int_custom_property("span") == span
-    assert artifact.has_custom_property("version") == (version is not None)
-    assert version is None or artifact.get_int_custom_property("version") == version

@@ -6,7 +6,6 @@ import pytest
 
 from components.common.rejects import Reject, render_rejects
 from tests.components.layouts.coco_files import (
-    CATEGORIES,
     image,
     instances,
     thing,
@@ -112,45 +111,6 @@ def test_a_malformed_file_is_refused_by_name(tmp_path, read, write, text, words)
 # From here on: what COCO's own archive holds, where images lie, and hostile files.
 
 
-def other_task(images: list, **fields) -> str:
-    annotations = [
-        {"id": 1, "image_id": image["id"], "category_id": 7, **fields} for image in images
-    ]
-    return instances(images, annotations)
-
-
-def test_cocos_own_archive_of_annotations_is_read(coco, read, write):
-    images = [image(1, "1.jpg"), image(2, "sub/2.jpg")]
-    box = {"bbox": [0, 0, 9, 9], "keypoints": [1, 1, 2], "num_keypoints": 1}
-    others = {
-        "person_keypoints_train2017": other_task(images, **box),
-        "stuff_train2017": other_task(images, bbox=[0, 0, 9, 9]),
-        "panoptic_train2017": other_task(images, segments_info=[]),
-        "image_info_test2017": json.dumps({"images": images, "categories": CATEGORIES}),
-    }
-    before = read(coco)
-    write(coco, **{f"annotations/{name}.json": text for name, text in others.items()})
-    assert read(coco) == before
-
-
-PLACES = {  # the first that has the image is taken
-    "the suffix": ["train2017/1.jpg", "images/1.jpg", "1.jpg", "annotations/1.jpg"],
-    "images and the suffix": ["images/train2017/1.jpg", "train/1.jpg", "images/1.jpg"],
-    "the split": ["training/1.jpg", "images/1.jpg", "1.jpg"],
-    "images and the split": ["images/train/1.jpg", "images/1.jpg"],
-    "images": ["images/1.jpg", "1.jpg"],
-    "the base": ["1.jpg", "annotations/1.jpg"],
-    "the file's own folder": ["annotations/1.jpg", "val2017/1.jpg", "images/val2017/1.jpg"],
-}
-
-
-@pytest.mark.parametrize("places", PLACES.values(), ids=PLACES)
-def test_the_likeliest_image_of_a_name_is_taken(tmp_path, read, write, places):
-    text = instances([image(1, "1.jpg")], [])
-    write(tmp_path, **{"annotations/instances_train2017.json": text, **dict.fromkeys(places, b"")})
-    assert [entry.name for entry in read(tmp_path).entries] == places[:1]
-
-
 @pytest.mark.parametrize(
     ("name", "split"),
     [
@@ -167,26 +127,6 @@ def test_a_split_is_a_word_of_the_files_name(tmp_path, read, write, name, split)
     text = instances([image(1, "1.jpg")], [])
     write(tmp_path, **{f"annotations/{name}.json": text, "images/1.jpg": b""})
     assert [entry.split for entry in read(tmp_path).entries] == [split]
-
-
-OTHERS = {
-    "a file of settings": {"settings.json": '{"images": "photos"}'},
-    "LabelMe": {"annotations/1.json": '{"version": "5.0", "shapes": [], "imagePath": "1.jpg"}'},
-    "VIA": {"via_annotations.json": '{"_via_img_metadata": {}}'},
-    "a file beside each image": {"cat/1.json": '{"images": [], "annotations": []}'},
-    "a link that leads out": {},
-}
-
-
-@pytest.mark.parametrize("files", OTHERS.values(), ids=OTHERS)
-def test_other_json_is_not_taken_for_coco(tmp_path, read, write, files):
-    base = write(tmp_path / "in", **{"cat/1.jpg": b"", "dog/2.jpg": b"", **files})
-    if not files:
-        write(tmp_path, **{"secret.json": TRAIN})
-        (base / "instances_train2017.json").symlink_to(tmp_path / "secret.json")
-    listing = read(base)
-    assert [column.name for column in listing.columns] == ["label"]
-    assert {"cat/1.jpg", "dog/2.jpg"} <= {entry.name for entry in listing.entries}
 
 
 NO_NAMES = {

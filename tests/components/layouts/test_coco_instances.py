@@ -8,7 +8,6 @@ import pytest
 from components.common.layout_inputs import LayoutInputs
 from components.layouts import read_layout
 from tests.components.layouts.coco_files import (
-    changed,
     image,
     instances,
     thing,
@@ -63,25 +62,7 @@ def test_the_reject_of_a_bad_annotation_says_what_is_bad(tmp_path, write, annota
     assert len(text) < 500
 
 
-@pytest.mark.parametrize("size", [{"width": 0}, {"height": -1}, {"width": None}, {"height": "9"}])
-def test_the_size_of_an_image_matters_where_it_has_boxes(tmp_path, read, write, size):
-    images = [{**image(1, "1.jpg"), **size}, {**image(2, "2.jpg"), **size}]
-    text = instances(images, [thing(1, 7, [0, 0, 1, 1])])
-    listing = read(write(tmp_path, **{"instances_val.json": text, "1.jpg": b"", "2.jpg": b""}))
-    assert [entry.name for entry in listing.entries] == ["2.jpg"]
-    assert [(o.name, o.code) for o in listing.excluded] == [("1.jpg", "BAD_ANNOTATION")]
-
-
 def test_a_box_a_pixel_outside_is_cut_off(tmp_path, read, write):
     text = instances([image(1, "1.jpg")], [thing(1, 7, [-0.5, 0, 201, 100.9])])
     found = values(read(write(tmp_path, **{"instances_val.json": text, "1.jpg": b""})))["1.jpg"]
     assert (found["xmin"], found["xmax"], found["ymax"]) == ((0.0,), (1.0,), (1.0,))
-
-
-def test_two_categories_of_one_name_are_one_label(tmp_path, read, write):
-    text = changed(
-        categories=[{"id": 0, "name": "dog"}, {"id": 1, "name": "dog"}],
-        annotations=[thing(1, 0, [0, 0, 1, 1]), thing(1, 1, [0, 0, 1, 1])],
-    )
-    found = values(read(write(tmp_path, **{"instances_val.json": text, "1.jpg": b""})))["1.jpg"]
-    assert found["labels"] == ("dog", "dog")

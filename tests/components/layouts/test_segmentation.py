@@ -4,8 +4,6 @@ import os
 
 import pytest
 
-from trainer_utils.format import InputError
-
 
 def pairs(*names: str) -> dict[str, bytes]:
     """The files of some images with their label maps."""
@@ -62,16 +60,3 @@ def test_an_image_without_its_label_map_is_left_out_of_any_split(tmp_path, read,
         ("JPEGImages/b.jpg", split, "NO_LABEL_MAP"),
     ]
     assert listing.excluded[1].detail == "no label map SegmentationClass/b.png"
-
-
-@pytest.mark.parametrize(
-    ("more", "match"),
-    [
-        ({"JPEGImages/a.png": ""}, r"JPEGImages 'a'.*JPEGImages/a\.jpg and JPEGImages/a\.png"),
-        ({"SegmentationClass/a.bmp": ""}, r"SegmentationClass 'a'.*a\.bmp and .*a\.png"),
-        ({"train.txt": "a\n", "val.txt": "a\n"}, r"'a'.*train\.txt \(line 1\) and val\.txt"),
-    ],
-)
-def test_what_is_twice_is_refused_by_both_names(tmp_path, read, write, more, match):
-    with pytest.raises(InputError, match=match):
-        read(write(tmp_path, **pairs("a"), **more))

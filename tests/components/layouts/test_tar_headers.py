@@ -112,14 +112,6 @@ def test_a_cut_is_found_at_every_byte_and_named(tmp_path, read):
     assert len(read(tmp_path).entries) == 2
 
 
-def test_two_archives_in_one_file_are_refused(tmp_path, read):
-    first = write_tar(tmp_path / "x.tar", {"1.jpg": b"x"}).read_bytes()
-    second = write_tar(tmp_path / "x.tar", {"2.jpg": b"x"}).read_bytes()
-    (tmp_path / "x.tar").write_bytes(first + second)
-    with pytest.raises(InputError, match=rf"'x.tar'.*more after its end.*\(byte {len(first)}\)"):
-        read(tmp_path)
-
-
 def test_hostile_headers_by_the_thousand_give_a_listing_or_an_error():
     """Random changes to real archives: no other error, no hang, no blob outside of the archive."""
     rng = random.Random(0)

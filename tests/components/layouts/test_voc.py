@@ -54,17 +54,6 @@ def test_a_box_a_pixel_outside_is_cut_off(voc, read):
     assert (box["xmin"], box["xmax"], box["area"]) == ((0.0,), (1.0,), (1.0,))
 
 
-def test_only_the_test_split_may_do_without_annotations(voc, read, write):
-    write(voc, **{"ImageSets/Main/test.txt": "unused\n"})
-    (voc / "Annotations/a b.xml").unlink()
-    listing = read(voc)
-    assert {left.name: left.code for left in listing.excluded} == {
-        "JPEGImages/a b.jpg": "NO_ANNOTATION",
-        "missing": "FILE_NOT_FOUND",
-    }
-    assert set(values(listing)["JPEGImages/unused.jpg"].values()) == {(), None}
-
-
 @pytest.mark.parametrize(
     ("name", "words"),
     [
@@ -123,17 +112,6 @@ def test_many_boxes_are_datums_to_the_last_bit(tmp_path, read, write):
     found = values(read(base))["JPEGImages/a.jpg"]
     assert (found.pop("width"), found.pop("height")) == (333, 357)
     assert {name: list(value) for name, value in found.items()} == theirs
-
-
-def test_parts_are_no_objects_and_optional_tags_have_defaults(tmp_path, read, write):
-    box = "<bndbox><xmin>1</xmin><ymin>1</ymin><xmax>8</xmax><ymax>8</ymax></bndbox>"
-    part = f"<part><name>head</name>{box}</part>"
-    size = "<size><width>8</width><height>8</height></size>"
-    text = f"<annotation>{size}<object>{part}<name>person</name>{box}</object></annotation>"
-    found = values(read(one(tmp_path, write, text.encode())))["JPEGImages/a.jpg"]
-    assert found["labels"] == ("person",)
-    assert found["pose"] == ("unspecified",)
-    assert (found["is_truncated"], found["labels_difficult"]) == ((0,), (0,))
 
 
 def test_every_input_is_counted_and_every_reject_can_be_written(tmp_path, read, write):

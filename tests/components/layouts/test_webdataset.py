@@ -146,60 +146,6 @@ def test_every_member_is_counted_and_every_reject_can_be_written(tmp_path, read)
     assert len(render_rejects(rejects).encode().splitlines()) == 9
 
 
-@pytest.mark.parametrize(
-    ("archives", "match"),
-    [
-        (
-            {"a.tar": ["k/1.jpg"], "b.tar": ["k/1.jpg"]},
-            r"key 'k/1'.*in one archive, got it in 'a.tar' and 'b.tar'",
-        ),
-        (
-            {"train-0.tar": ["1.jpg"], "train/1.tar": ["1.png"]},
-            r"key '1'.*of split 'train', got it in 'train-0.tar' and 'train/1.tar'",
-        ),
-        (
-            {"a.tar": ["1.jpg", "2.jpg", "1.jpg"]},
-            r"'a.tar'.*image of key '1', got '1.jpg' and '1.j",
-        ),
-        (
-            {"a.tar": ["1.jpg", "1.PNG"]},
-            r"one image of key '1', got '1.jpg' and '1.PNG' .byte 1024",
-        ),
-        ({"a.tar": ["1.jpg", "./1.jpg"]}, r"one image of key '1', got '1.jpg' and '1.jpg'"),
-        ({"a.tar": ["1.jpg", "1.cls", "1.CLS"]}, r"one cls of key '1', got '1.cls' and '1.CLS'"),
-    ],
-)
-def test_what_is_twice_is_refused_by_both_names(tmp_path, read, archives, match):
-    for path, names in archives.items():
-        (tmp_path / path).parent.mkdir(exist_ok=True)
-        with tarfile.open(tmp_path / path, "w") as archive:
-            for name in names:
-                member = tarfile.TarInfo(name)
-                member.size = 1
-                archive.addfile(member, io.BytesIO(b"3"))
-    with pytest.raises(InputError, match=match):
-        read(tmp_path)
-
-
-@pytest.mark.parametrize(
-    ("name", "split"),
-    [
-        ("val/000.tar", "eval"),
-        ("shard-0.tar", None),
-        ("validation_00.tar", "eval"),
-        ("TEST.tar", "test"),
-        ("dev000.tar", "eval"),
-        ("shards/train-0.tar", "train"),
-        ("train/val-0.tar", "eval"),
-        ("trainer-0.tar", None),
-        ("a-train-0.tar", None),
-    ],
-)
-def test_the_leading_word_of_a_name_comes_before_the_folder(tmp_path, read, name, split):
-    write_tar(tmp_path / name, {"1.jpg": b"x"})
-    assert [entry.split for entry in read(tmp_path).entries] == [split]
-
-
 def test_images_are_never_read(tmp_path, read, monkeypatch):
     write_tar(tmp_path / "x.tar", {"a.jpg": bytes(8 << 20), "a.cls": "3"})
     bytes_read = []

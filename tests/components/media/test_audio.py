@@ -1,11 +1,9 @@
 """What becomes of every kind of sound, heard by TensorFlow's own decoder and by soundfile."""
 
-import io
 import struct
 
 import numpy as np
 import pytest
-import soundfile
 import tensorflow as tf
 from scipy import signal
 
@@ -75,21 +73,6 @@ def test_more_bits_come_out_within_half_a_step(kind, subtype, conversion, channe
     assert stored.conversions == (conversion,)
     # Half a step, and what float32 rounds off.
     assert np.abs(heard(stored) - by_soundfile(data)).max() <= 0.51
-
-
-@pytest.mark.parametrize("subtype", ["IMA_ADPCM", "MS_ADPCM", "GSM610", "G721_32"])
-def test_the_codecs_of_wav_are_decoded(subtype):
-    # libsndfile cannot seek in some of these, so soundfile must be told how much to read.
-    data = encode(tone(3200), "WAV", subtype)
-    frames = soundfile.info(io.BytesIO(data)).frames
-    stored = store(data)
-    assert stored.num_frames == frames >= 3200
-    assert np.abs(heard(stored) - by_soundfile(data, frames)).max() <= 0.51
-
-
-def test_samples_that_are_no_numbers_are_a_reject():
-    data = encode(np.array([0.25, np.nan, 0.5]), "WAV", "FLOAT")
-    assert rejected(data).code == "DAMAGED_AUDIO"
 
 
 @pytest.mark.parametrize("data", KEPT.values(), ids=KEPT)

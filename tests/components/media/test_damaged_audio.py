@@ -115,41 +115,6 @@ def test_a_flipped_byte_is_rejected_or_loses_no_sample(kind):
     assert not lost, f"of {frames} frames, frames left by place"
 
 
-NOT_SOUNDS = {
-    "text": b"no sound at all\n" * 50,
-    "PNG": b"\x89PNG\r\n\x1a\n" + bytes(500),
-    "JPEG": b"\xff\xd8\xff\xe0\x00\x10JFIF\0" + bytes(500),
-    "zeros": bytes(5000),
-    "ones": b"\xff" * 5000,
-    "AVI": b"RIFF\0\1\0\0AVI LIST" + bytes(500),
-    "WebP": b"RIFF\0\1\0\0WEBPVP8 " + bytes(500),
-    "MP4": b"\0\0\0\x20ftypM4A " + bytes(500),
-    "one byte": b"R",
-    "ID3 alone": COVER,
-    "fLaC alone": b"fLaC",
-    "OggS alone": b"OggS",
-}
-
-
-@pytest.mark.parametrize("data", NOT_SOUNDS.values(), ids=NOT_SOUNDS)
-def test_what_is_no_sound_is_not_audio(data):
-    assert rejected(data, filename="x.wav").code == "NOT_AUDIO"
-
-
-@pytest.mark.parametrize(
-    "data",
-    [
-        riff(form(), chunk(b"data", b"")),
-        encode(np.zeros((0, 1)), "WAV", "PCM_24"),
-        encode(np.zeros((0, 1)), "WAVEX", "PCM_16"),
-    ],
-    ids=["WAV", "WAV of 24 bits", "WAVEX"],
-)
-def test_a_sound_of_no_samples_is_a_reject(data):
-    assert rejected(b"").code == "EMPTY_FILE"
-    assert rejected(data).code == "NO_SAMPLES"
-
-
 # Hostile sizes ------------------------------------------------------------------------------------
 
 RF64_SIZES = struct.pack("<QQQI", 2**60, 2**59, 2**58, 0)

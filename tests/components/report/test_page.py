@@ -15,7 +15,7 @@ from PIL import Image
 
 from components.report.page import render_report, write_report
 from trainer_utils.dataset import open_dataset
-from trainer_utils.format import Accounting, DatasetError, Feature
+from trainer_utils.format import Accounting, Feature
 from trainer_utils.format.origin import Ancestor, DatasetInput, DatasetSummary, Origin, Step
 
 HOSTILE = "</style><script>alert(1)</script><img src=x onerror=alert(2)>\x1b[31m\u202e\"'{{7*7}}"
@@ -137,15 +137,6 @@ def test_a_damaged_record_is_a_finding(dataset, tmp_path):
     data[2000] ^= 1
     shard.write_bytes(data)
     assert re.search(r"data_tfrecord-00000-of-00002.*byte \d+", Page(render_report(dataset)).text)
-
-
-def test_a_page_is_written_whole_or_not_at_all(dataset, tmp_path):
-    with pytest.raises(DatasetError):
-        write_report(str(tmp_path / "none"), str(tmp_path / "r.html"))
-    (tmp_path / "r.html").mkdir()
-    with pytest.raises(OSError, match=r"r\.html'$"):
-        write_report(dataset, str(tmp_path / "r.html"))
-    assert not list(tmp_path.rglob("*.html?*"))
 
 
 @pytest.mark.slow

@@ -24,7 +24,6 @@ from tests.components.shard_balancer.test_executor import balance
 from trainer_utils.format import DatasetError, Feature, parse_features
 
 GOLDEN = Path(__file__).parents[2] / "golden"
-LABELS = {"label": Feature(type="int")}
 
 LISTS = {int: "int64_list", float: "float_list", bytes: "bytes_list"}
 
@@ -155,20 +154,6 @@ def test_datum_itself_reads_them_from_the_schemas_folder(kinds, tmp_path):
     assert [row["mixed"].shape for row in rows] == [(20 + n, 48, 3) for n in range(6)]
     assert {row["grey"].shape for row in rows} == {(40, 48, 1)}
     assert [row["text"] for row in rows] == [b"three or more words"] * 6
-
-
-def test_a_vocabulary_is_a_domain_of_the_schema(tmp_path, write_dataset):
-    uri = write_dataset(tmp_path / "ours", {"train": [[{"label": [n]} for n in range(3)]]}, LABELS)
-    (tmp_path / "ours/vocab").mkdir()
-    (tmp_path / "ours/vocab/label.txt").write_text("cat\ndog\nowl\n")
-    schema = export(Path(uri), tmp_path / "out")
-    (label,) = schema.feature
-    assert (label.int_domain.min, label.int_domain.max) == (0, 2)
-    assert label.int_domain.is_categorical
-    assert [(d.name, list(d.value)) for d in schema.string_domain] == [
-        ("label", ["cat", "dog", "owl"])
-    ]
-    assert (tmp_path / "out/vocab/label.txt").read_text() == "cat\ndog\nowl\n"
 
 
 def test_the_json_schema_holds_for_examples_that_input_fn_parses(kinds, tmp_path):

@@ -136,30 +136,6 @@ def test_the_bytes_are_the_same_whatever_the_way(source, changed, tmp_path, sett
     assert contents(tmp_path / "out") == contents(changed[0])
 
 
-def test_files_say_the_same_as_lists(source, changed, tmp_path):
-    (tmp_path / "names.txt").write_text("\ufeff" + "\r\n".join([*ALL["exclude"], "", "005.jpg"]))
-    lines = ["name,label", *(f'"{name}",{label}' for name, label in ALL["relabel"].items())]
-    (tmp_path / "labels.csv").write_text("\n".join(lines) + "\n\n")
-    files = {"exclude": f"{tmp_path}/names.txt", "relabel": f"{tmp_path}/labels.csv"}
-    manifest = balance(source, tmp_path / "out", num_shards=3, **{**properties(**ALL), **files})
-    assert contents(tmp_path / "out") == contents(changed[0])
-    assert manifest["config"]["relabel"]["digest"] == changed[1]["config"]["relabel"]["digest"]
-
-
-def test_classes_are_spread_by_the_new_labels(source, tmp_path):
-    relabel = {f"{n:03d}.jpg": "cat" for n in range(0, 300, 2)}
-    balance(source, tmp_path, num_shards=4, stratify_by="label", **properties(relabel=relabel))
-    cats = [
-        sum(
-            tf.train.Example.FromString(r).features.feature["label"].int64_list.value[0] == 0
-            for r in s
-        )
-        for s in read(tmp_path, "train")
-    ]
-    assert max(cats) - min(cats) <= 1
-    assert sum(cats) == sum((n % 2 == 0 or n % 3 == 0) and n % 5 != 0 for n in range(300))
-
-
 @pytest.mark.parametrize(
     ("settings", "value"),
     [

@@ -8,7 +8,6 @@ import pytest
 
 from components.tables.delimited import read
 from components.tables.pieces import Piece
-from trainer_utils.format import InputError
 
 
 def test_the_first_row_names_the_columns_whatever_stands_round_it(convert):
@@ -28,27 +27,12 @@ def test_a_table_may_have_any_delimiter(convert, delimiter):
     }
 
 
-def test_column_names_stand_for_a_header(convert):
-    dataset = convert({"t.csv": "good,pos\nbad,neg\n"}, column_names=["review", "label"])
-    assert dataset.by_id() == {
-        "t.csv:1": {"review": [b"good"], "label": [1]},
-        "t.csv:2": {"review": [b"bad"], "label": [0]},
-    }
-
-
 def test_an_empty_field_is_missing_and_a_quoted_one_is_an_empty_text(convert):
     dataset = convert({"t.csv": 'a,b,n\n,x,1\n"",y,2\n'})
     assert dataset.by_id() == {
         "t.csv:1": {"b": [b"x"], "n": [1]},
         "t.csv:2": {"a": [b""], "b": [b"y"], "n": [2]},
     }
-
-
-@pytest.mark.parametrize("end", ["", "\n", "\r\n"])
-def test_the_last_row_needs_no_line_end(convert, end):
-    assert convert({"t.csv": f"text,n\na,1{end}"}).texts() == {"t.csv:1": "a"}
-    assert convert({"t.jsonl": f'{{"text": "a"}}{end}'}).texts() == {"t.jsonl:1": "a"}
-    assert convert({"train.txt": f"a{end}"}).texts() == {"train.txt:1": "a"}
 
 
 @pytest.fixture
@@ -82,15 +66,3 @@ def test_rows_that_are_wrong_in_several_ways_are_bad_rows_and_the_others_are_rea
         good = [row.decode().replace('"', "").split(",") for row in some if not kinds[row]]
         texts = zip(rows.columns["x"].to_pylist(), rows.columns["y"].to_pylist(), strict=True)
         assert [list(text) for text in texts] == good, some
-
-
-@pytest.mark.parametrize("mark", ["", "\ufeff"])
-@pytest.mark.parametrize("hint", ["sep=;", '"sep=;"', "SEP=;", "sep=;;"])
-def test_the_line_that_tells_excel_the_delimiter_is_no_header(convert, hint, mark):
-    text = f"{mark}{hint}\r\ntext;n\r\nwell, well;1\r\nbad;2\r\n"
-    with pytest.raises(InputError, match=r"delimiter=';' .*--delimiter ';'"):
-        convert({"t.csv": text})
-    for settings in ({}, {"column_names": ["text", "n"]}):
-        rows = convert({"t.csv": text}, delimiter=";", **settings).by_id()
-        assert rows["t.csv:1"] == {"text": [b"well, well"], "n": [1]}
-        assert len(rows) == 2

@@ -68,12 +68,6 @@ def test_a_row_of_values_is_not_taken_for_a_header(first, rows):
     assert find_header_doubt(first, rows) is not None
 
 
-def test_a_name_that_a_setting_knows_shows_a_header():
-    first, rows = ["How do you like it here?", "m"], [["well", "x"]]
-    assert find_header_doubt(first, rows) is not None
-    assert find_header_doubt(first, rows, known=["m"]) is None
-
-
 LINES = ["The film was great,pos\n", "A bore,neg\n", "So so,pos\n"]
 FILES: dict[str, dict[str, bytes | str]] = {
     "one file": {"t.csv": "".join(LINES)},
@@ -100,14 +94,6 @@ def test_tables_without_a_header_ask_one_question_and_the_answer_keeps_every_row
     dataset = convert(files, column_names=["text", "label"])
     assert dataset.counts()["written"] == 3
     assert len(dataset.vocabulary()) == 2
-
-
-def test_files_that_disagree_are_asked_about_though_each_could_have_a_header(convert):
-    files = {"a.csv": "mood,tone\nx,y\n", "b.csv": "shape,colour\nx,y\n"}
-    with pytest.raises(InputError, match=r"'b\.csv'.*none of those in 'a\.csv'.*header=True"):
-        convert(files)
-    assert convert(files, header=True).counts()["written"] == 2
-    assert convert(files, column_names=["m", "t"]).counts()["written"] == 4
 
 
 @pytest.mark.parametrize("first", [",text,label", "a,a,b", "1,2,3"])

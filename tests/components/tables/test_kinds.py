@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from components.tables import pieces
 from tests.components.tables.table_files import in_order, numbered, parquet_of
 
 
@@ -115,14 +114,6 @@ def test_what_would_not_be_written_so_again_is_text_and_so_is_its_whole_column(c
 def table_of(names: list[str], rows: list[dict[str, Any]], delimiter: str, quote: str) -> str:
     lines = [names, *([f"{quote}{row[name]}{quote}" for name in names] for row in rows)]
     return "".join(delimiter.join(line) + "\n" for line in lines)
-
-
-def test_a_code_in_a_later_piece_keeps_the_earlier_numbers_as_they_stand(convert, monkeypatch):
-    monkeypatch.setitem(pieces.cut.__kwdefaults__, "piece_bytes", 1)
-    monkeypatch.setattr(pieces, "_BLOCK_BYTES", 8)
-    values = ["12", "7", "1.50", "3", "08123", "5"]
-    text = "text,zip\n" + "".join(f"a,{value}\n" for value in values)
-    assert sorted(convert({"t.csv": text}).texts("zip").values()) == sorted(values)
 
 
 # What Arrow's reader takes for what it is, or for something near.

@@ -1,10 +1,7 @@
 """Bad inputs: each is a line of rejects.jsonl or a clear error, and every one is counted."""
 
-import bz2
 import gzip
 import itertools
-import json
-import lzma
 import os
 from pathlib import Path
 from typing import Any
@@ -122,34 +119,6 @@ def test_a_bad_row_is_rejected_by_itself(convert, monkeypatch, case, in_pieces):
     assert dataset.counts() == {**counts, "skipped": blank}
 
 
-PACKED = {
-    "gzip": gzip.compress(b"some text", mtime=0),
-    "bzip2": bz2.compress(b"some text"),
-    "xz": lzma.compress(b"some text"),
-    "PDF": b"%PDF-1.7\n%\xe2\xe3\xcf\xd3\n",
-}
-
-
-def test_bad_files_of_folders_are_rejected_by_name(convert):
-    bad = {
-        "a/empty.txt": (b"", "EMPTY_FILE"),
-        "a/blank.txt": (b" \n\t", "EMPTY_FILE"),
-        "b/latin.txt": (b"caf\xe9", "NOT_UTF8"),
-        "b/nul.txt": (b"a\0b", "NUL_BYTE"),
-        **{f"b/{name}.dat": (data, "UNSUPPORTED_FORMAT") for name, data in PACKED.items()},
-    }
-    good = {"a/good.txt": "%PDF-1.7 is a mark", "b/good.txt": "BZh"}
-    files = good | {name: data for name, (data, _) in bad.items()}
-    dataset = convert(files, max_reject_fraction=0.9)
-    assert dataset.labels() == {"a/good.txt": "a", "b/good.txt": "b"}
-    found = {line["source"]: line for line in dataset.rejects}
-    assert {name: line["code"] for name, line in found.items()} == {
-        name: code for name, (_, code) in bad.items()
-    }
-    assert all(name in found[f"b/{name}.dat"]["detail"] for name in PACKED)
-    assert dataset.counts() == {"found": 10, "written": 2, "rejected": 8, "skipped": 0}
-
-
 @pytest.mark.parametrize(
     ("suffix", "bad", "good"),
     [
@@ -166,24 +135,6 @@ def test_a_reject_counts_in_the_split_of_its_file(convert, suffix, bad, good):
 
 
 # Labels and splits --------------------------------------------------------------------------------
-
-
-def test_labels_that_are_missing_or_unknown_are_rejected(convert):
-    text = "text,label\na,pos\nb,\nc,neg\nd,what\n"
-    dataset = convert({"t.csv": text}, vocabulary=["pos", "neg"], max_reject_fraction=0.5)
-    assert dataset.labels() == {"t.csv:1": "pos", "t.csv:3": "neg"}
-    assert [(x["source"], x["code"]) for x in dataset.rejects] == [
-        ("t.csv:2", "NO_LABEL"),
-        ("t.csv:4", "UNKNOWN_LABEL"),
-    ]
-    rows = [{"labels": ["x"]}, {"labels": ["x", "q"]}, {"labels": []}]
-    data = "".join(json.dumps({"text": "t", **row}) + "\n" for row in rows)
-    dataset = convert({"t.jsonl": data}, vocabulary={"labels": ["x", "y"]}, max_reject_fraction=0.5)
-    assert [line["source"] for line in dataset.rejects] == ["t.jsonl:2"]
-    assert dataset.by_id() == {
-        "t.jsonl:1": {"text": [b"t"], "labels": [0]},
-        "t.jsonl:3": {"text": [b"t"]},
-    }
 
 
 # Limits -------------------------------------------------------------------------------------------

@@ -65,16 +65,6 @@ def test_a_table_gives_an_example_a_row(convert, layout, given):
 
 
 @pytest.mark.parametrize("layout", ["csv", "tsv", "jsonl", "json"])
-def test_files_may_be_as_windows_writes_them(convert, layout):
-    name, data = TABLES[layout]
-    dataset = convert({name: b"\xef\xbb\xbf" + data.replace(b"\n", b"\r\n")})
-    rows = {**EXPECTED}
-    if layout in ("csv", "tsv"):  # the quoted line break stays what it is in the file
-        rows[2] = {**EXPECTED[2], "text": [b'a "quote"\r\nand a line']}
-    assert dataset.by_id() == numbered(name, rows)
-
-
-@pytest.mark.parametrize("layout", ["csv", "tsv", "jsonl", "json"])
 def test_a_file_may_be_compressed(convert, layout):
     name, data = TABLES[layout]
     dataset = convert({f"{name}.gz": gzip.compress(data[:9]) + gzip.compress(data[9:])})
@@ -172,23 +162,3 @@ def test_files_and_folders_named_after_splits_are_these(convert, names, expected
         assert dataset.manifest["split_order"] == ["train", "eval"]
     else:
         assert [dataset.split_of()[f"{name}:1"] for name in names] == expected
-
-
-def test_a_column_names_each_row_s_split(convert):
-    words = ["TRAIN", "validation", "Test", "", "unassigned"]
-    rows = "".join(f"t{n},{word}\n" for n, word in enumerate(words))
-    dataset = convert({"t.csv": f"text,split\n{rows}"})
-    splits = dataset.split_of()
-    assert {n: splits[f"t.csv:{n}"] for n in (1, 2, 3)} == {1: "train", 2: "eval", 3: "test"}
-    assert {splits["t.csv:4"], splits["t.csv:5"]} <= {"train", "eval"}
-    assert all(row.keys() == {"text"} for row in dataset.by_id().values())
-
-
-def test_patterns_of_input_config_are_splits(convert, input_config):
-    files = {"x/one.csv": ONE, "y/two.csv": ONE, "y/three.csv": ONE, "z/four.csv": ONE}
-    dataset = convert(files, input_config=input_config(good="x/*", bad="y/t*.csv"))
-    assert dataset.split_of() == {
-        "x/one.csv:1": "good",
-        "y/two.csv:1": "bad",
-        "y/three.csv:1": "bad",
-    }

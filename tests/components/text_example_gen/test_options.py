@@ -12,12 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet
 import pytest
-from tfx.components.example_gen import utils
-from tfx.orchestration import data_types
-from tfx.proto import example_gen_pb2
-from tfx.utils import proto_utils
 
-from components import TextExampleGen
 from components.tables import pieces
 from trainer_utils.format import InputError
 
@@ -122,17 +117,6 @@ def test_vocabularies_give_the_ids(convert):
 # Splits -------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("setting", ["group_by", "partition_feature_name"])
-def test_equal_values_of_a_column_share_a_split(many, run_text, tmp_path, output_config, setting):
-    by_tfx = "author" if setting != "group_by" else ""
-    config = output_config(a=1, b=1, partition_feature_name=by_tfx)
-    more = {} if by_tfx else {"group_by": "author"}
-    dataset = run_text(many, tmp_path / "out", output_config=config, **more)
-    of_split = {split: {row["author"][0] for row in rows} for split, rows in dataset.splits.items()}
-    assert not of_split["a"] & of_split["b"]
-    assert len(of_split["a"] | of_split["b"]) == len({n * n % 12 for n in range(900)})
-
-
 @pytest.mark.parametrize("shares", [{"train": 2, "eval": 1}, {"a": 8, "b": 1, "c": 1}], ids=str)
 def test_every_split_has_its_share_of_every_class_to_within_one(
     many, run_text, tmp_path, output_config, shares
@@ -217,36 +201,6 @@ def test_the_bytes_do_not_depend_on_the_runner(many, run_text, tmp_path, mode):
 
 
 # The driver ---------------------------------------------------------------------------------------
-
-
-def fingerprint(base: Path) -> str:
-    """By which TFX decides to run again or to take what is in its cache."""
-    properties = {
-        "input_base": str(base),
-        "input_config": proto_utils.proto_to_json(utils.make_default_input_config()),
-        "output_config": proto_utils.proto_to_json(example_gen_pb2.Output()),
-        "range_config": None,
-    }
-    pipeline_info = data_types.PipelineInfo("name", "root")
-    driver = TextExampleGen.DRIVER_CLASS(None)  # type: ignore[arg-type]  # needs no metadata here
-    resolved = driver.resolve_exec_properties(
-        properties, pipeline_info, data_types.ComponentInfo("type", "id", pipeline_info)
-    )
-    return resolved[utils.FINGERPRINT_PROPERTY_NAME]
-
-
-def test_row_groups_of_parquet_are_read_apart_and_come_out_as_one(write, run_text, tmp_path):
-    rows = pa.table({"text": [f"t{n}" for n in range(500)], "n": list(range(500))})
-    for name, size in (("one", 500), ("many", 7)):
-        write(tmp_path / name, {})
-        pyarrow.parquet.write_table(rows, tmp_path / name / "t.parquet", row_group_size=size)
-    with mock.patch("components.tables.parquet.PIECE_BYTES", 200):
-        cut = run_text(tmp_path / "many", tmp_path / "cut")
-    whole = run_text(tmp_path / "one", tmp_path / "whole")
-    found, expected = contents(cut.uri), contents(whole.uri)
-    for of_the_file in ("manifest.json", "croissant.json"):  # which is another: its fingerprint
-        del found[of_the_file], expected[of_the_file]
-    assert found == expected
 
 
 def repeated(number: int, kind: str) -> pa.Array:

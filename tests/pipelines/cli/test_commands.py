@@ -1,8 +1,6 @@
 """The commands that need no TFX, in this process."""
 
 import json
-import sys
-import types
 
 import pytest
 from click.testing import CliRunner
@@ -149,55 +147,6 @@ def test_bench_tells_stages_and_what_bounds_them(invoke, whole_dataset):
     assert facts["step_seconds"] > 0
 
 
-def test_lineage_and_runs_hand_over_what_was_asked(invoke, monkeypatch):
-    calls = []
-
-    class Found:
-        to_json = staticmethod(lambda: {"name": "facts"})
-        __str__ = staticmethod(lambda: "facts as text")
-
-    def record(*given, **options):
-        calls.append((*given, *options.values()))
-        return Found()
-
-    fake = types.SimpleNamespace(describe_artifact=record, list_runs=record)
-    monkeypatch.setitem(sys.modules, "pipelines.lineage", fake)
-    for words, expected in {
-        "lineage data": ("data", None, None),
-        "lineage data --metadata grpc://h:1 --record a.jpg": ("data", "grpc://h:1", "a.jpg"),
-        "runs": (".",),
-        "runs --metadata out/": ("out/",),
-    }.items():
-        assert invoke(*words.split()).stdout == "facts as text\n"
-        assert json_of(invoke(*words.split(), "--json")) == {"name": "facts"}
-        assert calls[-2:] == [expected, expected]
-
-
-def test_compile_hands_over_what_was_asked(invoke, monkeypatch):
-    pytest.importorskip("tfx")
-    from trainer_utils.format import ConfigError
-
-    calls = []
-
-    def compile_pipeline(pipeline, output, *, image, pipeline_root, name=None, **others):
-        calls.append((pipeline, output, image, pipeline_root, name, others))
-        if name == "Bad":
-            raise ConfigError("name: expected lower case, got 'Bad'")
-
-    fake = types.SimpleNamespace(compile_pipeline=compile_pipeline)
-    monkeypatch.setitem(sys.modules, "pipelines.kubeflow", fake)
-    arguments = ["compile", "p.py:make", "-o", "p.yaml", "--image", "i", "--pipeline-root", "r"]
-    assert invoke(*arguments).exit_code == 0
-    bad = invoke(*arguments, "--name", "Bad")
-    assert bad.exit_code == 2
-    assert "Error: name: expected lower case, got 'Bad'" in bad.stderr
-    assert calls[0] == ("p.py:make", "p.yaml", "i", "r", None, {})
-    assert invoke(*arguments, "--dataset-root", "/data", "--volume", "claim=/data").exit_code == 0
-    assert calls[-1][-1] == {"dataset_root": "/data", "volumes": ["claim=/data"]}
-    assert invoke(*arguments, "--gpu", "Trainer=1", "--env", "A=b", "--env", "C=d").exit_code == 0
-    assert calls[-1][-1] == {"gpu": ["Trainer=1"], "env": ["A=b", "C=d"]}
-
-
 @pytest.mark.parametrize("command", ["convert a b", "compile a --image i"])
 def test_without_tfx_one_line_says_what_to_install(invoke, monkeypatch, command):
     import importlib.util
@@ -213,46 +162,6 @@ def test_without_tfx_one_line_says_what_to_install(invoke, monkeypatch, command)
     assert result.exit_code == 2
     (line,) = result.stderr.splitlines()
     assert "pip install 'tfx-shards[tfx]'" in line
-
-
-def test_ctrl_c_is_quiet_and_130(invoke, monkeypatch, whole_dataset):
-    def interrupt(uri):
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr("components.report.inspection.inspect_dataset", interrupt)
-    result = invoke("inspect", whole_dataset)
-    assert (result.exit_code, result.stderr) == (130, "Error: interrupted\n")
-
-
-@pytest.fixture(scope="module")
-def files(tmp_path_factory, serialize):
-    """Three files of five records, by TensorFlow's own writer."""
-    import tensorflow as tf
-
-    folder = tmp_path_factory.mktemp("files")
-    for index in range(3):
-        with tf.io.TFRecordWriter(f"{folder}/train-{index:05d}-of-00003") as writer:
-            for number in range(5):
-                writer.write(serialize(label=[index * 5 + number]))
-    return folder
-
-
-@pytest.mark.parametrize(
-    ("command", "names", "printed"),
-    [
-        ("inspect", [""], "15 examples"),
-        ("inspect", ["train-*"], "15 examples"),
-        ("inspect", ["train-00000-of-00003", "train-00001-of-00003"], "10 examples"),
-        ("verify", ["train-0000[01]-*"], "whole records: train 10"),
-        ("show", ["train-00001-of-00003", "train-00000-of-00003"], "label  5"),
-    ],
-)
-def test_files_are_taken_by_name_and_by_pattern(files, command, names, printed, invoke):
-    done = invoke(command, *(files / name for name in names))
-    assert done.exit_code == 0, done.output
-    assert printed in done.output
-    gone = invoke(command, files / "train-00000-of-00003", files / "nothing")
-    assert (gone.exit_code, "nothing'" in gone.stderr) == (1, True)
 
 
 def test_audit_says_by_its_status_whether_kinds_were_found(invoke, whole_dataset):

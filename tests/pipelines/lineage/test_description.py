@@ -71,33 +71,6 @@ def test_deleted_artifacts_and_failed_runs_are_told_as_such(tmp_path, make_store
     assert "└── Trainer (execution 1, FAILED)" in str(lineage)
 
 
-def test_what_is_reached_on_two_ways_is_told_once(tmp_path, make_store):
-    maker = make_store()
-    examples, schema, model = (
-        maker.artifact(kind, f"/{kind}") for kind in ("Examples", "Schema", "Model")
-    )
-    maker.execution("SchemaGen", {"examples": [examples]}, {"schema": [schema]})
-    maker.execution("Trainer", {"examples": [examples], "schema": [schema]}, {"model": [model]})
-    back = describe_artifact("/Model", metadata=str(tmp_path))
-    assert ids(back.to_json()["ancestors"]) == [examples, schema]
-    assert str(back).count("Examples 1  /Examples") == 2
-    assert str(back).count("(see above)") == 1
-    forth = describe_artifact("/Examples", metadata=str(tmp_path))
-    assert ids(forth.to_json()["descendants"]) == [schema, model]
-
-
-def test_a_circle_comes_to_an_end(tmp_path, make_store):
-    maker = make_store()
-    one, other = maker.artifact("A", "/a"), maker.artifact("B", "/b")
-    maker.execution("Forth", {"x": [one]}, {"y": [other]})
-    maker.execution("Back", {"y": [other]}, {"x": [one]})
-    maker.execution("Same", {"y": [other]}, {"y": [other]})
-    lineage = describe_artifact("/a", metadata=str(tmp_path))
-    assert ids(lineage.to_json()["ancestors"]) == [other]
-    assert ids(lineage.to_json()["descendants"]) == [other]
-    assert "(see above)" in str(lineage)
-
-
 @pytest.mark.parametrize("content", [b"{", b"\xff", b"[]"])
 def test_a_damaged_manifest_does_not_hide_the_lineage(tmp_path, make_store, content):
     (tmp_path / "e").mkdir()

@@ -3,9 +3,6 @@
 import io
 import os
 import re
-import signal
-import subprocess
-import sys
 import threading
 import urllib.error
 import urllib.parse
@@ -143,18 +140,3 @@ def test_a_damaged_record_is_said_and_the_rest_goes_on(dataset, tmp_path):
         assert "data_tfrecord-00000-of-00001" in raised.value.read().decode()
         assert urllib.request.urlopen(f"{server.url}record?split=eval&number=9").status == 200
         server.shutdown()
-
-
-@pytest.mark.e2e
-def test_the_command_serves_until_it_is_interrupted(dataset):
-    process = subprocess.Popen(
-        [sys.executable, "-m", "pipelines.cli", "browse", dataset],
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # whoever runs the tests
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    url = process.stderr.readline().split()[0]
-    assert urllib.request.urlopen(url).status == 200
-    process.send_signal(signal.SIGINT)
-    assert process.wait(timeout=60) == 0
-    assert "Traceback" not in process.stderr.read()

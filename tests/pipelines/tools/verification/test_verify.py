@@ -131,12 +131,3 @@ def test_nothing_to_verify_is_an_error(tmp_path, make):
     make(tmp_path / "data")
     with pytest.raises(DatasetError, match="expected"):
         verify_dataset(str(tmp_path / "data"))
-
-
-def test_more_processes_find_the_same(dataset, monkeypatch):
-    monkeypatch.setattr("pipelines.tools.verification.verify._ALONE_SECONDS", 0)
-    flip(dataset / TRAIN, -1)
-    seen = []
-    found = verify_dataset(str(dataset), processes=2, advance=lambda *sizes: seen.append(sizes))
-    assert found == verify_dataset(str(dataset))
-    assert sum(size for size, _ in seen) == seen[0][1] == found.bytes
