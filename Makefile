@@ -100,6 +100,12 @@ TRAINER := .venv-trainer
 test-trainer: $(TRAINER)/.ready  ## trainer_utils alone: the newest TensorFlow on the newest Python here, no TFX
 	@$(TRAINER)/bin/python -m pytest tests/trainer_utils $(ARGS)
 
+BASE := .venv-base
+
+test-base: $(BASE)/.ready  ## what needs no TFX, without it: conversion, balancing, the same bytes; the newest Python here
+	@$(BASE)/bin/python -m pytest tests/test_golden.py tests/components/test_steps.py \
+	  tests/pipelines/tools/conversion/test_untracked.py $(ARGS)
+
 FRAMEWORKS := .venv-frameworks
 
 test-frameworks: $(FRAMEWORKS)/.ready  ## the inputs of PyTorch, JAX and Keras with these themselves, without TensorFlow; Python 3.12, some 6 GB
@@ -236,8 +242,8 @@ $(FRAMEWORKS)/.ready: pyproject.toml
 	touch $@
 
 # Not locked: what it shows is that the newest releases work.
-$(TRAINER)/.ready: pyproject.toml
-	@if [ ! -x $(TRAINER)/bin/python ]; then
+$(TRAINER)/.ready $(BASE)/.ready: pyproject.toml
+	@if [ ! -x $(@D)/bin/python ]; then
 	  newest=
 	  for version in 3.13 3.12 3.11 3.10; do
 	    pyenv_one=$$(pyenv versions --bare 2>/dev/null | grep -E "^$$version\.[0-9]+$$" | tail -n 1) || true
@@ -245,8 +251,8 @@ $(TRAINER)/.ready: pyproject.toml
 	      if "$$candidate" -c 'import venv, ensurepip' 2>/dev/null; then newest=$$candidate; break 2; fi
 	    done
 	  done
-	  [ -n "$$newest" ] || { echo "make test-trainer needs a Python of 3.10 to 3.13 on the PATH or in pyenv." >&2; exit 1; }
-	  "$$newest" -m venv $(TRAINER)
+	  [ -n "$$newest" ] || { echo "make $(patsubst .venv-%,test-%,$(@D)) needs a Python of 3.10 to 3.13 on the PATH or in pyenv." >&2; exit 1; }
+	  "$$newest" -m venv $(@D)
 	fi
-	$(TRAINER)/bin/python -m pip --disable-pip-version-check --quiet install --editable '.[trainer-test]'
+	$(@D)/bin/python -m pip --disable-pip-version-check --quiet install --editable '.[$(patsubst .venv-%,%-test,$(@D))]'
 	touch $@

@@ -11,15 +11,16 @@ from tfx.dsl.components.base import base_component, base_executor, executor_spec
 from tfx.types import artifact_utils, standard_artifacts
 
 from components import steps
-from components.common.component import (
+from components.common.settings import ExecProperties
+from components.settings import AuditSettings
+from components.tfx.component import (
+    Artifacts,
     Runtime,
     channel,
     checked_properties,
     examples_channel,
     parameters_of,
 )
-from components.common.settings import Artifacts, ExecProperties
-from components.settings import AuditSettings
 from trainer_utils.auditing import Audit
 
 __all__ = ["DatasetAudit", "Executor"]

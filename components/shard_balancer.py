@@ -13,7 +13,10 @@ from tfx.types import artifact_utils, channel_utils, standard_artifacts
 from components import steps
 from components.balancing.planning import plan
 from components.balancing.settings import BalancerSettings
-from components.common.component import (
+from components.common.settings import ExecProperties
+from components.shuffle.edits import fingerprint_of_files
+from components.tfx.component import (
+    Artifacts,
     Runtime,
     channel,
     checked_properties,
@@ -21,10 +24,8 @@ from components.common.component import (
     examples_channel,
     parameters_of,
 )
-from components.common.driver import PropertiesDriver
-from components.common.executor import LocalFirstBeamExecutor
-from components.common.settings import Artifacts, ExecProperties
-from components.shuffle.edits import fingerprint_of_files
+from components.tfx.driver import PropertiesDriver
+from components.tfx.executor import LocalFirstBeamExecutor
 from trainer_utils.dataset import open_dataset
 
 __all__ = ["FINGERPRINT", "EditsDriver", "Executor", "ShardBalancer", "plan"]

@@ -11,7 +11,7 @@
 
 A component of TFX, a step of Kubeflow and a command each call one of these, so that their bytes are
 the same. What is written stands at its place when a function returns, whole; a run that fails
-leaves nothing there.
+leaves no file there.
 """
 
 import contextlib

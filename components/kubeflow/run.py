@@ -141,7 +141,7 @@ def _input_config(patterns: Mapping[str, str]) -> str:
     from tfx.proto import example_gen_pb2
     from tfx.utils import proto_utils
 
-    from components.example_gen.tfx_properties import all_files
+    from components.tfx.properties import all_files
 
     config = example_gen_pb2.Input()
     for name in order_splits(patterns, ()):

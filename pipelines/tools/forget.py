@@ -19,8 +19,6 @@ import json
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-from components import steps
-from components.balancing.settings import BalancerSettings
 from components.report.records.lookup import encode_name, read_places
 from trainer_utils.dataset import Dataset, open_dataset
 from trainer_utils.dataset.files import read_manifest
@@ -308,6 +306,9 @@ def _beside(uri: str, ending: str) -> str:
 
 def _rewrite(uri: str, names: Sequence[str]) -> None:
     """Writes a dataset anew without some records, and without its list of rejects."""
+    from components import steps  # brings Arrow
+    from components.balancing.settings import BalancerSettings
+
     new = _beside(uri, _NEW)
     remove_tree(new)
     manifest = read_manifest(uri)

@@ -17,10 +17,10 @@ from apache_beam.runners.portability.fn_api_runner import FnApiRunner
 from tfx.dsl.components.base.base_beam_executor import BaseBeamExecutor
 from tfx.types import standard_artifacts
 
-from components.common.executor import LocalFirstBeamExecutor
 from components.image_example_gen import Executor as ImageExecutor
 from components.shard_balancer import Executor as BalancerExecutor
 from components.text_example_gen import Executor as TextExecutor
+from components.tfx.executor import LocalFirstBeamExecutor
 from trainer_utils.format import DatasetError
 
 IMAGE = "--sdk_container_image=registry/image:1"  # so that TFX does not pack itself for workers

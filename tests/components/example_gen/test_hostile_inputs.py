@@ -20,7 +20,6 @@ from components.common.layout_inputs import LayoutInputs
 from components.common.workspace import start_working
 from components.example_gen import file_shards
 from components.example_gen.settings import TextSettings
-from components.example_gen.tfx_properties import selection_of
 from components.image_example_gen import Executor as ImageExecutor
 from components.layouts.texts import find_pieces
 from components.media import audio, images
@@ -28,6 +27,7 @@ from components.steps import conversion_of
 from components.tables.options import TableOptions, select_settings
 from components.tables.reading import read_piece
 from components.text_example_gen import Executor as TextExecutor
+from components.tfx.properties import selection_of
 from tests.make import photo, wav
 from tests.make import write_files as write
 from tests.trainer_utils.storage import test_files

@@ -10,7 +10,7 @@ class SchemaExport(base_component.BaseComponent):
 
 import json
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, TypeAlias
 
 from tfx import types
 from tfx.orchestration import data_types
@@ -22,11 +22,12 @@ from components.common.settings import (
     ExecProperties,
     without_runtime_parameters,
 )
-from components.common.tfx_files import register_object_stores
 from components.steps import Made
+from components.tfx.files import register_object_stores
 from trainer_utils.format.settings import Setting, settings_of
 
 __all__ = [
+    "Artifacts",
     "Runtime",
     "channel",
     "checked_properties",
@@ -40,6 +41,8 @@ _PAYLOAD_FORMAT = example_gen_pb2.PayloadFormat.Name(
     example_gen_pb2.PayloadFormat.FORMAT_TF_EXAMPLE
 )
 Runtime = data_types.RuntimeParameter
+Artifacts: TypeAlias = dict[str, list[types.Artifact]]
+"""What an executor reads or writes, by the names of its inputs or outputs."""
 
 
 def channel(kind: type, *, optional: bool = False) -> component_spec.ChannelParameter:
