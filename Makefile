@@ -100,10 +100,10 @@ TRAINER := .venv-trainer
 test-trainer: $(TRAINER)/.ready  ## trainer_utils alone: the newest TensorFlow on the newest Python here, no TFX
 	@$(TRAINER)/bin/python -m pytest tests/trainer_utils $(ARGS)
 
-BASE := .venv-base
+PLAIN := .venv-base
 
-test-base: $(BASE)/.ready  ## what needs no TFX, without it: conversion, balancing, the same bytes; the newest Python here
-	@$(BASE)/bin/python -m pytest tests/test_golden.py tests/components/test_steps.py \
+test-base: $(PLAIN)/.ready  ## what needs no TFX, without it: conversion, balancing, the same bytes; the newest Python here
+	@$(PLAIN)/bin/python -m pytest tests/test_golden.py tests/components/test_steps.py \
 	  tests/pipelines/tools/conversion/test_untracked.py $(ARGS)
 
 FRAMEWORKS := .venv-frameworks
@@ -183,7 +183,7 @@ build: $(READY)  ## the wheel and the sdist, in dist/
 	$(BIN)/python -m build --no-isolation --outdir dist .
 
 clean:  ## removes .venv and everything made
-	@rm -rf $(VENV) $(TRAINER) $(FRAMEWORKS) .venv-tfx .venv-tfx116 .flink .prism .stores build dist *.egg-info .hypothesis .mypy_cache .pytest_cache .ruff_cache
+	@rm -rf $(VENV) $(TRAINER) $(PLAIN) $(FRAMEWORKS) .venv-tfx .venv-tfx116 .flink .prism .stores build dist *.egg-info .hypothesis .mypy_cache .pytest_cache .ruff_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 IMAGE := tfx-shards
@@ -220,6 +220,7 @@ lock:  ## the locks from pyproject.toml and requirements*.in; UPGRADE=1 takes ne
 	$(COMPILE) requirements-image.in $(FOR_IMAGES) --override requirements-image.override --extra tfx --extra s3 \
 	  --output-file requirements-image.lock
 	$(COMPILE) $(FOR_IMAGES) --extra kfp --extra cuda --extra gcs --extra s3 --output-file requirements-trainer.lock
+	$(COMPILE) $(FOR_IMAGES) --extra kfp --extra audio --extra azure --extra gcs --extra s3 --output-file requirements-components.lock
 
 $(READY): $(LOCKED) pyproject.toml
 	@exec 9< scripts/make_venv  # which locks itself, for makes that run at the same time
@@ -242,7 +243,7 @@ $(FRAMEWORKS)/.ready: pyproject.toml
 	touch $@
 
 # Not locked: what it shows is that the newest releases work.
-$(TRAINER)/.ready $(BASE)/.ready: pyproject.toml
+$(TRAINER)/.ready $(PLAIN)/.ready: pyproject.toml
 	@if [ ! -x $(@D)/bin/python ]; then
 	  newest=
 	  for version in 3.13 3.12 3.11 3.10; do

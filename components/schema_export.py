@@ -20,6 +20,7 @@ from components.tfx.component import (
     checked_properties,
     examples_channel,
     parameters_of,
+    set_properties,
 )
 
 __all__ = ["Executor", "SchemaExport"]
@@ -58,10 +59,7 @@ class Executor(base_executor.BaseExecutor):
             schema_uri=artifact.uri,
         )
         for described in (artifact, dataset):
-            described.set_int_custom_property("num_features", exported.num_features)
-            if exported.datum_limits:
-                limits = "\n".join(exported.datum_limits)
-                described.set_string_custom_property("datum_limits", limits)
+            set_properties(described, exported.properties)
 
 
 class SchemaExportSpec(types.ComponentSpec):

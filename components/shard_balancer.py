@@ -20,9 +20,9 @@ from components.tfx.component import (
     Runtime,
     channel,
     checked_properties,
-    describe_artifact,
     examples_channel,
     parameters_of,
+    set_properties,
 )
 from components.tfx.driver import PropertiesDriver
 from components.tfx.executor import LocalFirstBeamExecutor
@@ -67,9 +67,7 @@ class Executor(LocalFirstBeamExecutor):
                 runner=runner,
                 described=exec_properties,
             )
-        describe_artifact(artifact, made, gzip=settings.gzip)
-        fingerprint = made.manifest.input_fingerprint
-        artifact.set_string_custom_property("input_fingerprint", fingerprint)
+        set_properties(artifact, made.properties)
         _keep_properties(given, artifact)
 
 

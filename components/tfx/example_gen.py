@@ -29,8 +29,8 @@ from components.example_gen.settings import ExampleGenSettings
 from components.tfx.component import (
     Artifacts,
     checked_properties,
-    describe_artifact,
     examples_channel,
+    set_properties,
 )
 from components.tfx.driver import PropertiesDriver
 from components.tfx.executor import LocalFirstBeamExecutor
@@ -194,5 +194,5 @@ class ExampleGenExecutor(LocalFirstBeamExecutor):
                 runner=runner,
                 describe=functools.partial(with_spans, exec_properties),
             )
-        describe_artifact(artifact, made, gzip=settings.gzip)
+        set_properties(artifact, made.properties)
         set_span(artifact, made.located, exec_properties)

@@ -17,7 +17,7 @@ from components.image_example_gen import Executor as Images
 from components.shard_balancer import Executor as Balancer
 from components.text_example_gen import Executor as Texts
 from tests.components.runs import manifest_of, run
-from tests.make import photo
+from tests.make import photo as any_photo
 from tests.make import write_files as write
 
 SPLITS = {
@@ -46,6 +46,10 @@ OF_TEXTS = [
     {"max_chars": 8},
     {"deduplicate": 1},
 ]
+
+
+def photo(number: int) -> bytes:
+    return any_photo(number, size=(24 if number % 2 else 32, 24))
 
 
 def fingerprint(executor: type, base: Path, tmp_path: Path, **settings: Any) -> str:

@@ -10,14 +10,28 @@ import tensorflow as tf
 
 from components.image_example_gen import Executor
 from tests.components import runs
-from tests.components.runs import placed
+from tests.components.runs import accounting, input_config, placed, shards
 from tests.make import photo as any_photo
 from tests.make import write_files as write_tree
 
 __all__ = [
-    *("accounting", "convert", "flat", "input_config", "labels_of", "output_config", "photo"),
-    *("placed", "read", "rejects_in", "run", "sha256", "shards", "splits_of", "value"),
-    *("write_photos", "write_tree"),
+    "accounting",
+    "convert",
+    "flat",
+    "input_config",
+    "labels_of",
+    "output_config",
+    "photo",
+    "placed",
+    "read",
+    "rejects_in",
+    "run",
+    "sha256",
+    "shards",
+    "splits_of",
+    "value",
+    "write_photos",
+    "write_tree",
 ]
 
 photo = functools.partial(any_photo, size=(40, 24))

@@ -153,6 +153,13 @@ def test_each_is_a_component_that_kfp_reads_back_and_has_the_default_image(name,
     assert executor["container"]["image"] == kubeflow.default_image()
 
 
+def test_the_image_may_be_named_by_the_environment(monkeypatch):
+    monkeypatch.setenv("TFX_SHARDS_IMAGE", "example/three:3")
+    assert kubeflow.default_image() == "example/three:3"
+    monkeypatch.delenv("TFX_SHARDS_IMAGE")
+    assert kubeflow.default_image().startswith("tfx-shards-components:")
+
+
 def test_what_reads_raw_data_is_cached_only_where_its_version_is_given(tmp_path):
     def reading(version: str):
         image_example_gen(input_base="/photos")
