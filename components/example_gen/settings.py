@@ -94,7 +94,7 @@ def _labels_by_feature(name: str, given: object) -> dict[str, tuple[str, ...]]:
                 raise ConfigError.of(f"{name}[{feature!r}]", label, allowed="one line each")
         if len(set(labels)) < len(labels):
             twice = next(label for label in labels if list(labels).count(label) > 1)
-            raise ConfigError(f"{name}[{feature!r}]: expected each label once, got {twice!r} twice")
+            raise ConfigError.of(f"{name}[{feature!r}]", twice, allowed="each label once")
     return {feature: tuple(labels) for feature, labels in by_feature.items()}
 
 
