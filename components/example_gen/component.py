@@ -219,5 +219,7 @@ class ExampleGenExecutor(LocalFirstBeamExecutor):
                 self.producer,
                 with_spans(exec_properties, conversion.located),
                 output="examples",
+                inputs=conversion.parents,
             ),
+            inputs=written.inputs,
         )

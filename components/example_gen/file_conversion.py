@@ -28,8 +28,17 @@ from components.example_gen.media import DESCRIPTIONS
 from components.example_gen.near_duplicates import find_near_duplicates
 from components.example_gen.plan import Written, sum_label_counts
 from components.example_gen.settings import LISTS, MEDIA, MediaSettings
+from components.example_gen.manifest import config_of
 from components.example_gen.simple_layouts import read_simple, without_reserved
 from components.example_gen.unnamed_files import warn_of_unnamed
+from components.example_gen.updating import (
+    BaseDataset,
+    count_changes,
+    plan_update,
+    read_base,
+    render_inputs,
+)
+from trainer_utils.dataset import Dataset
 from trainer_utils.format import ConfigError, InputError, Shard, ShardName
 from trainer_utils.format.spelling import did_you_mean
 from trainer_utils.storage.file_system import problem_of
@@ -83,6 +92,16 @@ class FileConversion(Conversion[FilePlan]):
         self._roots_of_lists = [root.base for root in roots]
         self.settings = dataclasses.replace(self.settings, image_roots=self._roots_of_lists)
 
+    @functools.cached_property
+    def base(self) -> BaseDataset | None:
+        """The dataset that is brought up to date, if there is one."""
+        uri = self.settings.base_dataset
+        return None if uri is None else read_base(uri)
+
+    @property
+    def parents(self) -> dict[str, list[Dataset]]:  # noqa: D102
+        return {} if self.base is None else {"base_dataset": [self.base.dataset]}
+
     def is_source_file(self, path: str) -> bool:
         """Whether a path is by itself what examples are made of, as a list is."""
         return lists.is_list(path)
@@ -116,11 +135,20 @@ class FileConversion(Conversion[FilePlan]):
             image_roots=self.settings.image_roots,
         )
         has_media = any(column.kind in MEDIA for column in self.found.blobs)
-        return plan_shards(
+        partition = self.selection.partition
+        if self.base is not None:
+            self.base.check(config_of(self.settings, partition), uri)
+        plan = plan_shards(
             self.found,
-            partition=self.selection.partition,
+            partition=partition,
             settings=self.settings,
             find_groups=find_groups if has_media else None,
+            known={} if self.base is None else self.base.dataset.vocabularies,
+        )
+        if self.base is None:
+            return plan
+        return plan_update(
+            plan, self.base, target_shard_bytes=self.settings.target_shard_bytes
         )
 
     def inputs(self, elsewhere: FilesElsewhere | None = None) -> list[LayoutInputs]:
@@ -171,8 +199,14 @@ class FileConversion(Conversion[FilePlan]):
         conversions: collections.Counter[str] = collections.Counter()
         for summary in summaries:
             conversions.update(summary.conversions)
+        kept = _keep_full_shards(shards, uri)
+        filled = [summary for shard, summary in results if shard.records]
         return Written(
-            shards=_keep_full_shards(shards, uri),
+            shards=kept,
+            inputs=render_inputs(
+                zip((shard for shard in kept if shard.records), filled, strict=True)
+            ),
+            update={} if self.base is None else count_changes(self.base, filled),
             features=features_of_files(plan, summaries),
             label_counts=sum_label_counts(
                 (shard.split, summary.labels)
