@@ -33,6 +33,7 @@ from components.example_gen.simple_layouts import read_simple, without_reserved
 from components.example_gen.unnamed_files import warn_of_unnamed
 from components.example_gen.updating import (
     BaseDataset,
+    Listing,
     count_changes,
     plan_update,
     read_base,
@@ -145,11 +146,11 @@ class FileConversion(Conversion[FilePlan]):
             find_groups=find_groups if has_media else None,
             known={} if self.base is None else self.base.dataset.vocabularies,
         )
+        self._listing = Listing(plan.rows, self.located)
         if self.base is None:
             return plan
-        return plan_update(
-            plan, self.base, target_shard_bytes=self.settings.target_shard_bytes
-        )
+        size = self.settings.target_shard_bytes
+        return plan_update(plan, self.base, self._listing, target_shard_bytes=size)
 
     def inputs(self, elsewhere: FilesElsewhere | None = None) -> list[LayoutInputs]:
         """What the layout is read from, one a pattern of `input_config`."""
@@ -200,12 +201,15 @@ class FileConversion(Conversion[FilePlan]):
         for summary in summaries:
             conversions.update(summary.conversions)
         kept = _keep_full_shards(shards, uri)
-        filled = [summary for shard, summary in results if shard.records]
+        filled, listings = [], []
+        for task, (shard, summary) in zip(tasks, results, strict=True):
+            if shard.records:
+                filled.append(summary)
+                listings.append(self._listing.of_task(task.argument, summary))
+        full = (shard for shard in kept if shard.records)
         return Written(
             shards=kept,
-            inputs=render_inputs(
-                zip((shard for shard in kept if shard.records), filled, strict=True)
-            ),
+            inputs=render_inputs(zip(full, filled, listings, strict=True)),
             update={} if self.base is None else count_changes(self.base, filled),
             features=features_of_files(plan, summaries),
             label_counts=sum_label_counts(

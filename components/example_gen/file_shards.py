@@ -75,6 +75,7 @@ class WriteMediaShard:
             return kept
         summary = ShardSummary()
         facts: list[tuple[Blob, int | None]] = []
+        rejected: list[tuple[Blob, int | None]] = []
         label_place = label_column(self.columns)
 
         def fill(writer: ShardWriter) -> None:
@@ -86,6 +87,7 @@ class WriteMediaShard:
                     with reject_errors():
                         media, example, named = persist(entry.name, self._encode, entry, blobs)
                 except RejectedInputError as error:
+                    rejected.extend(zip(entry.blobs, sums, strict=True))
                     summary.rejects.append(Reject(task.split, entry.name, error.code, error.detail))
                 else:
                     writer.write(example, name=named)
@@ -98,25 +100,23 @@ class WriteMediaShard:
         shard = write_shard(name, fill, uri=self.uri)
         verify_shard(shard, uri=self.uri)
         summary.fingerprint = sum_blobs(facts, self.settings.image_roots)
+        summary.own_fingerprint = summary.fingerprint - sum_blobs(
+            rejected, self.settings.image_roots
+        )
         return shard, summary
 
     def _kept(
         self, task: ShardTask, known: KnownShard, name: ShardName
     ) -> tuple[Shard, ShardSummary] | None:
         """The shard that these inputs were in, under its new name; None where one has changed."""
-        states, facts = known.summary.states, list[tuple[Blob, int | None]]()
-        entries = task.entries
-        if len(entries) != len(states):
-            return None
-        read = _read_ahead(entries, self.base, self.settings.image_roots)
-        for (entry, blobs, sums), state in zip(read, states, strict=True):
-            if _state_of(entry, blobs, sums) != state:
+        if not known.is_listed:
+            states, entries = known.summary.states, task.entries
+            read = _read_ahead(entries, self.base, self.settings.image_roots)
+            if len(entries) != len(states) or any(
+                _state_of(*one) != state for one, state in zip(read, states, strict=True)
+            ):
                 return None
-            facts.extend(zip(entry.blobs, sums, strict=True))
-        summary = dataclasses.replace(
-            known.summary, fingerprint=sum_blobs(facts, self.settings.image_roots)
-        )
-        return copy_shard(known.shard, name, source=known.uri, uri=self.uri), summary
+        return copy_shard(known.shard, name, source=known.uri, uri=self.uri), known.summary
 
     def check(self, result: tuple[Shard, ShardSummary]) -> None:
         """Makes sure that a shard of an earlier run stands as it was.

@@ -1,28 +1,33 @@
 """What a conversion takes over from an earlier one of the same inputs: the shards that stay.
 
     base = read_base("out/examples/1")
-    plan = plan_update(plan, base, target_shard_bytes=128 << 20)     # shards as they are, new ones behind
-    text = render_inputs(zip(shards, summaries))                     # inputs.json, for the next time
+    plan = plan_update(plan, base, Listing(plan.rows, located), target_shard_bytes=128 << 20)
     count_changes(base, summaries)        # {'added': 10, 'changed': 0, 'removed': 0, 'kept': 990}
 
 `inputs.json` has two 64-bit sums of each record's input: of its name, and of all that the record was
-made of, which are its values and the length and CRC-32C of its files. A shard whose inputs are all as
-they were is linked or copied; of any other the inputs that are left are converted anew, in their
-order. So a dataset that is updated holds the records that a fresh conversion would.
+made of, which are its values and the length and CRC-32C of its files; and of each shard a digest of
+what a listing says of its inputs, sizes and times of change among it. A shard of which that is the
+same is linked or copied; of any other the files are read, and where one has changed, the inputs that
+are left are converted anew, in their order. So a dataset that is updated holds the records that a
+fresh conversion would.
 """
 
 import base64
 import dataclasses
+import hashlib
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
 
-from components.common.input_table import array_of, sizes_of
-from components.example_gen.file_plan import FilePlan
+from components.common.input_table import array_of, blob_paths, sizes_of
+from components.example_gen.file_plan import FilePlan, ShardTask
 from components.example_gen.file_reports import KnownShard, ShardSummary
+from components.example_gen.inputs import LocatedInputs
 from components.example_gen.plan import SplitShards, lay_out_shards
 from trainer_utils.dataset import Dataset, open_dataset
 from trainer_utils.format import ConfigError, Shard
@@ -34,6 +39,7 @@ from trainer_utils.storage import exists, is_remote, join, read_text
 
 __all__ = [
     "BaseDataset",
+    "Listing",
     "count_changes",
     "plan_update",
     "read_base",
@@ -120,21 +126,26 @@ def read_base(uri: str) -> BaseDataset:
             names, states = (_decoded(entry[name]) for name in ("names", "states"))
             summary = ShardSummary.from_json(entry["summary"])
             summary.names, summary.states = names.tolist(), states.tolist()
-            shards.append(KnownShard(dataset.uri, shard, summary))
+            shards.append(KnownShard(dataset.uri, shard, summary, entry["listing"]))
     return BaseDataset(dataset, tuple(shards))
 
 
-def render_inputs(written: Iterable[tuple[Shard, ShardSummary]]) -> str:
-    """`inputs.json`: of each shard what its records were made of, in their order."""
+def render_inputs(written: Iterable[tuple[Shard, ShardSummary, str]]) -> str:
+    """`inputs.json`: of each shard what its records were made of, in their order.
+
+    Args:
+        written: the shards, each with its summary and the listing of its inputs.
+    """
     entries: list[JsonObject] = [
         {
             "path": shard.path,
             "crc32c": shard.crc32c,
+            "listing": listing,
             "names": _encoded(summary.names),
             "states": _encoded(summary.states),
             "summary": summary.to_json(),
         }
-        for shard, summary in written
+        for shard, summary, listing in written
     ]
     value = {"format_version": _FORMAT_VERSION, "checksum": NO_CHECKSUM, "shards": entries}
     return seal(render_json(value))
@@ -148,14 +159,55 @@ def _decoded(text: str) -> Sums:
     return np.frombuffer(base64.b64decode(text), "<u8").astype(np.uint64)
 
 
-def plan_update(plan: FilePlan, base: BaseDataset, *, target_shard_bytes: int) -> FilePlan:
+class Listing:
+    """What a listing of files says of the inputs.
+
+    Args:
+        rows: of the plan.
+        located: where the files were found.
+    """
+
+    def __init__(self, rows: pa.Table, located: LocatedInputs) -> None:
+        encoded = array_of(rows, "name").to_pylist()
+        self.names: Sums = keyed_digests(encoded, seed=0, purpose="name")[:, 0]
+        files = pa.concat_tables([p.files.table.select(["path", "version"]) for p in located.patterns])
+        paths, self._rows = files.column("path").combine_chunks(), rows
+        for name in rows.column_names:
+            if name.startswith("blob:"):
+                found = pc.index_in(blob_paths(rows, name), value_set=paths)
+                versions = files.column("version").combine_chunks().take(found)
+                self._rows = self._rows.append_column(f"version:{name}", versions)
+
+    def digest(self, places: npt.NDArray[np.int64]) -> str:
+        """Of some inputs, in order; empty where one is a file of which too little is known."""
+        rows = self._rows.take(pa.array(places)).combine_chunks()
+        if any(rows.column(n).null_count for n in rows.column_names if n.startswith("version:")):
+            return ""
+        digest = hashlib.blake2b(str(rows.schema).encode(), digest_size=16)
+        for batch in rows.to_batches():
+            digest.update(batch.serialize())
+        return digest.hexdigest()
+
+    def of_task(self, task: ShardTask, summary: ShardSummary) -> str:
+        """Of those inputs of a shard that became records."""
+        if task.known is not None and task.known.is_listed:
+            return task.known.listing
+        places = task.places
+        assert places is not None
+        if len(places) != len(summary.names):
+            places = places[np.isin(self.names[places], np.array(summary.names, np.uint64))]
+        return self.digest(places)
+
+
+def plan_update(
+    plan: FilePlan, base: BaseDataset, listing: Listing, *, target_shard_bytes: int
+) -> FilePlan:
     """The plan of a fresh conversion, in which inputs of the base stay in its shards and order.
 
     Of each split its shards come first, those of which no input is left excepted; all other inputs
     follow in shards of their own, in the order of their hashes.
     """
-    encoded = array_of(plan.rows, "name").to_pylist()
-    names, sizes = keyed_digests(encoded, seed=0, purpose="name")[:, 0], sizes_of(plan.rows)
+    names, sizes = listing.names, sizes_of(plan.rows)
     orders: list[npt.NDArray[np.int64]] = []
     splits, known, first = [], list[KnownShard | None](), 0
     for split in plan.split_shards:
@@ -169,7 +221,9 @@ def plan_update(plan: FilePlan, base: BaseDataset, *, target_shard_bytes: int) -
                 if found:
                     orders.append(np.array(found, np.int64))
                     bounds.append(bounds[-1] + len(found))
-                    known.append(shard)
+                    is_listed = len(found) == len(shard.summary.names) and bool(shard.listing)
+                    is_listed = is_listed and listing.digest(orders[-1]) == shard.listing
+                    known.append(dataclasses.replace(shard, is_listed=is_listed))
         is_new = np.isin(places, np.fromiter(by_name.values(), np.int64, len(by_name)))
         new = places[is_new]
         if len(new) or len(bounds) == 1:
