@@ -26,7 +26,7 @@ from tfx.proto import example_gen_pb2
 from tfx.types import standard_artifacts
 from tfx.utils import proto_utils
 
-from components.common.beam import LocalFirstBeamExecutor
+from components.common.executor import LocalFirstBeamExecutor
 from components.image_example_gen import Executor
 from trainer_utils.machine import usable_cores
 

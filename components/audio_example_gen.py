@@ -11,7 +11,6 @@ from tfx.dsl.components.base import executor_spec
 from tfx.proto import example_gen_pb2, range_config_pb2
 
 from components.common.component import Runtime, parameters_of
-from components.conversions import AudioConversion
 from components.example_gen.component import (
     TFX_PARAMETERS,
     ExampleGenExecutor,
@@ -27,12 +26,11 @@ __all__ = ["AudioExampleGen", "Executor"]
 class Executor(ExampleGenExecutor):
     """Executor of AudioExampleGen."""
 
-    producer = "AudioExampleGen"
-    conversion_class = AudioConversion
+    settings_class = AudioSettings
 
 
 class _Driver(FileTreeDriver):
-    conversion_class = AudioConversion
+    settings_class = AudioSettings
 
 
 class AudioExampleGenSpec(FilesExampleGenSpec):

@@ -1,6 +1,6 @@
 """The steps of each ExampleGen: what is its own of the conversion of files or rows.
 
-conversion = ImageConversion.of(exec_properties, InputSelection(base="photos/"), runner)
+conversion_class(ImageSettings())       # ImageConversion
 
 No TFX is needed to plan with them, and none is imported.
 """
@@ -12,7 +12,6 @@ from components import layouts
 from components.common.entry import ExcludedInput
 from components.common.input_table import InputTable
 from components.common.layout_inputs import LayoutInputs
-from components.common.settings import ExecProperties
 from components.common.tasks import Runner
 from components.example_gen.conversion import Conversion
 from components.example_gen.file_conversion import FileConversion
@@ -21,7 +20,7 @@ from components.example_gen.row_conversion import RowConversion
 from components.example_gen.settings import (
     LISTS,
     AudioSettings,
-    ImageSettings,
+    ExampleGenSettings,
     MediaSettings,
     TextSettings,
 )
@@ -29,14 +28,19 @@ from components.layouts import texts
 from components.tables.pieces import Piece
 from trainer_utils.format import ConfigError
 
-__all__ = ["AudioConversion", "ImageConversion", "ListConversion", "TextConversion"]
+__all__ = [
+    "AudioConversion",
+    "ImageConversion",
+    "ListConversion",
+    "TextConversion",
+    "conversion_class",
+]
 
 
 class ImageConversion(FileConversion):
     """Images, and lists of them."""
 
     unit, media = "images", "image"
-    settings_class = ImageSettings
     looked_for = layouts.LOOKED_FOR
 
     def is_source_file(self, path: str) -> bool:  # noqa: D102
@@ -71,7 +75,6 @@ class AudioConversion(FileConversion):
     """Sounds, and lists of them."""
 
     unit, media = "sounds", "audio"
-    settings_class = AudioSettings
     looked_for = f"a list of sounds ({', '.join(LISTS)}), and sounds in folders"
 
 
@@ -79,27 +82,21 @@ class ListConversion(FileConversion):
     """Tables whose rows name images or sounds."""
 
     unit, media = "rows", "image"
-    settings_class = MediaSettings
     looked_for = f"a table ({', '.join(LISTS)})"
+
+    def __init__(
+        self, settings: ExampleGenSettings, selection: InputSelection, runner: Runner | None
+    ) -> None:
+        shared = [field.name for field in dataclasses.fields(ExampleGenSettings)]
+        given = {name: getattr(settings, name) for name in shared}
+        super().__init__(MediaSettings(**given), selection, runner)
 
 
 class TextConversion(RowConversion):
     """Texts, and tables without files."""
 
     unit, looked_for = "texts", texts.LOOKED_FOR
-    settings_class = TextSettings
     settings: TextSettings
-
-    @classmethod
-    def of(  # noqa: D102
-        cls,
-        properties: ExecProperties,
-        selection: InputSelection,
-        runner: Runner | None,
-    ) -> Conversion[Any]:
-        if TextSettings.from_properties(properties).names_files:
-            return ListConversion.of(properties, selection, runner)
-        return super().of(properties, selection, runner)
 
     def is_source_file(self, path: str) -> bool:
         """Whether a path is by itself what examples are made of: any is."""
@@ -109,3 +106,10 @@ class TextConversion(RowConversion):
         self, inputs: LayoutInputs, *, folder: str
     ) -> tuple[list[Piece], list[ExcludedInput]]:
         return texts.find_pieces(inputs, self.settings, folder=folder)
+
+
+def conversion_class(settings: ExampleGenSettings) -> type[Conversion[Any]]:
+    """The steps that are for these settings."""
+    if isinstance(settings, TextSettings):
+        return ListConversion if settings.names_files else TextConversion
+    return AudioConversion if isinstance(settings, AudioSettings) else ImageConversion

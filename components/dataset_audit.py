@@ -4,15 +4,13 @@ audit = DatasetAudit(examples=balanced.outputs["balanced_examples"], fail_on=("l
 audit.outputs["anomalies"]
 """
 
-import json
 from collections.abc import Sequence
 
-from absl import logging
-from tensorflow_metadata.proto.v0 import anomalies_pb2
 from tfx import types
 from tfx.dsl.components.base import base_component, base_executor, executor_spec
 from tfx.types import artifact_utils, standard_artifacts
 
+from components import steps
 from components.common.component import (
     Runtime,
     channel,
@@ -20,17 +18,11 @@ from components.common.component import (
     examples_channel,
     parameters_of,
 )
-from components.common.publish import write_artifact
 from components.common.settings import Artifacts, ExecProperties
 from components.settings import AuditSettings
-from trainer_utils.auditing import KINDS, Audit, Finding, audit_dataset
-from trainer_utils.format.naming import SPLIT_PREFIX
+from trainer_utils.auditing import Audit
 
-__all__ = ["FINDINGS_FILE", "DatasetAudit", "Executor"]
-
-FINDINGS_FILE = "findings.json"
-_ANOMALIES_FILE = "SchemaDiff.pb"  # as TFX's ExampleValidator names it
-_MOST_SENTENCES = 10  # of an anomaly's description
+__all__ = ["DatasetAudit", "Executor"]
 
 
 class Executor(base_executor.BaseExecutor):
@@ -52,55 +44,29 @@ class Executor(base_executor.BaseExecutor):
         self._log_startup(input_dict, output_dict, exec_properties)
         settings = AuditSettings.from_properties(exec_properties)
         earlier = input_dict.get("against")
-        audit = audit_dataset(
-            artifact_utils.get_single_uri(input_dict["examples"]),
-            against=artifact_utils.get_single_uri(earlier) if earlier else None,
-            label=settings.label,
-            most=settings.most,
-        )
         artifact = artifact_utils.get_single_instance(output_dict["anomalies"])
-        _write(audit, artifact, settings.fail_on)
-        logging.info("DatasetAudit: %s", audit)
+        audit = steps.audit(
+            artifact_utils.get_single_uri(input_dict["examples"]),
+            artifact.uri,
+            settings,
+            against=artifact_utils.get_single_uri(earlier) if earlier else None,
+        )
+        _describe(artifact, audit)
         audit.check(settings.fail_on)
 
 
-def _write(audit: Audit, artifact: types.Artifact, fail_on: Sequence[str]) -> None:
-    """The files and properties of the artifact."""
-    blessed, files = {}, {}
-    for split in audit.records:
-        found = [one for one in audit.findings if split in one.splits]
-        path = f"{SPLIT_PREFIX}{split}/{_ANOMALIES_FILE}"
-        message = _anomalies(found, fail_on)
-        files[path] = message.SerializeToString(deterministic=True)
-        blessed[split] = 0 if found else 1
-    listed = audit.to_json()
-    del listed["uri"], listed["against"]  # the same wherever the dataset lies
-    text = json.dumps(listed, indent=2, sort_keys=True, ensure_ascii=False) + "\n"
-    files[FINDINGS_FILE] = text.encode("utf-8", "backslashreplace")
-    write_artifact(artifact.uri, files)
+def _describe(artifact: types.Artifact, audit: Audit) -> None:
+    """The properties of the artifact."""
+    blessed = {
+        split: int(not any(split in one.splits for one in audit.findings))
+        for split in audit.records
+    }
     artifact.split_names = artifact_utils.encode_split_names(list(audit.records))
     artifact.set_json_value_custom_property("blessed", blessed)
     artifact.set_int_custom_property("num_findings", sum(audit.counts.values()))
     artifact.set_int_custom_property("is_blessed", int(not audit.counts))
     for kind, count in audit.counts.items():
         artifact.set_int_custom_property(f"num_{kind}", count)
-
-
-def _anomalies(found: Sequence[Finding], fail_on: Sequence[str]) -> anomalies_pb2.Anomalies:
-    """One anomaly for each kind of finding."""
-    message = anomalies_pb2.Anomalies()
-    for kind in KINDS:
-        of_kind = [one for one in found if one.kind == kind]
-        if not of_kind:
-            continue
-        info = message.anomaly_info[kind]
-        info.severity = info.ERROR if kind in fail_on else info.WARNING
-        info.short_description = KINDS[kind]
-        info.description = "\n".join(str(one) for one in of_kind[:_MOST_SENTENCES])
-        reason = info.reason.add()
-        reason.type = info.CUSTOM_VALIDATION
-        reason.short_description, reason.description = info.short_description, info.description
-    return message
 
 
 class DatasetAuditSpec(types.ComponentSpec):

@@ -4,12 +4,12 @@ report = DatasetReport(examples=balanced.outputs["balanced_examples"])
 report.outputs["report"]                # a folder with `report.html`, and no other file
 """
 
-from absl import logging
 from tfx import types
 from tfx.dsl.components.base import base_component, base_executor, executor_spec
 from tfx.types import artifact_utils, standard_artifacts
 from tfx.types.experimental import simple_artifacts
 
+from components import steps
 from components.common.component import (
     Runtime,
     channel,
@@ -17,15 +17,10 @@ from components.common.component import (
     examples_channel,
     parameters_of,
 )
-from components.common.publish import write_artifact
 from components.common.settings import Artifacts, ExecProperties
-from components.report.page import render_report
 from components.settings import DatasetReportSettings
-from trainer_utils.storage import join
 
-__all__ = ["REPORT_FILE", "DatasetReport", "Executor"]
-
-REPORT_FILE = "report.html"
+__all__ = ["DatasetReport", "Executor"]
 
 
 class Executor(base_executor.BaseExecutor):
@@ -46,16 +41,13 @@ class Executor(base_executor.BaseExecutor):
             DatasetError: the examples are no dataset, or the statistics none.
         """
         self._log_startup(input_dict, output_dict, exec_properties)
-        settings = DatasetReportSettings.from_properties(exec_properties)
-        target = artifact_utils.get_single_uri(output_dict["report"])
-        page = render_report(
+        steps.report(
             artifact_utils.get_single_uri(input_dict["examples"]),
-            sample_records=settings.sample_records,
+            artifact_utils.get_single_uri(output_dict["report"]),
+            DatasetReportSettings.from_properties(exec_properties),
             statistics=_optional_uri(input_dict, "statistics"),
             schema=_optional_uri(input_dict, "schema"),
         )
-        write_artifact(target, {REPORT_FILE: page.encode()})
-        logging.info("DatasetReport: %s", join(target, REPORT_FILE))
 
 
 def _optional_uri(input_dict: Artifacts, name: str) -> str | None:

@@ -11,7 +11,6 @@ from tfx.dsl.components.base import executor_spec
 from tfx.proto import example_gen_pb2, range_config_pb2
 
 from components.common.component import Runtime, parameters_of
-from components.conversions import ImageConversion
 from components.example_gen.component import (
     TFX_PARAMETERS,
     ExampleGenExecutor,
@@ -28,12 +27,11 @@ __all__ = ["Executor", "ImageExampleGen"]
 class Executor(ExampleGenExecutor):
     """Executor of ImageExampleGen."""
 
-    producer = "ImageExampleGen"
-    conversion_class = ImageConversion
+    settings_class = ImageSettings
 
 
 class _Driver(FileTreeDriver):
-    conversion_class = ImageConversion
+    settings_class = ImageSettings
 
 
 class ImageExampleGenSpec(FilesExampleGenSpec):

@@ -10,23 +10,20 @@ from tfx import types
 from tfx.dsl.components.base import base_beam_component, executor_spec
 from tfx.types import artifact_utils, channel_utils, standard_artifacts
 
-from components.balancing.inputs import check_apart, open_inputs
+from components import steps
 from components.balancing.planning import plan
 from components.balancing.settings import BalancerSettings
-from components.balancing.steps import balance
-from components.common.beam import LocalFirstBeamExecutor, spare_old_objects
 from components.common.component import (
     Runtime,
     channel,
     checked_properties,
+    describe_artifact,
     examples_channel,
     parameters_of,
 )
 from components.common.driver import PropertiesDriver
-from components.common.lineage import make_origin
-from components.common.publish import describe_artifact, publish_dataset
+from components.common.executor import LocalFirstBeamExecutor
 from components.common.settings import Artifacts, ExecProperties
-from components.common.workspace import removed_on_failure
 from components.shuffle.edits import fingerprint_of_files
 from trainer_utils.dataset import open_dataset
 
@@ -59,30 +56,19 @@ class Executor(LocalFirstBeamExecutor):
         given = input_dict["examples"]
         artifact = artifact_utils.get_single_instance(output_dict["balanced_examples"])
         settings = BalancerSettings.from_properties(exec_properties)
-        uris = [*(examples.uri for examples in given), *settings.add]
-        check_apart(uris, artifact.uri)
-        inputs = open_inputs(
-            uris,
-            before_transform=[one.uri for one in input_dict.get("before_transform", ())],
-            transform_graphs=[one.uri for one in input_dict.get("transform_graph", ())],
-        )
-        settings.check_splits(list(inputs.shards))
-        with spare_old_objects(), removed_on_failure(artifact.uri):
-            with self._runner("balancing.parts") as runner:
-                manifest, features, vocabularies = balance(
-                    inputs, settings, num_given=len(given), uri=artifact.uri, runner=runner
-                )
-            describe_artifact(artifact, manifest, gzip=settings.gzip, vocabularies=vocabularies)
-            artifact.set_string_custom_property("input_fingerprint", manifest.input_fingerprint)
-            origin = make_origin(
-                manifest.producer,
-                exec_properties,
-                output="balanced_examples",
-                inputs={"examples": inputs.sources},
+        with self._runner("balancing.parts") as runner:
+            made = steps.balance(
+                [examples.uri for examples in given],
+                artifact.uri,
+                settings,
+                before_transform=[one.uri for one in input_dict.get("before_transform", ())],
+                transform_graphs=[one.uri for one in input_dict.get("transform_graph", ())],
+                runner=runner,
+                described=exec_properties,
             )
-            publish_dataset(
-                artifact.uri, manifest, features, vocabularies=vocabularies, origin=origin
-            )
+        describe_artifact(artifact, made, gzip=settings.gzip)
+        fingerprint = made.manifest.input_fingerprint
+        artifact.set_string_custom_property("input_fingerprint", fingerprint)
         _keep_properties(given, artifact)
 
 

@@ -11,7 +11,6 @@ from tfx.dsl.components.base import executor_spec
 from tfx.proto import example_gen_pb2, range_config_pb2
 
 from components.common.component import Runtime, parameters_of
-from components.conversions import TextConversion
 from components.example_gen.component import (
     TFX_PARAMETERS,
     ExampleGenExecutor,
@@ -27,12 +26,11 @@ __all__ = ["Executor", "TextExampleGen"]
 class Executor(ExampleGenExecutor):
     """Executor of TextExampleGen."""
 
-    producer = "TextExampleGen"
-    conversion_class = TextConversion
+    settings_class = TextSettings
 
 
 class _Driver(FileTreeDriver):
-    conversion_class = TextConversion
+    settings_class = TextSettings
 
 
 class TextExampleGenSpec(FilesExampleGenSpec):

@@ -17,8 +17,8 @@ from tfx.orchestration.experimental.interactive import visualizations
 from tfx.types import Artifact, standard_artifacts
 from tfx.types.experimental import simple_artifacts
 
-from components.dataset_report import REPORT_FILE
 from components.report.page import render_report
+from components.steps import REPORT_FILE
 from trainer_utils.storage import exists, join, read_text
 
 __all__ = ["register_visualizations"]

@@ -8,11 +8,14 @@ class SchemaExport(base_component.BaseComponent):
         properties = checked_properties(SchemaExportSettings, locals())
 """
 
+import json
 from collections.abc import Mapping
 from typing import Any
 
+from tfx import types
 from tfx.orchestration import data_types
-from tfx.types import component_spec, standard_artifacts
+from tfx.proto import example_gen_pb2
+from tfx.types import artifact_utils, component_spec, standard_artifacts
 
 from components.common.settings import (
     ComponentSettings,
@@ -20,10 +23,22 @@ from components.common.settings import (
     without_runtime_parameters,
 )
 from components.common.tfx_files import register_object_stores
+from components.steps import Made
 from trainer_utils.format.settings import Setting, settings_of
 
-__all__ = ["Runtime", "channel", "checked_properties", "examples_channel", "parameters_of"]
+__all__ = [
+    "Runtime",
+    "channel",
+    "checked_properties",
+    "describe_artifact",
+    "examples_channel",
+    "parameters_of",
+]
 
+_MOST_PROPERTY_CHARACTERS = 64 << 10  # ML Metadata reads all properties whenever it reads one
+_PAYLOAD_FORMAT = example_gen_pb2.PayloadFormat.Name(
+    example_gen_pb2.PayloadFormat.FORMAT_TF_EXAMPLE
+)
 Runtime = data_types.RuntimeParameter
 
 
@@ -75,3 +90,26 @@ def checked_properties(
     given = {name: arguments[name] for name in settings_of(settings)}
     settings.from_arguments(without_runtime_parameters(given))
     return settings.to_properties(given)
+
+
+def describe_artifact(
+    artifact: types.Artifact,
+    made: Made,
+    *,
+    gzip: bool,
+) -> None:
+    """Fills an Examples artifact's properties: splits, formats, accounting, vocabularies."""
+    manifest = made.manifest
+    artifact.split_names = artifact_utils.encode_split_names(list(manifest.splits))
+    artifact.set_string_custom_property("payload_format", _PAYLOAD_FORMAT)
+    if gzip:  # TFX knows no other file format by name; where none is named its readers look
+        artifact.set_string_custom_property("file_format", "tfrecords_gzip")
+    artifact.set_int_custom_property("num_shards", len(manifest.shards))
+    for feature, values in made.vocabularies.items():
+        text = json.dumps(values, ensure_ascii=False)
+        if len(text) <= _MOST_PROPERTY_CHARACTERS:  # else it is in the file alone
+            artifact.set_string_custom_property(f"vocabulary_{feature}", text)
+    by_split = {f"{split}_": accounting for split, accounting in manifest.accounting.items()}
+    for prefix, accounting in {"": manifest.total, **by_split}.items():
+        for name in ("found", "written", "rejected", "skipped"):
+            artifact.set_int_custom_property(prefix + name, getattr(accounting, name))

@@ -25,7 +25,7 @@ from trainer_utils.storage import MachineError, display_path, exists, join, read
 
 __all__ = ["make_origin", "package_versions"]
 
-_PACKAGES = ("tfx-shards", "tfx", "tensorflow", "apache-beam", "pillow")
+_PACKAGES = ("tfx-shards", "pillow")  # neither TFX nor Beam: with and without is the same
 
 _OF_NO_OUTCOME = (  # settings and properties that change the way, or that only some runners have
     "memory_bytes",

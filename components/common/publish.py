@@ -1,23 +1,18 @@
 """The last step of a run: the dataset's small files, `manifest.json` last of all.
 
 publish_dataset(uri, manifest, features, vocabularies={"label": labels}, rejects=rejects)
-describe_artifact(artifact, manifest, gzip=False, vocabularies={"label": labels})
 """
 
 import dataclasses
 import functools
-import json
 import posixpath
 from collections.abc import Iterable, Mapping, Sequence
 
 from absl import logging
-from tfx import types
-from tfx.proto import example_gen_pb2
-from tfx.types import artifact_utils
 
 from components.common.rejects import Reject, render_rejects
-from components.common.tfmd import render_schema, schema_from_features
 from components.common.workspace import check_own, meets_another, working_folder
+from components.schema.tfmd import render_schema, schema_from_features
 from trainer_utils.format import Feature, Manifest
 from trainer_utils.format.naming import INPUTS_FILE, LINEAGE_FILE, REJECTS_FILE, check_inner_path
 from trainer_utils.format.origin import Origin
@@ -27,15 +22,9 @@ from trainer_utils.writing.publishing import publish_manifest, texts_of_dataset,
 from trainer_utils.writing.shards import verify_shard
 
 __all__ = [
-    "describe_artifact",
     "publish_dataset",
     "write_artifact",
 ]
-
-_MOST_PROPERTY_CHARACTERS = 64 << 10  # ML Metadata reads all properties whenever it reads one
-_PAYLOAD_FORMAT = example_gen_pb2.PayloadFormat.Name(
-    example_gen_pb2.PayloadFormat.FORMAT_TF_EXAMPLE
-)
 
 
 def write_artifact(uri: str, files: Mapping[str, bytes]) -> None:
@@ -99,29 +88,8 @@ def publish_dataset(
     files = {path: digest for path, digest in written.items() if path not in beside}
     manifest = dataclasses.replace(manifest, files=files)
     publish_manifest(uri, manifest, beside=beside, check=functools.partial(check_own, uri))
-    counts = [f"{n} {what}" for what, n in manifest.config.get("update", {}).items() if what != "base"]
+    counts = [
+        f"{n} {what}" for what, n in manifest.config.get("update", {}).items() if what != "base"
+    ]
     changes = f"; {', '.join(counts)}" if counts else ""
     logging.info("%s: %s%s (%s)", manifest.producer, manifest.total, changes, printable(uri))
-
-
-def describe_artifact(
-    artifact: types.Artifact,
-    manifest: Manifest,
-    *,
-    gzip: bool,
-    vocabularies: Mapping[str, Sequence[str]],
-) -> None:
-    """Fills an Examples artifact's properties: splits, formats, accounting, vocabularies."""
-    artifact.split_names = artifact_utils.encode_split_names(list(manifest.splits))
-    artifact.set_string_custom_property("payload_format", _PAYLOAD_FORMAT)
-    if gzip:  # TFX knows no other file format by name; where none is named its readers look
-        artifact.set_string_custom_property("file_format", "tfrecords_gzip")
-    artifact.set_int_custom_property("num_shards", len(manifest.shards))
-    for feature, values in vocabularies.items():
-        text = json.dumps(values, ensure_ascii=False)
-        if len(text) <= _MOST_PROPERTY_CHARACTERS:  # else it is in the file alone
-            artifact.set_string_custom_property(f"vocabulary_{feature}", text)
-    by_split = {f"{split}_": accounting for split, accounting in manifest.accounting.items()}
-    for prefix, accounting in {"": manifest.total, **by_split}.items():
-        for name in ("found", "written", "rejected", "skipped"):
-            artifact.set_int_custom_property(prefix + name, getattr(accounting, name))

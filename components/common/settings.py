@@ -144,6 +144,17 @@ class ComponentSettings(Settings):
             for name, one in settings_of(cls).items()
         }
 
+    def as_properties(self) -> ExecProperties:
+        """These settings as execution properties."""
+        holders = {
+            name: getattr(self, field)
+            for field, (_, names) in groups_of(type(self)).items()
+            for name in names
+        }
+        return self.to_properties(
+            {name: getattr(holders.get(name, self), name) for name in settings_of(type(self))}
+        )
+
 
 def _to_property(one: Setting, value: Any) -> Any:
     if _is_runtime_parameter(value):

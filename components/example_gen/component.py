@@ -2,11 +2,12 @@
 
 class TextExampleGen(FilesExampleGen):
     SPEC_CLASS = TextExampleGenSpec
-    DRIVER_CLASS = TextDriver                   # a FileTreeDriver with TextConversion
-    EXECUTOR_SPEC = executor_spec.BeamExecutorSpec(Executor)    # an ExampleGenExecutor with it
+    DRIVER_CLASS = TextDriver                   # a FileTreeDriver of TextSettings
+    EXECUTOR_SPEC = executor_spec.BeamExecutorSpec(Executor)    # an ExampleGenExecutor of them
 """
 
 import copy
+import functools
 import os
 from collections.abc import Mapping
 from typing import Any, ClassVar
@@ -19,16 +20,17 @@ from tfx.proto import example_gen_pb2, range_config_pb2
 from tfx.proto.orchestration import driver_output_pb2
 from tfx.types import artifact_utils, component_spec, standard_artifacts
 
-from components.common.beam import LocalFirstBeamExecutor, spare_old_objects
-from components.common.component import checked_properties, examples_channel
+from components import steps
+from components.common.component import (
+    checked_properties,
+    describe_artifact,
+    examples_channel,
+)
 from components.common.driver import PropertiesDriver
-from components.common.lineage import make_origin
-from components.common.publish import describe_artifact, publish_dataset
+from components.common.executor import LocalFirstBeamExecutor
 from components.common.settings import Artifacts, ExecProperties, without_runtime_parameters
-from components.common.workspace import removed_on_failure
-from components.example_gen.conversion import Conversion, check_outcome
+from components.conversions import conversion_class
 from components.example_gen.inputs import fingerprint
-from components.example_gen.manifest import make_manifest
 from components.example_gen.partition import read_output_config
 from components.example_gen.settings import ExampleGenSettings
 from components.example_gen.tfx_properties import (
@@ -106,16 +108,16 @@ class FileTreeDriver(PropertiesDriver):
     what that sets.
 
     Attributes:
-        conversion_class: whose inputs are looked at, as the executor's conversion finds them.
+        settings_class: the executor's, by which the inputs are found as it finds them.
 
     Source: tfx/components/example_gen/driver.py, whose interface this is.
     """
 
-    conversion_class: ClassVar[type[Conversion[Any]]]
+    settings_class: ClassVar[type[ExampleGenSettings]]
 
     def resolve(self, exec_properties: ExecProperties) -> ExecProperties:  # noqa: D102
-        selection = selection_of(exec_properties)
-        located = self.conversion_class.of(exec_properties, selection, None).located
+        settings = self.settings_class.from_properties(exec_properties)
+        located = steps.conversion_of(selection_of(exec_properties), settings).located
         return {**with_spans(exec_properties, located), FINGERPRINT: fingerprint(located)}
 
     def _prepare_output_artifacts(
@@ -159,12 +161,10 @@ class ExampleGenExecutor(LocalFirstBeamExecutor):
     """Turns inputs into a dataset: plan, check, write, publish.
 
     Attributes:
-        producer: the component's name, for the manifest.
-        conversion_class: its steps.
+        settings_class: whose fields are among the execution properties.
     """
 
-    producer: ClassVar[str]
-    conversion_class: ClassVar[type[Conversion[Any]]]
+    settings_class: ClassVar[type[ExampleGenSettings]]
 
     def Do(
         self, input_dict: Artifacts, output_dict: Artifacts, exec_properties: ExecProperties
@@ -184,42 +184,14 @@ class ExampleGenExecutor(LocalFirstBeamExecutor):
         """
         self._log_startup(input_dict, output_dict, exec_properties)
         artifact = artifact_utils.get_single_instance(output_dict["examples"])
-        kind = self.conversion_class
-        with self._runner(kind.workers_module) as runner, spare_old_objects():
-            conversion = kind.of(exec_properties, selection_of(exec_properties), runner)
-            with removed_on_failure(artifact.uri):
-                self._convert(conversion, artifact, exec_properties)
-
-    def _convert(
-        self, conversion: Conversion[Any], artifact: types.Artifact, exec_properties: ExecProperties
-    ) -> None:
-        uri = artifact.uri
-        plan = conversion.plan(uri)
-        conversion.check(plan, uri)
-        written = conversion.write(plan, uri)
-        rejects = (*plan.rejects, *written.rejects)
-        check_outcome(conversion, plan, rejects, written=written.num_records, uri=uri)
-        settings, vocabularies = conversion.settings, plan.vocabularies
-        manifest = make_manifest(
-            self.producer,
-            plan,
-            written,
-            settings=settings,
-            partition=conversion.selection.partition,
-        )
-        describe_artifact(artifact, manifest, gzip=settings.gzip, vocabularies=vocabularies)
-        set_span(artifact, conversion.located, exec_properties)
-        publish_dataset(
-            uri,
-            manifest,
-            settings.described_features(written.features),
-            vocabularies=vocabularies,
-            rejects=rejects,
-            origin=make_origin(
-                self.producer,
-                with_spans(exec_properties, conversion.located),
-                output="examples",
-                inputs=conversion.parents,
-            ),
-            inputs=written.inputs,
-        )
+        settings = self.settings_class.from_properties(exec_properties)
+        with self._runner(conversion_class(settings).workers_module) as runner:
+            made = steps.convert(
+                selection_of(exec_properties),
+                artifact.uri,
+                settings,
+                runner=runner,
+                describe=functools.partial(with_spans, exec_properties),
+            )
+        describe_artifact(artifact, made, gzip=settings.gzip)
+        set_span(artifact, made.located, exec_properties)

@@ -1,6 +1,6 @@
 """The steps of a conversion, whatever its examples are made of.
 
-conversion = ImageConversion.of(exec_properties, InputSelection(base="photos/"), runner)
+conversion = ImageConversion(ImageSettings(), InputSelection(base="photos/"), runner)
 plan = conversion.plan(uri)              # splits, features, shards; as little as can be is read
 conversion.check(plan, uri)
 written = conversion.write(plan, uri)    # the shards, and what became of each input
@@ -16,7 +16,6 @@ from typing import Any, ClassVar, Generic, TypeVar
 
 from components.common.lineage import package_versions
 from components.common.rejects import Reject, check_reject_fraction, render_rejects
-from components.common.settings import ExecProperties
 from components.common.tasks import Runner
 from components.common.workspace import working_folder
 from components.example_gen.inputs import InputSelection, LocatedInputs, fingerprint, locate
@@ -39,7 +38,6 @@ class Conversion(abc.ABC, Generic[_Plan]):
         runner: of the work on shards; None where nothing is to be written but a plan.
 
     Attributes:
-        settings_class: the component's.
         workers_module: of `components`, where what workers do comes from.
         selection: of inputs and splits, as it is asked for.
         located: where the inputs are.
@@ -52,7 +50,6 @@ class Conversion(abc.ABC, Generic[_Plan]):
         InputError, ConfigError: the inputs are not there, or a setting is not allowed.
     """
 
-    settings_class: ClassVar[type[ExampleGenSettings]]
     workers_module: ClassVar[str]
     selection: InputSelection
     located: LocatedInputs
@@ -73,20 +70,6 @@ class Conversion(abc.ABC, Generic[_Plan]):
             sees_siblings=self.sees_siblings,
             unit=self.unit,
         )
-
-    @classmethod
-    def of(
-        cls,
-        properties: ExecProperties,
-        selection: InputSelection,
-        runner: Runner | None,
-    ) -> "Conversion[Any]":
-        """The conversion that execution properties ask for.
-
-        Raises:
-            InputError, ConfigError: the inputs are not there, or a setting is not allowed.
-        """
-        return cls(cls.settings_class.from_properties(properties), selection, runner)
 
     def key(self) -> str:
         """A digest of all that shards depend on: a run of the same goes on where one was killed."""

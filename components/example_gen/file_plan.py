@@ -92,9 +92,7 @@ class FilePlan(Plan):
             for index, (start, stop) in enumerate(split.spans):
                 places = self.order[first + start : first + stop]
                 known = self.known[len(tasks)] if self.known else None
-                shard = ShardTask(
-                    split.name, index, split.num_shards, self.rows, places, known
-                )
+                shard = ShardTask(split.name, index, split.num_shards, self.rows, places, known)
                 name = f"{split.name}-{index:05d}"
                 tasks.append(Task(name, shard, len(places), int(sizes[places].sum())))
             first += split.num_records

@@ -77,7 +77,10 @@ class BaseDataset:
         assert self.dataset.manifest is not None
         if not is_remote(uri) and os.path.realpath(uri) == os.path.realpath(self.dataset.uri):
             raise ConfigError.of("base_dataset", uri, allowed="another dataset than is written")
-        old, new = dict(self.dataset.manifest.config), parse_json_object(render_json(config), path="")
+        old, new = (
+            dict(self.dataset.manifest.config),
+            parse_json_object(render_json(config), path=""),
+        )
         differing = [
             name
             for name in sorted({*old, *new}.difference(_FREE))
@@ -170,7 +173,9 @@ class Listing:
     def __init__(self, rows: pa.Table, located: LocatedInputs) -> None:
         encoded = array_of(rows, "name").to_pylist()
         self.names: Sums = keyed_digests(encoded, seed=0, purpose="name")[:, 0]
-        files = pa.concat_tables([p.files.table.select(["path", "version"]) for p in located.patterns])
+        files = pa.concat_tables(
+            [p.files.table.select(["path", "version"]) for p in located.patterns]
+        )
         paths, self._rows = files.column("path").combine_chunks(), rows
         for name in rows.column_names:
             if name.startswith("blob:"):

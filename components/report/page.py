@@ -166,7 +166,7 @@ def _steps(facts: DatasetFacts) -> list[tuple[str, dict[str, str]]]:
 
 def _read_statistics(uri: str) -> dict[str, list[dict[str, object]]]:
     """By feature, those of each split."""
-    from components.common.statistics import feature_name, read_statistics  # TFX's messages
+    from components.schema.statistics import feature_name, read_statistics  # TFX's messages
 
     found: dict[str, list[dict[str, object]]] = {}
     for split, statistics in read_statistics(uri).items():
@@ -195,7 +195,7 @@ def _of_feature(split: str, entry: Any) -> dict[str, object]:
 
 
 def _schema_check(schema: str, facts: DatasetFacts) -> Check:
-    from components.common.tfmd import check_agreement, parse_schema  # TFX's messages
+    from components.schema.tfmd import check_agreement, parse_schema  # TFX's messages
 
     path = join(schema, SCHEMA_FILE)
     try:

@@ -21,7 +21,9 @@ __all__ = ["label_ids", "make_vocabularies"]
 
 
 def make_vocabularies(
-    labels: Mapping[str, Iterable[str]], *, given: Mapping[str, tuple[str, ...]],
+    labels: Mapping[str, Iterable[str]],
+    *,
+    given: Mapping[str, tuple[str, ...]],
     known: Mapping[str, Sequence[str]] | None = None,
 ) -> dict[str, tuple[str, ...]]:
     """The vocabulary of each feature of labels: as given, or its values, sorted.

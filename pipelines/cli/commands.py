@@ -41,6 +41,16 @@ def _require_tfx(name: str) -> None:
         raise ConfigError(f"tfx-shards {name} needs TFX: {HOW_TO_GET_TFX}")
 
 
+def _start_tfx() -> None:
+    """Where it is installed: runs are tracked by it then."""
+    from pipelines.tools.conversion.convert import has_tfx, start_tfx
+
+    if has_tfx():
+        print_messages("Starting TFX (some seconds) …")
+        with show_progress("Starting TFX"):
+            start_tfx(alone=is_own_process())
+
+
 def _require_out(out: str | None, dry_run: bool) -> None:
     if out is None and not dry_run:
         raise click.UsageError("Missing argument 'OUT': a folder for the dataset.")
@@ -90,14 +100,15 @@ def convert(
     others: _Settings = (),
     beam_args: Annotated[_Texts, "--beam-arg", With(metavar="--FLAG=VALUE")] = (),
     metadata: Annotated[str | None, _FILE] = None,
+    update: bool = False,
     dry_run: bool = False,
     **given: Any,
 ) -> Any:
     """Turn images, texts or sounds into a balanced dataset of TFRecord shards, its lineage kept.
 
     SRC is a folder, a table or an archive, local or in a bucket, or an .npz of arrays. OUT gets the
-    artifacts, metadata.sqlite, and `latest`, a link to the newest dataset, whose uri is printed.
-    What did not change is not made again.
+    artifacts, metadata.sqlite where TFX is installed, and `latest`, a link to the newest dataset,
+    whose uri is printed. What did not change is not made again.
 
     \b
     tfx-shards convert photos/ out/
@@ -111,10 +122,10 @@ def convert(
             train=0.8,eval=0.2. Default: what the files say, or train=2,eval=1.
         others: Any of the settings below by its name in Python; VALUE is JSON or a text.
         beam_args: A flag for Beam, such as --beam-arg=--runner=DataflowRunner; may be repeated.
-        metadata: Default: OUT/metadata.sqlite.
+        metadata: Of TFX. Default: OUT/metadata.sqlite.
+        update: Keep the shards of the newest dataset in OUT whose inputs are as they were.
         dry_run: Show what would be made, without making it.
     """
-    _require_tfx("convert")
     _require_out(out, dry_run)
     options = given_settings(given)
     for name, value in others:
@@ -127,7 +138,7 @@ def convert(
         from pipelines.tools.conversion.convert import prepare_all
 
         conversion = prepare_all(
-            source, out, kind=kind, splits=splits, metadata=metadata, **options
+            source, out, kind=kind, splits=splits, metadata=metadata, update=update, **options
         )
     if kind is None:
         print_messages(f"{source}: {conversion.seen}")
@@ -136,11 +147,9 @@ def convert(
             from pipelines.tools.conversion.dry_run import plan_prepared
 
             return dataclasses.replace(plan_prepared(conversion), source=source)
-    print_messages("Starting TFX (some seconds) …")
-    with show_progress("Starting TFX"):
-        from pipelines.tools.conversion.convert import run_conversion, start_tfx
+    from pipelines.tools.conversion.convert import run_conversion
 
-        start_tfx(alone=is_own_process())
+    _start_tfx()
     made = run_conversion(conversion, str(out), metadata=metadata)
     return Facts(made.to_json, made, note=made.summary())
 
@@ -161,7 +170,6 @@ def balance(
     Args:
         dry_run: Show what would be made, without making it.
     """
-    _require_tfx("balance")
     _require_out(out, dry_run)
     settings = given_settings(given)
     from pipelines.tools.conversion import convert as conversion
@@ -173,9 +181,7 @@ def balance(
             from trainer_utils.dataset.location import newest_dataset
 
             return plan(newest_dataset(uri), **settings)
-    print_messages("Starting TFX (some seconds) …")
-    with show_progress("Starting TFX"):
-        conversion.start_tfx(alone=is_own_process())
+    _start_tfx()
     with show_progress("Balancing"):
         made = conversion.balance(uri, str(out), **settings)
     return Facts({"uri": made}, made)

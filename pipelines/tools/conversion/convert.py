@@ -10,6 +10,7 @@ uri = balance("datasets/photos", "datasets/high", where="height >= 64")
 import atexit
 import contextlib
 import dataclasses
+import importlib.util
 import os
 import shutil
 import sys
@@ -35,18 +36,28 @@ from pipelines.tools.conversion.settings import (
     check_places,
     prepare,
 )
+from pipelines.tools.conversion.untracked import balance_here, convert_here
 from trainer_utils.dataset.files import read_manifest
-from trainer_utils.dataset.location import LATEST, newest_dataset
+from trainer_utils.dataset.location import LATEST, datasets_in, newest_dataset
+from trainer_utils.extras import HOW_TO_GET_TFX
 from trainer_utils.format import ConfigError, InputError, Manifest, keyed_hash
 from trainer_utils.format.json_text import JsonObject
-from trainer_utils.format.naming import REJECTS_FILE
+from trainer_utils.format.naming import INPUTS_FILE, MANIFEST_FILE, REJECTS_FILE
 from trainer_utils.format.printable import printable
 from trainer_utils.format.spelling import check_names
 from trainer_utils.step_display import say, show_step
 from trainer_utils.storage import exists, is_folder, is_remote, join, read_bytes, write_atomically
 from trainer_utils.text_output import Part, as_text, human_bytes, list_counts, make_table
 
-__all__ = ["Converted", "balance", "convert", "prepare_all", "run_conversion", "start_tfx"]
+__all__ = [
+    "Converted",
+    "balance",
+    "convert",
+    "has_tfx",
+    "prepare_all",
+    "run_conversion",
+    "start_tfx",
+]
 
 
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)
@@ -56,7 +67,8 @@ class Converted(str):
 
     Args:
         uri: the same; `examples`: of the ExampleGen's own dataset, with the list of rejects;
-            `schema`: of SchemaExport's artifact; `metadata`: the sqlite file.
+            `schema`: of SchemaExport's artifact; `metadata`: the sqlite file,
+            None without TFX.
         kind: `image`, `text` or `audio`.
         manifest: of the ExampleGen's own dataset: what became of each input.
         cached: whether nothing had changed, so that nothing was made.
@@ -66,7 +78,7 @@ class Converted(str):
     uri: str
     examples: str
     schema: str
-    metadata: str
+    metadata: str | None
     kind: str
     manifest: Manifest
     cached: bool
@@ -134,6 +146,7 @@ def convert(
     kind: str | None = None,
     metadata: str | None = None,
     splits: Mapping[str, float] | Sequence[str] | None = None,
+    update: bool = False,
     beam_pipeline_args: Sequence[str] | None = None,
     **options: Any,
 ) -> Converted:
@@ -159,6 +172,9 @@ def convert(
             `{"train": 0.8, "eval": 0.2}`. None: those that the inputs name, or train and eval 2:1.
             Of a function that is called with a split: the names to call it with,
             `("train", "val", "test")` by default.
+        update: whether shards of the newest dataset in `out` stay whose inputs are as they were;
+            those that follow are not shuffled among them. Of images and sounds; the first
+            conversion there is as any other.
         beam_pipeline_args: as Beam takes them, `["--runner=DataflowRunner", …]`. None: all runs
             in this process.
         options: of ImageExampleGen, TextExampleGen or AudioExampleGen (`layout`, `vocabulary`,
@@ -178,9 +194,16 @@ def convert(
         if beam_pipeline_args is not None:
             options["beam_pipeline_args"] = beam_pipeline_args
         conversion = prepare_all(
-            source, os.fspath(out), kind=kind, metadata=metadata, splits=splits, **options
+            source,
+            os.fspath(out),
+            kind=kind,
+            metadata=metadata,
+            splits=splits,
+            update=update,
+            **options,
         )
-    say("Starting TFX (some seconds) …")
+    if has_tfx():
+        say("Starting TFX (some seconds) …")
     made = run_conversion(conversion, out, metadata=metadata)
     say(printable(made.summary(), keep="\n"))
     return made
@@ -192,12 +215,13 @@ def prepare_all(
     *,
     kind: str | None = None,
     metadata: str | None = None,
+    update: bool = False,
     **options: Any,
 ) -> Conversion:
     """Checks all that can be before TFX is imported; what is in Python becomes a table on disk.
 
     Args:
-        source, kind, metadata, options: as `convert` takes them.
+        source, kind, metadata, update, options: as `convert` takes them.
         out: the same; None for a dry run.
 
     Raises:
@@ -222,8 +246,34 @@ def prepare_all(
     conversion = prepare(source, kind=kind, **options)
     if out is not None:
         check_places(conversion.source, out, metadata)
+    if metadata is not None and not has_tfx():
+        raise ConfigError.of("metadata", metadata, allowed=f"None without TFX: {HOW_TO_GET_TFX}")
     check_small_table(conversion)
-    return conversion
+    return _updating(conversion, out) if update and out is not None else conversion
+
+
+def _updating(conversion: Conversion, out: str) -> Conversion:
+    """The conversion that takes over what the newest dataset there has, if there is one."""
+    if conversion.kind == "text":
+        rule = "False for texts and tables, which are converted as a whole"
+        raise ConfigError.of("update", True, allowed=rule)
+    folder = join(out, f"artifacts/{EXAMPLE_GENS[conversion.kind]}/examples")
+    made = [
+        uri
+        for uri in (datasets_in([folder]) if exists(folder) else ())
+        if exists(join(uri, MANIFEST_FILE)) and exists(join(uri, INPUTS_FILE))
+    ]
+    if not made:
+        return conversion
+    balancer = {**conversion.balancer, "keep_shards": True}
+    BalancerSettings.from_arguments(balancer)
+    example_gen = {**conversion.example_gen, "base_dataset": made[0]}
+    return dataclasses.replace(conversion, example_gen=example_gen, balancer=balancer)
+
+
+def has_tfx() -> bool:
+    """Whether runs are TFX's, and so tracked in ML Metadata."""
+    return importlib.util.find_spec("tfx") is not None
 
 
 def start_tfx(*, alone: bool = False) -> None:
@@ -234,6 +284,8 @@ def start_tfx(*, alone: bool = False) -> None:
             there is no TensorFlow, in a third of the time: all that it lacks is TensorFlow's file
             systems, in place of which are Python's and `components.common.tfx_files`.
     """
+    if not has_tfx():
+        return
     with quiet_import():
         if alone and "tensorflow" not in sys.modules:
             sys.modules["tensorflow"] = cast(
@@ -261,7 +313,7 @@ def run_conversion(
     out = os.fspath(out)
     metadata = None if metadata is None else os.fspath(metadata)
     check_places(conversion.source, out, metadata)
-    if is_remote(out) and metadata is None:
+    if is_remote(out) and metadata is None and has_tfx():
         with _kept_metadata(out) as local:
             made = _run(conversion, out, local)
         return dataclasses.replace(made, metadata=join(out, METADATA_FILE))
@@ -280,13 +332,17 @@ def _run(conversion: Conversion, out: str, metadata: str | None) -> Converted:
     place = os.fsencode(root if is_remote(root) else os.path.realpath(root))
     name = "tfx-shards-convert"
     name += "" if store == own else f"-{keyed_hash(place, seed=0, purpose='out'):016x}"
-    start_tfx()
-    from pipelines.tools.conversion.runs import run_pipeline
+    if has_tfx():
+        start_tfx()
+        from pipelines.tools.conversion.runs import run_pipeline
 
-    with show_step("Converting"), quiet_run():
-        uris, cached = run_pipeline(conversion, root, name, store)
-        if not all(map(is_folder, uris.values())):  # somebody removed one since
-            uris, cached = run_pipeline(conversion, root, name, store, use_cache=False)
+        with show_step("Converting"), quiet_run():
+            uris, cached = run_pipeline(conversion, root, name, store)
+            if not all(map(is_folder, uris.values())):  # somebody removed one since
+                uris, cached = run_pipeline(conversion, root, name, store, use_cache=False)
+    else:
+        with show_step("Converting"):
+            uris, cached = convert_here(conversion, root)
     _check_trainable(uris[EXAMPLE_GENS[conversion.kind]])
     if not is_remote(root):
         point_to(root, uris["ShardBalancer"])
@@ -298,7 +354,7 @@ def _run(conversion: Conversion, out: str, metadata: str | None) -> Converted:
         uri=uris["ShardBalancer"],
         examples=examples,
         schema=uris["SchemaExport"],
-        metadata=metadata or os.path.join(out, METADATA_FILE),
+        metadata=(metadata or os.path.join(out, METADATA_FILE)) if has_tfx() else None,
         kind=conversion.kind,
         manifest=manifest,
         cached=cached,
@@ -375,12 +431,15 @@ def balance(
             raise ConfigError.of("out", out, allowed=f"a folder outside the dataset {given!r}")
     root = os.path.abspath(out)
     _make_folder("out", root)
-    start_tfx()
-    from pipelines.tools.conversion.runs import run_balancer
-
-    metadata = os.path.join(root, METADATA_FILE)
     beam = beam_pipeline_args or ()
-    uri = run_balancer(given, settings, root, "tfx-shards-balance", metadata, beam)
+    if has_tfx():
+        start_tfx()
+        from pipelines.tools.conversion.runs import run_balancer
+
+        metadata = os.path.join(root, METADATA_FILE)
+        uri = run_balancer(given, settings, root, "tfx-shards-balance", metadata, beam)
+    else:
+        uri = balance_here(given, settings, root, beam)
     point_to(root, uri)
     return os.path.join(out, os.path.relpath(uri, root))
 

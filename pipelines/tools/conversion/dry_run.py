@@ -21,13 +21,14 @@ from absl import logging
 
 from components.balancing.settings import BalancerSettings
 from components.common.rejects import Reject
-from components.conversions import AudioConversion, ImageConversion, TextConversion
 from components.example_gen.file_conversion import FileConversion
 from components.example_gen.inputs import ALL_FILES, InputSelection, patterns_of
 from components.example_gen.partition import Partition, read_output_config
 from components.example_gen.plan import Plan
+from components.example_gen.row_conversion import RowConversion
 from components.example_gen.simple_layouts import name_simple
 from components.layouts import name_layout
+from components.steps import conversion_of
 from pipelines.tools.conversion.settings import SETTINGS, Conversion, prepare
 from trainer_utils.format import shard_bounds
 from trainer_utils.format.json_text import JsonObject
@@ -42,11 +43,6 @@ __all__ = [
     "plan_prepared",
 ]
 
-_STEPS: Mapping[str, Any] = {
-    "image": ImageConversion,
-    "text": TextConversion,
-    "audio": AudioConversion,
-}
 _SMALL_BYTES = 1 << 20  # a tenth of a second
 _MESSAGE_BYTES = 100  # of an example beside its file: names, sizes, label
 
@@ -137,8 +133,8 @@ def plan_conversion(source: Any, **options: Any) -> ConversionPlan:
 
 def plan_prepared(conversion: Conversion) -> ConversionPlan:
     """The same of what `prepare` made of the arguments."""
-    properties = SETTINGS[conversion.kind].to_properties(conversion.example_gen)
-    steps = _STEPS[conversion.kind].of(properties, _selection_of(conversion), None)
+    settings = SETTINGS[conversion.kind].from_arguments(conversion.example_gen)
+    steps = conversion_of(selection_of(conversion), settings)
     kinds: dict[str, str] = {}
     if isinstance(steps, FileConversion):
         plan: Plan = (files := steps.plan(""))  # nothing is written to plan them
@@ -149,6 +145,7 @@ def plan_prepared(conversion: Conversion) -> ConversionPlan:
             sizes[task.argument.split] += task.bytes + _MESSAGE_BYTES * task.records
         kinds = {blob.name: blob.kind for blob in files.blobs}
     else:
+        assert isinstance(steps, RowConversion)
         with tempfile.TemporaryDirectory(prefix="tfx-shards-") as folder:
             plan = (rows := steps.plan(folder))
         layouts = {piece.layout for piece in steps.pieces}
@@ -187,7 +184,7 @@ def check_small_table(conversion: Conversion) -> None:
         logger.disabled = False
 
 
-def _selection_of(conversion: Conversion) -> InputSelection:
+def selection_of(conversion: Conversion) -> InputSelection:
     asked = conversion.example_gen
     partition = None
     if conversion.splits is not None:

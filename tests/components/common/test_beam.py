@@ -19,7 +19,8 @@ from tfx.dsl.components.base.base_beam_executor import BaseBeamExecutor
 from tfx.types import standard_artifacts
 from tfx.utils import dependency_utils
 
-from components.common.beam import DASK_RUNNER, IN_PROCESS_RUNNER, LocalFirstBeamExecutor
+from components.common.beam import DASK_RUNNER, IN_PROCESS_RUNNER
+from components.common.executor import LocalFirstBeamExecutor
 from components.image_example_gen import Executor as ImageExecutor
 from components.shard_balancer import Executor as BalancerExecutor
 from components.text_example_gen import Executor as TextExecutor

@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from components.common.beam import spare_old_objects
+from components.steps import spare_old_objects
 
 
 class Ring:

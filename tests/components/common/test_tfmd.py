@@ -6,7 +6,7 @@ import pytest
 from google.protobuf import text_format
 from tensorflow_metadata.proto.v0 import schema_pb2
 
-from components.common.tfmd import (
+from components.schema.tfmd import (
     features_from_schema,
     parse_schema,
     render_schema,

@@ -7,7 +7,8 @@ import pytest
 from tensorflow_metadata.proto.v0 import anomalies_pb2
 from tfx.types import artifact_utils, standard_artifacts
 
-from components.dataset_audit import FINDINGS_FILE, Executor
+from components.dataset_audit import Executor
+from components.schema.anomalies import FINDINGS_FILE
 from components.settings import AuditSettings
 from trainer_utils.format import DatasetError, Feature
 

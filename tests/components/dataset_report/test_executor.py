@@ -11,7 +11,8 @@ from tensorflow_metadata.proto.v0 import schema_pb2
 from tfx.types import standard_artifacts
 from tfx.types.experimental import simple_artifacts
 
-from components.dataset_report import REPORT_FILE, Executor
+from components.dataset_report import Executor
+from components.steps import REPORT_FILE
 from tests.components.report.test_page import HOSTILE, Page
 from trainer_utils.format import DatasetError, Feature
 

@@ -22,18 +22,19 @@ from absl import logging
 from components.common import processes
 from components.common.tasks import Runner
 from components.common.workspace import removed_on_failure
-from components.conversions import ImageConversion, TextConversion
 from components.example_gen import inputs, row_conversion
+from components.example_gen.settings import ImageSettings, TextSettings
+from components.steps import conversion_of
 
 kind, base, uri, number = sys.argv[1:]
 processes._WORTH_SECONDS = 0.0
 row_conversion.BUCKET_BYTES = 2500  # as a shard is, or some small ones: what a call writes
 logging.set_verbosity(logging.INFO)
-conversion_class = {"images": ImageConversion, "texts": TextConversion}[kind]
+settings_class = {"images": ImageSettings, "texts": TextSettings}[kind]
 with removed_on_failure(uri), Runner(processes=int(number)) as runner:
-    settings = {"target_shard_bytes": 2000}
+    settings = settings_class(target_shard_bytes=2000)
     selection = inputs.InputSelection(base=base)
-    conversion = conversion_class.of(settings, selection, runner)
+    conversion = conversion_of(selection, settings, runner)
     written = conversion.write(conversion.plan(uri), uri)
 print(written.fingerprint, sum(shard.records for shard in written.shards))
 """

@@ -29,6 +29,7 @@ from components.image_example_gen import Executor as ImageExecutor
 from components.layouts import coco_instances, read_layout, voc
 from components.layouts.texts import find_pieces
 from components.media import audio, images
+from components.steps import conversion_of
 from components.tables import documents
 from components.tables.options import TableOptions, select_settings
 from components.tables.reading import read_piece
@@ -94,7 +95,8 @@ def outcome(
 ) -> dict[str, str]:
     """Plans, lets something happen, and writes: the code of each reject, after the law holds."""
     asked = properties(base, **settings)
-    steps = executor_class.conversion_class.of(asked, selection_of(asked), None)
+    settings_asked = executor_class.settings_class.from_properties(asked)
+    steps = conversion_of(selection_of(asked), settings_asked)
     plan = steps.plan(str(uri))
     between()
     start_working(str(uri))
@@ -358,7 +360,7 @@ def test_a_class_that_cannot_be_looked_into_ends_the_run(tmp_path, monkeypatch, 
         outcome(executor, base, tmp_path / "out")
     (base / "b").rename(base / ".b")  # where nothing is looked for
     monkeypatch.setattr(os, "scandir", lambda path: refuse(str(path).replace("/.b", "/b")))
-    assert executor.conversion_class.of(properties(base), selection_of(properties(base)), None)
+    assert conversion_of(selection_of(properties(base)), executor.settings_class())
 
 
 @pytest.mark.parametrize("executor", [ImageExecutor, AudioExecutor])

@@ -100,7 +100,11 @@ def test_ids_do_not_move(base, tmp_path):
     shutil.rmtree(folder / "b")
     convert(folder, tmp_path / "new", base_dataset=str(uri), **SMALL)
     assert (tmp_path / "new/vocab/label.txt").read_text().split() == ["a", "b", "aa"]
-    labels = {value(e, "filename"): value(e, "label") for es in read(tmp_path / "new").values() for e in es}
+    labels = {
+        value(e, "filename"): value(e, "label")
+        for es in read(tmp_path / "new").values()
+        for e in es
+    }
     assert labels.pop(b"aa/new.jpg") == 2
     assert set(labels.values()) == {0}
 

@@ -17,8 +17,9 @@ from tfx.utils import io_utils
 
 import trainer_utils
 from components.common.beam import IN_PROCESS_RUNNER
-from components.common.tfmd import schema_from_features
-from components.schema_export import Executor, datum_limits
+from components.schema.describing import datum_limits
+from components.schema.tfmd import schema_from_features
+from components.schema_export import Executor
 from tests.components.shard_balancer.test_executor import balance
 from trainer_utils.format import DatasetError, Feature, parse_features
 

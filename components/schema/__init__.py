@@ -1,0 +1,1 @@
+"""What is said of a dataset to TFX, Datum, TFDS and others."""

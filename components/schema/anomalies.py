@@ -1,0 +1,51 @@
+"""An audit's findings as files: TFX's anomalies, a message a split, and JSON of all of them.
+
+files_of(audit, fail_on=["leakage"])       # {"findings.json": …, "Split-train/SchemaDiff.pb": …}
+
+Source: `tensorflow_metadata/proto/v0/anomalies.proto`; TFX's ExampleValidator names the files.
+"""
+
+import json
+from collections.abc import Sequence
+
+from tensorflow_metadata.proto.v0 import anomalies_pb2
+
+from trainer_utils.auditing import KINDS, Audit, Finding
+from trainer_utils.format.naming import SPLIT_PREFIX
+
+__all__ = ["FINDINGS_FILE", "files_of"]
+
+FINDINGS_FILE = "findings.json"
+_ANOMALIES_FILE = "SchemaDiff.pb"
+_MOST_SENTENCES = 10  # of an anomaly's description
+
+
+def files_of(audit: Audit, fail_on: Sequence[str]) -> dict[str, bytes]:
+    """Contents by path; kinds of `fail_on` are errors, all others warnings."""
+    files = {}
+    for split in audit.records:
+        found = [one for one in audit.findings if split in one.splits]
+        message = _anomalies(found, fail_on)
+        path = f"{SPLIT_PREFIX}{split}/{_ANOMALIES_FILE}"
+        files[path] = message.SerializeToString(deterministic=True)
+    listed = audit.to_json()
+    del listed["uri"], listed["against"]  # the same wherever the dataset lies
+    text = json.dumps(listed, indent=2, sort_keys=True, ensure_ascii=False) + "\n"
+    return {**files, FINDINGS_FILE: text.encode("utf-8", "backslashreplace")}
+
+
+def _anomalies(found: Sequence[Finding], fail_on: Sequence[str]) -> anomalies_pb2.Anomalies:
+    """One anomaly for each kind of finding."""
+    message = anomalies_pb2.Anomalies()
+    for kind in KINDS:
+        of_kind = [one for one in found if one.kind == kind]
+        if not of_kind:
+            continue
+        info = message.anomaly_info[kind]
+        info.severity = info.ERROR if kind in fail_on else info.WARNING
+        info.short_description = KINDS[kind]
+        info.description = "\n".join(str(one) for one in of_kind[:_MOST_SENTENCES])
+        reason = info.reason.add()
+        reason.type = info.CUSTOM_VALIDATION
+        reason.short_description, reason.description = info.short_description, info.description
+    return message

@@ -1,0 +1,328 @@
+"""What the components do, as plain functions of folders and settings; no TFX, no Beam.
+
+    from components import steps
+    from components.example_gen.settings import ImageSettings
+
+    steps.convert("photos/", "examples/", ImageSettings(seed=3))
+    steps.balance(["examples/"], "balanced/", BalancerSettings(num_shards=8))
+    steps.export_schema("balanced/", "described/")
+    steps.audit("balanced/", "audited/", AuditSettings(fail_on=("leakage",)))
+    steps.report("balanced/", "page/", DatasetReportSettings())
+
+A component of TFX, a step of Kubeflow and a command each call one of these, so that their bytes are
+the same. What is written stands at its place when a function returns, whole; a run that fails
+leaves nothing there.
+"""
+
+import contextlib
+import dataclasses
+import functools
+import gc
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from components.common.lineage import make_origin
+from components.common.publish import publish_dataset, write_artifact
+from components.common.settings import ExecProperties
+from components.common.tasks import Runner
+from components.common.workspace import removed_on_failure
+from components.example_gen.inputs import InputSelection, LocatedInputs
+from components.example_gen.partition import OWN_NAME, Partition
+from components.example_gen.settings import (
+    AudioSettings,
+    ExampleGenSettings,
+    ImageSettings,
+    TextSettings,
+)
+from trainer_utils.format import Manifest
+
+if TYPE_CHECKING:
+    from components.balancing.settings import BalancerSettings
+    from components.example_gen.conversion import Conversion
+    from components.settings import AuditSettings, DatasetReportSettings
+    from trainer_utils.auditing import Audit
+
+__all__ = [
+    "REPORT_FILE",
+    "Converted",
+    "Exported",
+    "Made",
+    "audit",
+    "balance",
+    "conversion_of",
+    "convert",
+    "export_schema",
+    "report",
+    "spare_old_objects",
+]
+
+REPORT_FILE = "report.html"
+_PRODUCERS: Mapping[type[ExampleGenSettings], str] = {
+    ImageSettings: "ImageExampleGen",
+    TextSettings: "TextExampleGen",
+    AudioSettings: "AudioExampleGen",
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class Made:
+    """A dataset that was made.
+
+    Args:
+        manifest: of it.
+        vocabularies: values by feature; a value's place is its id.
+    """
+
+    manifest: Manifest
+    vocabularies: Mapping[str, Sequence[str]]
+
+
+@dataclasses.dataclass(frozen=True)
+class Converted(Made):
+    """A dataset that was made of raw inputs, and where these are."""
+
+    located: LocatedInputs
+
+
+@dataclasses.dataclass(frozen=True)
+class Exported:
+    """What `export_schema` found: how many features, and what Datum would not read as it is."""
+
+    num_features: int
+    datum_limits: Sequence[str]
+
+
+def conversion_of(
+    source: str | InputSelection, settings: ExampleGenSettings, runner: Runner | None = None
+) -> "Conversion[Any]":
+    """The conversion that settings ask for, its inputs listed; nothing is written to plan it.
+
+    Raises:
+        InputError, ConfigError: the inputs are not there, or a setting is not allowed.
+    """
+    from components import conversions
+
+    selection = InputSelection(base=source) if isinstance(source, str) else source
+    return conversions.conversion_class(settings)(settings, selection, runner)
+
+
+def convert(
+    source: "str | InputSelection | Conversion[Any]",
+    uri: str,
+    settings: ExampleGenSettings,
+    *,
+    runner: Runner | None = None,
+    describe: Callable[[LocatedInputs], ExecProperties] | None = None,
+) -> Converted:
+    """Turns images, texts or sounds into a dataset: plan, check, write, publish.
+
+    Args:
+        source: a folder, a table or an archive; or which files of it, and their splits; or what
+            `conversion_of` made of either, with this runner.
+        uri: the folder of the dataset, local or in a bucket.
+        settings: of the ExampleGen, which say by their class what is converted.
+        runner: who does the work on shards. Default: processes of this machine, one a core.
+        describe: how the dataset's lineage tells of settings, by the inputs that were found.
+            Default: as the settings are.
+
+    Raises:
+        InputError: the input is missing, malformed, or too much of it was rejected.
+        ConfigError: a setting is not allowed.
+    """
+    from components import conversions
+    from components.example_gen.conversion import Conversion, check_outcome
+    from components.example_gen.manifest import make_manifest
+
+    producer = _PRODUCERS[type(settings)]
+    module = conversions.conversion_class(settings).workers_module
+    runs = runner or Runner(module=f"components.{module}")
+    with runs as runner, spare_old_objects():
+        if isinstance(source, Conversion):
+            conversion = source
+        else:
+            conversion = conversion_of(source, settings, runner)
+        with removed_on_failure(uri):
+            plan = conversion.plan(uri)
+            conversion.check(plan, uri)
+            written = conversion.write(plan, uri)
+            rejects = (*plan.rejects, *written.rejects)
+            check_outcome(conversion, plan, rejects, written=written.num_records, uri=uri)
+            used, partition = conversion.settings, conversion.selection.partition
+            manifest = make_manifest(producer, plan, written, settings=used, partition=partition)
+            told = (describe or functools.partial(_told, settings, partition))(conversion.located)
+            publish_dataset(
+                uri,
+                manifest,
+                used.described_features(written.features),
+                vocabularies=plan.vocabularies,
+                rejects=rejects,
+                origin=make_origin(producer, told, output="examples", inputs=conversion.parents),
+                inputs=written.inputs,
+            )
+    return Converted(manifest, plan.vocabularies, conversion.located)
+
+
+def _told(
+    settings: ExampleGenSettings, partition: Partition | None, located: LocatedInputs
+) -> ExecProperties:
+    """Settings and inputs in the words of TFX's execution properties."""
+    patterns = [{"name": one.name, "pattern": one.pattern} for one in located.patterns]
+    output: dict[str, Any] = {}
+    if partition is not None:
+        splits = [{"name": name, "hash_buckets": share} for name, share in partition.buckets]
+        output["split_config"] = {"splits": splits}
+        if partition.feature != OWN_NAME:
+            output["split_config"]["partition_feature_name"] = partition.feature
+    return {
+        **settings.as_properties(),
+        "input_base": located.base,
+        "input_config": {"splits": patterns},
+        "output_config": output,
+        "span": located.span,
+        "version": located.version,
+    }
+
+
+def balance(
+    examples: Sequence[str],
+    uri: str,
+    settings: "BalancerSettings",
+    *,
+    before_transform: Sequence[str] = (),
+    transform_graphs: Sequence[str] = (),
+    runner: Runner | None = None,
+    described: ExecProperties | None = None,
+) -> Made:
+    """Writes datasets anew, as one in shards of equal size and in random order.
+
+    Args:
+        examples: uris of datasets, of any that `open_dataset` reads.
+        uri: the folder of the new dataset, apart from those.
+        before_transform, transform_graphs: what a Transform that made the examples had read, and
+            its graph.
+        runner: who does the work on shards. Default: processes of this machine, one a core.
+        described: how the dataset's lineage tells of settings. Default: as they are.
+
+    Raises:
+        DatasetError: an input is no dataset, not whole, or damaged.
+        ConfigError: a setting is not allowed.
+    """
+    from components.balancing import steps
+    from components.balancing.inputs import check_apart, open_inputs
+
+    uris = [*examples, *settings.add]
+    check_apart(uris, uri)
+    inputs = open_inputs(uris, before_transform=before_transform, transform_graphs=transform_graphs)
+    settings.check_splits(list(inputs.shards))
+    with spare_old_objects(), removed_on_failure(uri):
+        with runner or Runner(module="components.balancing.parts") as runner:
+            manifest, features, vocabularies = steps.balance(
+                inputs, settings, num_given=len(examples), uri=uri, runner=runner
+            )
+        origin = make_origin(
+            manifest.producer,
+            settings.as_properties() if described is None else described,
+            output="balanced_examples",
+            inputs={"examples": inputs.sources},
+        )
+        publish_dataset(uri, manifest, features, vocabularies=vocabularies, origin=origin)
+    return Made(manifest, vocabularies)
+
+
+def export_schema(
+    examples: str,
+    uri: str,
+    *,
+    schema: str | None = None,
+    statistics: str | None = None,
+    tfds: bool = False,
+    schema_uri: str | None = None,
+) -> Exported:
+    """Says what a dataset holds: `schema.pbtxt` for TFX, JSON for Datum, TFDS and others.
+
+    Args:
+        examples: the uri of a dataset.
+        uri: the folder of all these files.
+        schema: the uri of TFX's Schema of the examples, which must agree with them.
+        statistics: the uri of TFX's ExampleStatistics of them, which must agree too.
+        tfds: write TFDS's two JSON files as well.
+        schema_uri: a folder for `schema.pbtxt` alone, as TFX's own components want it.
+
+    Raises:
+        DatasetError: the examples are no dataset, or disagree with the schema or statistics.
+    """
+    from components.schema.describing import describe
+
+    described = describe(examples, uri, schema=schema, statistics=statistics, tfds=tfds)
+    write_artifact(uri, described.files)
+    if schema_uri is not None and schema_uri != uri:
+        write_artifact(schema_uri, described.schema_file)
+    return Exported(described.num_features, described.datum_limits)
+
+
+def audit(
+    examples: str, uri: str | None, settings: "AuditSettings", *, against: str | None = None
+) -> "Audit":
+    """Finds copies, leakage between splits, conflicts of labels, shifts and odd images.
+
+    Args:
+        examples: the uri of a dataset.
+        uri: the folder of `findings.json` and of TFX's anomalies; None writes nothing.
+        against: the uri of an earlier dataset, that it is compared with.
+
+    Returns:
+        The findings, whatever they are: `check` of it refuses those of `settings.fail_on`.
+
+    Raises:
+        DatasetError: the examples are no dataset.
+    """
+    from components.schema import anomalies
+    from trainer_utils.auditing import audit_dataset
+
+    audit = audit_dataset(examples, against=against, label=settings.label, most=settings.most)
+    if uri is not None:
+        write_artifact(uri, anomalies.files_of(audit, settings.fail_on))
+    return audit
+
+
+def report(
+    examples: str,
+    uri: str,
+    settings: "DatasetReportSettings",
+    *,
+    statistics: str | None = None,
+    schema: str | None = None,
+) -> None:
+    """Writes one page of HTML, `report.html`, that shows what is in a dataset.
+
+    Args:
+        examples: the uri of a dataset.
+        uri: the folder of the page.
+        statistics, schema: uris of TFX's of them, which the page shows beside its own.
+
+    Raises:
+        DatasetError: the examples are no dataset, or the statistics none.
+    """
+    from components.report.page import render_report
+
+    page = render_report(
+        examples,
+        sample_records=settings.sample_records,
+        statistics=statistics,
+        schema=schema,
+    )
+    write_artifact(uri, {REPORT_FILE: page.encode()})
+
+
+@contextlib.contextmanager
+def spare_old_objects() -> Iterator[None]:
+    """Keeps full collections of Python's garbage collector to what is made meanwhile.
+
+    With TFX and TensorFlow imported, one pass over all objects takes 0.3 s, and a conversion of
+    some thousand files asks for one.
+    """
+    gc.freeze()
+    try:
+        yield
+    finally:
+        gc.unfreeze()

@@ -1,0 +1,110 @@
+"""The same datasets in the same folders without TFX: what `convert` and `balance` do where it is
+not installed.
+
+uris, cached = convert_here(conversion, "/data/out")
+uris["ShardBalancer"]
+
+What a run made, and of what, stands in `artifacts/conversion.json`; the lineage of a dataset is its
+own, in its `lineage.json`.
+"""
+
+import dataclasses
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from components import conversions, steps
+from components.balancing.settings import BalancerSettings
+from components.common.beam import runner_of
+from components.common.lineage import package_versions
+from pipelines.tools.conversion.dry_run import selection_of
+from pipelines.tools.conversion.settings import EXAMPLE_GENS, SETTINGS, Conversion
+from trainer_utils.format.naming import MANIFEST_FILE
+from trainer_utils.storage import (
+    exists,
+    is_folder,
+    join,
+    list_names,
+    make_folder,
+    read_text,
+    write_atomically,
+)
+
+__all__ = ["balance_here", "convert_here"]
+
+_RUN_FILE = "conversion.json"
+_BALANCED = ("ShardBalancer", "balanced_examples")
+
+
+def convert_here(conversion: Conversion, root: str) -> tuple[dict[str, str], bool]:
+    """The uri that each step gave, by the component's name; and whether nothing had changed.
+
+    Args:
+        conversion: what is to be done.
+        root: the folder whose `artifacts` gets the datasets.
+    """
+    folder, beam = join(root, "artifacts"), conversion.beam_pipeline_args
+    settings = SETTINGS[conversion.kind].from_arguments(conversion.example_gen)
+    balancing = BalancerSettings(**conversion.balancer)
+    module = conversions.conversion_class(settings).workers_module
+    with runner_of(beam, module=module) as runner:
+        planned = steps.conversion_of(selection_of(conversion), settings, runner)
+        key = _digest(planned.key(), balancing)
+        if (made := _made_before(folder, key)) is not None:
+            return made, True
+        name = EXAMPLE_GENS[conversion.kind]
+        examples = _next_output(folder, name, "examples")
+        steps.convert(planned, examples, settings, runner=runner)
+    balanced = _balance([examples], folder, balancing, beam)
+    schema, dataset = (
+        _next_output(folder, "SchemaExport", output) for output in ("datum_schema", "datum_dataset")
+    )
+    steps.export_schema(balanced, dataset, schema_uri=schema)
+    uris = {name: examples, _BALANCED[0]: balanced, "SchemaExport": schema}
+    with write_atomically(join(folder, _RUN_FILE), temporary_folder=folder) as stream:
+        within = {name: uri[len(folder) + 1 :] for name, uri in uris.items()}
+        stream.write(json.dumps({"key": key, "made": within}, indent=2).encode())
+    return uris, False
+
+
+def balance_here(examples: str, settings: Mapping[str, Any], root: str, beam: Sequence[str]) -> str:
+    """The uri of the dataset that was made of the one at `examples`."""
+    return _balance([examples], join(root, "artifacts"), BalancerSettings(**settings), beam)
+
+
+def _balance(
+    examples: Sequence[str], folder: str, settings: BalancerSettings, beam: Sequence[str]
+) -> str:
+    uri = _next_output(folder, *_BALANCED)
+    with runner_of(beam, module="balancing.parts") as runner:
+        steps.balance(examples, uri, settings, runner=runner)
+    return uri
+
+
+def _digest(key: str, balancing: BalancerSettings) -> str:
+    known = [key, dataclasses.asdict(balancing), package_versions()]
+    return hashlib.sha256(json.dumps(known, default=repr).encode()).hexdigest()
+
+
+def _made_before(folder: str, key: str) -> dict[str, str] | None:
+    """What the last run made, where it was this one and all of it is still there."""
+    path = join(folder, _RUN_FILE)
+    if not exists(path):
+        return None
+    try:
+        run = json.loads(read_text(path))
+        uris = {name: join(folder, inner) for name, inner in run["made"].items()}
+    except (ValueError, KeyError, AttributeError):  # not ours
+        return None
+    return uris if run["key"] == key and all(map(is_folder, uris.values())) else None
+
+
+def _next_output(folder: str, component: str, output: str) -> str:
+    """A folder as TFX names them, by number; one that a killed run has left is used again."""
+    place = join(folder, f"{component}/{output}")
+    make_folder(place)
+    numbers = [int(name) for name in list_names(place) if name.isdecimal()]
+    last = join(place, str(max(numbers, default=0)))
+    was_killed = output.endswith("examples") and not exists(join(last, MANIFEST_FILE))
+    return last if numbers and was_killed else join(place, str(max(numbers, default=0) + 1))
