@@ -136,9 +136,9 @@ class ImageExampleGen(FilesExampleGen):
             feature_names: other names for features, by those that they have: `{'image':
                 'image/encoded', 'label': 'image/class/label'}`. All other settings know them by the
                 ones that they have.
-            base_dataset: a dataset that an earlier run of this component made of the same inputs with
-                the same settings: its shards whose inputs are as they were are linked or copied,
-                not made again. Ids of labels do not move: new ones come last.
+            base_dataset: a dataset that an earlier run of this component made of the same inputs
+                with the same settings: its shards whose inputs are as they were are linked or
+                copied, not made again. Ids of labels do not move: new ones come last.
             orientation: `apply` rotates photos as EXIF or XMP says, since TensorFlow ignores these;
                 `keep` leaves them as they are.
             frames: what becomes of an animation: `first` keeps its first frame, `reject` rejects

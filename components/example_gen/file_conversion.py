@@ -24,11 +24,11 @@ from components.example_gen.file_shards import WriteMediaShard
 from components.example_gen.fingerprint import fingerprint_of_files
 from components.example_gen.image_roots import check_image_roots, roots_of
 from components.example_gen.inputs import InputSelection, layout_inputs, refuse_overlap
+from components.example_gen.manifest import config_of
 from components.example_gen.media import DESCRIPTIONS
 from components.example_gen.near_duplicates import find_near_duplicates
 from components.example_gen.plan import Written, sum_label_counts
 from components.example_gen.settings import LISTS, MEDIA, MediaSettings
-from components.example_gen.manifest import config_of
 from components.example_gen.simple_layouts import read_simple, without_reserved
 from components.example_gen.unnamed_files import warn_of_unnamed
 from components.example_gen.updating import (

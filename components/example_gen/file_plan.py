@@ -24,8 +24,8 @@ from components.common.input_table import (
     texts_of,
 )
 from components.common.tasks import Task
-from components.example_gen.file_reports import KnownShard
 from components.example_gen.assignment import EXCLUDED, Numbers, SplitRules
+from components.example_gen.file_reports import KnownShard
 from components.example_gen.partition import NEAR_DUPLICATES, OWN_NAME, Partition
 from components.example_gen.plan import Plan, lay_out_shards
 from components.example_gen.settings import MediaSettings

@@ -10,8 +10,8 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from components.common.entry import Column
 from components.common.rejects import Reject
-from trainer_utils.format.json_text import JsonObject
 from trainer_utils.format import Feature, Shard, num_shards_for, shard_bounds
+from trainer_utils.format.json_text import JsonObject
 
 __all__ = ["Plan", "SplitShards", "Written", "lay_out_shards", "sum_label_counts"]
 

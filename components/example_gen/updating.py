@@ -4,12 +4,12 @@
     plan = plan_update(plan, base, Listing(plan.rows, located), target_shard_bytes=128 << 20)
     count_changes(base, summaries)        # {'added': 10, 'changed': 0, 'removed': 0, 'kept': 990}
 
-`inputs.json` has two 64-bit sums of each record's input: of its name, and of all that the record was
-made of, which are its values and the length and CRC-32C of its files; and of each shard a digest of
-what a listing says of its inputs, sizes and times of change among it. A shard of which that is the
-same is linked or copied; of any other the files are read, and where one has changed, the inputs that
-are left are converted anew, in their order. So a dataset that is updated holds the records that a
-fresh conversion would.
+`inputs.json` has two 64-bit sums of each record's input: of its name, and of all that the record
+was made of, which are its values and the length and CRC-32C of its files; and of each shard a
+digest of what a listing says of its inputs, sizes and times of change among it. A shard of which
+that is the same is linked or copied; of any other the files are read, and where one has changed,
+the inputs that are left are converted anew, in their order. So a dataset that is updated holds the
+records that a fresh conversion would.
 """
 
 import base64

@@ -38,10 +38,10 @@ def make_vocabularies(
     """
     for name in given:
         if name not in labels:
-            known = ", ".join(labels) or "there is none"
+            features = ", ".join(labels) or "there is none"
             meant = did_you_mean(name, labels)
             raise ConfigError(
-                f"vocabulary[{name!r}]: expected a feature of labels ({known})"
+                f"vocabulary[{name!r}]: expected a feature of labels ({features})"
                 + (f".{meant}" if meant else "")
             )
     vocabularies = {

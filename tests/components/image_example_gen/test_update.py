@@ -1,4 +1,4 @@
-"""A dataset that is brought up to date holds what a fresh conversion would, and costs what changed."""
+"""A dataset brought up to date holds what a fresh conversion would, and costs what changed."""
 
 import json
 import os
