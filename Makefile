@@ -100,6 +100,12 @@ TRAINER := .venv-trainer
 test-trainer: $(TRAINER)/.ready  ## trainer_utils alone: the newest TensorFlow on the newest Python here, no TFX
 	@$(TRAINER)/bin/python -m pytest tests/trainer_utils $(ARGS)
 
+PLAIN := .venv-base
+
+test-base: $(PLAIN)/.ready  ## what needs no TFX, without it: conversion, balancing, the same bytes; the newest Python here
+	@$(PLAIN)/bin/python -m pytest tests/test_golden.py tests/components/test_steps.py \
+	  tests/pipelines/tools/conversion/test_untracked.py $(ARGS)
+
 FRAMEWORKS := .venv-frameworks
 
 test-frameworks: $(FRAMEWORKS)/.ready  ## the inputs of PyTorch, JAX and Keras with these themselves, without TensorFlow; Python 3.12, some 6 GB
@@ -180,7 +186,7 @@ build: $(READY)  ## the wheel and the sdist, in dist/
 	$(BIN)/python -m build --no-isolation --outdir dist .
 
 clean:  ## removes .venv and everything made
-	@rm -rf $(VENV) $(TRAINER) $(FRAMEWORKS) .venv-tfx .venv-tfx116 .flink .prism .stores build dist *.egg-info .hypothesis .mypy_cache .pytest_cache .ruff_cache
+	@rm -rf $(VENV) $(TRAINER) $(PLAIN) $(FRAMEWORKS) .venv-tfx .venv-tfx116 .flink .prism .stores build dist *.egg-info .hypothesis .mypy_cache .pytest_cache .ruff_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 IMAGE := tfx-shards
@@ -217,6 +223,7 @@ lock:  ## the locks from pyproject.toml and requirements*.in; UPGRADE=1 takes ne
 	$(COMPILE) requirements-image.in $(FOR_IMAGES) --override requirements-image.override --extra tfx --extra s3 \
 	  --output-file requirements-image.lock
 	$(COMPILE) $(FOR_IMAGES) --extra kfp --extra cuda --extra gcs --extra s3 --output-file requirements-trainer.lock
+	$(COMPILE) $(FOR_IMAGES) --extra kfp --extra audio --extra azure --extra gcs --extra s3 --output-file requirements-components.lock
 
 $(READY): $(LOCKED) pyproject.toml
 	@exec 9< scripts/make_venv  # which locks itself, for makes that run at the same time
@@ -239,8 +246,8 @@ $(FRAMEWORKS)/.ready: pyproject.toml
 	touch $@
 
 # Not locked: what it shows is that the newest releases work.
-$(TRAINER)/.ready: pyproject.toml
-	@if [ ! -x $(TRAINER)/bin/python ]; then
+$(TRAINER)/.ready $(PLAIN)/.ready: pyproject.toml
+	@if [ ! -x $(@D)/bin/python ]; then
 	  newest=
 	  for version in 3.13 3.12 3.11 3.10; do
 	    pyenv_one=$$(pyenv versions --bare 2>/dev/null | grep -E "^$$version\.[0-9]+$$" | tail -n 1) || true
@@ -248,8 +255,8 @@ $(TRAINER)/.ready: pyproject.toml
 	      if "$$candidate" -c 'import venv, ensurepip' 2>/dev/null; then newest=$$candidate; break 2; fi
 	    done
 	  done
-	  [ -n "$$newest" ] || { echo "make test-trainer needs a Python of 3.10 to 3.13 on the PATH or in pyenv." >&2; exit 1; }
-	  "$$newest" -m venv $(TRAINER)
+	  [ -n "$$newest" ] || { echo "make $(patsubst .venv-%,test-%,$(@D)) needs a Python of 3.10 to 3.13 on the PATH or in pyenv." >&2; exit 1; }
+	  "$$newest" -m venv $(@D)
 	fi
-	$(TRAINER)/bin/python -m pip --disable-pip-version-check --quiet install --editable '.[trainer-test]'
+	$(@D)/bin/python -m pip --disable-pip-version-check --quiet install --editable '.[$(patsubst .venv-%,%-test,$(@D))]'
 	touch $@

@@ -10,15 +10,15 @@ from collections.abc import Mapping, Sequence
 from tfx.dsl.components.base import executor_spec
 from tfx.proto import example_gen_pb2, range_config_pb2
 
-from components.common.component import Runtime, parameters_of
-from components.example_gen.component import (
+from components.example_gen.settings import TextSettings
+from components.tfx.component import Runtime, parameters_of
+from components.tfx.example_gen import (
     TFX_PARAMETERS,
     ExampleGenExecutor,
     FilesExampleGen,
     FilesExampleGenSpec,
     FileTreeDriver,
 )
-from components.example_gen.settings import TextSettings
 
 __all__ = ["Executor", "TextExampleGen"]
 

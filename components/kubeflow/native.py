@@ -45,7 +45,7 @@ def default_image() -> str:
         version = metadata.version("tfx-shards")
     except metadata.PackageNotFoundError:  # run from its folder
         version = "latest"
-    return os.environ.get(IMAGE_VARIABLE) or f"tfx-shards:{version}"
+    return os.environ.get(IMAGE_VARIABLE) or f"tfx-shards-components:{version}"
 
 
 class _Component(PythonComponent):

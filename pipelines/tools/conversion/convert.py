@@ -282,7 +282,7 @@ def start_tfx(*, alone: bool = False) -> None:
     Args:
         alone: whether the process does nothing else. Then TFX's core is imported as it is where
             there is no TensorFlow, in a third of the time: all that it lacks is TensorFlow's file
-            systems, in place of which are Python's and `components.common.tfx_files`.
+            systems, in place of which are Python's and `components.tfx.files`.
     """
     if not has_tfx():
         return

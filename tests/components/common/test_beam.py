@@ -20,10 +20,10 @@ from tfx.types import standard_artifacts
 from tfx.utils import dependency_utils
 
 from components.common.beam import DASK_RUNNER, IN_PROCESS_RUNNER
-from components.common.executor import LocalFirstBeamExecutor
 from components.image_example_gen import Executor as ImageExecutor
 from components.shard_balancer import Executor as BalancerExecutor
 from components.text_example_gen import Executor as TextExecutor
+from components.tfx.executor import LocalFirstBeamExecutor
 from trainer_utils.format import DatasetError
 
 IMAGE = "--sdk_container_image=registry/image:1"  # so that TFX does not pack itself for workers

@@ -24,7 +24,6 @@ from components.common.layout_inputs import LayoutInputs
 from components.common.workspace import start_working
 from components.example_gen import file_shards
 from components.example_gen.settings import TextSettings
-from components.example_gen.tfx_properties import selection_of
 from components.image_example_gen import Executor as ImageExecutor
 from components.layouts import coco_instances, read_layout, voc
 from components.layouts.texts import find_pieces
@@ -34,6 +33,7 @@ from components.tables import documents
 from components.tables.options import TableOptions, select_settings
 from components.tables.reading import read_piece
 from components.text_example_gen import Executor as TextExecutor
+from components.tfx.properties import selection_of
 from tests.trainer_utils.storage import test_files
 from trainer_utils.format import DatasetError, InputError
 from trainer_utils.storage import FileRefusedError, MachineError, list_files

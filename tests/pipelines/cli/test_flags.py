@@ -1,9 +1,5 @@
 """Every setting is a flag of `convert`, and its help says what the setting does."""
 
-import json
-import subprocess
-import sys
-
 import click
 import pytest
 
@@ -119,28 +115,6 @@ def test_the_help_has_each_sentence_and_default(kind):
         assert sentence in told, name
         if one.default:
             assert f"{sentence} Default: {one.shown_default}." in told, name
-
-
-def test_without_tfx_any_flag_says_what_is_missing(tmp_path):
-    program = (
-        "import importlib.util as u, json, sys\n"
-        "real = u.find_spec\n"
-        "u.find_spec = lambda name, *rest: None if name in ('tfx', 'kfp') else real(name, *rest)\n"
-        "from click.testing import CliRunner\n"
-        "from pipelines.cli.app import app\n"
-        "for call in (['convert', 'a', 'b', '--seed', '3'], ['convert', '--help'], ['--help']):\n"
-        "    done = CliRunner().invoke(app, call)\n"
-        "    print(json.dumps([done.exit_code, done.stderr or done.stdout]))"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, check=True
-    )
-    (status, said), (helped, text), (listed, names) = map(json.loads, done.stdout.splitlines())
-    assert (status, helped, listed) == (2, 0, 0)
-    assert said.startswith("Error: tfx-shards convert needs TFX: run pip install")
-    assert "--dry-run" in text
-    assert "--quality" not in text
-    assert "convert" in names
 
 
 @pytest.mark.parametrize(
