@@ -212,6 +212,7 @@ class MediaSettings(ExampleGenSettings):
     """
 
     feature_names: Mapping[str, str] = setting({}, _names_by_feature)
+    base_dataset: str | None = setting(None, where(is_text, "the uri of a dataset"))
     images: ImageOptions = group(ImageOptions, only=())
     audio: AudioOptions = group(AudioOptions, only=())
 
@@ -223,6 +224,7 @@ class MediaSettings(ExampleGenSettings):
     def for_manifest(self) -> JsonObject:
         """The settings as a manifest keeps them, those of images and sounds among them."""
         config = super().for_manifest()
+        del config["base_dataset"]
         if not self.feature_names:  # as before there were any
             del config["feature_names"]
         images, audio = config.pop("images"), config["audio"]
