@@ -25,7 +25,7 @@ READY := $(VENV)/.ready
 OTHER_STACK := $(if $(STACK),$(if $(filter $(STACK),$(shell cat $(VENV)/.stack 2>/dev/null)),,other-stack))
 
 .PHONY: docs help venv demo demo-text test test-quick golden test-current test-other bench-stack bench-stacks
-.PHONY: test-faults test-trainer test-frameworks test-dask test-flink test-image test-prism stores lint format lock build image sbom release
+.PHONY: test-faults test-trainer test-frameworks test-dask test-flink test-prism stores lint format lock build image sbom release
 .PHONY: clean other-stack
 
 help:  ## this list
@@ -149,9 +149,6 @@ test-dask: $(READY)  ## the components on Dask, with workers that are processes;
 	@command -v go >/dev/null || { echo "make test-prism needs go on the PATH, to build Beam's Prism." >&2; exit 1; }
 	echo "Building Beam's Prism, which takes a minute or two."
 	GOBIN=$$PWD/.prism/$* go install github.com/apache/beam/sdks/v2/go/cmd/prism@v$*
-
-test-image: $(READY)  ## the Dockerfile's steps, walked without docker in a root of debootstrap; as root; 11 GB, once
-	@TFX_SHARDS_IMAGE=1 $(BIN)/python -m pytest -m image $(ARGS)
 
 # Object stores for the tests, where there is Go to build them; else moto's server, which is S3 alone.
 STORES := .stores/versitygw .stores/fake-gcs-server

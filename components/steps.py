@@ -164,7 +164,13 @@ def convert(
                 used.described_features(written.features),
                 vocabularies=plan.vocabularies,
                 rejects=rejects,
-                origin=make_origin(producer, tell(conversion.located), output="examples"),
+                origin=make_origin(
+                    producer,
+                    tell(conversion.located),
+                    output="examples",
+                    inputs=conversion.parents,
+                ),
+                inputs=written.inputs,
             )
     told = of_dataset(manifest, plan.vocabularies, gzip=settings.gzip)
     return Converted(manifest, plan.vocabularies, told, conversion.located)

@@ -94,7 +94,7 @@ def _labels_by_feature(name: str, given: object) -> dict[str, tuple[str, ...]]:
                 raise ConfigError.of(f"{name}[{feature!r}]", label, allowed="one line each")
         if len(set(labels)) < len(labels):
             twice = next(label for label in labels if list(labels).count(label) > 1)
-            raise ConfigError(f"{name}[{feature!r}]: expected each label once, got {twice!r} twice")
+            raise ConfigError.of(f"{name}[{feature!r}]", twice, allowed="each label once")
     return {feature: tuple(labels) for feature, labels in by_feature.items()}
 
 
@@ -212,6 +212,7 @@ class MediaSettings(ExampleGenSettings):
     """
 
     feature_names: Mapping[str, str] = setting({}, _names_by_feature)
+    base_dataset: str | None = setting(None, where(is_text, "the uri of a dataset"))
     images: ImageOptions = group(ImageOptions, only=())
     audio: AudioOptions = group(AudioOptions, only=())
 
@@ -223,6 +224,7 @@ class MediaSettings(ExampleGenSettings):
     def for_manifest(self) -> JsonObject:
         """The settings as a manifest keeps them, those of images and sounds among them."""
         config = super().for_manifest()
+        del config["base_dataset"]
         if not self.feature_names:  # as before there were any
             del config["feature_names"]
         images, audio = config.pop("images"), config["audio"]

@@ -106,19 +106,6 @@ def test_a_flag_gives_what_python_would(monkeypatch, name, given):
     assert type(taken[name]) is type(value)
 
 
-@pytest.mark.parametrize("kind", SETTINGS)
-def test_the_help_has_each_sentence_and_default(kind):
-    told = " ".join(CliRunner().invoke(app, ["convert", "--help"]).output.split())
-    elsewhere = {"seed"} if kind == "any" else {"layout", "target_shard_bytes"}  # once for all
-    for name, one in SETTINGS[kind].described().items():
-        if name in elsewhere:
-            continue
-        sentence = " ".join(one.sentence.replace("`", "").split())[1:]
-        assert sentence in told, name
-        if one.default:
-            assert f"{sentence} Default: {one.shown_default}." in told, name
-
-
 @pytest.mark.parametrize(
     ("text", "number"),
     [("7", 7), ("1 kB", 1000), ("1KiB", 1024), ("128MiB", 1 << 27), ("1.5g", 3 << 29)],
