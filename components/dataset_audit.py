@@ -11,6 +11,7 @@ from tfx.dsl.components.base import base_component, base_executor, executor_spec
 from tfx.types import artifact_utils, standard_artifacts
 
 from components import steps
+from components.auditing import Audit
 from components.common.component import (
     Runtime,
     channel,
@@ -20,7 +21,6 @@ from components.common.component import (
 )
 from components.common.settings import Artifacts, ExecProperties
 from components.settings import AuditSettings
-from trainer_utils.auditing import Audit
 
 __all__ = ["DatasetAudit", "Executor"]
 
@@ -83,9 +83,8 @@ class DatasetAuditSpec(types.ComponentSpec):
 class DatasetAudit(base_component.BaseComponent):
     """Finds copies, leakage between splits, conflicts of labels, shifts and odd images.
 
-    Copies are records of the same content, pictures that were encoded anew, resized, cropped a
-    little, made grey or mirrored, texts that differ in a few words, and sounds that were encoded
-    anew, resampled, made louder or quieter, or cut a little.
+    Copies are records of the same content, pictures that were encoded anew, resized, made
+    grey or mirrored, texts that differ in a few words, and sounds of the same bytes.
 
     Outputs:
         anomalies: TFX's `ExampleAnomalies`: `Split-<name>/SchemaDiff.pb` for each split, an anomaly
