@@ -11,6 +11,7 @@ import posixpath
 import shlex
 from collections.abc import Iterable, Mapping
 
+from components.common.file_table import FileTable
 from components.common.input_table import InputTable
 from components.common.layout_inputs import ImageRoot
 from components.example_gen.settings import MediaSettings
@@ -71,7 +72,10 @@ def roots_of(files: Mapping[str, InputFile], *, base: str) -> tuple[ImageRoot, .
             root_of[folder] = root
         path = posixpath.relpath(uri, root_of[folder])
         by_root[root_of[folder]][path] = files[uri]._replace(path=path)
-    return tuple(ImageRoot(root, by_root[root]) for root in sorted(by_root, key=len, reverse=True))
+    return tuple(
+        ImageRoot(root, FileTable.of(by_root[root].values()))
+        for root in sorted(by_root, key=len, reverse=True)
+    )
 
 
 def _is_below(folder: str, root: str) -> bool:

@@ -2,6 +2,7 @@
 
 import pytest
 
+from components.common.file_table import FileTable
 from components.common.layout_inputs import LayoutInputs
 from components.layouts import read_layout
 from tests.components.example_gen.list_files import folder, found, listed
@@ -38,7 +39,7 @@ def test_a_list_in_another_order_asks_and_takes_the_answer(tmp_path):
     inputs = LayoutInputs(
         base=str(base),
         root="",
-        files={file.path: file for file in list_files(str(base))},
+        files=FileTable.of(list_files(str(base))),
         column_names=["label", "image"],
     )
     listing = read_layout(inputs, layout="auto")

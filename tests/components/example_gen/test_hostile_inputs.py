@@ -20,6 +20,7 @@ from tfx.proto import example_gen_pb2
 from tfx.utils import proto_utils
 
 from components.audio_example_gen import Executor as AudioExecutor
+from components.common.file_table import FileTable
 from components.common.layout_inputs import LayoutInputs
 from components.common.workspace import start_working
 from components.example_gen import file_shards
@@ -178,7 +179,7 @@ def test_a_table_of_texts_that_is_exchanged_is_a_reject(tmp_path, change, kind):
     write(base, {name: rows[kind]})
     if kind == "parquet":
         pyarrow.parquet.write_table(pa.table({"text": ["one"]}), base / name)
-    files = {file.path: file for file in list_files(str(base))}
+    files = FileTable.of(list_files(str(base)))
     inputs = LayoutInputs(base=str(base), root="", files=files)
     settings = TextSettings(layout=kind)
     (piece,), _ = find_pieces(inputs, settings, folder=str(tmp_path))
@@ -191,7 +192,7 @@ def test_a_table_of_texts_that_is_exchanged_is_a_reject(tmp_path, change, kind):
 @pytest.mark.parametrize("name", ["a.csv", "a.csv.gz"])
 def test_a_table_that_is_exchanged_before_it_is_looked_at_is_left_out(tmp_path, change, name):
     base = write(tmp_path / "in", {name: b"text\none\n", f"b{name[1:]}": b"text\ntwo\n"})
-    files = {file.path: file for file in list_files(str(base))}
+    files = FileTable.of(list_files(str(base)))
     inputs = LayoutInputs(base=str(base), root="", files=files)
     change(base / name)
     with pytest.raises(InputError, match=CODES[change]):
@@ -201,7 +202,7 @@ def test_a_table_that_is_exchanged_before_it_is_looked_at_is_left_out(tmp_path, 
 @pytest.mark.parametrize("change", [test_files.replace_by_a_pipe, test_files.grow])
 def test_a_list_that_is_exchanged_is_named_in_one_error(tmp_path, change):
     base = write(tmp_path / "in", {"list.csv": b"image\n1.jpg\n", "1.jpg": photo(1)})
-    files = {file.path: file for file in list_files(str(base))}
+    files = FileTable.of(list_files(str(base)))
     change(base / "list.csv")
     inputs = LayoutInputs(base=str(base), root="", files=files)
     with pytest.raises((InputError, FileRefusedError)) as caught:
@@ -309,7 +310,7 @@ def test_whatever_any_step_of_a_sound_raises_is_one_reject(tmp_path, monkeypatch
 @pytest.mark.parametrize("error", RAISED, ids=lambda error: type(error).__name__)
 def test_whatever_a_text_raises_is_one_reject(tmp_path, monkeypatch, error):
     base = write(tmp_path / "in", {f"{number}.md": b"words" for number in range(3)})
-    files = {file.path: file for file in list_files(str(base))}
+    files = FileTable.of(list_files(str(base)))
     inputs = LayoutInputs(base=str(base), root="", files=files)
     settings = TextSettings(layout="folder")
     (piece,), _ = find_pieces(inputs, settings, folder=str(tmp_path))
@@ -338,7 +339,7 @@ def test_whatever_an_annotation_raises_is_one_reject(tmp_path, monkeypatch, erro
 
 
 def excluded(base: Path, layout: str) -> list[str | None]:
-    files = {file.path: file for file in list_files(str(base))}
+    files = FileTable.of(list_files(str(base)))
     listing = read_layout(LayoutInputs(base=str(base), root="", files=files), layout=layout)
     assert listing.found == 2
     return [left.code for left in listing.excluded]

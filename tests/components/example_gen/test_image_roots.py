@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from components.common.blobs import BlobReader
 from components.common.entry import Blob, ExcludedInput
+from components.common.file_table import FileTable
 from components.common.input_table import InputTable
 from components.common.layout_inputs import FilesElsewhere, ImageRoot, LayoutInputs
 from components.example_gen.image_roots import check_image_roots, roots_of, suggest_roots
@@ -83,7 +84,7 @@ def test_a_relative_root_is_meant_from_where_the_process_stands_now(tmp_path, mo
         (folder / "1.jpg").write_bytes(b"x")
         monkeypatch.chdir(tmp_path / name)
         roots = (ImageRoot("photos", {"1.jpg": InputFile("1.jpg", 1, "")}),)
-        inputs = LayoutInputs(base="lists", root="", files={}, image_roots=roots)
+        inputs = LayoutInputs(base="lists", root="", files=FileTable.of([]), image_roots=roots)
         path, blob = inputs.resolve(str(folder / "1.jpg"), folder="")
         assert (path, blob.path) == ("1.jpg", str(folder / "1.jpg"))
 

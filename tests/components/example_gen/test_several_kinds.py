@@ -22,6 +22,7 @@ from tfx.utils import proto_utils
 
 from components.audio_example_gen import Executor as AudioExecutor
 from components.common.beam import IN_PROCESS_RUNNER
+from components.common.file_table import FileTable
 from components.common.layout_inputs import LayoutInputs
 from components.example_gen import lists
 from components.image_example_gen import Executor as ImageExecutor
@@ -454,7 +455,7 @@ def test_columns_hold_what_their_files_are_whatever_they_are_called(
         inputs = LayoutInputs(
             base=str(base),
             root="list.csv",
-            files={file.path: file for file in list_files(str(base))},
+            files=FileTable.of(list_files(str(base))),
             media="audio" if component == "audio" else "image",
         )
         listing = lists.read(inputs, ["list.csv"])

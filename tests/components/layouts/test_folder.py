@@ -2,6 +2,7 @@
 
 import pytest
 
+from components.common.file_table import FileTable
 from components.common.layout_inputs import LayoutInputs
 from components.example_gen.settings import ImageSettings
 from components.layouts import LOOKED_FOR, read_layout
@@ -29,6 +30,8 @@ def test_every_layout_is_among_those_looked_for():
 
 @pytest.mark.parametrize("layout", ["auto", "folder", "voc", "coco", "segmentation"])
 def test_columns_are_for_lists_and_archives(tmp_path, layout):
-    inputs = LayoutInputs(base=str(tmp_path), root="", files={}, columns={"age": "int"})
+    inputs = LayoutInputs(
+        base=str(tmp_path), root="", files=FileTable.of([]), columns={"age": "int"}
+    )
     with pytest.raises(ConfigError, match=r"columns: expected none .*, got age"):
         read_layout(inputs, layout=layout)

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from components.common.entry import Column
+from components.common.file_table import FileTable
 from components.common.layout_inputs import LayoutInputs
 from components.layouts import read_layout
 from tests.components.layouts.archives import write_tar
@@ -81,7 +82,7 @@ def test_sidecars_make_columns_typed_by_all_examples(tmp_path, read, files, colu
 
 
 def with_columns(tmp_path: Path, **columns: str):
-    files = {file.path: file for file in list_files(str(tmp_path))}
+    files = FileTable.of(list_files(str(tmp_path)))
     inputs = LayoutInputs(base=str(tmp_path), root="", files=files, columns=columns)
     return read_layout(inputs, layout="tar")
 

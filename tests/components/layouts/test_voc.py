@@ -8,6 +8,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+from components.common.file_table import FileTable
 from components.common.layout_inputs import LayoutInputs
 from components.common.rejects import Reject, render_rejects
 from components.example_gen.boxes import BOX_COLUMNS, SIZE_COLUMNS
@@ -238,7 +239,7 @@ def test_an_annotation_that_vanished_leaves_its_image_out_and_no_other(tmp_path,
     for name in "bcd":
         text = annotation(("dog", 1, 1, 2, 2))
         write(base, **{f"JPEGImages/{name}.jpg": b"", f"Annotations/{name}.xml": text})
-    files = {file.path: file for file in list_files(str(base))}
+    files = FileTable.of(list_files(str(base)))
     for name in "ac":
         (base / f"Annotations/{name}.xml").unlink()
     listing = read_layout(LayoutInputs(base=str(base), root="", files=files), layout="voc")
@@ -274,7 +275,7 @@ def test_two_annotations_of_one_name_are_refused(tmp_path, read, write):
 
 
 def test_the_split_of_input_config_is_that_of_all(voc):
-    files = {file.path: file for file in list_files(str(voc))}
+    files = FileTable.of(list_files(str(voc)))
     inputs = LayoutInputs(base=str(voc), root="", files=files, split="mine")
     listing = read_layout(inputs, layout="voc")
     assert {e.split for e in listing.entries} == {o.split for o in listing.excluded} == {"mine"}
