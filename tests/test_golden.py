@@ -1,4 +1,4 @@
-"""A dataset has the same bytes on both stacks, and from release to release."""
+"""A dataset has the same bytes with and without TFX, on either of its stacks, in each release."""
 
 import json
 from pathlib import Path

@@ -14,7 +14,6 @@ adds a type of click's, a text with the flag's names or with what stands for its
 """
 
 import csv
-import importlib.util
 import inspect
 import json
 import re
@@ -229,19 +228,12 @@ class _Choices(click.Choice[str]):
 
 
 class _Command(click.Command):
-    """A command whose settings, if it has any, are flags in sections of its help.
-
-    Where TFX is not installed there are no settings either: any flag is taken, so that the command
-    can say what is missing.
-    """
+    """A command whose settings, if it has any, are flags in sections of its help."""
 
     def __init__(self, *arguments: Any, sections: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
         self._sections: dict[str, list[click.Option]] = {}
         self._make_sections = sections
-        if sections and importlib.util.find_spec("tfx") is None:
-            self._make_sections = None
-            self.context_settings = {"ignore_unknown_options": True, "allow_extra_args": True}
 
     def get_params(self, ctx: click.Context) -> list[click.Parameter]:
         """All parameters, those of the settings as well: they bring numpy, and so are made now."""

@@ -17,54 +17,41 @@ import zlib
 from pathlib import Path
 from typing import Any
 
-from tfx.types import standard_artifacts
-
-from components.audio_example_gen import Executor as AudioExecutor
-from components.image_example_gen import Executor as ImageExecutor
-from components.schema_export import Executor as SchemaExecutor
-from components.shard_balancer import Executor as BalancerExecutor
-from components.text_example_gen import Executor as TextExecutor
+from components import steps
+from components.balancing.settings import BalancerSettings
+from components.example_gen.settings import AudioSettings, ImageSettings, TextSettings
 
 __all__ = ["digests_of", "make_datasets"]
 
 # Of the manifest: what names releases, and sums of what names them.
 _OF_RELEASES = ("versions", "checksum", "parents")
-_EXAMPLE_GEN = {
-    "input_config": '{"splits": [{"name": "all", "pattern": "*"}]}',
-    "output_config": "{}",
-    "max_reject_fraction": 0.5,
-    "target_shard_bytes": 500_000,
-}
+_SETTINGS: dict[str, Any] = {"max_reject_fraction": 0.5, "target_shard_bytes": 500_000}
 
 
 def make_datasets(folder: Path) -> Path:
     """Images, texts and sounds, the first two balanced, and their schemas, below `folder`/out."""
     given, made = folder / "in", folder / "out"
     _write_inputs(given)
-    for kind, executor in (
-        ("images", ImageExecutor),
-        ("texts", TextExecutor),
-        ("audio", AudioExecutor),
-    ):
-        settings = {**_EXAMPLE_GEN, "input_base": str(given / kind)}
-        executor().Do({}, {"examples": [_examples(made / kind)]}, settings)
+    kinds = (("images", ImageSettings), ("texts", TextSettings), ("audio", AudioSettings))
+    for kind, settings in kinds:
+        steps.convert(str(given / kind), str(made / kind), settings(**_SETTINGS))
     for kind in ("images", "texts"):
-        balanced = made / f"balanced-{kind}"
-        outputs: dict[str, Any] = {"balanced_examples": [_examples(balanced)]}
-        BalancerExecutor().Do({"examples": [_examples(made / kind)]}, outputs, {"num_shards": "3"})
-        schema = standard_artifacts.Schema()
-        schema.uri = str(made / f"schema-{kind}")
-        outputs = {"datum_schema": [schema]}
-        SchemaExecutor().Do({"examples": [_examples(balanced)]}, outputs, {"tfds": 1})
+        balanced = str(made / f"balanced-{kind}")
+        steps.balance([str(made / kind)], balanced, BalancerSettings(num_shards=3))
+        steps.export_schema(balanced, str(made / f"schema-{kind}"), tfds=True)
     return made
+
+
+BESIDE = ("lineage.json", "inputs.json")
 
 
 def digests_of(folder: Path) -> dict[str, str]:
     """SHA-256 of every file, by its path; of a manifest without what names releases.
 
-    Not of `lineage.json`, which says where the inputs were.
+    Not of what the manifest does not name: `lineage.json`, which says where the inputs were, and
+    `inputs.json`.
     """
-    files = (path for path in folder.rglob("*") if path.name != "lineage.json")
+    files = (path for path in folder.rglob("*") if path.name not in BESIDE)
     paths = sorted(path for path in files if path.is_file())
     return {path.relative_to(folder).as_posix(): _digest(path) for path in paths}
 
@@ -75,12 +62,6 @@ def _digest(path: Path) -> str:
         manifest = {k: v for k, v in json.loads(data).items() if k not in _OF_RELEASES}
         data = json.dumps(manifest, sort_keys=True).encode()
     return hashlib.sha256(data).hexdigest()
-
-
-def _examples(uri: Path) -> standard_artifacts.Examples:
-    artifact = standard_artifacts.Examples()
-    artifact.uri = str(uri)
-    return artifact
 
 
 def _write_inputs(folder: Path) -> None:

@@ -1,0 +1,146 @@
+"""What components do as plain functions: the same files as the components of TFX make."""
+
+import hashlib
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from PIL import Image
+
+from components import steps
+from components.balancing.settings import BalancerSettings
+from components.example_gen.inputs import InputSelection
+from components.example_gen.partition import Partition
+from components.example_gen.settings import ImageSettings, TextSettings
+from components.settings import AuditSettings, DatasetReportSettings
+from trainer_utils.format import ConfigError, DatasetError, InputError
+
+
+@pytest.fixture(scope="module")
+def pictures(tmp_path_factory) -> Path:
+    folder = tmp_path_factory.mktemp("in")
+    for number in range(40):
+        path = folder / "ab"[number % 2] / f"{number}.png"
+        path.parent.mkdir(exist_ok=True)
+        Image.new("RGB", (20 + number, 30), (number * 5, 90, 40)).save(path)
+    (folder / "a/broken.png").write_bytes(b"\x89PNG")
+    return folder
+
+
+SETTINGS: dict[str, Any] = {"target_shard_bytes": 2000, "max_reject_fraction": 0.5, "seed": 7}
+
+
+def files(folder: Path) -> dict[str, str]:
+    found = (path for path in folder.rglob("*") if path.is_file())
+    return {str(p.relative_to(folder)): hashlib.sha256(p.read_bytes()).hexdigest() for p in found}
+
+
+def test_a_dataset_is_made_balanced_described_audited_and_shown(pictures, tmp_path):
+    made = steps.convert(str(pictures), str(tmp_path / "made"), ImageSettings(**SETTINGS))
+    assert str(made.manifest.total) == "41 found = 40 written + 1 rejected + 0 skipped"
+    balanced = str(tmp_path / "balanced")
+    done = steps.balance([str(tmp_path / "made")], balanced, BalancerSettings(num_shards=2))
+    assert {len(done.manifest.shards_of(split)) for split in done.manifest.splits} == {2}
+    schema = tmp_path / "schema"
+    exported = steps.export_schema(balanced, str(tmp_path / "told"), schema_uri=str(schema))
+    assert exported.num_features == 6
+    assert [path.name for path in schema.iterdir()] == ["schema.pbtxt"]
+    found = steps.audit(balanced, str(tmp_path / "audit"), AuditSettings(fail_on=("leakage",)))
+    listed = json.loads((tmp_path / "audit/findings.json").read_text())["findings"]
+    assert len(listed) == len(found.findings) > 0
+    steps.report(balanced, str(tmp_path / "page"), DatasetReportSettings())
+    assert [path.name for path in (tmp_path / "page").iterdir()] == [steps.REPORT_FILE]
+
+
+def test_tfx_makes_the_same_files_lineage_included(pictures, tmp_path):
+    pytest.importorskip("tfx", reason="the components of TFX")
+    from tfx.proto import example_gen_pb2
+    from tfx.types import standard_artifacts
+    from tfx.utils import proto_utils
+
+    from components.image_example_gen import Executor
+    from components.shard_balancer import Executor as Balancer
+
+    output = example_gen_pb2.Output()
+    output.split_config.splits.add(name="train", hash_buckets=3)
+    output.split_config.splits.add(name="test", hash_buckets=1)
+    config = example_gen_pb2.Input()
+    config.splits.add(name="single_split", pattern="*")
+    by_tfx, balanced = standard_artifacts.Examples(), standard_artifacts.Examples()
+    by_tfx.uri, balanced.uri = str(tmp_path / "tfx"), str(tmp_path / "tfx-balanced")
+    properties = {
+        **ImageSettings.to_properties(SETTINGS),
+        "input_base": str(pictures),
+        "input_config": proto_utils.proto_to_json(config),
+        "output_config": proto_utils.proto_to_json(output),
+    }
+    Executor().Do({}, {"examples": [by_tfx]}, properties)
+    asked = {"num_shards": 3, "exclude": ["a/0.png"]}
+    given = BalancerSettings.to_properties(asked)
+    Balancer().Do({"examples": [by_tfx]}, {"balanced_examples": [balanced]}, given)
+
+    selection = InputSelection(base=str(pictures), partition=Partition((("train", 3), ("test", 1))))
+    steps.convert(selection, str(tmp_path / "plain"), ImageSettings(**SETTINGS))
+    again = str(tmp_path / "plain-balanced")
+    steps.balance([str(tmp_path / "plain")], again, BalancerSettings(**asked))
+    assert files(tmp_path / "tfx") == files(tmp_path / "plain")
+    assert files(tmp_path / "tfx-balanced") == files(tmp_path / "plain-balanced")
+
+
+def test_a_run_that_fails_leaves_nothing(pictures, tmp_path):
+    out = tmp_path / "out"
+    with pytest.raises(InputError):
+        steps.convert(
+            str(pictures), str(out), ImageSettings(**{**SETTINGS, "max_reject_fraction": 0})
+        )
+    with pytest.raises(DatasetError):
+        steps.balance([str(tmp_path / "nothing")], str(out), BalancerSettings())
+    with pytest.raises(DatasetError):
+        steps.export_schema(str(pictures), str(out))
+    with pytest.raises(DatasetError):
+        steps.audit(str(pictures), str(out), AuditSettings())
+    with pytest.raises(DatasetError):
+        steps.report(str(pictures), str(out), DatasetReportSettings())
+    assert not [path for path in out.rglob("*") if path.is_file()]
+
+
+def test_a_table_that_names_images_takes_them_along(pictures, tmp_path):
+    table = pictures.parent / "list.csv"
+    table.write_text("image,label\n" + "".join(f"{pictures}/a/{n}.png,x\n" for n in (0, 2, 4)))
+    settings = TextSettings(columns={"image": "image"})
+    made = steps.convert(str(table), str(tmp_path / "out"), settings)
+    assert made.manifest.total.written == 3
+    assert made.vocabularies == {"label": ("x",)} or made.vocabularies == {"label": ["x"]}
+
+
+def test_no_framework_is_imported_for_it(pictures, tmp_path):
+    program = (
+        "import sys\n"
+        "from components import steps\n"
+        "from components.example_gen.settings import ImageSettings\n"
+        "if __name__ == '__main__':\n"
+        f"    steps.convert({str(pictures)!r}, {str(tmp_path / 'out')!r},"
+        " ImageSettings(max_reject_fraction=1))\n"
+        "    heavy = ('tfx', 'tensorflow', 'apache_beam', 'ml_metadata', 'kfp', 'scipy')\n"
+        "    print([name for name in heavy if name in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert done.stdout == "[]\n", done.stderr
+
+
+def test_without_beam_its_runners_are_refused(monkeypatch):
+    from components.common.beam import make_pipeline, runner_of
+
+    monkeypatch.setitem(sys.modules, "apache_beam", None)
+    monkeypatch.setitem(sys.modules, "apache_beam.options.pipeline_options", None)
+    with pytest.raises(ConfigError) as refused:
+        make_pipeline(["--runner=FlinkRunner"])
+    assert refused.value.setting == "beam_pipeline_args"
+    with pytest.raises(ConfigError):
+        runner_of(["--direct_num_workers=many"], module="balancing.parts")
+    with runner_of(["--direct_num_workers=3", "--labels=a=b"], module="balancing.parts") as runner:
+        assert runner.processes == 3
+        assert runner.make_pipeline is None

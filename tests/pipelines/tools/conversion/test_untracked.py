@@ -1,0 +1,132 @@
+"""`convert` and `balance` on an install that has no TFX, TensorFlow, Beam or ML Metadata."""
+
+import hashlib
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from PIL import Image
+
+import pipelines
+from pipelines.tools.conversion import convert as conversion
+from trainer_utils.dataset.files import read_manifest
+from trainer_utils.format import ConfigError
+
+HIDDEN = ("tfx", "tensorflow", "apache_beam", "ml_metadata", "kfp", "tensorflow_data_validation")
+OF_DATASETS = ("ImageExampleGen", "ShardBalancer", "SchemaExport")
+# It names the folder of the shards, with the number of a run.
+NUMBERED = "datum_dataset/*/shard_info.json"
+
+
+@pytest.fixture
+def pictures(tmp_path) -> Path:
+    folder = tmp_path / "in"
+    for number in range(30):
+        path = folder / "ab"[number % 2] / f"{number}.png"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        Image.new("RGB", (20 + number, 30), (number * 5, 90, 40)).save(path)
+    return folder
+
+
+@pytest.fixture
+def without_tfx(monkeypatch):
+    monkeypatch.setattr(conversion, "has_tfx", lambda: False)
+
+
+def files(folder: Path) -> dict[str, str]:
+    found = {}
+    for component in OF_DATASETS:
+        for path in sorted(folder.glob(f"artifacts/{component}/*/*/**/*")):
+            if path.is_file() and not path.match(NUMBERED):
+                _, output, _, *inner = path.relative_to(folder / "artifacts").parts
+                found["/".join([output, *inner])] = hashlib.sha256(path.read_bytes()).hexdigest()
+    return found
+
+
+def shell(*arguments: str) -> subprocess.CompletedProcess[str]:
+    """The command, in a process where nothing of TFX can be imported."""
+    program = (
+        "import sys\n"
+        f"sys.modules.update(dict.fromkeys({HIDDEN!r}))\n"
+        "from pipelines.cli.app import main\n"
+        "sys.exit(main())"
+    )
+    return subprocess.run(
+        [sys.executable, "-c", program, *arguments], capture_output=True, text=True, check=False
+    )
+
+
+@pytest.mark.slow
+def test_the_files_are_those_of_a_tracked_run(pictures, tmp_path, monkeypatch):
+    pytest.importorskip("tfx", reason="it is compared with")
+    pipelines.convert(pictures, tmp_path / "tracked", num_shards=2)
+    monkeypatch.setattr(conversion, "has_tfx", lambda: False)
+    uri = pipelines.convert(pictures, tmp_path / "plain", num_shards=2)
+    assert uri.metadata is None
+    assert files(tmp_path / "plain") == files(tmp_path / "tracked")
+
+
+def test_what_did_not_change_is_not_made_again_and_what_was_removed_is(
+    without_tfx, pictures, tmp_path
+):
+    out = tmp_path / "out"
+    first = pipelines.convert(pictures, out)
+    assert not first.cached
+    again = pipelines.convert(pictures, out)
+    assert again == first
+    assert again.cached
+    assert pipelines.convert(pictures, out, seed=1) != first
+    assert pipelines.convert(pictures, out, num_shards=3) != first
+    (pictures / "a/0.png").write_bytes((pictures / "b/1.png").read_bytes())
+    changed = pipelines.convert(pictures, out)
+    assert not changed.cached
+    shutil.rmtree(changed)
+    made = pipelines.convert(pictures, out)
+    assert not made.cached
+    assert read_manifest(made).total.written == 30
+    assert os.path.realpath(out / "latest") == os.path.realpath(made)
+
+
+def test_what_a_killed_run_left_is_gone_on_with_in_its_folder(without_tfx, pictures, tmp_path):
+    out = tmp_path / "out"
+    left = out / "artifacts/ImageExampleGen/examples/1/Split-train"
+    left.mkdir(parents=True)
+    made = pipelines.convert(pictures, out)
+    assert made.examples.endswith("examples/1")
+
+
+def test_a_dataset_is_balanced(without_tfx, pictures, tmp_path):
+    first = pipelines.convert(pictures, tmp_path / "out")
+    made = conversion.balance(str(tmp_path / "out"), str(tmp_path / "new"), num_shards=2)
+    assert read_manifest(made).total.written == read_manifest(first).total.written
+    assert {len(read_manifest(made).shards_of(split)) for split in ("train", "eval")} == {2}
+
+
+def test_a_store_of_metadata_is_refused(without_tfx, pictures, tmp_path):
+    with pytest.raises(ConfigError) as refused:
+        pipelines.convert(pictures, tmp_path / "out", metadata=str(tmp_path / "m.sqlite"))
+    assert refused.value.setting == "metadata"
+    assert not (tmp_path / "out").exists()
+
+
+def test_the_commands_work(pictures, tmp_path):
+    out, table = str(tmp_path / "out"), tmp_path / "texts.csv"
+    done = shell("convert", str(pictures), out, "--num-shards", "2", "--json")
+    assert done.returncode == 0, done.stderr
+    facts = json.loads(done.stdout)
+    assert facts["metadata"] is None
+    assert facts["splits"]["train"]["num_shards"] == 2
+    table.write_text("text,label\n" + "".join(f"text {n},{'ab'[n % 2]}\n" for n in range(50)))
+    assert shell("convert", str(table), str(tmp_path / "texts")).returncode == 0
+    for command in ("inspect", "show", "verify", "audit", "plan", "lineage", "balance"):
+        more = [str(tmp_path / "balanced"), "--num-shards", "3"] if command == "balance" else []
+        done = shell(command, out, *more)
+        assert done.returncode == 0, (command, done.stderr)
+    balanced = read_manifest(done.stdout.strip())
+    assert len(balanced.shards_of("train")) == 3
+    assert shell("convert", str(pictures), out, "--seed", "x").returncode == 2
+    assert shell("convert", str(tmp_path / "nothing"), out).returncode == 1
