@@ -111,7 +111,7 @@ FRAMEWORKS := .venv-frameworks
 test-frameworks: $(FRAMEWORKS)/.ready  ## the inputs of PyTorch, JAX and Keras with these themselves, without TensorFlow; Python 3.12, some 6 GB
 	@for backend in jax torch; do
 	  KERAS_BACKEND=$$backend $(FRAMEWORKS)/bin/python -m pytest \
-	    tests/trainer_utils/frameworks/test_{jax,keras,same_batches,torch}.py $(ARGS)
+	    tests/trainer_utils/frameworks/test_{jax,keras,same_batches,torch,tutorial}.py $(ARGS)
 	done
 
 # The engines are those of the Beam that is installed. Maven takes its settings from ~/.m2, Go from its

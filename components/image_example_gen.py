@@ -78,6 +78,7 @@ class ImageExampleGen(FilesExampleGen):
         compression: str | Runtime = ImageSettings.compression,
         max_reject_fraction: float | Runtime = ImageSettings.max_reject_fraction,
         feature_names: Mapping[str, str] | Runtime | None = None,
+        base_dataset: str | Runtime | None = None,
         orientation: str | Runtime = ImageOptions.orientation,
         frames: str | Runtime = ImageOptions.frames,
         resize_shorter_side: int | Runtime | None = None,
@@ -124,8 +125,7 @@ class ImageExampleGen(FilesExampleGen):
                 differ.
             group_by: a column, such as a patient's id: rows with equal values go to the same split;
                 or `near_duplicates`: images that are copies of one another do, encoded anew,
-                resized, cropped by up to a tenth, made grey or mirrored. Every image is decoded for
-                that.
+                resized, made grey or mirrored. Every image is decoded for that.
             stratify: splits made by a hash keep the share of each class, to within one example.
             seed: seed of the hash that decides splits, order and shards. 64 bits, signed.
             target_shard_bytes: target size of a shard in bytes. At least 1.
@@ -135,6 +135,9 @@ class ImageExampleGen(FilesExampleGen):
             feature_names: other names for features, by those that they have: `{'image':
                 'image/encoded', 'label': 'image/class/label'}`. All other settings know them by the
                 ones that they have.
+            base_dataset: a dataset that an earlier run of this component made of the same inputs
+                with the same settings: its shards whose inputs are as they were are linked or
+                copied, not made again. Ids of labels do not move: new ones come last.
             orientation: `apply` rotates photos as EXIF or XMP says, since TensorFlow ignores these;
                 `keep` leaves them as they are.
             frames: what becomes of an animation: `first` keeps its first frame, `reject` rejects

@@ -38,10 +38,10 @@ from components.schema.properties import Properties, of_dataset, of_export
 from trainer_utils.format import Manifest
 
 if TYPE_CHECKING:
+    from components.auditing import Audit
     from components.balancing.settings import BalancerSettings
     from components.example_gen.conversion import Conversion
     from components.settings import AuditSettings, DatasetReportSettings
-    from trainer_utils.auditing import Audit
 
 __all__ = [
     "REPORT_FILE",
@@ -164,7 +164,13 @@ def convert(
                 used.described_features(written.features),
                 vocabularies=plan.vocabularies,
                 rejects=rejects,
-                origin=make_origin(producer, tell(conversion.located), output="examples"),
+                origin=make_origin(
+                    producer,
+                    tell(conversion.located),
+                    output="examples",
+                    inputs=conversion.parents,
+                ),
+                inputs=written.inputs,
             )
     told = of_dataset(manifest, plan.vocabularies, gzip=settings.gzip)
     return Converted(manifest, plan.vocabularies, told, conversion.located)
@@ -285,8 +291,8 @@ def audit(
     Raises:
         DatasetError: the examples are no dataset.
     """
+    from components.auditing import audit_dataset
     from components.schema import anomalies
-    from trainer_utils.auditing import audit_dataset
 
     audit = audit_dataset(examples, against=against, label=settings.label, most=settings.most)
     if uri is not None:

@@ -100,6 +100,7 @@ def convert(
     others: _Settings = (),
     beam_args: Annotated[_Texts, "--beam-arg", With(metavar="--FLAG=VALUE")] = (),
     metadata: Annotated[str | None, _FILE] = None,
+    update: bool = False,
     dry_run: bool = False,
     **given: Any,
 ) -> Any:
@@ -122,6 +123,7 @@ def convert(
         others: Any of the settings below by its name in Python; VALUE is JSON or a text.
         beam_args: A flag for Beam, such as --beam-arg=--runner=DataflowRunner; may be repeated.
         metadata: Of TFX. Default: OUT/metadata.sqlite.
+        update: Keep the shards of the newest dataset in OUT whose inputs are as they were.
         dry_run: Show what would be made, without making it.
     """
     _require_out(out, dry_run)
@@ -136,7 +138,7 @@ def convert(
         from pipelines.tools.conversion.convert import prepare_all
 
         conversion = prepare_all(
-            source, out, kind=kind, splits=splits, metadata=metadata, **options
+            source, out, kind=kind, splits=splits, metadata=metadata, update=update, **options
         )
     if kind is None:
         print_messages(f"{source}: {conversion.seen}")
@@ -420,7 +422,7 @@ def audit(
         label: The feature that has the class of a record.
         most: Findings of each kind to list; all are counted.
     """
-    from trainer_utils.auditing import audit_dataset, check_kinds
+    from components.auditing import audit_dataset, check_kinds
     from trainer_utils.dataset.location import newest_dataset
 
     kinds = check_kinds("--fail-on", fail_on or [])

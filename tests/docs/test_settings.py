@@ -17,6 +17,7 @@ DECLARED = [
     *(ImageSettings, TextSettings, AudioSettings, BalancerSettings, SchemaExportSettings),
     *(AuditSettings, DatasetReportSettings, WriterSettings, trainer_utils.InputOptions),
     *(trainer_utils.ImageOptions, trainer_utils.LabelOptions, trainer_utils.CacheOptions),
+    trainer_utils.PackOptions,
 ]
 TABLE = re.compile(r"<!-- settings: (\w+) -->\n(.*?)<!-- end of settings -->", re.DOTALL)
 

@@ -239,7 +239,7 @@ def test_the_index_reaches_every_record(stock, tmp_path, compression):
         path = tmp_path / "index" / f"{name}.npy"
         data = path.read_bytes()
         assert f"{google_crc32c.value(data):08x}" == entry["index_crc32c"]
-        index = RecordIndex.from_bytes(data, path=str(path), shard=Shard.from_entry(entry))
+        index = RecordIndex.from_bytes(data, path=str(path), shard=Shard.from_entries([entry])[0])
         shard = (tmp_path / entry["path"]).read_bytes()
         stream = io.BytesIO(shard if compression == "none" else gzip.decompress(shard))
         assert [index.read(stream, n, path="") for n in range(len(index))] == records

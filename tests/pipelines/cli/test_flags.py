@@ -56,6 +56,8 @@ FLAGS = {  # words of the command line, and what `prepare` gets for them
     "min_chars": ("--min-chars 2", 2),
     "max_chars": ("--max-chars 2", 2),
     "deduplicate": ("--deduplicate", True),
+    "tokenizer": ("--tokenizer tokenizer.json", "tokenizer.json"),
+    "keep_text": ("--no-keep-text", False),
     "num_shards": ("--num-shards train=8,eval=2", {"train": 8, "eval": 2}),
     "shard_multiple": ("--shard-multiple 4", 4),
     "shuffle": ("--no-shuffle", False),
