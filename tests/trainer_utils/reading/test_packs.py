@@ -150,6 +150,14 @@ def test_single_packs(uri):
             np.testing.assert_array_equal(values, batch[name][0])
 
 
+def test_processes_make_the_same_packs(uri):
+    options = {"batch_size": 8, "pack": PackOptions(length=LENGTH), "remainder": "drop"}
+    made = trainer_utils.iterate(uri, "train", processes=2, **options)
+    for batch, other in zip(made, trainer_utils.iterate(uri, "train", **options), strict=True):
+        for name, values in batch.items():
+            np.testing.assert_array_equal(values, other[name])
+
+
 def test_lengths_are_found_once(uri, tmp_path, monkeypatch):
     options = InputOptions(pack=PackOptions(length=LENGTH), cache=str(tmp_path / "cache"))
     (first,) = packed_sources(open_sources(uri, "train"), options)
