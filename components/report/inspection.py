@@ -265,6 +265,8 @@ def feature_row(name: str, feature: Feature, classes: Mapping[str, int]) -> list
         formats = ", ".join(map(str, extra.get("formats", ())))
         kind = f"image ({formats})" if formats else "image"
         return [name, kind, f"{size}, {quantity(channels, 'channel')}"]
+    if feature.tokens is not None:
+        return [name, f"tokens ({feature.tokens.dtype})", f"of {feature.tokens.vocabulary_size:,}"]
     shape = " x ".join(map(str, feature.shape)) if feature.shape else "one value"
     if not feature.dense:
         shape = f"up to {shape} values" if all(feature.shape) else "any number of values"

@@ -59,6 +59,9 @@ class Feature:
         if self.tensor is not None and (self.type != "string" or self.is_image):
             raise DatasetError(f"tensor: expected it in one string, got {self.type} {self.shape!r}")
 
+        if self.tokens is not None and (self.type != "string" or self.shape):
+            raise DatasetError(f"tokens: expected them in one string, got {self.type} {self.shape}")
+
     @property
     def is_image(self) -> bool:
         """Whether its bytes are an encoded image."""
@@ -78,8 +81,8 @@ class Feature:
     @property
     def tokens(self) -> TokenSpec | None:
         """Of bytes that are a document of tokens: what all of these have in common."""
-        said = self.extra.get("tokens")
-        return TokenSpec.from_json(said) if isinstance(said, Mapping) else None
+        is_tokens = self.extra.get("encoding") == "tokens"
+        return TokenSpec.from_json(self.extra["tokens"]) if is_tokens else None
 
     @property
     def is_base64_image(self) -> bool:

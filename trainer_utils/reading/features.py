@@ -18,7 +18,6 @@ from trainer_utils.format import DatasetError, Feature
 from trainer_utils.format.base64_pixels import BASE64_SIZES, decode_base64_pixels
 from trainer_utils.format.example_columns import Column
 from trainer_utils.format.tensors import decode_tensor, item_bytes, numpy_dtype, tensor_header
-from trainer_utils.format.tokens import TokenSpec
 from trainer_utils.reading.arrays import (
     ArraySpec,
     Ragged,
@@ -33,7 +32,7 @@ from trainer_utils.reading.audio import decode_wav, is_audio
 from trainer_utils.reading.augmentation.mixing import Mixer
 from trainer_utils.reading.boxes import boxes_of, check_followers, mirror_boxes
 from trainer_utils.reading.crops import Keys, are_mirrored
-from trainer_utils.reading.examples import parse_lists, parse_rows
+from trainer_utils.reading.examples import documents_of, parse_lists, parse_rows
 from trainer_utils.reading.images import ImageDecoder
 from trainer_utils.reading.record_reader import Rows
 
@@ -188,7 +187,8 @@ class FeatureArrays:
         if self._lists:
             columns |= parse_lists(rows, self._lists)
         for name, spec in self._tokens.items():
-            columns[name] = _token_column(columns[name], spec)
+            lengths, tokens = documents_of(rows, name, columns[name], spec)
+            columns[name] = Column("int", lengths, tokens.astype(np.int64))
         for name, feature in self._features.items():
             kind = columns[name].kind
             if kind not in ("", feature.type):
@@ -376,14 +376,6 @@ class FeatureArrays:
         values = array_of([value for step in steps for value in step], _DTYPES[feature.type])
         inner = splits_of(np.array([len(step) for step in steps], np.int64))
         return Ragged(Ragged(values, inner), splits)
-
-
-def _token_column(column: Column, spec: TokenSpec) -> Column:
-    """Documents of tokens as lists of integers."""
-    sizes = np.array([len(value) for value in column.values], np.int64) // spec.stored.itemsize
-    counts = column.counts.copy()
-    counts[counts > 0] = np.add.reduceat(sizes, splits_of(counts)[:-1][counts > 0])
-    return Column("int", counts, spec.decode(b"".join(column.values)).astype(np.int64))
 
 
 def _is_plain(feature: Feature) -> bool:
