@@ -30,7 +30,4 @@ def test_a_table_is_the_files_by_path_whatever_order_they_came_in():
     assert [file.path for file in table.unlisted_folders()] == ["b"]
     some = table.select(np.array([size == 3 for size in table.table.column("size").to_pylist()]))
     assert {*some} == {"b/\udcff.jpg", "many/3"}
-    assert [*some.others_than([table.table.column("path").chunk(0).slice(0, len(FILES) - 1)])] == [
-        path for path in some if path == ordered[-1].path
-    ]
     assert not FileTable.of([])

@@ -130,11 +130,10 @@ def test_a_bad_row_is_rejected_by_itself(convert, monkeypatch, case, in_pieces):
         ("utf-16-le", "text,n\na,1\n".encode("utf-16-le") + b"\x00\xd8x\x00,\x002\x00\n\x00"),
     ],
 )
-def test_bytes_that_are_not_of_the_encoding_are_rejected_with_their_line(convert, encoding, data):
-    (reject,) = convert({"t.csv": data}, encoding=encoding, max_reject_fraction=0.5).rejects
-    assert (reject["source"], reject["code"]) == ("t.csv:2", "NOT_UTF8")
-    assert "line 3:" in reject["detail"]
-    assert encoding in reject["detail"]
+def test_bytes_that_are_not_of_the_encoding_are_refused(convert, encoding, data):
+    with pytest.raises(InputError) as caught:
+        convert({"t.csv": data}, encoding=encoding, max_reject_fraction=0.5)
+    assert caught.value.path == "t.csv"
 
 
 PACKED = {
