@@ -25,7 +25,7 @@ READY := $(VENV)/.ready
 OTHER_STACK := $(if $(STACK),$(if $(filter $(STACK),$(shell cat $(VENV)/.stack 2>/dev/null)),,other-stack))
 
 .PHONY: docs help venv demo demo-text test test-quick golden test-current test-other bench-stack bench-stacks
-.PHONY: test-faults test-trainer test-frameworks test-dask test-flink test-image test-prism stores lint format lock build image sbom release
+.PHONY: test-faults test-trainer test-frameworks test-dask test-flink test-prism stores lint format lock build image sbom release
 .PHONY: clean other-stack
 
 help:  ## this list
@@ -39,8 +39,8 @@ demo: $(READY)  ## the whole pipeline on a small real photo set, or on yours: ma
 demo-text: $(READY)  ## the same with texts: real paragraphs by their source; SRC="my table.csv" takes yours
 	@$(BIN)/python -m pipelines.examples.demo --text $(if $(value SRC),"$$SRC")
 
-# A process a core, two at the most: some tests start clusters of their own, and TFX takes a GB each.
-PARALLEL := --numprocesses=auto --maxprocesses=2 --dist=loadfile
+# A process a core, eight at the most: TFX takes a GB each, and some tests start clusters of their own.
+PARALLEL := --numprocesses=auto --maxprocesses=8 --dist=loadfile
 
 test: $(READY)  ## every test; make test ARGS="-k naming -x" hands pytest its options
 	@$(BIN)/python -m pytest $(PARALLEL) --durations=10 $(ARGS)
@@ -111,7 +111,7 @@ FRAMEWORKS := .venv-frameworks
 test-frameworks: $(FRAMEWORKS)/.ready  ## the inputs of PyTorch, JAX and Keras with these themselves, without TensorFlow; Python 3.12, some 6 GB
 	@for backend in jax torch; do
 	  KERAS_BACKEND=$$backend $(FRAMEWORKS)/bin/python -m pytest \
-	    tests/trainer_utils/frameworks/test_{jax,keras,same_batches,torch}.py $(ARGS)
+	    tests/trainer_utils/frameworks/test_{jax,keras,same_batches,torch,tutorial}.py $(ARGS)
 	done
 
 # The engines are those of the Beam that is installed. Maven takes its settings from ~/.m2, Go from its
@@ -149,9 +149,6 @@ test-dask: $(READY)  ## the components on Dask, with workers that are processes;
 	@command -v go >/dev/null || { echo "make test-prism needs go on the PATH, to build Beam's Prism." >&2; exit 1; }
 	echo "Building Beam's Prism, which takes a minute or two."
 	GOBIN=$$PWD/.prism/$* go install github.com/apache/beam/sdks/v2/go/cmd/prism@v$*
-
-test-image: $(READY)  ## the Dockerfile's steps, walked without docker in a root of debootstrap; as root; 11 GB, once
-	@TFX_SHARDS_IMAGE=1 $(BIN)/python -m pytest -m image $(ARGS)
 
 # Object stores for the tests, where there is Go to build them; else moto's server, which is S3 alone.
 STORES := .stores/versitygw .stores/fake-gcs-server

@@ -78,10 +78,16 @@ class Conversion(abc.ABC, Generic[_Plan]):
             fingerprint(self.located),
             dataclasses.asdict(self.settings),
             self.selection.partition and dataclasses.asdict(self.selection.partition),
+            *([self.digest_of_files] if self.digest_of_files else []),
             *(f"{name} {version}" for name, version in package_versions().items()),
             *(one.digest for parents in self.parents.values() for one in parents),
         ]
         return hashlib.sha256(json.dumps(known, default=repr).encode()).hexdigest()
+
+    @property
+    def digest_of_files(self) -> str:
+        """Of the files that settings name beside the inputs; empty where there are none."""
+        return ""
 
     @property
     def parents(self) -> dict[str, list[Dataset]]:

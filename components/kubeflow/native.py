@@ -164,6 +164,8 @@ def text_example_gen(
     min_chars: int = 0,
     max_chars: int = 0,
     deduplicate: bool = False,
+    tokenizer: str = "",
+    keep_text: bool = True,
 ) -> None:
     """Turns texts and tables into a sharded and verified dataset.
 

@@ -6,12 +6,12 @@ of_dataset(manifest, vocabularies, gzip=False)["written"]     # 600
 import json
 from collections.abc import Mapping, Sequence
 
-from trainer_utils.auditing import Audit
+from components.auditing import Audit
 from trainer_utils.format import Manifest
 
 __all__ = ["SPLIT_NAMES", "Properties", "of_audit", "of_dataset", "of_export"]
 
-Properties = dict[str, int | str]
+Properties = dict[str, int | str | dict[str, int]]
 SPLIT_NAMES = "split_names"  # TFX's own, which its artifacts declare
 _MOST_CHARACTERS = 64 << 10  # ML Metadata reads all properties whenever it reads one
 
@@ -46,7 +46,7 @@ def of_audit(audit: Audit) -> Properties:
     }
     return {
         SPLIT_NAMES: json.dumps(list(audit.records)),
-        "blessed": json.dumps(blessed),
+        "blessed": blessed,
         "num_findings": sum(audit.counts.values()),
         "is_blessed": int(not audit.counts),
         **{f"num_{kind}": count for kind, count in audit.counts.items()},

@@ -96,5 +96,7 @@ def set_properties(artifact: types.Artifact, properties: Properties) -> None:
             artifact.split_names = value
         elif isinstance(value, int):
             artifact.set_int_custom_property(name, value)
+        elif isinstance(value, dict):
+            artifact.set_json_value_custom_property(name, value)
         else:
             artifact.set_string_custom_property(name, value)

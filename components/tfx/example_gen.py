@@ -118,8 +118,10 @@ class FileTreeDriver(PropertiesDriver):
 
     def resolve(self, exec_properties: ExecProperties) -> ExecProperties:  # noqa: D102
         settings = self.settings_class.from_properties(exec_properties)
-        located = steps.conversion_of(selection_of(exec_properties), settings).located
-        return {**with_spans(exec_properties, located), FINGERPRINT: fingerprint(located)}
+        conversion = steps.conversion_of(selection_of(exec_properties), settings)
+        located, files = conversion.located, conversion.digest_of_files
+        found = fingerprint(located) + f",{files}" * bool(files)
+        return {**with_spans(exec_properties, located), FINGERPRINT: found}
 
     def _prepare_output_artifacts(
         self,

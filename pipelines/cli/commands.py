@@ -363,8 +363,8 @@ def forget(
     """Take records out of all datasets below a folder, with a certificate.
 
     NAME is a record's filename, id or record_id. A run that was killed is finished by the same
-    command. The exit status is 1 if anything still names a record, such as a raw file. No other
-    program may write below ROOT meanwhile.
+    command. The exit status is 1 if a raw file of the name is there, or a setting or class still
+    names it. No other program may write below ROOT meanwhile.
 
     \b
     tfx-shards forget cat/1.jpg cat/2.jpg --in runs/ --dry-run
@@ -395,7 +395,7 @@ def forget(
         with show_progress("Rewriting") as advance:
             found.carry_out(advance=advance)
         print_messages(f"Written: {found.path}")
-    return Facts(found.to_json, found.parts), found.certificate["complete"]
+    return Facts(found.to_json, found.parts), not found.facts["remains"]
 
 
 @command()
@@ -422,7 +422,7 @@ def audit(
         label: The feature that has the class of a record.
         most: Findings of each kind to list; all are counted.
     """
-    from trainer_utils.auditing import audit_dataset, check_kinds
+    from components.auditing import audit_dataset, check_kinds
     from trainer_utils.dataset.location import newest_dataset
 
     kinds = check_kinds("--fail-on", fail_on or [])

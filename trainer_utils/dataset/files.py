@@ -94,8 +94,8 @@ class DatasetFiles:
     def size(self, name: str) -> int | None:
         """Of a file, in bytes; None where there is none."""
         size = self.sizes.get(name)
-        path = self.path(name)
         if size is None:
+            path = self.path(name)
             with contextlib.suppress(FileNotFoundError):
                 return file_size(path) if exists(path) and not is_folder(path) else None
         return size

@@ -18,6 +18,7 @@ from trainer_utils.format import DatasetError, Feature
 from trainer_utils.format.base64_pixels import BASE64_SIZES, decode_base64_pixels
 from trainer_utils.format.example_columns import Column
 from trainer_utils.format.tensors import decode_tensor, item_bytes, numpy_dtype, tensor_header
+from trainer_utils.format.tokens import TokenSpec
 from trainer_utils.reading.arrays import (
     ArraySpec,
     Ragged,
@@ -59,6 +60,9 @@ class FeatureArrays:
     """
 
     def __init__(self, features: Mapping[str, Feature], options: "InputOptions") -> None:
+        self._tokens = {n: one.tokens for n, one in features.items() if one.tokens is not None}
+        as_list = Feature(type="int", shape=(0,), dense=False)
+        features = {n: as_list if n in self._tokens else one for n, one in features.items()}
         self._features, self._options = features, options
         self._decoders = {
             name: ImageDecoder(
@@ -85,6 +89,7 @@ class FeatureArrays:
             if feature.is_base64_image and "image_shape" not in feature.extra:
                 self._names += [name + part for part in BASE64_SIZES]
         self._views = {n for n, one in features.items() if one.is_image or one.is_raw_image}
+        self._views |= {*self._tokens}
 
     @property
     def structure(self) -> dict[str, ArraySpec]:
@@ -182,6 +187,8 @@ class FeatureArrays:
         columns: dict[str, Any] = parse_rows(rows, self._names, views=self._views)
         if self._lists:
             columns |= parse_lists(rows, self._lists)
+        for name, spec in self._tokens.items():
+            columns[name] = _token_column(columns[name], spec)
         for name, feature in self._features.items():
             kind = columns[name].kind
             if kind not in ("", feature.type):
@@ -369,6 +376,14 @@ class FeatureArrays:
         values = array_of([value for step in steps for value in step], _DTYPES[feature.type])
         inner = splits_of(np.array([len(step) for step in steps], np.int64))
         return Ragged(Ragged(values, inner), splits)
+
+
+def _token_column(column: Column, spec: TokenSpec) -> Column:
+    """Documents of tokens as lists of integers."""
+    sizes = np.array([len(value) for value in column.values], np.int64) // spec.stored.itemsize
+    counts = column.counts.copy()
+    counts[counts > 0] = np.add.reduceat(sizes, splits_of(counts)[:-1][counts > 0])
+    return Column("int", counts, spec.decode(b"".join(column.values)).astype(np.int64))
 
 
 def _is_plain(feature: Feature) -> bool:

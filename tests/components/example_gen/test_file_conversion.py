@@ -9,23 +9,15 @@ from typing import Any
 import google_crc32c
 import pytest
 import tensorflow as tf
-from PIL import Image
-from sklearn.datasets import load_sample_images
 from tfx.components.example_gen import utils
 from tfx.types import standard_artifacts
 from tfx.utils import proto_utils
 
 from components.image_example_gen import Executor
+from tests.make import photo
 from tests.record_names import check_record_names
 from trainer_utils.format import CorruptShardError, RecordIndex, Shard
 from trainer_utils.storage import files
-
-
-def photo(number: int) -> bytes:
-    picture = Image.fromarray(load_sample_images().images[number % 2])
-    stream = io.BytesIO()
-    picture.crop((number * 9, 0, number * 9 + 40, 30)).save(stream, "JPEG")
-    return stream.getvalue()
 
 
 def convert(base: Path, uri: Path, **settings: Any) -> dict[str, Any]:
@@ -63,7 +55,7 @@ def test_the_index_leads_to_every_record_of_every_shard(photos, tmp_path, compre
         name = path.name.removesuffix(".gz").replace("data_tfrecord", "train")
         data = (tmp_path / f"out/index/{name}.npy").read_bytes()
         assert f"{google_crc32c.value(data):08x}" == entry["index_crc32c"]
-        index = RecordIndex.from_bytes(data, path=name, shard=Shard.from_entry(entry))
+        index = RecordIndex.from_bytes(data, path=name, shard=Shard.from_entries([entry])[0])
         stream = io.BytesIO(gzip.decompress(path.read_bytes()) if kind else path.read_bytes())
         assert [index.read(stream, n, path="") for n in range(len(index))] == records
     assert check_record_names(tmp_path / "out") == 12

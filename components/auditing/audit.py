@@ -1,0 +1,161 @@
+"""Audits a dataset: copies within and across splits, labels that conflict, shifts, odd images.
+
+audit = audit_dataset("datasets/5", against="datasets/4")
+audit.counts                # {'leakage': 2, 'duplicates': 1, …}
+audit.findings[0].records
+"""
+
+import collections
+import contextlib
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
+
+from components.auditing.checks import (
+    find_copies,
+    find_missing_classes,
+    find_odd_images,
+    find_shifts,
+    in_order,
+)
+from components.auditing.findings import KINDS, Finding, check_kinds
+from components.auditing.scanning import scan_dataset
+from trainer_utils.dataset import Dataset, open_dataset
+from trainer_utils.format import ConfigError, DatasetError
+from trainer_utils.format.json_text import JsonObject
+from trainer_utils.format.spelling import did_you_mean
+from trainer_utils.text_output import Part, Shown, make_table, quantity
+
+__all__ = ["Audit", "audit_dataset"]
+
+_LABEL = "label"
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Audit(Shown):
+    """What was found.
+
+    Args:
+        uri: of the dataset.
+        against: of the dataset that it was compared with.
+        records: that were read, by split.
+        counts: of all findings, by kind; kinds without any are left out.
+        findings: those that are listed, by kind and in the order of the dataset.
+    """
+
+    uri: str
+    against: str | None
+    records: Mapping[str, int]
+    counts: Mapping[str, int]
+    findings: Sequence[Finding]
+
+    def failing(self, kinds: Sequence[str]) -> dict[str, int]:
+        """How many findings there are of each of some kinds."""
+        return {kind: count for kind, count in self.counts.items() if kind in kinds}
+
+    def check(self, fail_on: Sequence[str]) -> None:
+        """Refuses findings of some kinds.
+
+        Raises:
+            DatasetError: there are some; the message has the first ones.
+        """
+        failing = self.failing(check_kinds("fail_on", fail_on))
+        if not failing:
+            return
+        listed = [one for one in self.findings if one.kind in failing]
+        examples = "; ".join(f"{one.kind}: {one}" for one in listed[:3])
+        counts = ", ".join(f"{count:,} {kind}" for kind, count in failing.items())
+        raise DatasetError(
+            f"dataset {self.uri!r}: expected no {', '.join(fail_on)}, got {counts}: {examples}. "
+            f"See all: tfx-shards audit {self.uri}"
+        )
+
+    def to_json(self) -> JsonObject:
+        """Plain JSON types."""
+        return {
+            "uri": self.uri,
+            "against": self.against,
+            "records": dict(self.records),
+            "counts": dict(self.counts),
+            "findings": [finding.to_json() for finding in self.findings],
+        }
+
+    def parts(self) -> list[Part]:
+        """What a person sees, as `print_parts` takes it."""
+        read = ", ".join(f"{name} {count:,}" for name, count in self.records.items())
+        parts: list[Part] = [f"{quantity(sum(self.records.values()), 'record')} ({read})"]
+        if not self.counts:
+            return [*parts, "nothing found"]
+        rows = [[kind, f"{count:,}", KINDS[kind]] for kind, count in self.counts.items()]
+        parts += ["", make_table(["kind", "findings", "what it is"], rows)]
+        shown = [[one.kind, ", ".join(one.splits), str(one)] for one in self.findings]
+        return [*parts, "", make_table(["kind", "splits", "what was found"], shown)]
+
+
+def audit_dataset(
+    uri: str,
+    *,
+    against: str | None = None,
+    label: str = _LABEL,
+    most: int = 100,
+    advance: Callable[[int, int], None] = lambda done, total: None,
+) -> Audit:
+    """Reads a whole dataset, and another to compare it with, and says what is amiss.
+
+    Two kilobytes a record lie on the disk meanwhile, some hundred bytes in memory.
+
+    Args:
+        uri: of any dataset that `open_dataset` reads.
+        against: uri of an earlier one.
+        label: the feature that has the class of a record.
+        most: findings of each kind that are listed; all are counted.
+        advance: called now and then with the bytes that were read since, and how many there are.
+
+    Raises:
+        DatasetError: one of them is no dataset, or a record is damaged.
+        ConfigError: a label is named that none of them has.
+    """
+    datasets = [open_dataset(one) for one in (uri, against) if one is not None]
+    _check_label(label, datasets)
+    sizes = [sum(shard.bytes for shard in one.shard_files) for one in datasets]
+    with contextlib.ExitStack() as stack:
+        scans = [
+            stack.enter_context(
+                scan_dataset(
+                    dataset, label=label, advance=lambda done, _: advance(done, sum(sizes))
+                )
+            )
+            for dataset in datasets
+        ]
+        scan, before = scans[0], scans[1] if len(scans) > 1 else None
+        found = [
+            *find_copies(scan),
+            *find_missing_classes(scan),
+            *find_shifts(scan, before),
+            *find_odd_images(scan),
+        ]
+    counts = collections.Counter(one.kind for one in found)
+    listed: collections.Counter[str] = collections.Counter()
+    findings = []
+    for one in in_order(found, [*KINDS]):
+        listed[one.kind] += 1
+        if listed[one.kind] <= most:
+            findings.append(one)
+    return Audit(
+        uri=datasets[0].uri,
+        against=datasets[1].uri if against is not None else None,
+        records=datasets[0].records,
+        counts={kind: counts[kind] for kind in KINDS if counts[kind]},
+        findings=findings,
+    )
+
+
+def _check_label(label: str, datasets: Sequence[Dataset]) -> None:
+    """Refuses a feature that there is not: without classes no conflict of labels is ever found."""
+    names = sorted({name for dataset in datasets for name in dataset.features})
+    if label != _LABEL and label not in names:
+        raise ConfigError.of(
+            "label",
+            label,
+            allowed=f"one of the features {', '.join(names)}",
+            advice=did_you_mean(label, names).strip(),
+        )

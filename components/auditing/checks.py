@@ -1,0 +1,255 @@
+"""All that an audit looks for in what was read of a dataset.
+
+findings = [*find_copies(scan), *find_missing_classes(scan), *find_odd_images(scan)]
+"""
+
+import collections
+import functools
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from components.auditing.findings import Finding, RecordName
+from components.auditing.grouping import DisjointSets
+from components.auditing.images import unite_similar_images
+from components.auditing.scanning import IMAGE, TEXT, Scan
+from components.auditing.shifts import distance_of_counts, distance_of_numbers
+from components.auditing.texts import unite_similar_texts
+
+__all__ = [
+    "find_copies",
+    "find_missing_classes",
+    "find_odd_images",
+    "find_shifts",
+    "in_order",
+]
+
+_MOST_RECORDS = 20  # of a finding that are named
+_BLANK_CONTRAST = 1.5  # grey levels
+_DARK_BRIGHTNESS = 16.0
+_BLURRED_SHARPNESS = 0.09  # of the contrast; sharp photos have 0.3 to 0.5, skies 0.12
+_ODD_ASPECT = 3.0  # times the median, or a part of it
+_ODD_SIDE = 4.0  # the same, of the shorter side
+_COMPARED_WORDS = 1000
+
+Numbers = npt.NDArray[np.int64]
+
+
+def find_copies(scan: Scan) -> Iterator[Finding]:
+    """Groups of records of the same or nearly the same content, and their labels' conflicts."""
+    count = len(scan.rows)
+    exact = _groups_of_contents(scan.rows["content"])
+    similar = DisjointSets(count)
+    similar.unite(np.stack([np.arange(count), exact], axis=1)[exact != np.arange(count)])
+    searches: dict[int, Callable[[DisjointSets], None]] = {
+        IMAGE: functools.partial(unite_similar_images, scan.thumbnails),
+        TEXT: functools.partial(unite_similar_texts, scan.texts),
+    }
+    for kind, unite in searches.items():
+        members = np.flatnonzero(scan.rows["sketch"] == kind)
+        found = DisjointSets(len(members))
+        unite(found)
+        groups = found.groups()
+        joined = groups != np.arange(len(groups))
+        similar.unite(np.stack([members, members[groups]], axis=1)[joined])
+    for group in _members(similar.groups()):
+        yield from _findings_of(scan, group, exact[group])
+
+
+def _groups_of_contents(contents: npt.NDArray[np.void]) -> Numbers:
+    """The first record of each record's content."""
+    _, first, inverse = np.unique(
+        np.ascontiguousarray(contents).view("S16"), return_index=True, return_inverse=True
+    )
+    return np.asarray(first[inverse.ravel()], np.int64)
+
+
+def _members(groups: npt.NDArray[np.int32]) -> Iterator[Numbers]:
+    """The members of each group of several, in order."""
+    order = np.argsort(groups, kind="stable")
+    _, starts, counts = np.unique(groups[order], return_index=True, return_counts=True)
+    for start, count in zip(starts[counts > 1], counts[counts > 1], strict=True):
+        yield order[start : start + count]
+
+
+def _findings_of(scan: Scan, group: Numbers, exact: Numbers) -> Iterator[Finding]:
+    """Of one group of copies."""
+    splits = scan.rows["split"][group]
+    is_exact = len(set(exact.tolist())) == 1
+    how = "the same" if is_exact else "nearly the same"
+    if len(set(splits.tolist())) > 1:
+        yield _finding(scan, "leakage", group, f"{len(group)} records of {how} content")
+    for split in sorted(set(splits.tolist())):
+        here = group[splits == split]
+        contents = exact[splits == split]
+        firsts, counts = np.unique(contents, return_counts=True)
+        for first in firsts[counts > 1].tolist():
+            same = here[contents == first]
+            yield _finding(scan, "duplicates", same, f"{len(same)} records of the same content")
+        if len(firsts) > 1:
+            detail = f"{len(here)} records of nearly the same content"
+            yield _finding(scan, "near_duplicates", here, detail)
+    for first in sorted(set(exact.tolist())):
+        same = group[exact == first]
+        labels = sorted({scan.labels[n] for n in scan.rows["label"][same].tolist() if n >= 0})
+        if len(labels) > 1:
+            detail = f"one content is labelled {', '.join(map(repr, labels))}"
+            yield _finding(scan, "label_conflict", same, detail)
+
+
+def _finding(scan: Scan, kind: str, records: Numbers, detail: str) -> Finding:
+    splits = np.unique(scan.rows["split"][records])
+    return Finding(
+        kind=kind,
+        splits=tuple(scan.splits[split] for split in splits.tolist()),
+        detail=detail,
+        count=len(records),
+        records=tuple(_record(scan, number) for number in records[:_MOST_RECORDS].tolist()),
+    )
+
+
+def _record(scan: Scan, number: int) -> RecordName:
+    split, label = int(scan.rows["split"][number]), int(scan.rows["label"][number])
+    return RecordName(
+        split=scan.splits[split],
+        number=scan.number_in_split(number),
+        name=scan.name_of(number),
+        label=scan.labels[label] if label >= 0 else None,
+    )
+
+
+def find_missing_classes(scan: Scan) -> Iterator[Finding]:
+    """Classes that some split has, and another has not."""
+    counts = _labels_by_split(scan)
+    if not any(counts):
+        return
+    everywhere = sorted({name for of_split in counts for name in of_split})
+    for split, of_split in zip(scan.splits, counts, strict=True):
+        for name in everywhere:
+            if name not in of_split and _is_class(everywhere, scan):
+                others = [
+                    other for other, has in zip(scan.splits, counts, strict=True) if name in has
+                ]
+                detail = f"class {name!r} is in {', '.join(others)} alone"
+                yield Finding(kind="missing_class", splits=(split,), detail=detail)
+
+
+def _is_class(labels: Sequence[str], scan: Scan) -> bool:
+    """Whether labels are classes: they come again; a number that is measured does not."""
+    return len(labels) * 2 <= max(len(scan.rows), 4)
+
+
+def _labels_by_split(scan: Scan) -> list[dict[str, int]]:
+    found = []
+    for split in range(len(scan.splits)):
+        labels = scan.rows["label"][scan.rows["split"] == split]
+        numbers, counts = np.unique(labels[labels >= 0], return_counts=True)
+        found.append(
+            {scan.labels[n]: c for n, c in zip(numbers.tolist(), counts.tolist(), strict=True)}
+        )
+    return found
+
+
+def find_shifts(scan: Scan, before: Scan | None = None) -> Iterator[Finding]:
+    """Splits that are unlike the largest one; and, of two datasets, splits unlike their like.
+
+    Args:
+        scan: of the dataset.
+        before: of the one that it is compared with.
+    """
+    sizes = np.bincount(scan.rows["split"], minlength=len(scan.splits))
+    largest = int(np.argmax(sizes)) if len(sizes) else 0
+    for split, name in enumerate(scan.splits):
+        if split != largest:
+            pair = (scan, split), (scan, largest)
+            yield from _shifts(*pair, splits=(name, scan.splits[largest]), where="")
+    if before is None:
+        return
+    for split, name in enumerate(scan.splits):
+        if name in before.splits:
+            pair = (scan, split), (before, before.splits.index(name))
+            yield from _shifts(*pair, splits=(name,), where=" of the dataset before")
+
+
+def _shifts(
+    one: tuple[Scan, int], other: tuple[Scan, int], *, splits: tuple[str, ...], where: str
+) -> Iterator[Finding]:
+    labels, words = ([_counts(side, what) for side in (one, other)] for what in ("label", "word"))
+    measured = [
+        ("label_shift", "labels", distance_of_counts(*labels)),
+        ("vocabulary_shift", "words", distance_of_counts(*_frequent(*words))),
+    ]
+    for kind, field, sketch in (
+        ("size_shift", "height", IMAGE),
+        ("size_shift", "width", IMAGE),
+        ("brightness_shift", "brightness", IMAGE),
+        ("length_shift", "words", TEXT),
+        ("length_shift", "characters", TEXT),
+    ):
+        values = [_values(side, field, sketch) for side in (one, other)]
+        measured.append((kind, field, distance_of_numbers(*values)))
+    for kind, what, distance in measured:
+        if distance:
+            detail = f"{what}: {splits[0]} is {distance:.2f} from {splits[-1]}{where}"
+            yield Finding(kind=kind, splits=splits, detail=detail, measure=round(distance, 6))
+
+
+def _counts(side: tuple[Scan, int], what: str) -> Mapping[str, int]:
+    scan, split = side
+    return scan.words[split] if what == "word" else _labels_by_split(scan)[split]
+
+
+def _frequent(one: Mapping[str, int], other: Mapping[str, int]) -> list[dict[str, int]]:
+    """Counts of the words that are most frequent in both together."""
+    total = collections.Counter(dict(one))
+    total.update(dict(other))
+    names = sorted(total, key=lambda name: (-total[name], name))[:_COMPARED_WORDS]
+    return [{name: counts.get(name, 0) for name in names} for counts in (one, other)]
+
+
+def _values(side: tuple[Scan, int], field: str, sketch: int) -> npt.NDArray[np.float64]:
+    scan, split = side
+    chosen = (scan.rows["split"] == split) & (scan.rows["sketch"] == sketch)
+    return np.asarray(scan.rows[field][chosen], np.float64)
+
+
+def find_odd_images(scan: Scan) -> Iterator[Finding]:
+    """Images that are blank, dark, blurred, or unlike the others in shape or size."""
+    images = np.flatnonzero(scan.rows["sketch"] == IMAGE)
+    if not len(images):
+        return
+    rows = scan.rows[images]
+    is_blank = rows["contrast"] < _BLANK_CONTRAST
+    is_dark = (rows["brightness"] < _DARK_BRIGHTNESS) & ~is_blank
+    is_blurred = (rows["sharpness"] < _BLURRED_SHARPNESS * rows["contrast"]) & ~is_blank & ~is_dark
+    aspects = np.log(rows["width"] / rows["height"])
+    sides = np.log(np.minimum(rows["height"], rows["width"]))
+    odd = {
+        "blank": is_blank,
+        "dark": is_dark,
+        "blurred": is_blurred,
+        "odd_aspect": np.abs(aspects - np.median(aspects)) > np.log(_ODD_ASPECT),
+        "odd_size": np.abs(sides - np.median(sides)) > np.log(_ODD_SIDE),
+    }
+    for kind, chosen in odd.items():
+        for number in images[chosen].tolist():
+            yield _finding(scan, kind, np.array([number]), _look(scan, number))
+
+
+def _look(scan: Scan, number: int) -> str:
+    row = scan.rows[number]
+    return (
+        f"{row['width']} x {row['height']} pixels, brightness {row['brightness']:.0f}, "
+        f"contrast {row['contrast']:.1f}, sharpness {row['sharpness']:.1f}"
+    )
+
+
+def in_order(findings: Iterable[Finding], kinds: Sequence[str]) -> list[Finding]:
+    """By kind, and by the place of what they are about."""
+    place = {kind: number for number, kind in enumerate(kinds)}
+    return sorted(findings, key=lambda one: (place[one.kind], _first(one), one.splits, one.detail))
+
+
+def _first(finding: Finding) -> tuple[str, int]:
+    return (finding.records[0].split, finding.records[0].number) if finding.records else ("", 0)
