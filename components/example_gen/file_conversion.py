@@ -110,7 +110,7 @@ class FileConversion(Conversion[FilePlan]):
         """Works out split, features and bytes of each input: of lists, and of class folders."""
         return without_reserved(read_simple(inputs, layout=layout))
 
-    def suited(self, settings: MediaSettings, found: InputTable) -> MediaSettings:
+    def adjusted_settings(self, settings: MediaSettings, found: InputTable) -> MediaSettings:
         """The settings for what was found."""
         vocabulary = {**found.vocabularies, **settings.vocabularies}
         return dataclasses.replace(settings, vocabulary=vocabulary)
@@ -124,7 +124,7 @@ class FileConversion(Conversion[FilePlan]):
             shown = ", ".join(map(repr, roots[:3])) + (", …" if len(roots) > 3 else "")
             logging.warning("a list names %s outside of the input: below %s", self.unit, shown)
         self.found = self._named or self._read_inputs(self._elsewhere)
-        self.settings = self.suited(self.settings, self.found)
+        self.settings = self.adjusted_settings(self.settings, self.found)
         self.found, self.settings = _renamed(self.found, self.settings)
         find_groups = functools.partial(
             find_near_duplicates,

@@ -114,7 +114,10 @@ class WriteMediaShard:
     ) -> tuple[Shard, ShardSummary] | None:
         """The shard that these inputs were in, under its new name; None where one has changed."""
         if not known.is_listed:
-            read = _read_ahead(task.entries, self.base, self.settings.image_roots)
+            entries = task.entries
+            if len(entries) != len(known.summary.states):
+                return None
+            read = _read_ahead(entries, self.base, self.settings.image_roots)
             states = (_state_of(*one) for one in read)
             if _sums_of(states, purpose="state") != known.summary.states:
                 return None
