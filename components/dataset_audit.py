@@ -71,9 +71,8 @@ class DatasetAuditSpec(types.ComponentSpec):
 class DatasetAudit(base_component.BaseComponent):
     """Finds copies, leakage between splits, conflicts of labels, shifts and odd images.
 
-    Copies are records of the same content, pictures that were encoded anew, resized, cropped a
-    little, made grey or mirrored, texts that differ in a few words, and sounds that were encoded
-    anew, resampled, made louder or quieter, or cut a little.
+    Copies are records of the same content, pictures that were encoded anew, resized, made
+    grey or mirrored, texts that differ in a few words, and sounds of the same bytes.
 
     Outputs:
         anomalies: TFX's `ExampleAnomalies`: `Split-<name>/SchemaDiff.pb` for each split, an anomaly

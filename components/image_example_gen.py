@@ -125,8 +125,7 @@ class ImageExampleGen(FilesExampleGen):
                 differ.
             group_by: a column, such as a patient's id: rows with equal values go to the same split;
                 or `near_duplicates`: images that are copies of one another do, encoded anew,
-                resized, cropped by up to a tenth, made grey or mirrored. Every image is decoded for
-                that.
+                resized, made grey or mirrored. Every image is decoded for that.
             stratify: splits made by a hash keep the share of each class, to within one example.
             seed: seed of the hash that decides splits, order and shards. 64 bits, signed.
             target_shard_bytes: target size of a shard in bytes. At least 1.

@@ -9,8 +9,8 @@ of ShardBalancer lie with their engines.
 import dataclasses
 from collections.abc import Sequence
 
+from components.auditing import check_kinds
 from components.common.settings import ComponentSettings, is_text
-from trainer_utils.auditing import check_kinds
 from trainer_utils.format.settings import number, one_of, setting, where
 
 __all__ = ["AuditSettings", "DatasetReportSettings", "SchemaExportSettings"]

@@ -38,10 +38,10 @@ from components.schema.properties import Properties, of_dataset, of_export
 from trainer_utils.format import Manifest
 
 if TYPE_CHECKING:
+    from components.auditing import Audit
     from components.balancing.settings import BalancerSettings
     from components.example_gen.conversion import Conversion
     from components.settings import AuditSettings, DatasetReportSettings
-    from trainer_utils.auditing import Audit
 
 __all__ = [
     "REPORT_FILE",
@@ -291,8 +291,8 @@ def audit(
     Raises:
         DatasetError: the examples are no dataset.
     """
+    from components.auditing import audit_dataset
     from components.schema import anomalies
-    from trainer_utils.auditing import audit_dataset
 
     audit = audit_dataset(examples, against=against, label=settings.label, most=settings.most)
     if uri is not None:

@@ -107,7 +107,6 @@ class Conversion(abc.ABC, Generic[_Plan]):
             ConfigError: a setting contradicts the inputs.
         """
 
-    @abc.abstractmethod
     def check(self, plan: _Plan, uri: str) -> None:
         """Refuses what is known to fail before anything is written.
 

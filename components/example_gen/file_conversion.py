@@ -31,7 +31,7 @@ from components.example_gen.features import features_of_files
 from components.example_gen.file_plan import EncodedPart, FilePlan, plan_shards
 from components.example_gen.file_shards import WriteMediaShard
 from components.example_gen.fingerprint import fingerprint_of_files
-from components.example_gen.image_roots import check_image_roots, roots_of
+from components.example_gen.image_roots import roots_of
 from components.example_gen.inputs import InputSelection, layout_inputs, refuse_overlap
 from components.example_gen.manifest import config_of
 from components.example_gen.media import DESCRIPTIONS
@@ -39,7 +39,6 @@ from components.example_gen.near_duplicates import find_near_duplicates
 from components.example_gen.plan import Written, sum_label_counts
 from components.example_gen.settings import LISTS, MEDIA, MediaSettings
 from components.example_gen.simple_layouts import read_simple, without_reserved
-from components.example_gen.unnamed_files import warn_of_unnamed
 from components.example_gen.updating import (
     BaseDataset,
     Listing,
@@ -99,7 +98,7 @@ class FileConversion(Conversion[FilePlan]):
             return
         self._elsewhere = FilesElsewhere()
         found = self._read_inputs(self._elsewhere)
-        roots = roots_of(self._elsewhere.found, base=self.located.base)
+        roots = roots_of(self._elsewhere.found)
         if not roots:
             self._named = found  # which need not be read again
             return
@@ -139,8 +138,6 @@ class FileConversion(Conversion[FilePlan]):
             shown = ", ".join(map(repr, roots[:3])) + (", …" if len(roots) > 3 else "")
             logging.warning("a list names %s outside of the input: below %s", self.unit, shown)
         self.found = self._named or self._read_inputs(self._elsewhere)
-        tables = [pattern.files for pattern in self.located.patterns]
-        warn_of_unnamed(self.found, tables, media=self.media)
         self.settings = self.suited(self.settings, self.found)
         self.found, self.settings = _renamed(self.found, self.settings)
         find_groups = functools.partial(
@@ -190,10 +187,6 @@ class FileConversion(Conversion[FilePlan]):
             refuse_overlap(texts_of(array_of(found.rows, "name")))
         contents = {name: crc for some in inputs for name, crc in some.contents.items()}
         return dataclasses.replace(found, contents=contents)
-
-    def check(self, plan: FilePlan, uri: str) -> None:
-        """Refuses lists whose files lie outside of the inputs: one setting cures it."""
-        check_image_roots(self.found, self.settings, base=self.located.base)
 
     def write(self, plan: FilePlan, uri: str) -> Written:
         """Reads every file, writes the shards, and reads them back."""

@@ -5,8 +5,8 @@ groups["b.jpg"]       # 'a.jpg'
 find_similar_texts(lambda piece: texts[piece], 2)     # array([0, 1, 0])
 
 All threads of this machine look at them, whatever runner writes the shards: what is found depends
-on the images, sounds and texts alone. Sounds are copies where their bytes are the same. Three
-kilobytes an image, and 224 bytes and 4 a word a text lie in temporary files meanwhile.
+on the images, sounds and texts alone. Sounds are copies where their bytes are the same. A kilobyte
+an image, and 200 bytes and 8 a word a text lie in temporary files meanwhile.
 """
 
 import concurrent.futures
@@ -21,15 +21,19 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from components.auditing.grouping import DisjointSets
+from components.auditing.images import THUMBNAIL_SIDE, look_at_image, unite_similar_images
+from components.auditing.texts import (
+    SketchedTexts,
+    TextSketches,
+    sketch_texts,
+    split_words,
+    unite_similar_texts,
+)
 from components.common.blobs import BlobReader
 from components.common.entry import Entry
 from components.common.input_table import InputTable, entries_of
 from components.common.rejects import RejectedInputError
-from trainer_utils.auditing.disjoint_sets import DisjointSets
-from trainer_utils.auditing.image_sketch import THUMBNAIL_SIDE, read_thumbnail
-from trainer_utils.auditing.similar_images import unite_similar_images
-from trainer_utils.auditing.similar_texts import unite_similar_texts
-from trainer_utils.auditing.text_sketch import TextSketches, sketch_texts
 from trainer_utils.machine import usable_cores
 
 __all__ = ["find_near_duplicates", "find_similar_texts"]
@@ -111,8 +115,8 @@ def _group_images(files: _Files, place: int) -> tuple[list[str], npt.NDArray[np.
 
 
 def _thumbnail(data: bytes) -> bytes | None:
-    found = read_thumbnail(data)
-    return None if found is None else found.tobytes()
+    found = look_at_image(data)
+    return None if found is None else found.thumbnail.tobytes()
 
 
 def _group_sounds(files: _Files, place: int) -> tuple[list[str], npt.NDArray[np.int32]]:
@@ -134,13 +138,17 @@ def find_similar_texts(
         texts_of: gives the texts of a piece by its number; called from several threads.
         num_pieces: of the inputs, whose texts are numbered on from one to the next.
     """
-
     cores = usable_cores()
     with TextSketches() as sketches, concurrent.futures.ThreadPoolExecutor(cores) as pool:
         for start in range(0, num_pieces, cores):
             for texts in pool.map(texts_of, range(start, min(start + cores, num_pieces))):
-                for part in sketch_texts(texts, pool.map):
-                    sketches.append(part)
+                parts = [texts[n : n + _AT_ONCE] for n in range(0, len(texts), _AT_ONCE)]
+                for sketched in pool.map(_sketched, parts):
+                    sketches.add(sketched)
         sets = DisjointSets(len(sketches))
         unite_similar_texts(sketches, sets)
     return sets.groups()
+
+
+def _sketched(texts: Sequence[str]) -> SketchedTexts:
+    return sketch_texts([split_words(text) for text in texts])

@@ -13,12 +13,12 @@ import json
 from collections.abc import Callable
 from typing import Any
 
+from components.auditing.shifts import total_variation
 from components.report.doctor import Check, dataset_checks
 from components.report.html import load_template, write_page
 from components.report.inspection import DatasetFacts, feature_row, inspect_dataset
 from components.report.records import ExampleReader
 from components.report.sample import draw_sample
-from trainer_utils.auditing.shifts import total_variation
 from trainer_utils.dataset.files import read_origin
 from trainer_utils.format import DatasetError
 from trainer_utils.format.naming import REJECTS_FILE, SCHEMA_FILE

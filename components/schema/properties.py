@@ -6,7 +6,7 @@ of_dataset(manifest, vocabularies, gzip=False)["written"]     # 600
 import json
 from collections.abc import Mapping, Sequence
 
-from trainer_utils.auditing import Audit
+from components.auditing import Audit
 from trainer_utils.format import Manifest
 
 __all__ = ["SPLIT_NAMES", "Properties", "of_audit", "of_dataset", "of_export"]

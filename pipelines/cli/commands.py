@@ -422,7 +422,7 @@ def audit(
         label: The feature that has the class of a record.
         most: Findings of each kind to list; all are counted.
     """
-    from trainer_utils.auditing import audit_dataset, check_kinds
+    from components.auditing import audit_dataset, check_kinds
     from trainer_utils.dataset.location import newest_dataset
 
     kinds = check_kinds("--fail-on", fail_on or [])

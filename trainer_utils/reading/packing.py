@@ -287,31 +287,32 @@ class PackArrays:
 
     def _arrays(self, rows: PackRows) -> dict[str, Array]:
         tokens, ends = self._tokens(rows)
-        pieces, length = rows.pieces, self._pack.length
-        counts = pieces.lengths
-        starts = np.cumsum(counts) - counts  # of the pieces, end to end
-        is_first = np.diff(pieces.rows, prepend=-1) > 0
-        firsts = np.flatnonzero(is_first)
-        number = np.arange(len(counts)) - firsts[np.cumsum(is_first) - 1]
-        columns = starts - starts[firsts][np.cumsum(is_first) - 1]
-        within = np.arange(int(counts.sum())) - np.repeat(starts, counts)
-        where = within + np.repeat(pieces.rows * length + columns, counts)
-        begins = (ends - self._sizes(rows))[rows.places] + pieces.offsets
-        source = within + np.repeat(begins, counts)
-        # The last token of a piece has its target in the document, though not in the pack.
-        is_target = source + 1 < np.repeat(ends[rows.places], counts)
-        values = {
-            "tokens": tokens[source],
-            "targets": np.where(is_target, tokens[np.minimum(source + 1, len(tokens) - 1)], 0),
-            "segment_ids": np.repeat(number + 1, counts),
-            "positions": within,
-            "loss_mask": is_target,
+        arrays = {
+            name: np.zeros((len(rows), *spec.shape), spec.dtype)  # type: ignore[arg-type]
+            for name, spec in self.structure.items()
         }
-        arrays = {}
-        for name, spec in self.structure.items():
-            flat = np.zeros(len(rows) * length, spec.dtype)
-            flat[where] = values[name]
-            arrays[name] = flat.reshape(len(rows), length)
+        flat = [arrays[name].reshape(-1) for name in PACK_FEATURES]
+        places = np.arange(self._pack.length, dtype=np.int32)
+        begins = (ends - self._sizes(rows))[rows.places] + rows.pieces.offsets
+        pieces = zip(
+            *(one.tolist() for one in (rows.pieces.rows, rows.pieces.lengths, begins)),
+            ends[rows.places].tolist(),
+            strict=True,
+        )
+        before, start, number = -1, 0, 0
+        for row, count, begin, end in pieces:
+            if row != before:
+                before, start, number = row, row * self._pack.length, 0
+            number += 1
+            stop = start + count
+            # The last token of a piece has its target in the document, though not in the pack.
+            followed = min(count, end - begin - 1)
+            flat[0][start:stop] = tokens[begin : begin + count]
+            flat[1][start : start + followed] = tokens[begin + 1 : begin + 1 + followed]
+            flat[2][start:stop] = number
+            flat[3][start:stop] = places[:count]
+            flat[4][start : start + followed] = 1
+            start = stop
         return arrays
 
     def _sizes(self, rows: PackRows) -> Numbers:
@@ -332,11 +333,6 @@ class PackArrays:
             tokens = values[0]
         else:
             tokens = self._feature.tokens.decode(b"".join(values))
-        ends = splits_of(self._sizes(rows))[1:]
-        if self._pack.eos is None:
-            return tokens, ends
-        ended = np.full(int(ends[-1]) if len(ends) else 0, self._pack.eos, np.int64)
-        is_own = np.ones(len(ended), np.bool_)
-        is_own[ends - 1] = False
-        ended[is_own] = tokens
-        return ended, ends
+        if self._pack.eos is not None:
+            tokens = np.insert(tokens.astype(np.int32), np.cumsum(lengths), self._pack.eos)
+        return tokens, splits_of(self._sizes(rows))[1:]

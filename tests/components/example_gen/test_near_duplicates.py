@@ -7,26 +7,25 @@ import json
 import random
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from components.common.entry import Blob, Entry
 from components.common.input_table import InputTable
 from components.example_gen.near_duplicates import find_near_duplicates, find_similar_texts
 from tests.components.audio_example_gen import audio_runs
+from tests.components.auditing.pictures import copies_of, cut_tiles, jpeg
+from tests.components.auditing.prose import altered, paragraphs
 from tests.components.image_example_gen import image_runs
-from tests.trainer_utils.auditing.pictures import copies_of, cut_tiles, jpeg
-from tests.trainer_utils.auditing.prose import altered, paragraphs
 
 
 @pytest.fixture(scope="module")
 def pictures(tmp_path_factory) -> Path:
     """Twelve photos and their copies, by names that say nothing; `owners.json` beside them."""
     base = tmp_path_factory.mktemp("pictures") / "in"
-    noise, names = np.random.default_rng(0), random.Random(0)
+    names = random.Random(0)
     files, owners = {}, {}
     for owner, tile in enumerate(cut_tiles(213)):
-        for data in (jpeg(tile), *(data for _, data in copies_of(tile, noise))):
+        for data in (jpeg(tile), *(data for _, data in copies_of(tile))):
             name = f"{names.choice(['cat', 'dog'])}/{names.randrange(10**9):09d}.jpg"
             files[name], owners[name] = data, owner
     image_runs.write_tree(base, files)
@@ -56,9 +55,8 @@ def _converted(base: Path, uri: Path) -> dict:
 
 def test_groups_do_not_depend_on_the_order_of_the_listing(tmp_path):
     tiles = cut_tiles(213)[:3]
-    noise = np.random.default_rng(1)
     entries = []
-    for number, data in enumerate(d for tile in tiles for _, d in copies_of(tile, noise)):
+    for number, data in enumerate(d for tile in tiles for _, d in copies_of(tile)):
         (tmp_path / f"{number}.jpg").write_bytes(data)
         entries.append(Entry(f"{number}.jpg", None, (Blob(f"{number}.jpg", len(data)),)))
     found = []

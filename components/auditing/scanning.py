@@ -18,13 +18,8 @@ from typing import Any, BinaryIO
 import numpy as np
 import numpy.typing as npt
 
-from trainer_utils.auditing.image_sketch import (
-    THUMBNAIL_SIDE,
-    ImageSketch,
-    sketch_image,
-    sketch_pixels,
-)
-from trainer_utils.auditing.text_sketch import TextSketches, split_words
+from components.auditing.images import THUMBNAIL_SIDE, ImageLook, look_at_image, look_at_pixels
+from components.auditing.texts import TextSketches, sketch_texts, split_words
 from trainer_utils.dataset import Dataset, read_shard_blocks
 from trainer_utils.format import Feature
 from trainer_utils.format.example_decoding import decode_example
@@ -163,7 +158,7 @@ class _Reader:
         texts: TextSketches,
     ) -> None:
         self._features, self._label, self._streams = dataset.features, label, streams
-        self._texts, self._waiting = texts, list[str]()
+        self._texts, self._waiting = texts, list[list[str]]()
         self._vocabulary = dataset.vocabularies.get(label, ())
         self._row = np.zeros((), ROW)
         self.labels: dict[str, int] = {}
@@ -193,7 +188,7 @@ class _Reader:
         self._streams["rows"].write(row.tobytes())
         self.count += 1
 
-    def _add_image(self, sketch: ImageSketch) -> None:
+    def _add_image(self, sketch: ImageLook) -> None:
         for field in ("height", "width", "brightness", "contrast", "sharpness"):
             self._row[field] = getattr(sketch, field)
         self._row["sketch"] = IMAGE
@@ -211,13 +206,13 @@ class _Reader:
             counts.update(dict(kept))
         if words:
             self._row["sketch"] = TEXT
-            self._waiting.append(text)
+            self._waiting.append(words)
             if len(self._waiting) == _TEXTS_AT_ONCE:
                 self.finish()
 
     def finish(self) -> None:
         """Sketches the texts that wait for others: many at once take a fraction of the time."""
-        self._texts.add(self._waiting)
+        self._texts.add(sketch_texts(self._waiting))
         self._waiting.clear()
 
     def _label_of(self, values: Mapping[str, Sequence[Any]]) -> int:
@@ -258,17 +253,17 @@ class _Reader:
             return "raw"
         return known.kind if known else "image" if image_size(data) else ""
 
-    def _look(self, name: str, kind: str, values: Sequence[Any]) -> ImageSketch | None:
+    def _look(self, name: str, kind: str, values: Sequence[Any]) -> ImageLook | None:
         if kind == "raw":
             return _sketch_raw(self._features[name], bytes(values[0]))
-        return None if kind == "audio" else sketch_image(bytes(values[0]))
+        return None if kind == "audio" else look_at_image(bytes(values[0]))
 
 
-def _sketch_raw(feature: Feature, data: bytes) -> ImageSketch | None:
+def _sketch_raw(feature: Feature, data: bytes) -> ImageLook | None:
     shape = tuple(feature.extra.get("image_shape", ()))
     if len(shape) != 3 or len(data) != np.prod(shape) or shape[2] not in (1, 3, 4):
         return None
-    return sketch_pixels(np.frombuffer(data, np.uint8).reshape(shape))
+    return look_at_pixels(np.frombuffer(data, np.uint8).reshape(shape))
 
 
 def _is_text(values: Sequence[memoryview]) -> bool:

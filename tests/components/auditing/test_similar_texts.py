@@ -5,15 +5,22 @@ import random
 
 import pytest
 
-from tests.trainer_utils.auditing.prose import altered, paragraphs
-from trainer_utils.auditing.disjoint_sets import DisjointSets
-from trainer_utils.auditing.similar_texts import LEAST_JACCARD, unite_similar_texts
-from trainer_utils.auditing.text_sketch import TextSketches, split_words
+from components.auditing.grouping import DisjointSets
+from components.auditing.texts import (
+    LEAST_JACCARD,
+    TextSketches,
+    sketch_texts,
+    split_words,
+    unite_similar_texts,
+)
+from tests.components.auditing.prose import altered, paragraphs
 
 
 def groups_of(texts: list[str]) -> list[int]:
     with TextSketches() as sketches:
-        sketches.add(texts)
+        for start in range(0, len(texts), 700):
+            words = map(split_words, texts[start : start + 700])
+            sketches.add(sketch_texts([*words]))
         sets = DisjointSets(len(texts))
         unite_similar_texts(sketches, sets)
     return sets.groups().tolist()
@@ -59,3 +66,28 @@ def test_many_texts_made_of_one_pattern_are_told_apart_from_others():
 
 def test_texts_without_words_are_like_no_other():
     assert groups_of(["…", "!", "", "…"]) == [0, 1, 2, 3]
+
+
+STRANGE = ["Ünïcode STRASSE straße ﬁne", "\ud800 b \x00c", "x" * 70_000, "😀 smile", "a_b c-d e.f"]
+
+
+def test_a_sketch_does_not_depend_on_what_stands_beside_it():
+    words = [split_words(text) for text in (*paragraphs(50), "", *STRANGE)]
+    together = sketch_texts(words)
+    alone = [sketch_texts([some]) for some in words]
+    assert together.keys.tolist() == [one.keys[0].tolist() for one in alone]
+    assert together.members.tolist() == [n for one in alone for n in one.members.tolist()]
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("The CAT, sat!", ["the", "cat", "sat"]),
+        ("Straße ﬁn", ["strasse", "fin"]),
+        ("東京 tower", ["東", "京", "tower"]),
+        ("한국어 단어", ["한국어", "단어"]),
+        ("、。", []),
+    ],
+)
+def test_letters_of_scripts_without_spaces_are_words(text, words):
+    assert split_words(text) == words

@@ -6,24 +6,23 @@ import numpy as np
 import pytest
 from PIL import Image, ImageStat
 
-from tests.trainer_utils.auditing.pictures import cut_tiles, jpeg, png
-from trainer_utils.auditing.image_sketch import read_thumbnail, sketch_image, sketch_pixels
+from components.auditing.images import look_at_image, look_at_pixels
+from tests.components.auditing.pictures import cut_tiles, jpeg, png
 
 
 @pytest.mark.parametrize("encode", [jpeg, png])
 def test_brightness_and_size_are_pillows(encode):
     image = cut_tiles(213)[2].resize((500, 375))
-    sketch = sketch_image(encode(image))
-    assert (sketch.height, sketch.width) == (375, 500)
-    assert sketch.brightness == pytest.approx(ImageStat.Stat(image.convert("L")).mean[0], abs=2)
+    look = look_at_image(encode(image))
+    assert (look.height, look.width) == (375, 500)
+    assert look.brightness == pytest.approx(ImageStat.Stat(image.convert("L")).mean[0], abs=2)
     whole = image.convert("L").resize((32, 32), Image.Resampling.BOX)
-    assert np.abs(sketch.thumbnail.astype(int) - np.asarray(whole, int)).mean() < 3
-    assert np.array_equal(read_thumbnail(encode(image)), sketch.thumbnail)
+    assert np.abs(look.thumbnail.astype(int) - np.asarray(whole, int)).mean() < 3
 
 
 def test_pixels_are_looked_at_as_a_file_of_them():
     image = cut_tiles(213)[2]
-    found, same = sketch_pixels(np.asarray(image)), sketch_image(png(image))
+    found, same = look_at_pixels(np.asarray(image)), look_at_image(png(image))
     assert np.array_equal(found.thumbnail, same.thumbnail)
     assert found.sharpness == same.sharpness
 
@@ -33,12 +32,11 @@ def test_every_mode_has_a_thumbnail(mode):
     stream = io.BytesIO()
     image = Image.new("L", (10, 300), 0).convert("RGB" if mode == "CMYK" else "L")
     image.convert(mode).save(stream, "TIFF")
-    assert sketch_image(stream.getvalue()).thumbnail.shape == (32, 32)
+    assert look_at_image(stream.getvalue()).thumbnail.shape == (32, 32)
 
 
 @pytest.mark.parametrize(
     "data", [b"", b"no image", b"\xff\xd8\xff\xe0", png(Image.new("L", (9, 9)))[:40]]
 )
-def test_what_is_no_image_has_no_sketch(data):
-    assert sketch_image(data) is None
-    assert read_thumbnail(data) is None
+def test_what_is_no_image_has_no_look(data):
+    assert look_at_image(data) is None

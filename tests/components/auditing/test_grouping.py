@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from trainer_utils.auditing.disjoint_sets import DisjointSets
+from components.auditing.grouping import DisjointSets, pairs_of_equals
 
 csgraph = pytest.importorskip("scipy.sparse.csgraph")
 
@@ -19,4 +19,10 @@ def test_groups_are_connected_components(pairs):
     _, labels = csgraph.connected_components(graph, directed=False)
     first = [labels.tolist().index(label) for label in labels.tolist()]
     assert sets.groups().tolist() == first
-    assert sets.apart(some).tolist() == [False] * pairs
+
+
+def test_equal_keys_are_paired_with_some_of_those_behind_them():
+    keys = np.array([7, 5, 7, 7, 5])
+    found = [pair for pairs in pairs_of_equals(keys, most=1) for pair in pairs.tolist()]
+    assert sorted(found) == [[0, 2], [1, 4], [2, 3]]
+    assert len(np.concatenate([*pairs_of_equals(keys, most=9)])) == 4

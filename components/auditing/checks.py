@@ -10,12 +10,12 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 import numpy as np
 import numpy.typing as npt
 
-from trainer_utils.auditing.disjoint_sets import DisjointSets
-from trainer_utils.auditing.findings import Finding, RecordName
-from trainer_utils.auditing.scanning import IMAGE, TEXT, Scan
-from trainer_utils.auditing.shifts import distance_of_counts, distance_of_numbers
-from trainer_utils.auditing.similar_images import unite_similar_images
-from trainer_utils.auditing.similar_texts import unite_similar_texts
+from components.auditing.findings import Finding, RecordName
+from components.auditing.grouping import DisjointSets
+from components.auditing.images import unite_similar_images
+from components.auditing.scanning import IMAGE, TEXT, Scan
+from components.auditing.shifts import distance_of_counts, distance_of_numbers
+from components.auditing.texts import unite_similar_texts
 
 __all__ = [
     "find_copies",

@@ -1,16 +1,16 @@
 """What is amiss in a dataset: copies, leakage between splits, conflicts of labels, shifts.
 
-from trainer_utils.auditing import audit_dataset
+from components.auditing import audit_dataset
 
 print(audit_dataset("datasets/photos"))
 """
 
 from typing import TYPE_CHECKING, Any
 
-from trainer_utils.auditing.findings import KINDS, Finding, RecordName, check_kinds
+from components.auditing.findings import KINDS, Finding, RecordName, check_kinds
 
 if TYPE_CHECKING:
-    from trainer_utils.auditing.audit import Audit, audit_dataset
+    from components.auditing.audit import Audit, audit_dataset
 
 __all__ = ["KINDS", "Audit", "Finding", "RecordName", "audit_dataset", "check_kinds"]
 
@@ -18,6 +18,6 @@ __all__ = ["KINDS", "Audit", "Finding", "RecordName", "audit_dataset", "check_ki
 def __getattr__(name: str) -> Any:
     if name not in ("Audit", "audit_dataset"):
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from trainer_utils.auditing import audit  # which brings Pillow; kinds alone need it not
+    from components.auditing import audit  # which brings Pillow; kinds alone need it not
 
     return getattr(audit, name)

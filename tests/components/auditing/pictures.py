@@ -3,7 +3,6 @@
 import io
 from collections.abc import Iterator
 
-import numpy as np
 from PIL import Image
 from sklearn.datasets import load_sample_images
 
@@ -30,7 +29,7 @@ def png(image: Image.Image) -> bytes:
     return stream.getvalue()
 
 
-def copies_of(image: Image.Image, random: np.random.Generator) -> Iterator[tuple[str, bytes]]:
+def copies_of(image: Image.Image) -> Iterator[tuple[str, bytes]]:
     """Copies of a picture by the ways in which they are made, at several strengths."""
     width, height = image.size
     for quality in (30, 50, 75):
@@ -39,13 +38,5 @@ def copies_of(image: Image.Image, random: np.random.Generator) -> Iterator[tuple
     for factor in (0.5, 0.75, 1.6, 2.5):
         size = round(width * factor), round(height * factor)
         yield f"resized by {factor}", jpeg(image.resize(size, Image.Resampling.BICUBIC))
-    for number in range(4):
-        across, down = random.uniform(0.9, 1, 2)
-        left, top = random.uniform(0, 1 - across) * width, random.uniform(0, 1 - down) * height
-        box = map(int, (left, top, left + across * width, top + down * height))
-        yield f"crop {number}", jpeg(image.crop(tuple(box)))
-    for left, top in ((0, 0), (0.1, 0.1), (0.1, 0), (0.05, 0.05)):
-        box = map(int, (left * width, top * height, (left + 0.9) * width, (top + 0.9) * height))
-        yield f"crop at {left}, {top}", jpeg(image.crop(tuple(box)), 80)
     yield "grey", jpeg(image.convert("L"))
     yield "mirrored", jpeg(image.transpose(Image.Transpose.FLIP_LEFT_RIGHT), 70)

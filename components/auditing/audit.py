@@ -10,15 +10,15 @@ import contextlib
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 
-from trainer_utils.auditing.checks import (
+from components.auditing.checks import (
     find_copies,
     find_missing_classes,
     find_odd_images,
     find_shifts,
     in_order,
 )
-from trainer_utils.auditing.findings import KINDS, Finding, check_kinds
-from trainer_utils.auditing.scanning import scan_dataset
+from components.auditing.findings import KINDS, Finding, check_kinds
+from components.auditing.scanning import scan_dataset
 from trainer_utils.dataset import Dataset, open_dataset
 from trainer_utils.format import ConfigError, DatasetError
 from trainer_utils.format.json_text import JsonObject
