@@ -21,7 +21,7 @@ import tempfile
 import unicodedata
 import zlib
 from collections.abc import Sequence
-from typing import BinaryIO, NamedTuple
+from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -109,9 +109,7 @@ class TextSketches:
         return _mapped(self._member_file, np.dtype(np.uint32), (self._ends[-1],))
 
 
-def _mapped(
-    stream: BinaryIO, dtype: np.dtype[np.generic], shape: tuple[int, ...]
-) -> npt.NDArray[np.generic]:
+def _mapped(stream: BinaryIO, dtype: np.dtype[Any], shape: tuple[int, ...]) -> npt.NDArray[Any]:
     stream.flush()
     return np.memmap(stream, dtype, "r", shape=shape) if 0 not in shape else np.empty(shape, dtype)
 

@@ -223,8 +223,6 @@ def datum_limits(features: Mapping[str, Feature], paths: Iterable[str]) -> list[
 def _notes(name: str, feature: Feature, features: Mapping[str, Feature]) -> list[str]:
     if feature.is_raw_image:
         return ["Datum has no raw pixels and reads bytes. Keep the images encoded."]
-    if feature.is_base64_image:
-        return ["Datum has no pixels in base64 and reads text. Convert the images anew."]
     if feature.is_image:
         notes = []
         others = sorted(set(feature.extra.get("formats", ())) - DATUM_IMAGE_FORMATS)
