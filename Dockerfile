@@ -1,9 +1,11 @@
-# Two images for x86_64, from the locked requirements. `make image` builds both, on a base that it pins:
+# Three images for x86_64, from the locked requirements. `make image` builds them, on a base that it pins:
 #   docker build --build-arg BASE=python@sha256:… --tag tfx-shards:0.2.0 .
 #                                                 components, pipelines, TFX 1.21, kfp
 #   docker build --build-arg BASE=python@sha256:… --target trainer --tag tfx-shards-trainer:0.2.0 .
 #                                                 trainer_utils, TensorFlow with CUDA, kfp
-# Neither runs as root. Kubeflow's launcher copies artifacts to and from /gcs, /minio and /s3.
+#   docker build --build-arg BASE=python@sha256:… --target components --tag tfx-shards-components:0.2.0 .
+#                                                 what Kubeflow's native components need: no TFX, no TensorFlow
+# None runs as root. Kubeflow's launcher copies artifacts to and from /gcs, /minio and /s3.
 
 # A Python of 3.13 on glibc 2.38 or newer, such as python:3.13-slim-trixie, by its digest: a tag would
 # be another base another day. `make image` finds the digest.
@@ -45,6 +47,18 @@ FROM tools AS trainer-packages
 COPY requirements-trainer.lock ./
 RUN pip install --no-deps --require-hashes --no-build-isolation --requirement requirements-trainer.lock \
  && pip check
+
+FROM tools AS components-packages
+COPY requirements-components.lock ./
+RUN pip install --no-deps --require-hashes --no-build-isolation --requirement requirements-components.lock \
+ && pip check
+
+FROM base AS components
+COPY --from=components-packages /opt/venv /opt/venv
+RUN --mount=type=bind,from=wheel,source=/wheels,target=/wheels \
+    pip install --no-deps --no-index /wheels/*.whl
+USER 1000:0
+CMD ["python", "-c", "import components.kubeflow; help(components.kubeflow)"]
 
 # The packages are a layer of their own, gigabytes that another commit of the code does not change.
 FROM base AS trainer

@@ -25,7 +25,7 @@ READY := $(VENV)/.ready
 OTHER_STACK := $(if $(STACK),$(if $(filter $(STACK),$(shell cat $(VENV)/.stack 2>/dev/null)),,other-stack))
 
 .PHONY: docs help venv demo demo-text test test-quick golden test-current test-other bench-stack bench-stacks
-.PHONY: test-faults test-trainer test-frameworks test-dask test-flink test-image test-prism stores lint format lock build image sbom release
+.PHONY: test-faults test-trainer test-frameworks test-dask test-flink test-prism stores lint format lock build image sbom release
 .PHONY: clean other-stack
 
 help:  ## this list
@@ -100,10 +100,10 @@ TRAINER := .venv-trainer
 test-trainer: $(TRAINER)/.ready  ## trainer_utils alone: the newest TensorFlow on the newest Python here, no TFX
 	@$(TRAINER)/bin/python -m pytest tests/trainer_utils $(ARGS)
 
-BASE := .venv-base
+PLAIN := .venv-base
 
-test-base: $(BASE)/.ready  ## what needs no TFX, without it: conversion, balancing, the same bytes; the newest Python here
-	@$(BASE)/bin/python -m pytest tests/test_golden.py tests/components/test_steps.py \
+test-base: $(PLAIN)/.ready  ## what needs no TFX, without it: conversion, balancing, the same bytes; the newest Python here
+	@$(PLAIN)/bin/python -m pytest tests/test_golden.py tests/components/test_steps.py \
 	  tests/pipelines/tools/conversion/test_untracked.py $(ARGS)
 
 FRAMEWORKS := .venv-frameworks
@@ -111,7 +111,7 @@ FRAMEWORKS := .venv-frameworks
 test-frameworks: $(FRAMEWORKS)/.ready  ## the inputs of PyTorch, JAX and Keras with these themselves, without TensorFlow; Python 3.12, some 6 GB
 	@for backend in jax torch; do
 	  KERAS_BACKEND=$$backend $(FRAMEWORKS)/bin/python -m pytest \
-	    tests/trainer_utils/frameworks/test_{jax,keras,same_batches,torch}.py $(ARGS)
+	    tests/trainer_utils/frameworks/test_{jax,keras,same_batches,torch,tutorial}.py $(ARGS)
 	done
 
 # The engines are those of the Beam that is installed. Maven takes its settings from ~/.m2, Go from its
@@ -150,9 +150,6 @@ test-dask: $(READY)  ## the components on Dask, with workers that are processes;
 	echo "Building Beam's Prism, which takes a minute or two."
 	GOBIN=$$PWD/.prism/$* go install github.com/apache/beam/sdks/v2/go/cmd/prism@v$*
 
-test-image: $(READY)  ## the Dockerfile's steps, walked without docker in a root of debootstrap; as root; 11 GB, once
-	@TFX_SHARDS_IMAGE=1 $(BIN)/python -m pytest -m image $(ARGS)
-
 # Object stores for the tests, where there is Go to build them; else moto's server, which is S3 alone.
 STORES := .stores/versitygw .stores/fake-gcs-server
 AZURITE := .stores/node_modules/.bin/azurite-blob
@@ -186,7 +183,7 @@ build: $(READY)  ## the wheel and the sdist, in dist/
 	$(BIN)/python -m build --no-isolation --outdir dist .
 
 clean:  ## removes .venv and everything made
-	@rm -rf $(VENV) $(TRAINER) $(FRAMEWORKS) .venv-tfx .venv-tfx116 .flink .prism .stores build dist *.egg-info .hypothesis .mypy_cache .pytest_cache .ruff_cache
+	@rm -rf $(VENV) $(TRAINER) $(PLAIN) $(FRAMEWORKS) .venv-tfx .venv-tfx116 .flink .prism .stores build dist *.egg-info .hypothesis .mypy_cache .pytest_cache .ruff_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 IMAGE := tfx-shards
@@ -223,6 +220,7 @@ lock:  ## the locks from pyproject.toml and requirements*.in; UPGRADE=1 takes ne
 	$(COMPILE) requirements-image.in $(FOR_IMAGES) --override requirements-image.override --extra tfx --extra s3 \
 	  --output-file requirements-image.lock
 	$(COMPILE) $(FOR_IMAGES) --extra kfp --extra cuda --extra gcs --extra s3 --output-file requirements-trainer.lock
+	$(COMPILE) $(FOR_IMAGES) --extra kfp --extra audio --extra azure --extra gcs --extra s3 --output-file requirements-components.lock
 
 $(READY): $(LOCKED) pyproject.toml
 	@exec 9< scripts/make_venv  # which locks itself, for makes that run at the same time
@@ -245,7 +243,7 @@ $(FRAMEWORKS)/.ready: pyproject.toml
 	touch $@
 
 # Not locked: what it shows is that the newest releases work.
-$(TRAINER)/.ready $(BASE)/.ready: pyproject.toml
+$(TRAINER)/.ready $(PLAIN)/.ready: pyproject.toml
 	@if [ ! -x $(@D)/bin/python ]; then
 	  newest=
 	  for version in 3.13 3.12 3.11 3.10; do

@@ -26,8 +26,8 @@ from tfx.proto import example_gen_pb2
 from tfx.types import standard_artifacts
 from tfx.utils import proto_utils
 
-from components.common.executor import LocalFirstBeamExecutor
 from components.image_example_gen import Executor
+from components.tfx.executor import LocalFirstBeamExecutor
 from trainer_utils.machine import usable_cores
 
 # With an image TFX does not pack itself for workers, of which there are none.

@@ -19,8 +19,8 @@ from image_conversion import run_executor
 from tfx.components.example_gen.csv_example_gen import executor as csv_executor
 from tfx.proto import example_gen_pb2
 
-from components.common.executor import LocalFirstBeamExecutor
 from components.text_example_gen import Executor
+from components.tfx.executor import LocalFirstBeamExecutor
 
 
 class StockExecutor(LocalFirstBeamExecutor, csv_executor.Executor):

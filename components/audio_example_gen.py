@@ -10,15 +10,15 @@ from collections.abc import Mapping, Sequence
 from tfx.dsl.components.base import executor_spec
 from tfx.proto import example_gen_pb2, range_config_pb2
 
-from components.common.component import Runtime, parameters_of
-from components.example_gen.component import (
+from components.example_gen.settings import AudioSettings
+from components.tfx.component import Runtime, parameters_of
+from components.tfx.example_gen import (
     TFX_PARAMETERS,
     ExampleGenExecutor,
     FilesExampleGen,
     FilesExampleGenSpec,
     FileTreeDriver,
 )
-from components.example_gen.settings import AudioSettings
 
 __all__ = ["AudioExampleGen", "Executor"]
 
@@ -77,6 +77,7 @@ class AudioExampleGen(FilesExampleGen):
         compression: str | Runtime = AudioSettings.compression,
         max_reject_fraction: float | Runtime = AudioSettings.max_reject_fraction,
         feature_names: Mapping[str, str] | Runtime | None = None,
+        base_dataset: str | Runtime | None = None,
         sample_rate: int | Runtime | None = None,
         channels: int | Runtime | None = None,
     ) -> None:
@@ -120,6 +121,9 @@ class AudioExampleGen(FilesExampleGen):
             feature_names: other names for features, by those that they have: `{'image':
                 'image/encoded', 'label': 'image/class/label'}`. All other settings know them by the
                 ones that they have.
+            base_dataset: a dataset that an earlier run of this component made of the same inputs
+                with the same settings: its shards whose inputs are as they were are linked or
+                copied, not made again. Ids of labels do not move: new ones come last.
             sample_rate: rate in Hz that sounds are resampled to. From 1 to 768,000. Default: each
                 keeps its own.
             channels: 1 mixes all channels into one, 2 duplicates a single one. Default: as they

@@ -11,16 +11,18 @@ from tfx.dsl.components.base import base_component, base_executor, executor_spec
 from tfx.types import artifact_utils, standard_artifacts
 
 from components import steps
-from components.auditing import Audit
-from components.common.component import (
+from components.common.settings import ExecProperties
+from components.schema.properties import of_audit
+from components.settings import AuditSettings
+from components.tfx.component import (
+    Artifacts,
     Runtime,
     channel,
     checked_properties,
     examples_channel,
     parameters_of,
+    set_properties,
 )
-from components.common.settings import Artifacts, ExecProperties
-from components.settings import AuditSettings
 
 __all__ = ["DatasetAudit", "Executor"]
 
@@ -51,22 +53,8 @@ class Executor(base_executor.BaseExecutor):
             settings,
             against=artifact_utils.get_single_uri(earlier) if earlier else None,
         )
-        _describe(artifact, audit)
+        set_properties(artifact, of_audit(audit))
         audit.check(settings.fail_on)
-
-
-def _describe(artifact: types.Artifact, audit: Audit) -> None:
-    """The properties of the artifact."""
-    blessed = {
-        split: int(not any(split in one.splits for one in audit.findings))
-        for split in audit.records
-    }
-    artifact.split_names = artifact_utils.encode_split_names(list(audit.records))
-    artifact.set_json_value_custom_property("blessed", blessed)
-    artifact.set_int_custom_property("num_findings", sum(audit.counts.values()))
-    artifact.set_int_custom_property("is_blessed", int(not audit.counts))
-    for kind, count in audit.counts.items():
-        artifact.set_int_custom_property(f"num_{kind}", count)
 
 
 class DatasetAuditSpec(types.ComponentSpec):

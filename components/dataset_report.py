@@ -10,15 +10,16 @@ from tfx.types import artifact_utils, standard_artifacts
 from tfx.types.experimental import simple_artifacts
 
 from components import steps
-from components.common.component import (
+from components.common.settings import ExecProperties
+from components.settings import DatasetReportSettings
+from components.tfx.component import (
+    Artifacts,
     Runtime,
     channel,
     checked_properties,
     examples_channel,
     parameters_of,
 )
-from components.common.settings import Artifacts, ExecProperties
-from components.settings import DatasetReportSettings
 
 __all__ = ["DatasetReport", "Executor"]
 

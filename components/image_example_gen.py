@@ -10,16 +10,16 @@ from collections.abc import Mapping, Sequence
 from tfx.dsl.components.base import executor_spec
 from tfx.proto import example_gen_pb2, range_config_pb2
 
-from components.common.component import Runtime, parameters_of
-from components.example_gen.component import (
+from components.example_gen.settings import ImageSettings
+from components.media.options import ImageOptions
+from components.tfx.component import Runtime, parameters_of
+from components.tfx.example_gen import (
     TFX_PARAMETERS,
     ExampleGenExecutor,
     FilesExampleGen,
     FilesExampleGenSpec,
     FileTreeDriver,
 )
-from components.example_gen.settings import ImageSettings
-from components.media.options import ImageOptions
 
 __all__ = ["Executor", "ImageExampleGen"]
 
@@ -78,6 +78,7 @@ class ImageExampleGen(FilesExampleGen):
         compression: str | Runtime = ImageSettings.compression,
         max_reject_fraction: float | Runtime = ImageSettings.max_reject_fraction,
         feature_names: Mapping[str, str] | Runtime | None = None,
+        base_dataset: str | Runtime | None = None,
         orientation: str | Runtime = ImageOptions.orientation,
         frames: str | Runtime = ImageOptions.frames,
         resize_shorter_side: int | Runtime | None = None,
@@ -134,6 +135,9 @@ class ImageExampleGen(FilesExampleGen):
             feature_names: other names for features, by those that they have: `{'image':
                 'image/encoded', 'label': 'image/class/label'}`. All other settings know them by the
                 ones that they have.
+            base_dataset: a dataset that an earlier run of this component made of the same inputs
+                with the same settings: its shards whose inputs are as they were are linked or
+                copied, not made again. Ids of labels do not move: new ones come last.
             orientation: `apply` rotates photos as EXIF or XMP says, since TensorFlow ignores these;
                 `keep` leaves them as they are.
             frames: what becomes of an animation: `first` keeps its first frame, `reject` rejects

@@ -11,15 +11,17 @@ from tfx.types import artifact_utils, standard_artifacts
 from tfx.types.experimental import simple_artifacts
 
 from components import steps
-from components.common.component import (
+from components.common.settings import ExecProperties
+from components.settings import SchemaExportSettings
+from components.tfx.component import (
+    Artifacts,
     Runtime,
     channel,
     checked_properties,
     examples_channel,
     parameters_of,
+    set_properties,
 )
-from components.common.settings import Artifacts, ExecProperties
-from components.settings import SchemaExportSettings
 
 __all__ = ["Executor", "SchemaExport"]
 
@@ -57,10 +59,7 @@ class Executor(base_executor.BaseExecutor):
             schema_uri=artifact.uri,
         )
         for described in (artifact, dataset):
-            described.set_int_custom_property("num_features", exported.num_features)
-            if exported.datum_limits:
-                limits = "\n".join(exported.datum_limits)
-                described.set_string_custom_property("datum_limits", limits)
+            set_properties(described, exported.properties)
 
 
 class SchemaExportSpec(types.ComponentSpec):

@@ -13,18 +13,19 @@ from tfx.types import artifact_utils, channel_utils, standard_artifacts
 from components import steps
 from components.balancing.planning import plan
 from components.balancing.settings import BalancerSettings
-from components.common.component import (
+from components.common.settings import ExecProperties
+from components.shuffle.edits import fingerprint_of_files
+from components.tfx.component import (
+    Artifacts,
     Runtime,
     channel,
     checked_properties,
-    describe_artifact,
     examples_channel,
     parameters_of,
+    set_properties,
 )
-from components.common.driver import PropertiesDriver
-from components.common.executor import LocalFirstBeamExecutor
-from components.common.settings import Artifacts, ExecProperties
-from components.shuffle.edits import fingerprint_of_files
+from components.tfx.driver import PropertiesDriver
+from components.tfx.executor import LocalFirstBeamExecutor
 from trainer_utils.dataset import open_dataset
 
 __all__ = ["FINGERPRINT", "EditsDriver", "Executor", "ShardBalancer", "plan"]
@@ -66,9 +67,7 @@ class Executor(LocalFirstBeamExecutor):
                 runner=runner,
                 described=exec_properties,
             )
-        describe_artifact(artifact, made, gzip=settings.gzip)
-        fingerprint = made.manifest.input_fingerprint
-        artifact.set_string_custom_property("input_fingerprint", fingerprint)
+        set_properties(artifact, made.properties)
         _keep_properties(given, artifact)
 
 

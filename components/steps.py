@@ -34,6 +34,7 @@ from components.example_gen.settings import (
     ImageSettings,
     TextSettings,
 )
+from components.schema.properties import Properties, of_dataset, of_export
 from trainer_utils.format import Manifest
 
 if TYPE_CHECKING:
@@ -71,10 +72,12 @@ class Made:
     Args:
         manifest: of it.
         vocabularies: values by feature; a value's place is its id.
+        properties: of its artifact, in ML Metadata or in Kubeflow.
     """
 
     manifest: Manifest
     vocabularies: Mapping[str, Sequence[str]]
+    properties: Properties
 
 
 @dataclasses.dataclass(frozen=True)
@@ -90,6 +93,11 @@ class Exported:
 
     num_features: int
     datum_limits: Sequence[str]
+
+    @property
+    def properties(self) -> Properties:
+        """Of its artifacts, in ML Metadata or in Kubeflow."""
+        return of_export(self.num_features, self.datum_limits)
 
 
 def conversion_of(
@@ -149,16 +157,23 @@ def convert(
             check_outcome(conversion, plan, rejects, written=written.num_records, uri=uri)
             used, partition = conversion.settings, conversion.selection.partition
             manifest = make_manifest(producer, plan, written, settings=used, partition=partition)
-            told = (describe or functools.partial(_told, settings, partition))(conversion.located)
+            tell = describe or functools.partial(_told, settings, partition)
             publish_dataset(
                 uri,
                 manifest,
                 used.described_features(written.features),
                 vocabularies=plan.vocabularies,
                 rejects=rejects,
-                origin=make_origin(producer, told, output="examples"),
+                origin=make_origin(
+                    producer,
+                    tell(conversion.located),
+                    output="examples",
+                    inputs=conversion.parents,
+                ),
+                inputs=written.inputs,
             )
-    return Converted(manifest, plan.vocabularies, conversion.located)
+    told = of_dataset(manifest, plan.vocabularies, gzip=settings.gzip)
+    return Converted(manifest, plan.vocabularies, told, conversion.located)
 
 
 def _told(
@@ -225,7 +240,8 @@ def balance(
             inputs={"examples": inputs.sources},
         )
         publish_dataset(uri, manifest, features, vocabularies=vocabularies, origin=origin)
-    return Made(manifest, vocabularies)
+    told = of_dataset(manifest, vocabularies, gzip=settings.gzip)
+    return Made(manifest, vocabularies, {**told, "input_fingerprint": manifest.input_fingerprint})
 
 
 def export_schema(

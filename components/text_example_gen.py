@@ -10,15 +10,15 @@ from collections.abc import Mapping, Sequence
 from tfx.dsl.components.base import executor_spec
 from tfx.proto import example_gen_pb2, range_config_pb2
 
-from components.common.component import Runtime, parameters_of
-from components.example_gen.component import (
+from components.example_gen.settings import TextSettings
+from components.tfx.component import Runtime, parameters_of
+from components.tfx.example_gen import (
     TFX_PARAMETERS,
     ExampleGenExecutor,
     FilesExampleGen,
     FilesExampleGenSpec,
     FileTreeDriver,
 )
-from components.example_gen.settings import TextSettings
 
 __all__ = ["Executor", "TextExampleGen"]
 
@@ -82,6 +82,8 @@ class TextExampleGen(FilesExampleGen):
         min_chars: int | Runtime = TextSettings.min_chars,
         max_chars: int | Runtime | None = None,
         deduplicate: bool | Runtime = TextSettings.deduplicate,
+        tokenizer: str | Runtime | None = None,
+        keep_text: bool | Runtime = TextSettings.keep_text,
     ) -> None:
         """Makes the component.
 
@@ -128,6 +130,10 @@ class TextExampleGen(FilesExampleGen):
                 0.
             max_chars: most characters of a text; longer ones are skipped, and counted. At least 1.
             deduplicate: skip rows whose text came before, and count them.
+            tokenizer: makes the feature `tokens` of each text: the `.json` file of a tokenizer of
+                `tokenizers`, the `.model` file of SentencePiece, or the name or `.tiktoken` file of
+                an encoding of tiktoken. Nothing is downloaded.
+            keep_text: False: the tokens take the place of the text.
 
         Raises:
             ConfigError: a setting is not allowed.

@@ -81,12 +81,6 @@ def test_the_stack_follows_glibc_and_what_is_asked_for(
     assert f"STACK={stack}" in why if stack else f"glibc {glibc}" in why
 
 
-def test_the_python_that_is_named_comes_before_a_newer_one(choose, tmp_path):
-    named = write_command(tmp_path / "mine", PYTHON.format(version="3.11"))
-    finished = choose("2.41", "python3.13", PYTHON=str(named))
-    assert finished.stdout.splitlines()[1] == str(named)
-
-
 @pytest.mark.parametrize(
     ("glibc", "commands", "environment", "said"),
     [
@@ -101,11 +95,6 @@ def test_what_cannot_be_had_is_said_in_one_line(choose, glibc, commands, environ
     assert finished.returncode == 1
     (line,) = finished.stderr.splitlines()
     assert said in line
-
-
-def test_other_machines_have_the_older_tfx(choose):
-    finished = choose("2.41", "python3.10", machine="aarch64")
-    assert finished.stdout.splitlines()[0] == "tfx116"
 
 
 def test_uv_gets_the_settings_of_pip(tmp_path):

@@ -17,11 +17,11 @@ if TYPE_CHECKING:
     from trainer_utils.frameworks.jax import jax_batches
     from trainer_utils.frameworks.keras import keras_dataset
     from trainer_utils.frameworks.numpy import iterate
-    from trainer_utils.frameworks.sequences import pack
     from trainer_utils.frameworks.tensorflow import distribute, input_fn, load
-    from trainer_utils.frameworks.torch import torch_dataset
+    from trainer_utils.frameworks.torch import cu_seqlens, torch_dataset
     from trainer_utils.options import CacheOptions, ImageOptions, InputOptions, LabelOptions
     from trainer_utils.order import InputState
+    from trainer_utils.order.packing import PackOptions
     from trainer_utils.planning import plan
     from trainer_utils.resuming import InputBackup, InputProgress, load_state
     from trainer_utils.training.loop import evaluate, fit
@@ -38,6 +38,8 @@ _MODULES = {
     "InputProgress": "resuming",
     "InputState": "order",
     "LabelOptions": "options",
+    "PackOptions": "order.packing",
+    "cu_seqlens": "frameworks.torch",
     "distribute": "frameworks.tensorflow",
     "evaluate": "training.loop",
     "fit": "training.loop",
@@ -47,7 +49,6 @@ _MODULES = {
     "keras_dataset": "frameworks.keras",
     "load": "frameworks.tensorflow",
     "load_state": "resuming",
-    "pack": "frameworks.sequences",
     "plan": "planning",
     "torch_dataset": "frameworks.torch",
 }
@@ -65,6 +66,8 @@ __all__ = [
     "InputProgress",
     "InputState",
     "LabelOptions",
+    "PackOptions",
+    "cu_seqlens",
     "distribute",
     "evaluate",
     "fit",
@@ -74,7 +77,6 @@ __all__ = [
     "keras_dataset",
     "load",
     "load_state",
-    "pack",
     "plan",
     "torch_dataset",
 ]

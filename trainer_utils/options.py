@@ -29,6 +29,7 @@ from trainer_utils.format.settings import (
 )
 from trainer_utils.format.spelling import check_names, checks_names
 from trainer_utils.order.options import OrderOptions, check_setting
+from trainer_utils.order.packing import PACK_FEATURES
 from trainer_utils.reading.audio import AudioReading
 from trainer_utils.reading.augmentation.chain import Augmentation, Chain
 from trainer_utils.reading.image_settings import ImageOptions, ImageSettings, check_chain
@@ -132,6 +133,11 @@ def _seconds(name: str, value: Any) -> float | None:
 def _are_functions(value: Any) -> bool:
     return all(map(callable, value.values() if isinstance(value, Mapping) else [value]))
 
+
+_NOT_OF_PACKS = (
+    *("default_values", "image_size", "augment", "image", "audio_seconds", "ragged"),
+    "pre_batching_callback",
+)
 
 _FUNCTIONS = where(_are_functions, "a function, or functions by split")
 
@@ -265,6 +271,25 @@ class InputOptions(OrderOptions):
         check_setting(self, "processes", not self.processes or self.batch_size is not None, rule)
         rule = f"the feature of the classes, since {asks} changes them"
         check_setting(self, "label", not asks or self.label is not None, rule)
+        if self.pack is not None:
+            self._check_pack()
+
+    def _check_pack(self) -> None:
+        """Refuses what is said of records, or of features that batches of packs have not."""
+        names = [self.features] if isinstance(self.features, str) else [*(self.features or ())]
+        there = ", ".join(PACK_FEATURES)
+        for name, asked in (("features", names), ("label", filter(None, [self.label]))):
+            rule = f"names of {there}, which packs have"
+            check_setting(self, name, {*asked} <= {*PACK_FEATURES}, rule)
+        check_setting(self, "on_corrupt", self.on_corrupt == "raise", "'raise' with pack, since "
+                      "no other document fits into the place of one")  # fmt: skip
+        defaults = InputOptions()
+        for name in _NOT_OF_PACKS:
+            value = getattr(defaults, name)
+            check_setting(self, name, getattr(self, name) == value, f"{value!r} with pack")
+        labels = dataclasses.replace(self.labels, sample_weight=None)
+        is_plain = labels == LabelOptions() and self.labels.sample_weight in (None, "loss_mask")
+        check_setting(self, "labels", is_plain, "no more than sample_weight='loss_mask' with pack")
 
     @functools.cached_property
     def images(self) -> ImageSettings:

@@ -15,6 +15,7 @@ from trainer_utils.format.spelling import did_you_mean
 from trainer_utils.options import InputOptions, choose_options
 from trainer_utils.order import InputOrder, InputPlan, plan_workers
 from trainer_utils.order.mixing import mix_ranges
+from trainer_utils.reading.packing import packed_sources
 
 __all__ = ["check_has_records", "order_of", "plan"]
 
@@ -48,6 +49,7 @@ def plan(
     own = ("split", "workers", "replicas", "options")
     chosen = choose_options(options, settings, of="plan", arguments=own)
     sources = open_sources(artifact_uri, split, apart=chosen.weights is not None)
+    sources = packed_sources(sources, chosen)
     order = order_of(sources, chosen, num_workers=workers, num_replicas=replicas or workers)
     return plan_workers(order)
 

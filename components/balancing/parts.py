@@ -27,9 +27,7 @@ from trainer_utils.format import (
     ShardWriter,
     multiset_checksum,
 )
-from trainer_utils.storage import copy_file, join, make_folder
-from trainer_utils.writing.publishing import working_folder
-from trainer_utils.writing.shards import files_of_shard, verify_shard, write_shard
+from trainer_utils.writing.shards import copy_shard, verify_shard, write_shard
 
 __all__ = [
     "OBJECT_BYTES",
@@ -205,20 +203,11 @@ class KeepPart(Part):
 
     def _link(self, given: InputShard, context: JobContext, result: TaskResult) -> Shard:
         """Puts the file itself, which is checked, under its new name."""
-        entry, uri, block_bytes = given.shard.entry, context.uri, context.block_bytes
+        entry, block_bytes = given.shard.entry, context.block_bytes
         assert entry is not None
         assert entry.content is not None
         assert self.name is not None
         source_uri = given.shard.path.removesuffix(entry.path).rstrip("/")
         verify_shard(entry, uri=source_uri, block_bytes=block_bytes)
-        shard = dataclasses.replace(entry, path=self.name.path, split=self.split)
-        linked = []
-        for old, new in zip(files_of_shard(entry), files_of_shard(shard), strict=True):
-            target = join(uri, new)
-            make_folder(target.rpartition("/")[0])
-            source, working = join(source_uri, old), working_folder(uri)
-            linked.append(copy_file(source, target, temporary_folder=working))
-        if not all(linked):
-            verify_shard(shard, uri=uri, block_bytes=block_bytes)
         result.add(given.source, entry.content, entry.content)
-        return shard
+        return copy_shard(entry, self.name, source=source_uri, uri=context.uri)

@@ -5,7 +5,9 @@ manifest, features, vocabularies = balance(inputs, settings, num_given=1, uri=ur
 
 import dataclasses
 import functools
+import hashlib
 import itertools
+import json
 from collections.abc import Iterable, Mapping, Sequence
 
 from components.balancing.context import JobContext, TaskResult
@@ -26,6 +28,7 @@ from components.common.tasks import Cost, Runner, Task, map_tasks
 from components.common.workspace import remove_dataset, start_working, working_folder
 from components.shuffle.edits import (
     EditCounts,
+    Edits,
     check_edits,
     describe_edits,
     store_edits,
@@ -38,6 +41,7 @@ from trainer_utils.dataset.inspection import DatasetFacts
 from trainer_utils.format import Accounting, DatasetError, Feature, Manifest, combine_checksums
 from trainer_utils.format.json_text import JsonObject
 from trainer_utils.storage import join, write_atomically
+from trainer_utils.writing.shards import verify_shard
 
 __all__ = ["balance"]
 
@@ -66,7 +70,8 @@ def balance(
         ConfigError: an edit is of no record.
     """
     edits, working = edits_of(inputs, settings), working_folder(uri)
-    start_working(uri, keeps_dataset=True)  # a setting may be for other records
+    key = _key(inputs, settings, edits)
+    start_working(uri, key=key, keeps_dataset=True)  # a setting may be for other records
     context = JobContext(
         uri=uri,
         block_bytes=settings.block_bytes,
@@ -94,6 +99,20 @@ def balance(
         if name not in inputs.carried or (name in features and features[name].type == "int")
     }
     return manifest, features, vocabularies
+
+
+def _key(inputs: Inputs, settings: BalancerSettings, edits: Edits) -> str:
+    """A digest of all that shards depend on; empty where that is not known of an input."""
+    if any(source.manifest is None for source in inputs.sources):
+        return ""
+    known = [
+        "ShardBalancer",
+        *(source.digest for source in inputs.sources),
+        dataclasses.asdict(settings),
+        edits,
+        *(f"{name} {version}" for name, version in package_versions().items()),
+    ]
+    return hashlib.sha256(json.dumps(known, default=repr).encode()).hexdigest()
 
 
 def _survey(
@@ -169,8 +188,15 @@ def _write(
             cost=_cost(plans, settings),
             paths=[given.shard.path for plan in plans for given in plan.shards[:1]],
             unit="records",
+            check=functools.partial(_check_shards, context),
         )
     return results
+
+
+def _check_shards(context: JobContext, result: TaskResult) -> None:
+    """Makes sure that the shards of an earlier run stand as they were."""
+    for shard in result.shards:
+        verify_shard(shard, uri=context.uri, block_bytes=context.block_bytes)
 
 
 def _cost(plans: Sequence[SplitPlan], settings: BalancerSettings) -> Cost:

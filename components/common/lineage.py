@@ -32,6 +32,7 @@ _OF_NO_OUTCOME = (  # settings and properties that change the way, or that only 
     "dataset_root",
     "input_fingerprint",  # of TFX's driver: it knows files by their times; the manifest has another
     "changes_fingerprint",
+    "base_dataset",
     "add",  # datasets, which the inputs name by their digests
     "exclude",  # lists of any length, of which the manifest has the digests
     "relabel",

@@ -14,7 +14,7 @@ from components.common.rejects import Reject, render_rejects
 from components.common.workspace import check_own, meets_another, working_folder
 from components.schema.tfmd import render_schema, schema_from_features
 from trainer_utils.format import Feature, Manifest
-from trainer_utils.format.naming import LINEAGE_FILE, REJECTS_FILE, check_inner_path
+from trainer_utils.format.naming import INPUTS_FILE, LINEAGE_FILE, REJECTS_FILE, check_inner_path
 from trainer_utils.format.origin import Origin
 from trainer_utils.format.printable import printable
 from trainer_utils.storage import join, make_folder, remove_tree, write_atomically
@@ -54,6 +54,7 @@ def publish_dataset(
     vocabularies: Mapping[str, Sequence[str]],
     rejects: Iterable[Reject] = (),
     origin: Origin | None = None,
+    inputs: str = "",
 ) -> None:
     """Makes a dataset of the shards at `uri`, and logs its accounting as the last line.
 
@@ -63,6 +64,7 @@ def publish_dataset(
         manifest: of it, but for the small files.
         vocabularies: values by feature; a value's place is its id.
         rejects: inputs that were left out for what they are.
+        inputs: what `inputs.json` says; empty: there is none.
 
     Raises:
         DatasetError: another run writes there by now; nothing of its own is touched.
@@ -80,8 +82,14 @@ def publish_dataset(
         others={REJECTS_FILE: text} if text else {},
     )
     beside = {} if origin is None else {LINEAGE_FILE: origin.to_json()}
+    if inputs:
+        beside[INPUTS_FILE] = inputs
     written = write_texts(uri, texts | beside)
     files = {path: digest for path, digest in written.items() if path not in beside}
     manifest = dataclasses.replace(manifest, files=files)
     publish_manifest(uri, manifest, beside=beside, check=functools.partial(check_own, uri))
-    logging.info("%s: %s (%s)", manifest.producer, manifest.total, printable(uri))
+    counts = [
+        f"{n} {what}" for what, n in manifest.config.get("update", {}).items() if what != "base"
+    ]
+    changes = f"; {', '.join(counts)}" if counts else ""
+    logging.info("%s: %s%s (%s)", manifest.producer, manifest.total, changes, printable(uri))

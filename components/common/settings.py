@@ -15,7 +15,7 @@ import pathlib
 import re
 import sys
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias, TypeVar
+from typing import Any, ClassVar, TypeAlias, TypeVar
 
 from trainer_utils.format import ConfigError
 from trainer_utils.format.settings import (
@@ -25,12 +25,8 @@ from trainer_utils.format.settings import (
     settings_of,
 )
 
-if TYPE_CHECKING:
-    from tfx import types
-
 __all__ = [
     "COMPRESSIONS",
-    "Artifacts",
     "ComponentSettings",
     "ExecProperties",
     "are_texts",
@@ -43,8 +39,6 @@ _Settings = TypeVar("_Settings", bound="ComponentSettings")
 COMPRESSIONS = ("none", "gzip")
 ExecProperties: TypeAlias = dict[str, Any]
 """Execution properties by name: int, float, str or None, or what only a run will fill in."""
-Artifacts: TypeAlias = "dict[str, list[types.Artifact]]"
-"""What an executor reads or writes, by the names of its inputs or outputs."""
 
 
 def is_text(value: object) -> bool:

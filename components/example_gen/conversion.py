@@ -22,6 +22,7 @@ from components.example_gen.inputs import InputSelection, LocatedInputs, fingerp
 from components.example_gen.plan import Plan, Written
 from components.example_gen.settings import ExampleGenSettings
 from components.example_gen.simple_layouts import names_at_top
+from trainer_utils.dataset import Dataset
 from trainer_utils.format import InputError
 from trainer_utils.storage.files import list_names, write_text
 
@@ -77,9 +78,21 @@ class Conversion(abc.ABC, Generic[_Plan]):
             fingerprint(self.located),
             dataclasses.asdict(self.settings),
             self.selection.partition and dataclasses.asdict(self.selection.partition),
+            *([self.digest_of_files] if self.digest_of_files else []),
             *(f"{name} {version}" for name, version in package_versions().items()),
+            *(one.digest for parents in self.parents.values() for one in parents),
         ]
         return hashlib.sha256(json.dumps(known, default=repr).encode()).hexdigest()
+
+    @property
+    def digest_of_files(self) -> str:
+        """Of the files that settings name beside the inputs; empty where there are none."""
+        return ""
+
+    @property
+    def parents(self) -> dict[str, list[Dataset]]:
+        """The datasets that it goes out from, by setting."""
+        return {}
 
     @abc.abstractmethod
     def is_source_file(self, path: str) -> bool:
@@ -94,7 +107,6 @@ class Conversion(abc.ABC, Generic[_Plan]):
             ConfigError: a setting contradicts the inputs.
         """
 
-    @abc.abstractmethod
     def check(self, plan: _Plan, uri: str) -> None:
         """Refuses what is known to fail before anything is written.
 

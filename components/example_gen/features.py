@@ -14,7 +14,7 @@ from components.example_gen.file_reports import AudioFacts, ImageFacts, ShardSum
 from components.example_gen.media import DESCRIPTIONS
 from components.example_gen.plan import Plan
 from components.example_gen.row_encoding import EncodingReport, id_feature
-from components.example_gen.row_plan import RowPlan
+from components.example_gen.row_plan import TOKENS, RowPlan
 from trainer_utils.format import Feature
 from trainer_utils.format.datum import DATUM_IMAGE_FORMATS
 from trainer_utils.format.json_text import JsonObject
@@ -39,6 +39,11 @@ def features_of_rows(plan: RowPlan, reports: Sequence[EncodingReport]) -> dict[s
             longest=most,
             is_missing=any(name in report.missing for report in reports),
         )
+    if plan.tokens is not None:
+        extra: JsonObject = {"encoding": "tokens", "tokens": plan.tokens.spec.to_json()}
+        features[TOKENS] = Feature(type="string", extra=extra)
+        if not plan.tokens.keep_text:
+            del features[plan.tokens.column]
     return features | {id_feature(features): Feature(type="string")}
 
 

@@ -22,14 +22,23 @@ from components.example_gen.features import features_of_files
 from components.example_gen.file_plan import FilePlan, plan_shards
 from components.example_gen.file_shards import WriteMediaShard
 from components.example_gen.fingerprint import fingerprint_of_files
-from components.example_gen.image_roots import check_image_roots, roots_of
+from components.example_gen.image_roots import roots_of
 from components.example_gen.inputs import InputSelection, layout_inputs, refuse_overlap
+from components.example_gen.manifest import config_of
 from components.example_gen.media import DESCRIPTIONS
 from components.example_gen.near_duplicates import find_near_duplicates
 from components.example_gen.plan import Written, sum_label_counts
 from components.example_gen.settings import LISTS, MEDIA, MediaSettings
 from components.example_gen.simple_layouts import read_simple, without_reserved
-from components.example_gen.unnamed_files import warn_of_unnamed
+from components.example_gen.updating import (
+    BaseDataset,
+    Listing,
+    count_changes,
+    plan_update,
+    read_base,
+    render_inputs,
+)
+from trainer_utils.dataset import Dataset
 from trainer_utils.format import ConfigError, InputError, Shard, ShardName
 from trainer_utils.format.spelling import did_you_mean
 from trainer_utils.storage.file_system import problem_of
@@ -75,13 +84,23 @@ class FileConversion(Conversion[FilePlan]):
             return
         self._elsewhere = FilesElsewhere()
         found = self._read_inputs(self._elsewhere)
-        roots = roots_of(self._elsewhere.found, base=self.located.base)
+        roots = roots_of(self._elsewhere.found)
         if not roots:
             self._named = found  # which need not be read again
             return
         self.located = dataclasses.replace(self.located, image_roots=roots)
         self._roots_of_lists = [root.base for root in roots]
         self.settings = dataclasses.replace(self.settings, image_roots=self._roots_of_lists)
+
+    @functools.cached_property
+    def base(self) -> BaseDataset | None:
+        """The dataset that is brought up to date, if there is one."""
+        uri = self.settings.base_dataset
+        return None if uri is None else read_base(uri)
+
+    @property
+    def parents(self) -> dict[str, list[Dataset]]:  # noqa: D102
+        return {} if self.base is None else {"base_dataset": [self.base.dataset]}
 
     def is_source_file(self, path: str) -> bool:
         """Whether a path is by itself what examples are made of, as a list is."""
@@ -105,8 +124,6 @@ class FileConversion(Conversion[FilePlan]):
             shown = ", ".join(map(repr, roots[:3])) + (", …" if len(roots) > 3 else "")
             logging.warning("a list names %s outside of the input: below %s", self.unit, shown)
         self.found = self._named or self._read_inputs(self._elsewhere)
-        tables = [pattern.files for pattern in self.located.patterns]
-        warn_of_unnamed(self.found, tables, media=self.media)
         self.settings = self.suited(self.settings, self.found)
         self.found, self.settings = _renamed(self.found, self.settings)
         find_groups = functools.partial(
@@ -116,12 +133,21 @@ class FileConversion(Conversion[FilePlan]):
             image_roots=self.settings.image_roots,
         )
         has_media = any(column.kind in MEDIA for column in self.found.blobs)
-        return plan_shards(
+        partition = self.selection.partition
+        if self.base is not None:
+            self.base.check(config_of(self.settings, partition), uri)
+        plan = plan_shards(
             self.found,
-            partition=self.selection.partition,
+            partition=partition,
             settings=self.settings,
             find_groups=find_groups if has_media else None,
+            known={} if self.base is None else self.base.dataset.vocabularies,
         )
+        self._listing = Listing(plan.rows, self.located)
+        if self.base is None:
+            return plan
+        size = self.settings.target_shard_bytes
+        return plan_update(plan, self.base, self._listing, target_shard_bytes=size)
 
     def inputs(self, elsewhere: FilesElsewhere | None = None) -> list[LayoutInputs]:
         """What the layout is read from, one a pattern of `input_config`."""
@@ -148,10 +174,6 @@ class FileConversion(Conversion[FilePlan]):
         contents = {name: crc for some in inputs for name, crc in some.contents.items()}
         return dataclasses.replace(found, contents=contents)
 
-    def check(self, plan: FilePlan, uri: str) -> None:
-        """Refuses lists whose files lie outside of the inputs: one setting cures it."""
-        check_image_roots(self.found, self.settings, base=self.located.base)
-
     def write(self, plan: FilePlan, uri: str) -> Written:
         """Reads every file, writes the shards, and reads them back."""
         start_working(uri, key=self.key())
@@ -171,8 +193,17 @@ class FileConversion(Conversion[FilePlan]):
         conversions: collections.Counter[str] = collections.Counter()
         for summary in summaries:
             conversions.update(summary.conversions)
+        kept = _keep_full_shards(shards, uri)
+        filled, listings = [], []
+        for task, (shard, summary) in zip(tasks, results, strict=True):
+            if shard.records:
+                filled.append(summary)
+                listings.append(self._listing.of_task(task.argument, summary))
+        full = (shard for shard in kept if shard.records)
         return Written(
-            shards=_keep_full_shards(shards, uri),
+            shards=kept,
+            inputs=render_inputs(zip(full, filled, listings, strict=True)),
+            update={} if self.base is None else count_changes(self.base, filled),
             features=features_of_files(plan, summaries),
             label_counts=sum_label_counts(
                 (shard.split, summary.labels)

@@ -25,6 +25,7 @@ from components.common.input_table import (
 )
 from components.common.tasks import Task
 from components.example_gen.assignment import EXCLUDED, Numbers, SplitRules
+from components.example_gen.file_reports import KnownShard
 from components.example_gen.partition import NEAR_DUPLICATES, OWN_NAME, Partition
 from components.example_gen.plan import Plan, lay_out_shards
 from components.example_gen.settings import MediaSettings
@@ -42,6 +43,7 @@ class ShardTask:
     Args:
         rows: of the inputs, or of all of a plan.
         places: of the inputs among `rows`; None: all of these. To another process goes no other.
+        known: the shard that these inputs were in before, if they all come from one.
     """
 
     split: str
@@ -49,6 +51,7 @@ class ShardTask:
     num_shards: int
     rows: pa.Table
     places: npt.NDArray[np.int64] | None = None
+    known: KnownShard | None = None
 
     @property
     def own_rows(self) -> pa.Table:
@@ -61,7 +64,8 @@ class ShardTask:
         return [*entries_of(self.own_rows)]
 
     def __reduce__(self) -> Any:
-        return ShardTask, (self.split, self.shard_index, self.num_shards, self.own_rows)
+        given = self.split, self.shard_index, self.num_shards, self.own_rows, None, self.known
+        return ShardTask, given
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -72,20 +76,23 @@ class FilePlan(Plan):
         blobs: as in the inputs' table.
         rows: all inputs, labels as ids.
         order: of each split after the other, the places in `rows` of its inputs in their order.
+        known: of each shard, in the same order, what it was before; empty: there is no base.
     """
 
     blobs: tuple[BlobColumn, ...]
     rows: pa.Table
     order: npt.NDArray[np.int64]
+    known: tuple[KnownShard | None, ...] = ()
 
     @property
     def tasks(self) -> list[Task]:
         """One a shard, of a `ShardTask`, by split and shard index."""
-        tasks, first, sizes = [], 0, sizes_of(self.rows)
+        tasks, first, sizes = list[Task](), 0, sizes_of(self.rows)
         for split in self.split_shards:
             for index, (start, stop) in enumerate(split.spans):
                 places = self.order[first + start : first + stop]
-                shard = ShardTask(split.name, index, split.num_shards, self.rows, places)
+                known = self.known[len(tasks)] if self.known else None
+                shard = ShardTask(split.name, index, split.num_shards, self.rows, places, known)
                 name = f"{split.name}-{index:05d}"
                 tasks.append(Task(name, shard, len(places), int(sizes[places].sum())))
             first += split.num_records
@@ -104,6 +111,7 @@ def plan_shards(
     partition: Partition | None,
     settings: MediaSettings,
     find_groups: Callable[[], Mapping[str, str]] | None = None,
+    known: Mapping[str, Sequence[str]] | None = None,
 ) -> FilePlan:
     """Lays out all shards. A pure function: equal inputs and settings give equal plans.
 
@@ -114,6 +122,7 @@ def plan_shards(
         settings: seed, size of shards, vocabularies, grouping.
         find_groups: gives what inputs are known by that share a split, by name, where copies are
             to; None where there are no images or sounds.
+        known: vocabularies by feature that new labels come after, where none are given.
 
     Raises:
         ConfigError: both the inputs and a setting decide splits, or a setting names no column.
@@ -133,7 +142,9 @@ def plan_shards(
     columns = {column.name for column in inputs.columns}
     by_copies = settings.group_by == NEAR_DUPLICATES and NEAR_DUPLICATES not in columns
     groups = find_groups() if find_groups and by_copies else {}
-    vocabularies = make_vocabularies(_labels_of(inputs), given=settings.vocabularies)
+    vocabularies = make_vocabularies(
+        _labels_of(inputs), given=settings.vocabularies, known=known or {}
+    )
     own = np.array([*map(rules.number_of, own_names), EXCLUDED], np.uint16)[
         own_splits.indices.fill_null(-1).to_numpy(zero_copy_only=False)
     ]

@@ -11,8 +11,10 @@ from components.common.entry import Column, Value
 from components.common.rejects import Reject
 from components.media.audio import StoredAudio
 from components.media.images import StoredImage
+from trainer_utils.format import Shard
+from trainer_utils.format.json_text import JsonObject
 
-__all__ = ["AudioFacts", "ImageFacts", "ShardSummary", "Stored"]
+__all__ = ["AudioFacts", "ImageFacts", "KnownShard", "ShardSummary", "Stored"]
 
 Stored = StoredImage | StoredAudio
 
@@ -81,7 +83,10 @@ class ShardSummary:
         incomplete: columns that an example lacks.
         conversions: examples by what was done to their images or sounds.
         fingerprint: of the inputs' files, as `sum_blobs` has it.
+        own_fingerprint: the same of those that became records.
         rejects: what was left out.
+        names, states: 64-bit sums of each record's input, in their order: of its name, and of all
+            that the record was made of.
     """
 
     labels: dict[int, int] = dataclasses.field(default_factory=dict)
@@ -91,7 +96,10 @@ class ShardSummary:
     incomplete: list[str] = dataclasses.field(default_factory=list)
     conversions: dict[str, int] = dataclasses.field(default_factory=dict)
     fingerprint: int = 0
+    own_fingerprint: int = 0
     rejects: list[Reject] = dataclasses.field(default_factory=list)
+    names: list[int] = dataclasses.field(default_factory=list)
+    states: list[int] = dataclasses.field(default_factory=list)
 
     def add(
         self,
@@ -112,3 +120,43 @@ class ShardSummary:
                 self.longest[column.name] = max(self.longest.get(column.name, 0), len(value))
             elif value is None and column.name not in self.incomplete:
                 self.incomplete.append(column.name)
+
+    def to_json(self) -> JsonObject:
+        """What is known of the records themselves, as plain JSON types."""
+        plain = dataclasses.replace(self, names=[], states=[], rejects=[])
+        facts = {name: value for name, value in dataclasses.asdict(plain).items() if name in _KEPT}
+        return {**facts, "fingerprint": f"{self.own_fingerprint % 2**128:032x}"}
+
+    @classmethod
+    def from_json(cls, value: JsonObject) -> "ShardSummary":
+        """Reads what `to_json` made."""
+        given = {name: value[name] for name in _KEPT}
+        given["fingerprint"] = given["own_fingerprint"] = int(value["fingerprint"], 16)
+        given["labels"] = {int(label): count for label, count in value["labels"].items()}
+        given["images"] = {name: ImageFacts(**facts) for name, facts in value["images"].items()}
+        given["audio"] = {
+            name: AudioFacts(**{key: tuple(bounds) for key, bounds in facts.items()})
+            for name, facts in value["audio"].items()
+        }
+        return cls(**given)
+
+
+_KEPT = ("labels", "images", "audio", "longest", "incomplete", "conversions")
+
+
+@dataclasses.dataclass(frozen=True)
+class KnownShard:
+    """A shard of an earlier conversion.
+
+    Args:
+        uri: of its dataset.
+        summary: what its records were made of.
+        listing: a digest of what a listing says of its inputs; empty: that does not say enough.
+        is_listed: whether the listing still says the same, so that no file need be read.
+    """
+
+    uri: str
+    shard: Shard
+    summary: ShardSummary
+    listing: str = ""
+    is_listed: bool = False

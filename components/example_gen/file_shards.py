@@ -21,14 +21,15 @@ from components.common.fingerprint import sum_blobs
 from components.common.rejects import Reject, RejectedInputError, reject_errors
 from components.example_gen.boxes import SIZE_COLUMNS
 from components.example_gen.file_plan import ShardTask
-from components.example_gen.file_reports import ShardSummary, Stored
+from components.example_gen.file_reports import KnownShard, ShardSummary, Stored
 from components.example_gen.media import check_annotation, describe_media, store_media
 from components.example_gen.settings import MediaSettings
 from trainer_utils.format import Shard, ShardName, ShardWriter, encode_example
 from trainer_utils.format.crc32c import extend_crc32c
+from trainer_utils.format.planning import keyed_hash
 from trainer_utils.format.record_names import name_of
 from trainer_utils.storage import is_remote, persist
-from trainer_utils.writing.shards import verify_shard, write_shard
+from trainer_utils.writing.shards import copy_shard, verify_shard, write_shard
 
 __all__ = ["WriteMediaShard"]
 
@@ -64,8 +65,17 @@ class WriteMediaShard:
 
         A bad file becomes a reject in the summary; failing to write raises.
         """
+        name = ShardName(
+            split=task.split,
+            shard_index=task.shard_index,
+            num_shards=task.num_shards,
+            gzip=self.settings.gzip,
+        )
+        if task.known is not None and (kept := self._kept(task, task.known, name)) is not None:
+            return kept
         summary = ShardSummary()
         facts: list[tuple[Blob, int | None]] = []
+        rejected: list[tuple[Blob, int | None]] = []
         label_place = label_column(self.columns)
 
         def fill(writer: ShardWriter) -> None:
@@ -77,23 +87,36 @@ class WriteMediaShard:
                     with reject_errors():
                         media, example, named = persist(entry.name, self._encode, entry, blobs)
                 except RejectedInputError as error:
+                    rejected.extend(zip(entry.blobs, sums, strict=True))
                     summary.rejects.append(Reject(task.split, entry.name, error.code, error.detail))
                 else:
                     writer.write(example, name=named)
+                    summary.names.append(_sum_of(entry.name, purpose="name"))
+                    summary.states.append(_state_of(entry, blobs, sums))
                     summary.add(media, self.columns, entry.values)
                     if label_place is not None:
                         _count(summary.labels, entry.values[label_place])
 
-        name = ShardName(
-            split=task.split,
-            shard_index=task.shard_index,
-            num_shards=task.num_shards,
-            gzip=self.settings.gzip,
-        )
         shard = write_shard(name, fill, uri=self.uri)
         verify_shard(shard, uri=self.uri)
         summary.fingerprint = sum_blobs(facts, self.settings.image_roots)
+        summary.own_fingerprint = summary.fingerprint - sum_blobs(
+            rejected, self.settings.image_roots
+        )
         return shard, summary
+
+    def _kept(
+        self, task: ShardTask, known: KnownShard, name: ShardName
+    ) -> tuple[Shard, ShardSummary] | None:
+        """The shard that these inputs were in, under its new name; None where one has changed."""
+        if not known.is_listed:
+            states, entries = known.summary.states, task.entries
+            read = _read_ahead(entries, self.base, self.settings.image_roots)
+            if len(entries) != len(states) or any(
+                _state_of(*one) != state for one, state in zip(read, states, strict=True)
+            ):
+                return None
+        return copy_shard(known.shard, name, source=known.uri, uri=self.uri), known.summary
 
     def check(self, result: tuple[Shard, ShardSummary]) -> None:
         """Makes sure that a shard of an earlier run stands as it was.
@@ -129,6 +152,18 @@ def _features(
     features = encode_values(columns, entry.values)
     features |= {"filename": _text(entry.name), **describe_media(media.values())}
     return features | {feature: stored.data for feature, stored in media.items()}
+
+
+def _state_of(
+    entry: Entry, blobs: list[bytes] | RejectedInputError, sums: Sequence[int | None]
+) -> int:
+    """A sum of all that a record is made of: a name, values, and files by length and CRC-32C."""
+    sizes = () if isinstance(blobs, RejectedInputError) else tuple(map(len, blobs))
+    return _sum_of(repr((entry.name, entry.values, sizes, (*sums,))), purpose="state")
+
+
+def _sum_of(text: str, *, purpose: str) -> int:
+    return keyed_hash(_text(text), seed=0, purpose=purpose) % 2**64
 
 
 def _count(labels: dict[int, int], value: Value) -> None:

@@ -23,7 +23,8 @@ from components.common.file_table import FileTable, encode_path
 from components.common.layout_inputs import FilesElsewhere, ImageRoot, LayoutInputs
 from components.example_gen.folder import is_clutter, refuse_dataset
 from components.example_gen.partition import Partition, check_split_names
-from trainer_utils.format import InputError
+from trainer_utils.extras import HOW_TO_GET_TFX
+from trainer_utils.format import ConfigError, InputError
 from trainer_utils.storage import (
     InputFile,
     MachineError,
@@ -189,10 +190,13 @@ def _resolve_spans(
     """The span and version to take, and the patterns with these filled in."""
     if range_config is None and not any("{" in pattern for _, pattern in patterns):
         return 0, None, list(patterns)
-    # TFX decides, where spans are asked for; nothing else here needs it.
-    from tfx.components.example_gen import input_processor, utils
-    from tfx.proto import example_gen_pb2
-
+    try:  # TFX decides, where spans are asked for; nothing else here needs it
+        from tfx.components.example_gen import input_processor, utils
+        from tfx.proto import example_gen_pb2
+    except ModuleNotFoundError as error:
+        raise ConfigError.of(
+            "input_config", patterns, allowed=f"no spans without TFX: {HOW_TO_GET_TFX}"
+        ) from error
     splits = [example_gen_pb2.Input.Split(name=n, pattern=pattern) for n, pattern in patterns]
     processor = input_processor.FileBasedInputProcessor(base, splits, range_config)
     span, version = 0, None

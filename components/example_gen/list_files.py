@@ -15,7 +15,7 @@ from typing import cast
 from components.common.entry import Blob
 from components.common.layout_inputs import LayoutInputs
 from components.common.rejects import RejectedInputError
-from components.example_gen.file_kinds import count_kinds, kind_of_heads, kind_of_name
+from components.example_gen.file_kinds import kind_of_heads, kind_of_name
 from components.example_gen.list_table import Embedded, ListTable
 from components.example_gen.settings import MEDIA
 from trainer_utils.format import InputError, canonical_split
@@ -33,6 +33,7 @@ __all__ = [
 
 WORDS = {"image": "image", "audio": "sound"}
 _SPLIT = "{split}"  # in the settings of names
+_SAMPLE = 8  # files that are looked for
 _NOISE = 0.1  # of a column's files: that many of another kind are rejects
 
 _Source = tuple[str, Blob] | RejectedInputError
@@ -104,9 +105,9 @@ def files_by_inspection(
 ) -> dict[str, str | None]:
     """What columns hold files, and of which kind, where the user does not say it.
 
-    A column that is called after files holds some, of the kind that these are, or of a column
-    beside it if it names none. Of any other one every value must name an image or a sound, and one
-    of them must be there. Columns of bytes are what their bytes are.
+    A column that is called after files holds some, of the kind that most of their names' endings
+    say. Of any other one every value must end as an image or a sound does, and one of the first
+    must be there. Columns of bytes are what their bytes are.
 
     Raises:
         InputError: a column is of images and of sounds.
@@ -127,14 +128,13 @@ def files_by_inspection(
         ]
         if not uris or not all(isinstance(uri, str) for _, uri in uris):
             continue
-        has_endings = all(kind_of_name(uri) for _, uri in uris)
-        if not by_name and not has_endings:
-            continue
-        kinds, is_there = count_kinds(inputs, uris, find)
-        if by_name and not is_there and not any(kind_of_name(uri) for _, uri in uris):
-            nameless.append(name)
-        elif kinds and (by_name or is_there):
+        kinds = collections.Counter(kind_of_name(uri) for _, uri in uris)
+        is_named = any(kinds) if by_name else all(kinds)
+        is_there = any(not isinstance(one, RejectedInputError) for one in find(uris[:_SAMPLE]))
+        if is_named and (by_name or is_there):
             found[name] = _one_kind(table, name, kinds, uris)
+        elif by_name and not is_named and not is_there:
+            nameless.append(name)
     for name in table.embedded:
         if name not in inputs.columns and table.embedded[name].heads:
             kind = kind_of_heads(table.embedded[name].heads) or roles[name]
@@ -151,11 +151,12 @@ def files_by_inspection(
 
 
 def _one_kind(
-    table: ListTable, name: str, kinds: Mapping[str, float], uris: Sequence[tuple[int, str]]
+    table: ListTable, name: str, kinds: Mapping[str | None, int], uris: Sequence[tuple[int, str]]
 ) -> str:
     """The kind of a column's files. A few others are rejects, many are a mistake."""
-    kind = max(kinds, key=lambda kind: kinds[kind])
-    if kinds[kind] < (1 - _NOISE) * sum(kinds.values()):
+    known = {kind: count for kind, count in kinds.items() if kind is not None}
+    kind = max(known, key=lambda kind: known[kind])
+    if known[kind] < (1 - _NOISE) * sum(known.values()):
         firsts = {kind_of_name(uri): f"{uri!r} ({table.place(at)})" for at, uri in uris[::-1]}
         raise InputError(
             f"{table.path!r}, column {name!r}: expected files of one kind, got images and sounds, "

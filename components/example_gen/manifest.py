@@ -15,8 +15,9 @@ from components.example_gen.partition import Partition
 from components.example_gen.plan import Plan, Written
 from components.example_gen.settings import ExampleGenSettings
 from trainer_utils.format import Accounting, Manifest
+from trainer_utils.format.json_text import JsonObject
 
-__all__ = ["make_manifest"]
+__all__ = ["config_of", "make_manifest"]
 
 
 def make_manifest(
@@ -35,17 +36,23 @@ def make_manifest(
     for split in plan.splits:
         if not records[split]:
             logging.warning("split %r has no examples: it keeps one empty shard", split)
+    config = config_of(settings, partition)
     return Manifest(
         shards=written.shards,
         accounting=_account(plan.splits, written=records, rejects=rejects, skipped=plan.skipped),
         producer=producer,
-        config={**settings.for_manifest(), "splits": partition and dict(partition.buckets)},
+        config={**config, "update": written.update} if written.update else config,
         input_fingerprint=written.fingerprint,
         label_counts=_named_counts(plan, written.label_counts),
         conversions=written.conversions,
         reject_counts=dict(collections.Counter(reject.code for reject in rejects)),
         versions=package_versions(),
     )
+
+
+def config_of(settings: ExampleGenSettings, partition: Partition | None) -> JsonObject:
+    """The settings that shape a dataset, as its manifest has them."""
+    return {**settings.for_manifest(), "splits": partition and dict(partition.buckets)}
 
 
 def _named_counts(plan: Plan, counts: Mapping[str, Mapping[int, int]]) -> dict[str, dict[str, int]]:

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from components.common.entry import Column
 from components.common.rejects import Reject
 from trainer_utils.format import Feature, Shard, num_shards_for, shard_bounds
+from trainer_utils.format.json_text import JsonObject
 
 __all__ = ["Plan", "SplitShards", "Written", "lay_out_shards", "sum_label_counts"]
 
@@ -97,6 +98,8 @@ class Written:
         rejects: inputs that were found to be bad only while they were read for their shard.
         conversions: inputs that are not kept byte for byte, by what was done to them.
         fingerprint: of the inputs, hexadecimal.
+        inputs: what `inputs.json` says of the records; empty: nothing.
+        update: of a base dataset, what was added, changed, removed and kept.
     """
 
     shards: tuple[Shard, ...]
@@ -105,6 +108,8 @@ class Written:
     fingerprint: str
     rejects: tuple[Reject, ...] = ()
     conversions: Mapping[str, int] = dataclasses.field(default_factory=dict)
+    inputs: str = ""
+    update: JsonObject = dataclasses.field(default_factory=dict)
 
     @property
     def num_records(self) -> int:

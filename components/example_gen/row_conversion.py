@@ -30,6 +30,7 @@ from components.tables.headers import check_agreement
 from components.tables.options import TableOptions, select_settings
 from components.tables.pieces import Piece
 from components.tables.texts import TextRules
+from components.tables.tokenizing import load_tokenizer
 from trainer_utils.format import Shard
 
 __all__ = ["RowConversion"]
@@ -68,6 +69,12 @@ class RowConversion(Conversion[RowPlan]):
         self, inputs: LayoutInputs, *, folder: str
     ) -> tuple[list[Piece], list[ExcludedInput]]:
         """Recognises the layout and cuts the files into pieces; `folder` is for copies in UTF-8."""
+
+    @property
+    def digest_of_files(self) -> str:
+        """Of the tokenizer, where there is one."""
+        named = getattr(self.settings, "tokenizer", None)
+        return load_tokenizer(named).spec.tokenizer if named else ""
 
     def plan(self, uri: str) -> RowPlan:
         """Reads every row once, and lays out the shards."""

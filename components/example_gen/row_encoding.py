@@ -99,6 +99,8 @@ class Encoding:
         if not kept.all():
             features = {name: array.filter(pa.array(kept)) for name, array in features.items()}
             splits = splits[kept]
+        if plan.tokens is not None:
+            plan.tokens.encode(features)
         frames, names = _frames(features, len(splits)), _names_of(features)
         for split, shuffle in enumerate(self.shuffles):
             mine = np.flatnonzero(splits == split)

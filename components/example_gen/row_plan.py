@@ -10,6 +10,7 @@ import dataclasses
 from collections.abc import Sequence
 
 import numpy as np
+import pyarrow as pa
 
 from components.common.entry import Column, ExcludedInput
 from components.example_gen.assignment import EXCLUDED, Numbers
@@ -18,18 +19,42 @@ from components.example_gen.plan import Plan, lay_out_shards
 from components.example_gen.row_assignment import RowAssignment
 from components.example_gen.row_columns import decide_columns, labels_of
 from components.example_gen.row_inspection import PieceReport
-from components.example_gen.settings import ExampleGenSettings
+from components.example_gen.settings import ExampleGenSettings, TextSettings
 from components.shuffle.layout import SplitLayout
 from components.tables.pieces import Piece
+from components.tables.texts import text_columns
+from components.tables.tokenizing import load_tokenizer, same_tokenizer
 from components.tables.vocabularies import make_vocabularies
+from trainer_utils.format import ConfigError
 from trainer_utils.format.framing import RECORD_OVERHEAD_BYTES
 from trainer_utils.format.naming import check_feature_names
+from trainer_utils.format.tokens import TokenSpec
 
-__all__ = ["BUCKET_BYTES", "RowPlan", "plan_rows"]
+__all__ = ["BUCKET_BYTES", "TOKENS", "RowPlan", "TokenPlan", "plan_rows"]
 
 BUCKET_BYTES = 128 << 20  # that are put in order at a time; about twice that in memory
 _ENTRY_BYTES = 14  # of a feature beside its name and its values
 _ID_BYTES = 40
+_BYTES_PER_TOKEN = 4  # of a text
+TOKENS = "tokens"
+"""The feature that a tokenizer makes."""
+
+
+@dataclasses.dataclass(frozen=True)
+class TokenPlan:
+    """How tokens are made: the column of the texts, the tokenizer, and whether texts stay."""
+
+    column: str
+    tokenizer: str
+    spec: TokenSpec
+    keep_text: bool
+
+    def encode(self, features: dict[str, pa.Array]) -> None:
+        """Adds the tokens to the features of some rows, or puts them in the place of the texts."""
+        tokenizer = same_tokenizer(self.tokenizer, self.spec)
+        features[TOKENS] = tokenizer.encode(features[self.column])
+        if not self.keep_text:
+            del features[self.column]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -42,6 +67,7 @@ class RowPlan(Plan):
         row_bytes: about how long a record is.
         excluded: files that are not read.
         assigned: of each piece, the number of each row's split, or `EXCLUDED`.
+        tokens: how they are made, where they are.
     """
 
     layouts: tuple[SplitLayout, ...]
@@ -49,6 +75,7 @@ class RowPlan(Plan):
     row_bytes: float
     excluded: tuple[ExcludedInput, ...] = ()
     assigned: tuple[Numbers, ...] = ()
+    tokens: TokenPlan | None = None
 
 
 def plan_rows(
@@ -90,7 +117,8 @@ def plan_rows(
     assigned = assignment.of_pieces()
     counts = np.bincount(np.concatenate([np.zeros(0, np.uint16), *assigned]), minlength=EXCLUDED)
     rejects, skipped = rules.count_excluded(excluded)
-    row_bytes = _bytes_per_row(reports, columns)
+    tokens = _token_plan(columns, settings)
+    row_bytes = _bytes_per_row(reports, columns, tokens)
     shards = lay_out_shards(
         (
             (name, count, int(row_bytes * count))
@@ -113,12 +141,44 @@ def plan_rows(
         row_bytes=row_bytes,
         excluded=tuple(excluded),
         assigned=tuple(assigned),
+        tokens=tokens,
     )
 
 
-def _bytes_per_row(reports: Sequence[PieceReport], columns: Sequence[Column]) -> float:
+def _token_plan(columns: Sequence[Column], settings: ExampleGenSettings) -> TokenPlan | None:
+    """How the settings have tokens made, if they do.
+
+    Raises:
+        ConfigError: it is not known which column has the texts, or the tokens' name is taken.
+    """
+    if not isinstance(settings, TextSettings):
+        return None
+    if settings.tokenizer is None:
+        if not settings.keep_text:
+            raise ConfigError.of("keep_text", False, allowed="True without a tokenizer")
+        return None
+    by_name = {column.name: column for column in columns}
+    texts = text_columns([*by_name], settings.columns)
+    if len(texts) != 1 or by_name[texts[0]].kind != "string" or by_name[texts[0]].is_list:
+        rule = f"None, or one column of texts, by columns={{'…': 'text'}}, of {', '.join(by_name)}"
+        raise ConfigError.of("tokenizer", settings.tokenizer, allowed=rule)
+    if TOKENS in by_name:
+        rule = f"None where a column is called {TOKENS!r}"
+        raise ConfigError.of("tokenizer", settings.tokenizer, allowed=rule)
+    spec = load_tokenizer(settings.tokenizer).spec
+    return TokenPlan(texts[0], settings.tokenizer, spec, settings.keep_text)
+
+
+def _bytes_per_row(
+    reports: Sequence[PieceReport], columns: Sequence[Column], tokens: TokenPlan | None
+) -> float:
     """About how long a record is: its values, the names of its features, its frame; in bytes."""
     rows = sum(report.kept for report in reports)
-    values = sum(facts.bytes for report in reports for facts in report.facts.values())
+    values: float = sum(facts.bytes for report in reports for facts in report.facts.values())
+    if tokens is not None:
+        facts = [report.facts[tokens.column] for report in reports if tokens.column in report.facts]
+        texts = sum(one.bytes for one in facts)
+        share = tokens.spec.stored.itemsize / _BYTES_PER_TOKEN
+        values += texts * (share - (not tokens.keep_text))
     names = sum(len(column.name) + _ENTRY_BYTES for column in columns)
     return values / max(1, rows) + names + _ID_BYTES + RECORD_OVERHEAD_BYTES

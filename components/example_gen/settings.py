@@ -9,6 +9,7 @@ What each does stands in the docstring of the component's constructor.
 
 import codecs
 import dataclasses
+import posixpath
 from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
@@ -45,7 +46,7 @@ MEDIA = ("image", "audio")
 COLUMN_KINDS = ("int", "float", "string", "text", "label", *MEDIA, "split", "ignore")
 _ONLY_FOR_TEXTS = (
     *("encoding", "delimiter", "lowercase", "normalize", "min_chars", "max_chars"),
-    "deduplicate",
+    *("deduplicate", "tokenizer", "keep_text"),
 )
 
 _bool = one_of(False, True)
@@ -93,7 +94,7 @@ def _labels_by_feature(name: str, given: object) -> dict[str, tuple[str, ...]]:
                 raise ConfigError.of(f"{name}[{feature!r}]", label, allowed="one line each")
         if len(set(labels)) < len(labels):
             twice = next(label for label in labels if list(labels).count(label) > 1)
-            raise ConfigError(f"{name}[{feature!r}]: expected each label once, got {twice!r} twice")
+            raise ConfigError.of(f"{name}[{feature!r}]", twice, allowed="each label once")
     return {feature: tuple(labels) for feature, labels in by_feature.items()}
 
 
@@ -211,6 +212,7 @@ class MediaSettings(ExampleGenSettings):
     """
 
     feature_names: Mapping[str, str] = setting({}, _names_by_feature)
+    base_dataset: str | None = setting(None, where(is_text, "the uri of a dataset"))
     images: ImageOptions = group(ImageOptions, only=())
     audio: AudioOptions = group(AudioOptions, only=())
 
@@ -222,6 +224,7 @@ class MediaSettings(ExampleGenSettings):
     def for_manifest(self) -> JsonObject:
         """The settings as a manifest keeps them, those of images and sounds among them."""
         config = super().for_manifest()
+        del config["base_dataset"]
         if not self.feature_names:  # as before there were any
             del config["feature_names"]
         images, audio = config.pop("images"), config["audio"]
@@ -290,6 +293,8 @@ class TextSettings(ExampleGenSettings):
     min_chars: int = setting(0, number(0))
     max_chars: int | None = setting(None, number(1))
     deduplicate: bool = setting(False, _bool)
+    tokenizer: str | None = setting(None, where(is_text, "a file, or the name of an encoding"))
+    keep_text: bool = setting(True, _bool)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -300,6 +305,15 @@ class TextSettings(ExampleGenSettings):
             if value != default:
                 allowed = f"{default!r} for a table whose rows name images or sounds"
                 raise ConfigError.of(name, value, allowed=allowed)
+
+    def for_manifest(self) -> JsonObject:
+        """The settings as a manifest keeps them; the features say which tokenizer it was."""
+        config = super().for_manifest()
+        if self.tokenizer is None:  # as before there were any
+            del config["tokenizer"], config["keep_text"]
+        else:
+            config["tokenizer"] = posixpath.basename(self.tokenizer)
+        return config
 
     @property
     def names_files(self) -> bool:

@@ -45,7 +45,7 @@ def default_image() -> str:
         version = metadata.version("tfx-shards")
     except metadata.PackageNotFoundError:  # run from its folder
         version = "latest"
-    return os.environ.get(IMAGE_VARIABLE) or f"tfx-shards:{version}"
+    return os.environ.get(IMAGE_VARIABLE) or f"tfx-shards-components:{version}"
 
 
 class _Component(PythonComponent):
@@ -93,6 +93,7 @@ def image_example_gen(
     compression: str = "none",
     max_reject_fraction: float = 0.01,
     feature_names: dict = {},
+    base_dataset: str = "",
     orientation: str = "apply",
     frames: str = "first",
     resize_shorter_side: int = 0,
@@ -163,6 +164,8 @@ def text_example_gen(
     min_chars: int = 0,
     max_chars: int = 0,
     deduplicate: bool = False,
+    tokenizer: str = "",
+    keep_text: bool = True,
 ) -> None:
     """Turns texts and tables into a sharded and verified dataset.
 
@@ -201,6 +204,7 @@ def audio_example_gen(
     compression: str = "none",
     max_reject_fraction: float = 0.01,
     feature_names: dict = {},
+    base_dataset: str = "",
     sample_rate: int = 0,
     channels: int = 0,
 ) -> None:

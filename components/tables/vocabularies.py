@@ -21,12 +21,16 @@ __all__ = ["label_ids", "make_vocabularies"]
 
 
 def make_vocabularies(
-    labels: Mapping[str, Iterable[str]], *, given: Mapping[str, tuple[str, ...]]
+    labels: Mapping[str, Iterable[str]],
+    *,
+    given: Mapping[str, tuple[str, ...]],
+    known: Mapping[str, Sequence[str]] | None = None,
 ) -> dict[str, tuple[str, ...]]:
     """The vocabulary of each feature of labels: as given, or its values, sorted.
 
     Args:
         given: by feature, in the order of their ids.
+        known: by feature, where none is given: labels that come first, whose ids do not move.
 
     Raises:
         ConfigError: one is given for no such feature.
@@ -34,14 +38,17 @@ def make_vocabularies(
     """
     for name in given:
         if name not in labels:
-            known = ", ".join(labels) or "there is none"
+            features = ", ".join(labels) or "there is none"
             meant = did_you_mean(name, labels)
             raise ConfigError(
-                f"vocabulary[{name!r}]: expected a feature of labels ({known})"
+                f"vocabulary[{name!r}]: expected a feature of labels ({features})"
                 + (f".{meant}" if meant else "")
             )
     vocabularies = {
-        name: given.get(name) or tuple(sorted(set(values), key=os.fsencode))
+        name: given.get(name)
+        or tuple(
+            dict.fromkeys([*(known or {}).get(name, ()), *sorted(set(values), key=os.fsencode)])
+        )
         for name, values in labels.items()
     }
     for name, values in vocabularies.items():

@@ -12,7 +12,7 @@ import click
 
 from pipelines.cli import commands  # noqa: F401  which makes them
 from pipelines.cli.flags import COMMANDS
-from pipelines.cli.terminal import finish_process, is_verbose, take_over_process, was_interrupted
+from pipelines.cli.terminal import is_verbose, take_over_process
 
 __all__ = ["COMMANDS", "app", "main"]
 
@@ -64,8 +64,6 @@ class _Commands(click.Group):
         except Exception as error:
             from trainer_utils.format.printable import printable
 
-            if was_interrupted():  # while something was imported, which made another error of it
-                raise _Interrupted("interrupted") from None
             if is_verbose():
                 print(printable(traceback.format_exc(), keep="\n"), file=sys.stderr, end="")
             raise _failure(error) from error
@@ -129,6 +127,4 @@ def main(arguments: list[str] | None = None) -> None:
     except KeyboardInterrupt:  # outside of any command
         click.echo("Error: interrupted", err=True)
         sys.exit(_Interrupted.exit_code)
-    finally:
-        finish_process()
     sys.exit(0)

@@ -100,6 +100,7 @@ def convert(
     others: _Settings = (),
     beam_args: Annotated[_Texts, "--beam-arg", With(metavar="--FLAG=VALUE")] = (),
     metadata: Annotated[str | None, _FILE] = None,
+    update: bool = False,
     dry_run: bool = False,
     **given: Any,
 ) -> Any:
@@ -122,6 +123,7 @@ def convert(
         others: Any of the settings below by its name in Python; VALUE is JSON or a text.
         beam_args: A flag for Beam, such as --beam-arg=--runner=DataflowRunner; may be repeated.
         metadata: Of TFX. Default: OUT/metadata.sqlite.
+        update: Keep the shards of the newest dataset in OUT whose inputs are as they were.
         dry_run: Show what would be made, without making it.
     """
     _require_out(out, dry_run)
@@ -136,7 +138,7 @@ def convert(
         from pipelines.tools.conversion.convert import prepare_all
 
         conversion = prepare_all(
-            source, out, kind=kind, splits=splits, metadata=metadata, **options
+            source, out, kind=kind, splits=splits, metadata=metadata, update=update, **options
         )
     if kind is None:
         print_messages(f"{source}: {conversion.seen}")
@@ -361,8 +363,8 @@ def forget(
     """Take records out of all datasets below a folder, with a certificate.
 
     NAME is a record's filename, id or record_id. A run that was killed is finished by the same
-    command. The exit status is 1 if anything still names a record, such as a raw file. No other
-    program may write below ROOT meanwhile.
+    command. The exit status is 1 if a raw file of the name is there, or a setting or class still
+    names it. No other program may write below ROOT meanwhile.
 
     \b
     tfx-shards forget cat/1.jpg cat/2.jpg --in runs/ --dry-run
@@ -393,7 +395,7 @@ def forget(
         with show_progress("Rewriting") as advance:
             found.carry_out(advance=advance)
         print_messages(f"Written: {found.path}")
-    return Facts(found.to_json, found.parts), found.certificate["complete"]
+    return Facts(found.to_json, found.parts), not found.facts["remains"]
 
 
 @command()

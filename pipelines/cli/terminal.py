@@ -10,10 +10,8 @@ with show_progress("Verifying") as advance:
 import contextlib
 import json
 import os
-import signal
 import sys
 import time
-import types
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
@@ -23,7 +21,6 @@ from pipelines.noise import no_native_output, silence_process
 
 __all__ = [
     "Facts",
-    "finish_process",
     "is_own_process",
     "is_terminal",
     "is_verbose",
@@ -33,13 +30,11 @@ __all__ = [
     "set_verbose",
     "show_progress",
     "take_over_process",
-    "was_interrupted",
 ]
 
 _LINE_SECONDS = 60.0
 
 _is_own_process = False
-_was_interrupted = False
 
 
 def take_over_process() -> None:
@@ -49,8 +44,6 @@ def take_over_process() -> None:
     """
     global _is_own_process
     _is_own_process = True
-    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:  # not where it is ignored
-        signal.signal(signal.SIGINT, _interrupt)
     for name in ("stdout", "stderr"):  # None where a daemon closed them
         if getattr(sys, name) is None:
             setattr(sys, name, open(os.devnull, "w"))  # noqa: SIM115
@@ -59,26 +52,9 @@ def take_over_process() -> None:
             stream.reconfigure(errors="backslashreplace")
 
 
-def _interrupt(number: int, frame: types.FrameType | None) -> None:
-    global _was_interrupted
-    _was_interrupted = True
-    signal.default_int_handler(number, frame)
-
-
 def is_own_process() -> bool:
     """Whether the process does nothing else."""
     return _is_own_process
-
-
-def was_interrupted() -> bool:
-    """Whether Ctrl-C was pressed, whatever became of the KeyboardInterrupt."""
-    return _was_interrupted
-
-
-def finish_process() -> None:
-    """Says that the exit status stands: Ctrl-C while Python ends makes no other one of it."""
-    if signal.getsignal(signal.SIGINT) is _interrupt:
-        signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
 def set_verbose(ctx: click.Context, _: click.Parameter, verbose: bool) -> None:
@@ -180,9 +156,6 @@ def show_progress(label: str) -> Iterator[Callable[[int, int], None]]:
 
     Yields:
         A function to be called with how much has been done since the last time, and the whole.
-
-    Raises:
-        KeyboardInterrupt: also of a Ctrl-C that something imported meanwhile has swallowed.
     """
     from trainer_utils.step_display import show_step
 
@@ -200,5 +173,3 @@ def show_progress(label: str) -> Iterator[Callable[[int, int], None]]:
                 print_messages(f"{label}: {done / max(total, 1):.0%} after {now - started:.0f} s")
 
         yield advance
-    if _was_interrupted:
-        raise KeyboardInterrupt

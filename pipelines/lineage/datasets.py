@@ -14,17 +14,15 @@ import collections
 import contextlib
 import dataclasses
 import graphlib
-import itertools
 import os
 import posixpath
 from collections.abc import Iterable, Iterator, Mapping
 
 from pipelines.lineage.graph import DATASET_TYPE, MISSING_PREFIX, Artifact, Execution, Graph, Id
-from pipelines.lineage.places import alike
 from trainer_utils.dataset.files import read_manifest, read_origin
 from trainer_utils.format import InputError
 from trainer_utils.format.naming import MANIFEST_FILE, SPLIT_PREFIX, WORKING_FOLDER
-from trainer_utils.format.origin import Ancestor, DatasetSummary
+from trainer_utils.format.origin import Ancestor, DatasetInput, DatasetSummary
 from trainer_utils.storage import is_remote, join, list_files
 
 __all__ = ["RUN_UNKNOWN", "KnownDatasets", "dataset_folders", "load_datasets"]
@@ -52,19 +50,21 @@ class KnownDatasets:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class _Node:
-    """A dataset that is at a uri, or that is known by what others say of it.
+    """A dataset that is at a uri, or at `digest:…`, known by what another says of it.
 
     Args:
-        uri: where it is; `digest:…` where it is not found.
-        near: where what it was made from is looked for.
+        uri: where it is.
         known: what it is.
-        ancestors: what it says of those before it, by digest.
+        ancestors: what is said of those before it, by digest.
     """
 
     uri: str
-    near: str
     known: Ancestor
     ancestors: Mapping[str, Ancestor]
+
+    @property
+    def inputs(self) -> tuple[DatasetInput, ...]:
+        return () if self.known.made_by is None else tuple(self.known.made_by.inputs)
 
 
 def load_datasets(uri: str | None = None, *, root: str | None = None) -> KnownDatasets:
@@ -78,24 +78,25 @@ def load_datasets(uri: str | None = None, *, root: str | None = None) -> KnownDa
         InputError: there is no dataset of ours at `uri`.
         DatasetError: its own files are damaged.
     """
-    shelf = _Shelf([] if root is None else map(_absolute, dataset_folders(root)))
-    waiting = collections.deque(shelf.below_root)
+    there: dict[str, _Node] = {}
     asked = None
     if uri is not None:
         if (asked := _read_node(_absolute(uri))) is None:
             raise InputError(f"artifact {uri!r}: expected a dataset with a manifest, found none")
-        waiting = collections.deque([asked, *_nearest_first(waiting, asked.uri)])
-    nodes: dict[str, _Node] = {}
-    while waiting:
-        node = waiting.popleft()
-        if node.known.digest not in nodes:
-            nodes[node.known.digest] = node
-            given = node.known.made_by.inputs if node.known.made_by else ()
-            waiting.extendleft(shelf.parent(node, each.digest) for each in given)
+        there[asked.known.digest] = asked
+    nodes = _with_inputs(there.values(), there)
+    folders = _folders_above(asked.uri) if root is None and asked else [_absolute(root or ".")]
+    for folder in folders:
+        if root is None and not any(n.uri.startswith(MISSING_PREFIX) for n in nodes.values()):
+            break
+        with contextlib.suppress(ValueError, OSError):  # one that cannot be listed has none
+            for place in dataset_folders(folder):
+                with contextlib.suppress(ValueError, OSError):  # `verify` tells what is wrong
+                    if (node := _read_node(place)) is not None:
+                        there.setdefault(node.known.digest, node)
+        nodes = _with_inputs([asked] if root is None and asked else there.values(), there)
     before = {  # those of equal datasets are themselves
-        digest: {i.digest for i in node.known.made_by.inputs} - {digest}
-        if node.known.made_by
-        else set[str]()
+        digest: {each.digest for each in node.inputs} - {digest}
         for digest, node in sorted(nodes.items(), key=lambda item: item[1].uri)
     }
     order = [*graphlib.TopologicalSorter(before).static_order()]
@@ -116,54 +117,25 @@ def _read_node(uri: str) -> _Node | None:
     origin = read_origin(uri, manifest)
     summary = DatasetSummary.of(manifest)
     known = Ancestor(digest=manifest.digest, summary=summary, made_by=origin.made_by)
-    ancestors = {each.digest: each for each in origin.ancestors}
-    return _Node(uri=uri, near=uri, known=known, ancestors=ancestors)
+    return _Node(uri=uri, known=known, ancestors={each.digest: each for each in origin.ancestors})
 
 
-class _Shelf:
-    """Datasets by where they are; what was read once is remembered."""
-
-    def __init__(self, below_root: Iterable[str]) -> None:
-        self._read: dict[str, _Node | None] = {}
-        self._silent: set[str] = set()  # object stores that do not answer
-        self._folders: dict[str, list[str]] = {}
-        self.below_root = [node for uri in below_root if (node := self._at(uri)) is not None]
-
-    def _at(self, uri: str) -> _Node | None:
-        """The dataset at a uri; None where none can be read: `verify` tells what is wrong."""
-        scheme, separator, path = uri.partition("://")
-        store = f"{scheme}://{path.partition('/')[0]}" if separator else uri
-        if uri not in self._read and store not in self._silent:
-            self._read[uri] = None
-            try:
-                self._read[uri] = _read_node(uri)
-            except (PermissionError, ValueError):
-                pass
-            except OSError:  # after some minutes, of which one dataset is enough
-                self._silent.add(store)
-        return self._read.get(uri)
-
-    def parent(self, child: _Node, digest: str) -> _Node:
-        """An input of a dataset: where it is, else what is known of it."""
-        above = map(self._below, _folders_above(child.near))
-        for places in itertools.chain([self.below_root], above):
-            for node in _nearest_first(places, child.near):
-                if node.known.digest == digest and node.uri != child.near:
-                    return node
-        return _Node(
-            uri=f"{MISSING_PREFIX}{digest}",
-            near=child.near,
-            known=child.ancestors.get(digest) or Ancestor(digest=digest),
-            ancestors=child.ancestors,
-        )
-
-    def _below(self, folder: str) -> list[_Node]:
-        """The datasets below a folder; those that can be listed and read."""
-        if folder not in self._folders:
-            self._folders[folder] = []
-            with contextlib.suppress(ValueError, OSError):
-                self._folders[folder] = list(dataset_folders(folder))
-        return [node for uri in self._folders[folder] if (node := self._at(uri)) is not None]
+def _with_inputs(some: Iterable[_Node], there: Mapping[str, _Node]) -> dict[str, _Node]:
+    """Datasets and all that they were made from, by digest; where one is not there, as told."""
+    nodes: dict[str, _Node] = {}
+    waiting = collections.deque(some)
+    while waiting:
+        node = waiting.popleft()
+        if node.known.digest in nodes:
+            continue
+        nodes[node.known.digest] = node
+        for each in node.inputs:
+            known = node.ancestors.get(each.digest) or Ancestor(digest=each.digest)
+            told = _Node(
+                uri=f"{MISSING_PREFIX}{each.digest}", known=known, ancestors=node.ancestors
+            )
+            waiting.append(there.get(each.digest, told))
+    return nodes
 
 
 def _artifact(node: _Node) -> Artifact:
@@ -209,12 +181,6 @@ def _folders_above(uri: str) -> Iterator[str]:
         if not path.strip("/") or (separator and "/" not in path.strip("/")):
             return
         yield f"{scheme}{separator}{path}"
-
-
-def _nearest_first(nodes: Iterable[_Node], near: str) -> list[_Node]:
-    """By how much their paths have in common at their beginnings with another."""
-    parts = near.split("/")
-    return sorted(nodes, key=lambda node: (-alike(node.uri.split("/"), parts), node.uri))
 
 
 def _absolute(uri: str) -> str:

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from pipelines.lineage.graph import DATASET_TYPE, Artifact, Execution, Id
 from pipelines.lineage.lookup import Found, look_up
-from pipelines.lineage.record_trace import RecordStep, SourceFile, trace_record
+from pipelines.lineage.record_trace import RecordStep, trace_record
 from trainer_utils.format import ConfigError
 from trainer_utils.format.json_text import JsonObject
 
@@ -27,12 +27,12 @@ class Lineage(Found):
 
     Args:
         record: what the record is called that was looked for.
-        source: the file that it was made of.
+        source: where the file was that it was made of.
         steps: the datasets on its way, the first one first.
     """
 
     record: str | None = None
-    source: SourceFile | None = None
+    source: str | None = None
     steps: Sequence[RecordStep] = ()
 
     @property
@@ -89,7 +89,7 @@ class Lineage(Found):
         node = self.graph.artifacts[artifact]
         splits = {} if summary is None else summary.accounting
         return {
-            "artifact": {**dataclasses.asdict(node), "path": self.path_of(node.uri)},
+            "artifact": dataclasses.asdict(node),
             "fingerprint": self.fingerprint(artifact),
             "content": self.content(artifact),
             "versions": self.versions(artifact),
@@ -104,7 +104,7 @@ class Lineage(Found):
     def _record_json(self) -> JsonObject:
         return {
             "name": self.record,
-            "source": None if self.source is None else dataclasses.asdict(self.source),
+            "source": self.source,
             "steps": [
                 {**step.to_json(), "uri": self.graph.artifacts[step.artifact].uri}
                 for step in self.steps
@@ -138,7 +138,7 @@ def describe_artifact(
             datasets are. None for a store in a folder above the uri, and for the dataset and those
             that it was made from where none has it.
         record: the `filename` or `id` of one record to be looked for in the dataset and in those
-            that it was made from, or the path of the raw file.
+            that it was made from.
 
     Raises:
         ConfigError: `metadata` or `record` is not allowed.

@@ -14,7 +14,7 @@ from typing import Any
 
 from pipelines.lineage.datasets import load_datasets
 from pipelines.lineage.graph import DATASET_TYPE, Graph, Id
-from pipelines.lineage.places import METADATA_FORMS, alike, stores_above, stores_in
+from pipelines.lineage.places import METADATA_FORMS, stores_above, stores_in
 from pipelines.lineage.run_list import Runs
 from pipelines.tools.conversion import METADATA_FILE
 from trainer_utils.dataset.files import read_manifest
@@ -39,7 +39,6 @@ class Found:
         graph: what came before and after it.
         summaries: of those datasets that have a manifest, by artifact.
         same_uri: the ids of artifacts with the same uri.
-        stored, here: beginnings of uris in the store, and what stands there instead here.
         knows_runs: whether it was looked up where runs are known, which datasets do not.
     """
 
@@ -48,17 +47,7 @@ class Found:
     graph: Graph
     summaries: Mapping[Id, DatasetSummary] = dataclasses.field(default_factory=dict)
     same_uri: Sequence[Id] = ()
-    stored: str = ""
-    here: str = ""
     knows_runs: bool = True
-
-    def path_of(self, uri: str) -> str:
-        """Where the files of a uri in the store are, though stores keep paths that moved since."""
-        if "://" in uri or os.path.exists(uri) or not uri.startswith(self.stored):
-            return uri
-        if not self.stored and os.path.isabs(uri):  # all that moved were relative ones
-            return uri
-        return self.here + uri.removeprefix(self.stored)
 
 
 def look_up(uri: str, *, metadata: str | None) -> Found:
@@ -113,7 +102,7 @@ def _in_first(uri: str, stores: Sequence[str]) -> Found:
 
 def _in_store(uri: str, metadata: str) -> Found:
     with _open(metadata) as (module, store):
-        artifacts, tail = _located(store, uri)
+        artifacts = _located(store, uri)
         if not artifacts:
             known = sorted(store.get_artifacts(), key=lambda artifact: -artifact.id)
             newest = ", ".join([artifact.uri for artifact in known if artifact.uri][:_SHOWN])
@@ -125,39 +114,19 @@ def _in_store(uri: str, metadata: str) -> Found:
         made = {event.artifact_id for event in events if event.type == event.OUTPUT}
         *others, last = sorted((one.id for one in artifacts), key=lambda i: (i in made, i))
         graph = module.load_graph(store, last)
-    stored, here = artifacts[0].uri.rstrip("/"), os.path.abspath(_dataset_folder(uri))
-    found = Found(
-        metadata=metadata,
-        artifact_id=last,
-        graph=graph,
-        same_uri=sorted(others),
-        stored=stored[: len(stored) - tail] if tail else "",
-        here=here[: len(here) - tail] if tail else "",
-    )
+    others.sort()
+    found = Found(metadata=metadata, artifact_id=last, graph=graph, same_uri=others)
     return dataclasses.replace(found, summaries=_summaries(found))
 
 
-def _located(store: Any, uri: str) -> tuple[Sequence[Any], int]:
-    """The artifacts at a uri; of those that moved, how many characters at its end are the same."""
+def _located(store: Any, uri: str) -> Sequence[Any]:
+    """The artifacts at a uri, however it is spelt."""
     folder = _dataset_folder(uri)
     spellings = [folder]
     if "://" not in folder:
         spellings += [f(folder) for f in (os.path.abspath, os.path.realpath, os.path.relpath)]
-    for spelling in dict.fromkeys(spellings):
-        for end in ("", "/"):
-            if found := store.get_artifacts_by_uri(spelling + end):
-                return found, 0
-    parts = os.path.abspath(folder).split("/")
-    ends: dict[int, list[Any]] = {}
-    for artifact in () if "://" in folder else store.get_artifacts():
-        own = artifact.uri.rstrip("/").split("/")
-        same = alike(own[::-1], parts[::-1])
-        if same and same >= min(2, len(own)):  # TFX's end with an output and an execution
-            ends.setdefault(same, []).append(artifact)
-    most = max(ends, default=0)
-    if len({artifact.uri for artifact in ends.get(most, [])}) != 1:
-        return [], 0
-    return ends[most], len("/".join(parts[-most:]))
+    asked = (store.get_artifacts_by_uri(s + end) for s in spellings for end in ("", "/"))
+    return next(filter(None, asked), [])
 
 
 def _dataset_folder(uri: str) -> str:
@@ -187,11 +156,10 @@ def _summaries(found: Found) -> dict[Id, DatasetSummary]:
     """Those that are there and can be read; problems of one are reported by `verify`."""
     summaries = {}
     for artifact in found.graph.artifacts.values():
-        path = found.path_of(artifact.uri)
-        if not artifact.uri or (is_remote(path) and artifact.type != DATASET_TYPE):
+        if not artifact.uri or (is_remote(artifact.uri) and artifact.type != DATASET_TYPE):
             continue
         with contextlib.suppress(ValueError, OSError):
-            if (manifest := read_manifest(path)) is not None:
+            if (manifest := read_manifest(artifact.uri)) is not None:
                 summaries[artifact.id] = DatasetSummary.of(manifest)
     return summaries
 

@@ -12,7 +12,6 @@ import datetime
 import itertools
 import json
 import os
-import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, TypeAlias
 from urllib.parse import urlsplit
@@ -23,11 +22,7 @@ from ml_metadata.metadata_store import MetadataStore
 from ml_metadata.proto import metadata_store_pb2
 
 from pipelines.lineage.graph import Artifact, Execution, Graph
-from pipelines.lineage.places import (
-    METADATA_FORMS,
-    METADATA_TABLE,
-    sqlite_tables,
-)
+from pipelines.lineage.places import METADATA_FORMS
 from trainer_utils.format import ConfigError, InputError
 from trainer_utils.format.json_text import Json, JsonObject
 
@@ -96,18 +91,6 @@ def _config(
 def _sqlite(path: str) -> metadata_store_pb2.ConnectionConfig:
     if not os.path.isfile(path):
         raise InputError(f"metadata {path!r}: expected {METADATA_FORMS}, found no such file")
-    # ML Metadata would try to make its tables in any file, and say just that it cannot.
-    try:
-        tables = sqlite_tables(path)
-    except sqlite3.OperationalError as error:  # locked, or not to be read
-        raise InputError(f"metadata {path!r}: cannot be read: {error}") from error
-    except sqlite3.DatabaseError as error:
-        raise InputError(f"metadata {path!r}: expected a sqlite file: {error}") from error
-    if METADATA_TABLE not in tables:
-        raise InputError(
-            f"metadata {path!r}: expected the tables of ML Metadata, found "
-            f"{', '.join(tables[:5]) or 'an empty database'}"
-        )
     config = metadata_store_pb2.ConnectionConfig()
     config.sqlite.filename_uri = path
     config.sqlite.connection_mode = metadata_store_pb2.SqliteMetadataSourceConfig.READONLY

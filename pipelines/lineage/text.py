@@ -14,7 +14,7 @@ from rich.tree import Tree
 from pipelines.lineage.datasets import RUN_UNKNOWN
 from pipelines.lineage.description import Lineage
 from pipelines.lineage.graph import MISSING_PREFIX, Artifact, Execution, Id
-from pipelines.lineage.record_trace import RecordStep, SourceFile
+from pipelines.lineage.record_trace import RecordStep
 from trainer_utils.format.json_text import Json, JsonObject
 from trainer_utils.format.printable import printable
 from trainer_utils.text_output import as_text, quantity
@@ -47,7 +47,11 @@ def render_lineage(lineage: Lineage) -> str:
         lines += ["", "Models that came of it"]
         lines += [f"  {_artifact(model)}" for model in lineage.models]
     if lineage.record is not None:
-        lines += ["", f"Record {lineage.record}", f"  from {_source_file(lineage.source)}"]
+        lines += [
+            "",
+            f"Record {lineage.record}",
+            f"  from {lineage.source or 'a file that the store does not name'}",
+        ]
         lines += [line for step in lineage.steps for line in _step(lineage, step)]
     return as_text(lines)
 
@@ -72,9 +76,6 @@ def _execution(execution: Execution) -> str:
 
 def _facts(lineage: Lineage, artifact: Id) -> Iterator[str]:
     node = lineage.graph.artifacts[artifact]
-    path = lineage.path_of(node.uri)
-    if path != node.uri:
-        yield f"  now at {path}"
     if node.created:
         yield f"  made {node.created}"
     if summary := lineage.summaries.get(artifact):
@@ -149,15 +150,6 @@ def _labels(tree: Tree) -> Iterator[str]:
     yield str(tree.label)
     for child in tree.children:
         yield from _labels(child)
-
-
-def _source_file(source: SourceFile | None) -> str:
-    if source is None:
-        return "a file that the store does not name"
-    gone = " (which is not there any more)" if source.exists is False else ""
-    member = f", in it {source.member}" if source.member else ""
-    row = f", row {source.row}" if source.row is not None else ""
-    return f"{source.path}{gone}{member}{row}"
 
 
 def _step(lineage: Lineage, step: RecordStep) -> Iterator[str]:

@@ -25,7 +25,6 @@ from trainer_utils.dataset import ShardFile, read_shard_blocks
 from trainer_utils.dataset.record_index import summed_index
 from trainer_utils.format.example_decoding import decode_example
 from trainer_utils.format.json_text import JsonObject
-from trainer_utils.format.naming import NAME_FEATURES
 from trainer_utils.format.record_names import name_crc, name_of
 from trainer_utils.text_output import Part, Shown, make_table
 
@@ -139,7 +138,6 @@ def compare_datasets(
     alike = np.concatenate([join.pairs("name", "split"), join.pairs("name")])
     features: collections.Counter[str] = collections.Counter()
     changed: list[Change] = []
-    strangers: list[_Rows] = []
     count = 0
     for some in np.array_split(alike, len(alike) // _READ_AT_ONCE + 1):
         pairs = join.in_order(some)
@@ -147,9 +145,6 @@ def compare_datasets(
         for pair in pairs:
             olds, news = sums[0][int(pair[0])], sums[1][int(pair[1])]
             differ = sorted(n for n in {*olds, *news} if olds.get(n) != news.get(n))
-            if not {*NAME_FEATURES}.isdisjoint(differ):  # the names' sums are alike, and no more
-                strangers.append(pair)
-                continue
             features.update(differ)
             if differ:
                 count += 1
@@ -158,10 +153,9 @@ def compare_datasets(
                 unchanged += 1  # but for its bytes: writers order features as they like
             else:
                 moved.append(pair[np.newaxis])
-    apart = np.array(strangers, np.int64).reshape(-1, 2)
     found = {
-        "added": np.concatenate([join.left(side=1), np.where([True, False], -1, apart)]),
-        "removed": np.concatenate([join.left(side=0), np.where([False, True], -1, apart)]),
+        "added": join.left(side=1),
+        "removed": join.left(side=0),
         "moved": np.concatenate(moved),
     }
     listed = {

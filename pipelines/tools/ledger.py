@@ -20,8 +20,11 @@ from trainer_utils.dataset.selection import Source, digest_of, source_of
 from trainer_utils.format import ConfigError, DatasetError
 from trainer_utils.format.file_ranges import RecordName
 from trainer_utils.format.json_text import JsonObject
+from trainer_utils.options import InputOptions
 from trainer_utils.order import InputOrder, mix_ranges
 from trainer_utils.order.ledger import InputHistory, SeenAt, Segment
+from trainer_utils.order.packing import DocumentPart, PackIndex
+from trainer_utils.reading.packing import PackedSource, packed_sources
 from trainer_utils.recording import read_ledger
 from trainer_utils.text_output import Part, Shown, make_table, quantity
 
@@ -45,12 +48,26 @@ class NamedRecord:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class StepRow:
-    """A row of a batch: who got it, and whether it stands in for a record that is unreadable."""
+    """A row of a batch, or of a pack each of its documents.
+
+    Args:
+        worker, replica: who got it.
+        stands_in: whether it stands in for a record that is unreadable.
+        tokens: of a document, the first that stood there, and the one after the last.
+    """
 
     worker: int
     replica: int
     record: NamedRecord
     stands_in: bool
+    tokens: tuple[int, int] | None = None
+
+    @property
+    def remark(self) -> str:
+        """What there is to say of it."""
+        if self.tokens is not None:
+            return f"tokens {self.tokens[0]:,} to {self.tokens[1] - 1:,}"
+        return "stands in" * self.stands_in
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -74,10 +91,7 @@ class RunStep(Shown):
 
     def parts(self) -> list[Part]:
         """What a person sees, as `print_parts` takes it."""
-        rows = [
-            [r.worker, r.replica, r.record.place, r.record.name, "stands in" * r.stands_in]
-            for r in self.rows
-        ]
+        rows = [[r.worker, r.replica, r.record.place, r.record.name, r.remark] for r in self.rows]
         return [
             f"step {self.step:,}: epoch {self.epoch:,}, step {self.step_in_epoch:,} of it, "
             f"{quantity(len(rows), 'record')}",
@@ -170,6 +184,7 @@ class RunLedger:
         self._history = InputHistory(read_ledger(run), self._order)
         self._readers: dict[Place, ExampleReader] = {}
         self._files: dict[str, _File] = {}
+        self._packs: dict[str, PackIndex] = {}  # by what packs are called
 
     def summary(self) -> RunSummary:
         """What was read, in which segments."""
@@ -192,8 +207,15 @@ class RunLedger:
             DatasetError: a dataset is not there, or is another than the one that was read.
         """
         batch = self._history.batch(step)
-        records = self._named({*(row.record for row in batch.rows)})
-        rows = [StepRow(**{**row._asdict(), "record": records[row.record]}) for row in batch.rows]
+        parts = [(row, part) for row in batch.rows for part in self._parts(row.record)]
+        records = self._named({part.record for _, part in parts})
+        rows = [
+            StepRow(
+                **{**row._asdict(), "record": records[part.record]},
+                tokens=(part.offset, part.offset + part.length) if part.length else None,
+            )
+            for row, part in parts
+        ]
         skipped = [self._record(record) for record in batch.skipped]
         return RunStep(**batch.at._asdict(), rows=rows, skipped=skipped)
 
@@ -244,10 +266,21 @@ class RunLedger:
         named = self._named(records)
         return RunRecord(
             sightings=[
-                Sighting(record=named[record], steps=self._history.steps_of(record))
-                for record in records
+                Sighting(record=named[record], steps=self._steps_of(record)) for record in records
             ]
         )
+
+    def _parts(self, record: RecordName) -> list[DocumentPart]:
+        """The documents of a pack; of what is none the record itself, of no length."""
+        packs = self._packs.get(record.path)
+        return [DocumentPart(record, 0, 0)] if packs is None else packs.documents(record.number)
+
+    def _steps_of(self, record: RecordName) -> list[SeenAt]:
+        """The steps that saw a record, or a pack that holds some of it."""
+        rows = [record]
+        for path, packs in self._packs.items():
+            rows += [RecordName(path, pack) for pack in packs.packs_of(record)]
+        return sorted({step for row in rows for step in self._history.steps_of(row)})
 
     def _open_all(self) -> None:
         for segment in self._history.ledger.segments:
@@ -256,6 +289,8 @@ class RunLedger:
     def _order(self, segment: Segment) -> InputOrder:
         """The order of a segment, whose datasets are opened."""
         sources = [self._source(place, split) for place, split in self._placed(segment)]
+        sources = packed_sources(sources, InputOptions(pack=segment.settings.get("pack")))
+        self._packs |= {s.ranges[0].path: s.packs for s in sources if isinstance(s, PackedSource)}
         order = segment.order(
             mix_ranges([source.ranges for source in sources], segment.settings["weights"]),
             digest=digest_of(sources),

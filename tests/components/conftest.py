@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from tests.make import write_files
+
 if TYPE_CHECKING:
     from tests.components.text_runs import Dataset
 
@@ -34,7 +36,7 @@ def convert(tmp_path) -> "Callable[..., Dataset]":
 
     def convert(files: Mapping[str, bytes | str], *, base: str = "", **settings: Any) -> "Dataset":
         folder = tmp_path / f"run-{next(numbers)}"
-        text_runs.write_files(folder / "in", files)
+        write_files(folder / "in", files)
         return text_runs.run(folder / "in" / base, folder / "out", **settings)
 
     return convert
@@ -43,22 +45,20 @@ def convert(tmp_path) -> "Callable[..., Dataset]":
 @pytest.fixture(scope="session")
 def write() -> Callable[..., Path]:
     """`write(base, files)`: writes files, `{path: text or bytes}`."""
-    from tests.components import text_runs
-
-    return text_runs.write_files
+    return write_files
 
 
 @pytest.fixture(scope="session")
 def input_config() -> Callable[..., str]:
     """`input_config(train=pattern, …)`: TFX's property."""
-    from tests.components import text_runs
+    from tests.components import runs
 
-    return text_runs.input_config
+    return runs.input_config
 
 
 @pytest.fixture(scope="session")
 def output_config() -> Callable[..., str]:
     """`output_config(train=2, eval=1)`: TFX's property."""
-    from tests.components import text_runs
+    from tests.components import runs
 
-    return text_runs.output_config
+    return runs.output_config

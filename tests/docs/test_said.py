@@ -1,6 +1,5 @@
 """What pages name: commands with their options, settings, targets, files and links."""
 
-import ast
 import importlib
 import inspect
 import pkgutil
@@ -15,20 +14,18 @@ from pipelines.cli.app import COMMANDS, app
 from tests.docs.markdown import LANGUAGES, PAGES, REPOSITORY, blocks, sessions, shell_lines, spans
 
 pytest.importorskip("tfx", reason="the pages speak of the components")
-page = pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-MODULES = ("components", "trainer_utils", "pipelines", "pipelines.kubeflow", "components.kubeflow")
 
 
-@page
-def test_each_block_says_what_it_is_and_why_it_is_not_run(page):
-    assert page.read_text().count("```") == 2 * len(list(blocks(page)))
-    for block in blocks(page):
-        assert block.language in LANGUAGES, block.place
-        assert re.fullmatch(r"(not run|output): \w.*|", block.note), block.place
-        if block.language == "python":
-            compile(block.text, block.place, "exec")
-        if block.language == "Dockerfile":
-            assert all(re.match(r"(FROM|RUN|COPY|ENV) \S", s) for s in shell_lines(block.text))
+def test_each_block_says_what_it_is_and_why_it_is_not_run():
+    for page in PAGES:
+        assert page.read_text().count("```") == 2 * len(list(blocks(page)))
+        for block in blocks(page):
+            assert block.language in LANGUAGES, block.place
+            assert re.fullmatch(r"(not run|output): \w.*|", block.note), block.place
+            if block.language == "python":
+                compile(block.text, block.place, "exec")
+            if block.language == "Dockerfile":
+                assert all(re.match(r"(FROM|RUN|COPY|ENV) \S", s) for s in shell_lines(block.text))
 
 
 def check_command(words):
@@ -39,14 +36,14 @@ def check_command(words):
     command.make_parser(context).parse_args([word for word in words[1:] if word != "…"])
 
 
-@page
-def test_each_command_that_a_sentence_names_is_there(page):
-    for span in spans(page):
-        if span.startswith("tfx-shards ") and "…" not in span.split()[1]:
-            check_command(shlex.split(span)[1:])
-        if re.fullmatch(r"--[a-z-]+( [A-Z]+)?", span) and page.name == "cli.md":
-            options = {option for name in COMMANDS for option in options_of(name)}
-            assert span.split()[0] in options | {"--help"}, span
+def test_each_command_that_a_sentence_names_is_there():
+    for page in PAGES:
+        for span in spans(page):
+            if span.startswith("tfx-shards ") and "…" not in span.split()[1]:
+                check_command(shlex.split(span)[1:])
+            if re.fullmatch(r"--[a-z-]+( [A-Z]+)?", span) and page.name == "cli.md":
+                options = {option for name in COMMANDS for option in options_of(name)}
+                assert span.split()[0] in options | {"--help"}, span
 
 
 def test_images_that_are_named_have_the_version_that_there_is():
@@ -67,99 +64,64 @@ def options_of(name):
     return {option for parameter in parameters for option in parameter.opts}
 
 
-@pytest.mark.parametrize("name", [name for name in COMMANDS])
-def test_each_example_of_the_help_is_a_command(name):
-    command = app.get_command(click.Context(app), name)
-    examples = re.findall(r"^\s*tfx-shards .*", command.help.replace("\\\n", " "), re.MULTILINE)
-    assert examples
-    for example in examples:
-        words = shlex.split(example.split(" | ")[0], comments=True)
-        check_command(words[1:])
+def test_each_example_of_the_help_is_a_command():
+    for name in COMMANDS:
+        command = app.get_command(click.Context(app), name)
+        text = command.help.replace("\\\n", " ")
+        examples = re.findall(r"^\s*tfx-shards .*", text, re.MULTILINE)
+        assert examples, name
+        for example in examples:
+            check_command(shlex.split(example.split(" | ")[0], comments=True)[1:])
 
 
-@page
-def test_make_targets_scripts_and_links_are_there(page):
-    targets = set(re.findall(r"^([a-z-]+):", (REPOSITORY / "Makefile").read_text(), re.MULTILINE))
-    for span in spans(page):
-        if match := re.fullmatch(r"make ([a-z-]+)( [A-Z]+=.*)?", span):
-            assert match[1] in targets, span
-        if match := re.fullmatch(
-            r"(?:python )?((benchmarks|pipelines|tests|trainer_utils)/\S+)", span
-        ):
-            assert (REPOSITORY / match[1]).exists(), span
-    text = page.read_text()
-    for target, anchor in re.findall(r"\]\((?!https?:)([^)#]*)(#[^)]*)?\)", text):
-        linked = page.parent / target if target else page
-        assert linked.exists(), target
-        if linked.suffix != ".md":
-            continue
-        headings = re.findall(r"^#+ (.*)", linked.read_text(), re.MULTILINE)
-        anchors = {"#" + re.sub(r"[^\w -]", "", h.lower()).replace(" ", "-") for h in headings}
-        assert not anchor or anchor in anchors, anchor
+def test_make_targets_scripts_and_links_are_there():
+    for page in PAGES:
+        targets = set(
+            re.findall(r"^([a-z-]+):", (REPOSITORY / "Makefile").read_text(), re.MULTILINE)
+        )
+        for span in spans(page):
+            if match := re.fullmatch(r"make ([a-z-]+)( [A-Z]+=.*)?", span):
+                assert match[1] in targets, span
+            if match := re.fullmatch(
+                r"(?:python )?((benchmarks|pipelines|tests|trainer_utils)/\S+)", span
+            ):
+                assert (REPOSITORY / match[1]).exists(), span
+        text = page.read_text()
+        for target, anchor in re.findall(r"\]\((?!https?:)([^)#]*)(#[^)]*)?\)", text):
+            linked = page.parent / target if target else page
+            assert linked.exists(), target
+            if linked.suffix != ".md":
+                continue
+            headings = re.findall(r"^#+ (.*)", linked.read_text(), re.MULTILINE)
+            anchors = {"#" + re.sub(r"[^\w -]", "", h.lower()).replace(" ", "-") for h in headings}
+            assert not anchor or anchor in anchors, anchor
 
 
-@page
-def test_each_call_that_a_sentence_shows_has_these_arguments(page):
-    for span in spans(page):
-        try:
-            call = ast.parse(span.replace("…", "..."), mode="eval").body
-        except SyntaxError:
-            continue
-        if not isinstance(call, ast.Call):
-            continue
-        function = find(ast.unparse(call.func).split(".")[-1])
-        names = arguments_of(function) if function else None
-        for keyword in call.keywords if names else ():
-            assert keyword.arg in names, span
+def test_a_console_that_is_not_run_has_commands_with_these_options():
+    for page in PAGES:
+        for block in blocks(page):
+            if not block.is_run and block.language in ("sh", "console"):
+                commands = [command for command, _ in sessions(block.text)] or shell_lines(
+                    block.text
+                )
+                for command in commands:
+                    program, *arguments = shlex.split(command, comments=True)
+                    if program == "tfx-shards":
+                        check_command(arguments)
 
 
-def find(name):
-    for module in map(importlib.import_module, MODULES):
-        if name in module.__all__ and callable(getattr(module, name)):
-            return getattr(module, name)
-    return None
-
-
-def arguments_of(function):
-    """Names of arguments; None where they cannot be told. `**settings` are those of input_fn."""
-    import trainer_utils
-
-    function = getattr(function, "pipeline_func", function)
-    if inspect.isclass(function):
-        function = function.__init__
-    parameters = inspect.signature(function).parameters
-    names = set(parameters)
-    if any(p.kind is p.VAR_KEYWORD for p in parameters.values()):
-        for options in (trainer_utils.InputOptions, trainer_utils.ImageOptions):
-            names |= set(inspect.signature(options).parameters)
-        if function.__module__.startswith("pipelines"):
-            return None
-    return names
-
-
-@page
-def test_a_console_that_is_not_run_has_commands_with_these_options(page):
-    for block in blocks(page):
-        if not block.is_run and block.language in ("sh", "console"):
-            commands = [command for command, _ in sessions(block.text)] or shell_lines(block.text)
-            for command in commands:
-                program, *arguments = shlex.split(command, comments=True)
-                if program == "tfx-shards":
-                    check_command(arguments)
-
-
-@page
-def test_make_can_do_what_a_block_asks_for(page):
-    for block in blocks(page):
-        lines = shell_lines(block.text) if block.language == "sh" else ()
-        if block.language == "console":
-            lines = [command for command, _ in sessions(block.text)]
-        for line in lines:
-            words = shlex.split(line, comments=True)
-            if words[0] == "make":
-                command = ["make", "--dry-run", "--question", *words[1:]]
-                done = subprocess.run(command, cwd=REPOSITORY, capture_output=True, check=False)
-                assert done.returncode in (0, 1), done.stderr
+def test_make_can_do_what_a_block_asks_for():
+    for page in PAGES:
+        for block in blocks(page):
+            lines = shell_lines(block.text) if block.language == "sh" else ()
+            if block.language == "console":
+                lines = [command for command, _ in sessions(block.text)]
+            for line in lines:
+                words = shlex.split(line, comments=True)
+                if words[0] == "make":
+                    command = ["make", "--dry-run", "--question", *words[1:]]
+                    done = subprocess.run(command, cwd=REPOSITORY, capture_output=True, check=False)
+                    assert done.returncode in (0, 1), done.stderr
 
 
 def packages():

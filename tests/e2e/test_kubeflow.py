@@ -143,13 +143,6 @@ def test_the_store_holds_no_object_that_stands_for_a_folder(image_run):
     assert not [a for a, b in itertools.pairwise(keys) if b.startswith(f"{a}/")]
 
 
-def test_what_the_launcher_does_with_such_an_object_is_what_breaks_downloads(tmp_path):
-    cluster = Cluster(tmp_path)
-    cluster.objects = {"gs://b/model": b"", "gs://b/model/saved_model.pb": b"graph"}
-    with pytest.raises((FileExistsError, NotADirectoryError)):
-        cluster.download("gs://b/model", tmp_path / "model")
-
-
 def test_the_text_pipeline_trains_where_artifacts_have_other_types(python, tmp_path):
     rows = [f"{('warm', 'cold')[n % 2]} word{n % 7},{('sun', 'ice')[n % 2]}" for n in range(60)]
     (tmp_path / "texts.csv").write_text("\n".join(["text,label", *rows]))
@@ -239,21 +232,6 @@ def test_tables_become_one_dataset_natively(python, tmp_path):
     assert len(train) == 80
     manifest = json.loads(cluster.below(balanced)[MANIFEST_FILE])
     assert sum(shard["split"] == "train" for shard in manifest["shards"]) == 3
-
-
-def test_a_stock_example_gen_finds_its_span_without_a_driver(python, tmp_path):
-    for span in (1, 2):
-        (tmp_path / f"in/span-{span}").mkdir(parents=True)
-        (tmp_path / f"in/span-{span}/t.csv").write_text("n\n" + f"{span}\n" * 30)
-    cluster = Cluster(tmp_path / "pods", python)
-    run = cluster.run(
-        compiled(tmp_path, f"{OTHERS}:stock", "gs://bucket"), {"tables": str(tmp_path / "in")}
-    )
-    metadata = run.metadata("CsvExampleGen", "examples")
-    assert metadata.get("span", metadata.get("custom:span")) == 2
-    cluster.download(run.uri("CsvExampleGen", "examples"), tmp_path / "out")
-    records = trainer_utils.input_fn(str(tmp_path / "out"), "train", batch_size=None)
-    assert {int(record["n"]) for record in records} == {2}
 
 
 def write_table(path: Path, rows: int) -> Path:

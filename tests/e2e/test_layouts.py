@@ -20,7 +20,7 @@ from tfx.utils import io_utils, proto_utils
 
 from components.common.beam import IN_PROCESS_RUNNER
 from components.image_example_gen import Executor
-from trainer_utils import ConfigError, input_fn
+from trainer_utils import input_fn
 
 pytestmark = pytest.mark.e2e
 NUMBERS = range(9)
@@ -274,9 +274,3 @@ def test_images_with_boxes_or_maps_are_not_turned(tmp_path, photos, make):
     assert json.loads((tmp_path / "out/manifest.json").read_text())["conversions"] == (
         {"PALETTE": 9} if make is make_segmentation else {}
     )
-
-
-def test_images_with_boxes_are_not_cut(tmp_path, photos):
-    make_voc(tmp_path / "in", [encoded(photo) for photo in photos[: len(NUMBERS)]])
-    with pytest.raises(ConfigError, match="encoding: expected 'file' for images with boxes"):
-        convert(tmp_path / "in", tmp_path / "out", encoding="raw", resize_shorter_side=32)

@@ -13,7 +13,7 @@ import pipelines
 from components.common.beam import IN_PROCESS_RUNNER
 from pipelines.examples.training_pipeline import run_locally
 from pipelines.lineage import describe_artifact, list_runs
-from trainer_utils.format import InputError, Manifest
+from trainer_utils.format import Manifest
 
 pytestmark = pytest.mark.e2e
 
@@ -53,13 +53,13 @@ def test_a_conversion_is_told_with_run_settings_inputs_and_outcome(converted):
     assert told["made_by"]["settings"]["num_shards"] == "3"
     assert told["made_by"]["settings"]["seed"] == 5
     assert [e["state"] for e in told["used_again_by"]] == ["CACHED"]
-    assert told["versions"]["tfx"] == metadata.version("tfx")
+    assert told["versions"]["pillow"] == metadata.version("pillow")
     (raw,) = told["ancestors"]
     assert raw["made_by"]["settings"]["input_base"] == str(folder / "photos")
     assert (
         raw["fingerprint"]
         == Manifest.from_json(
-            (Path(raw["artifact"]["path"]) / "manifest.json").read_text(), path="manifest.json"
+            (Path(raw["artifact"]["uri"]) / "manifest.json").read_text(), path="manifest.json"
         ).input_fingerprint
     )
     assert raw["content"] == told["content"]
@@ -69,13 +69,12 @@ def test_a_conversion_is_told_with_run_settings_inputs_and_outcome(converted):
 
 def test_every_record_is_where_tensorflow_reads_it(converted):
     folder, uri = converted
-    raw = Path(describe_artifact(str(uri)).to_json()["ancestors"][0]["artifact"]["path"])
+    raw = Path(describe_artifact(str(uri)).to_json()["ancestors"][0]["artifact"]["uri"])
     places = names_by_place(raw), names_by_place(uri)
     assert len(places[0]) == len(places[1]) == 30
     for name in sorted(places[0])[::7]:
         record = describe_artifact(str(uri), record=name).to_json()["record"]
-        assert record["source"]["path"] == str(folder / "photos" / name)
-        assert record["source"]["exists"] is True
+        assert record["source"] == str(folder / "photos" / name)
         told = [(p["shard"], p["record"]) for step in record["steps"] for p in step["places"]]
         assert told == [places[0][name], places[1][name]]
 
@@ -84,12 +83,6 @@ def test_a_rejected_photo_is_told_as_such(converted):
     record = describe_artifact(str(converted[1]), record="cat/bad.jpg").to_json()["record"]
     assert record["steps"][0]["outcome"] == "rejected"
     assert record["steps"][0]["rejects"][0]["code"] == "NOT_AN_IMAGE"
-
-
-def test_both_runs_are_listed(converted):
-    runs = list_runs(str(converted[0] / "out")).to_json()["runs"]
-    assert [{c["state"] for c in run["components"]} for run in runs] == [{"CACHED"}, {"COMPLETE"}]
-    assert {run["pipeline"] for run in runs} == {"tfx-shards-convert"}
 
 
 def without_times(told: dict) -> dict:
@@ -169,11 +162,3 @@ def test_a_stock_pipeline_is_told_as_well(stock):
     assert examples["versions"] == {"tfx": metadata.version("tfx")}
     assert f"files in {stock / 'in'}" in str(lineage)
     assert list_runs(str(stock)).to_json()["runs"][0]["state"] == "COMPLETE"
-
-
-def test_a_stock_dataset_says_that_its_records_do_not_tell(stock):
-    (examples,) = (stock / "root/CsvExampleGen/examples").iterdir()
-    descendants = describe_artifact(str(examples)).to_json()["descendants"]
-    assert [d["artifact"]["type"] for d in descendants] == ["ExampleStatistics", "Schema"]
-    with pytest.raises(InputError, match="no feature that says what they are from"):
-        describe_artifact(str(examples), record="table.csv:3")

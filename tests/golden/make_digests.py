@@ -42,12 +42,16 @@ def make_datasets(folder: Path) -> Path:
     return made
 
 
+BESIDE = ("lineage.json", "inputs.json")
+
+
 def digests_of(folder: Path) -> dict[str, str]:
     """SHA-256 of every file, by its path; of a manifest without what names releases.
 
-    Not of `lineage.json`, which says where the inputs were.
+    Not of what the manifest does not name: `lineage.json`, which says where the inputs were, and
+    `inputs.json`.
     """
-    files = (path for path in folder.rglob("*") if path.name != "lineage.json")
+    files = (path for path in folder.rglob("*") if path.name not in BESIDE)
     paths = sorted(path for path in files if path.is_file())
     return {path.relative_to(folder).as_posix(): _digest(path) for path in paths}
 

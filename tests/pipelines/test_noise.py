@@ -38,20 +38,6 @@ def test_what_an_import_prints_is_held_stderr_and_what_comes_after_is_not(tmp_pa
     assert run(tmp_path).stderr == "after\n"
 
 
-def test_where_an_import_fails_all_of_it_is_shown(tmp_path):
-    done = run(tmp_path, NOISY + "raise ImportError('no such symbol')\n")
-    assert done.returncode == 1
-    assert "Unable to register cuFFT factory" in done.stderr
-    assert "a line of a logger" in done.stderr
-    assert "ImportError: no such symbol" in done.stderr
-
-
-def test_who_has_set_a_log_level_or_warnings_gets_them(tmp_path):
-    assert "cuFFT" in run(tmp_path, TF_CPP_MIN_LOG_LEVEL="0").stderr
-    shown = run(tmp_path, options=["-W", "default"], TF_CPP_MIN_LOG_LEVEL="0").stderr
-    assert "FutureWarning: of a package" in shown
-
-
 @pytest.mark.slow
 def test_pipelines_convert_prints_nothing_of_tensorflows_import(tmp_path):
     pytest.importorskip("tfx", reason="convert needs TFX")

@@ -10,7 +10,6 @@ pytest.importorskip("tfx", reason="components needs TFX")
 import pipelines.pandas  # noqa: F401 it is the import that makes the accessor
 import trainer_utils
 from pipelines.tools.conversion import convert
-from trainer_utils.format import ConfigError
 
 
 @pytest.fixture
@@ -100,20 +99,3 @@ def test_arguments_become_beams_flags_and_options(
     assert given["columns"] == {"image_uri": "image", "age": "int"}
     assert given["compression"] == "none"
     assert "num_shards" not in given
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ({"runner": "DataflowRunner"}, "project: expected"),
-        ({"runner": "DataflowRunner", "project": "p"}, "region: expected"),
-        ({"compression": "zip"}, "compression: expected 'gzip' or None"),
-        ({"num_shards": -1}, "num_shards: expected"),
-        ({"schema_map": {"a": object()}}, "schema_map"),
-    ],
-)
-def test_what_is_not_allowed_is_refused(
-    frame: pd.DataFrame, arguments: dict[str, Any], message: str, tmp_path: Path
-) -> None:
-    with pytest.raises(ConfigError, match=message):
-        frame.tensorflow.to_tfr(output_dir=str(tmp_path / "out"), **arguments)

@@ -73,6 +73,8 @@ def test_the_public_names():
         "InputProgress",
         "InputState",
         "LabelOptions",
+        "PackOptions",
+        "cu_seqlens",
         "distribute",
         "evaluate",
         "fit",
@@ -82,7 +84,6 @@ def test_the_public_names():
         "keras_dataset",
         "load",
         "load_state",
-        "pack",
         "plan",
         "torch_dataset",
     ]

@@ -371,23 +371,6 @@ def test_single_examples_of_other_workers_are_gone_on_from_between_epochs_only(o
     assert sorted(int(n) for n in rest.as_numpy_iterator()) == list(range(53))
 
 
-@pytest.mark.parametrize("workers", [1, 2, 5])
-def test_packed_rows_go_on_between_epochs(of_53, workers):
-    """From the second epoch on, whose token another number of workers made."""
-    options: dict[str, Any] = {"batch_size": None, "features": ["tokens"], "repeat": 2}
-    token = token_of(of_53, 3, 53 // 3, **options)
-    packed: list[int] = []
-    for worker in range(workers):
-        context = tf.distribute.InputContext(workers, worker, workers)
-        examples = input_fn(of_53, state=token, input_context=context, **options)
-        for row in trainer_utils.pack(examples, {"tokens": 16}).as_numpy_iterator():
-            packed += row["tokens"].tolist()
-    counts = collections.Counter(n for n in packed if n)
-    assert set(counts) <= set(range(1, 53))
-    assert len(counts) >= 52 - (53 % workers)
-    assert all(times == n % 5 + 1 for n, times in counts.items())
-
-
 def test_what_does_not_count_its_steps_is_refused_where_steps_are_to_be_kept(of_53, tmp_path):
     mapped = input_fn(of_53, features="id").map(lambda ids: ids)
     with pytest.raises(ConfigError, match=r"^dataset: expected that of input_fn"):

@@ -66,7 +66,7 @@ def _both(name: str, one: Feature, other: Feature, where: tuple[str, str]) -> Fe
         return one
     alike = one.type == other.type and one.is_image == other.is_image
     alike &= one.extra.get("encoding") == other.extra.get("encoding")
-    alike &= tensor_likeness(one) == tensor_likeness(other)
+    alike &= tensor_likeness(one) == tensor_likeness(other) and one.tokens == other.tokens
     if one.is_image or not (one.dense and other.dense):
         alike &= len(one.shape or (1,)) == len(other.shape or (1,))
     elif one.shape != other.shape:  # two fixed sizes: lists of no fixed length

@@ -235,6 +235,7 @@ def numbers_of_classes(sources: Sequence[Source], label: str) -> set[int]:
 def _likeness(feature: Feature) -> tuple[object, ...]:
     """What must be the same for examples of two datasets to be batched together."""
     shape = feature.shape if feature.dense and not feature.is_image else len(feature.shape)
-    keys = ["encoding", "label_map", "sequence", *(["image_shape"] if feature.is_raw_image else [])]
+    keys = ["encoding", "label_map", "sequence", "tokens"]
+    keys += ["image_shape"] if feature.is_raw_image else []
     stored = [feature.extra.get(key) for key in keys]
     return feature.type, feature.dense, shape, tensor_likeness(feature), *stored

@@ -15,6 +15,7 @@ from collections.abc import Mapping
 from trainer_utils.format.errors import DatasetError
 from trainer_utils.format.json_text import Json, parse_json_object, render_json
 from trainer_utils.format.tensors import TensorSpec
+from trainer_utils.format.tokens import TokenSpec
 
 __all__ = [
     "DATUM_IMAGE_FORMATS",
@@ -72,6 +73,12 @@ class Feature:
         """Of bytes that are an array, a serialized `TensorProto`: what all of these are."""
         said = self.extra.get("tensor")
         return None if said is None else TensorSpec.from_json(said)
+
+    @property
+    def tokens(self) -> TokenSpec | None:
+        """Of bytes that are a document of tokens: what all of these have in common."""
+        said = self.extra.get("tokens")
+        return TokenSpec.from_json(said) if isinstance(said, Mapping) else None
 
     @property
     def has_pixels(self) -> bool:

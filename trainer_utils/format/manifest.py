@@ -29,11 +29,9 @@ from trainer_utils.format.naming import (
 )
 from trainer_utils.format.sealing import NO_CHECKSUM, FileDigest, seal
 
-__all__ = ["FORGOTTEN_KEY", "FORMAT_VERSION", "Accounting", "Manifest", "Shard"]
+__all__ = ["FORMAT_VERSION", "Accounting", "Manifest", "Shard"]
 
 FORMAT_VERSION = 3
-FORGOTTEN_KEY = "forgotten"
-"""Of `config`, where `tfx-shards forget` took records out: the digests before, and how many."""
 
 _VERSIONS = (2, FORMAT_VERSION)  # that are read
 _KINDS: Mapping[str, set[type]] = {
@@ -177,13 +175,6 @@ class Manifest:
     def digest(self) -> str:
         """Of the manifest as it lies on disk, hexadecimal: equal datasets have equal ones."""
         return _digest(self.to_json())
-
-    @property
-    def earlier_digests(self) -> tuple[str, ...]:
-        """Of the dataset before `tfx-shards forget` took records out of it, the first one first."""
-        forgotten = self.config.get(FORGOTTEN_KEY)
-        digests = forgotten.get("digests") if isinstance(forgotten, dict) else None
-        return tuple(map(str, digests)) if isinstance(digests, list) else ()
 
     @property
     def published(self) -> dict[str, FileDigest | None]:

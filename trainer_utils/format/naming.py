@@ -27,6 +27,7 @@ __all__ = [
     "DATUM_TYPES_FILE",
     "EXAMPLE_SCHEMA_FILE",
     "INDEX_FOLDER",
+    "INPUTS_FILE",
     "LABEL_FEATURES",
     "LINEAGE_FILE",
     "MANIFEST_FILE",
@@ -62,6 +63,7 @@ EXAMPLE_SCHEMA_FILE = "example.schema.json"
 REJECTS_FILE = "rejects.jsonl"
 CROISSANT_FILE = "croissant.json"
 LINEAGE_FILE = "lineage.json"  # beside the manifest, which does not name it
+INPUTS_FILE = "inputs.json"  # likewise
 DATASET_FILES = (
     MANIFEST_FILE,
     DATUM_TYPES_FILE,
@@ -70,6 +72,7 @@ DATASET_FILES = (
     REJECTS_FILE,
     CROISSANT_FILE,
     LINEAGE_FILE,
+    INPUTS_FILE,
 )
 LABEL_FEATURES = ("label", "labels")
 """What a record's classes are called: one, or several."""

@@ -63,7 +63,7 @@ class Input:
             num_replicas=num_replicas,
             callbacks=callbacks,
         )
-        self.options, self.sources, self.worker = options, sources, worker
+        self.options, self.sources, self.worker = options, self.batches.sources, worker
         self.order: InputOrder = self.batches.order
         self.input_start: InputState = self.batches.start
         self.input_steps: int = self.batches.steps_per_epoch

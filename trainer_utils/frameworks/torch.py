@@ -21,7 +21,7 @@ from trainer_utils.frameworks.base import Input
 from trainer_utils.options import InputOptions, choose_options, shows_settings
 from trainer_utils.order import InputState
 
-__all__ = ["torch_dataset"]
+__all__ = ["cu_seqlens", "torch_dataset"]
 
 
 @shows_settings
@@ -55,6 +55,26 @@ def torch_dataset(
     return _torch_class()(artifact_uri, split, chosen, worker=worker, num_workers=num_workers)
 
 
+def cu_seqlens(segment_ids: Any) -> tuple[Any, int]:
+    """Where documents begin in a batch of packs, as attention of variable lengths asks.
+
+    Args:
+        segment_ids: `(batch, length)` tensor of a batch, on any device.
+
+    Returns:
+        `(segments + 1,) int32` tensor: the first token of each segment among all tokens of the
+        batch, row after row, and how many tokens there are; and the length of the longest. What
+        pads a row is a segment of its own, which `loss_mask` leaves out.
+    """
+    import torch  # type: ignore[import-not-found]
+
+    opens = torch.ones_like(segment_ids, dtype=torch.bool)
+    opens[:, 1:] = segment_ids[:, 1:] != segment_ids[:, :-1]
+    begins = opens.flatten().nonzero().flatten()
+    found = torch.cat([begins, begins.new_tensor([segment_ids.numel()])]).to(torch.int32)
+    return found, int(found.diff().max()) if len(begins) else 0
+
+
 class StepDataset:
     """Batches by their step: what a torch dataset is but for its base class.
 
@@ -71,7 +91,7 @@ class StepDataset:
         worker: int,
         num_workers: int,
     ) -> None:
-        import torch  # type: ignore[import-not-found]
+        import torch
 
         if options.processes:
             rule = "0: DataLoader(num_workers=…) says how many there are"

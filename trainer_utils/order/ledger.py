@@ -112,6 +112,8 @@ def settings_of_order(options: OrderOptions) -> JsonObject:
     settings = {name: getattr(options, name) for name in _ORDER_SETTINGS}
     if options.weights is not None:
         settings["weights"] = [float(weight) for weight in options.weights]
+    if options.pack is not None:
+        settings["pack"] = dataclasses.asdict(options.pack)
     return settings
 
 

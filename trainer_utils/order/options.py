@@ -21,6 +21,7 @@ from trainer_utils.format.settings import (
     where,
 )
 from trainer_utils.order.layout import REMAINDERS
+from trainer_utils.order.packing import PackOptions, check_pack
 
 __all__ = ["OrderOptions", "check_setting"]
 
@@ -96,6 +97,14 @@ class OrderOptions(Settings):
         "how often records of each of several datasets come, in any unit; datasets that run out "
         "begin again, and an epoch lasts until every record of all of them has come. None: every "
         "record comes once.",
+    )
+    pack: PackOptions | None = setting(
+        None,
+        check_pack,
+        "`PackOptions(length=, strategy=, eos=)`, or a dict of these: rows are packs of documents "
+        "of tokens, and what is said of records holds for packs. Batches have `tokens`, `targets`, "
+        "`segment_ids` and `positions`, `(batch, length) int32`, and `loss_mask`, float32. "
+        "None: rows are records.",
     )
     echoing: int = setting(
         1,

@@ -94,7 +94,9 @@ def order_digest(digest: str, options: "OrderOptions") -> str:
     """
     weights = None if options.weights is None else [float(weight) for weight in options.weights]
     shuffle = options.shuffle if isinstance(options.shuffle, (bool, str)) else int(options.shuffle)
-    settings = [digest, shuffle, options.remainder, weights, options.echoing]
+    settings: list[Any] = [digest, shuffle, options.remainder, weights, options.echoing]
     if not options.reshuffle_each_iteration:
         settings.append("same each epoch")
+    if options.pack is not None:
+        settings.append(dataclasses.asdict(options.pack))
     return hashlib.sha256(json.dumps(settings).encode()).hexdigest()[:32]

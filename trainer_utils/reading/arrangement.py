@@ -36,6 +36,7 @@ class Arrangement:
         self.features, self.label = options.features, options.label
         self.sample_weight = options.labels.sample_weight
         self.mask = options.mask if options.remainder == "pad" else None
+        self.packs = options.pack is not None and self.sample_weight is not None
         if self.mask in features:
             rule = "a name that no feature has"
             raise ConfigError.of("mask", self.mask, allowed=rule, advice="Choose another, mask=…")
@@ -77,6 +78,8 @@ class Arrangement:
             weights.append(_as_floats(tensors[self.sample_weight]))
         if self.mask is not None:
             weights.append(tensors[self.mask])
+        if self.packs:  # whose own weights are 0 in rows to ignore
+            return weights[:1]
         return [weights[0] * weights[1]] if len(weights) == 2 else weights
 
 

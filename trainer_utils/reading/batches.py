@@ -29,6 +29,7 @@ from trainer_utils.reading.arrangement import Arrangement, call_hook
 from trainer_utils.reading.arrays import ArraySpec, Ragged, stack
 from trainer_utils.reading.features import FeatureArrays
 from trainer_utils.reading.labels import LabelEncoding
+from trainer_utils.reading.packing import PackArrays, PackReader, packed_sources
 from trainer_utils.reading.processes import BatchProcesses
 from trainer_utils.reading.record_reader import RecordReader, Rows
 
@@ -81,6 +82,7 @@ class Batches:
         num_replicas: int | None = None,
         callbacks: bool = True,
     ) -> None:
+        sources = packed_sources(sources, options)
         self.sources, self.options, self.worker = sources, options, worker
         self.order = order_of(sources, options, num_workers=num_workers, num_replicas=num_replicas)
         if not 0 <= worker < num_workers:
@@ -90,17 +92,21 @@ class Batches:
         required = options.label, options.labels.sample_weight
         self.features = merged_features(
             sources,
-            options.features,
-            required,
+            options.features if options.pack is None else options.pack.feature,
+            required if options.pack is None else (),
             has_callback=options.has_callback,
             default_values=options.default_values,
         )
         self.start, self.steps_per_epoch = self.order.start, self.order.steps_per_epoch
         self._arrange = Arrangement(options, self.features).arrange
-        self._decoder = FeatureArrays(self.features, options)
+        self._decoder: Any = FeatureArrays(self.features, options)
+        self._reader: Any = None
+        if options.pack is not None:
+            self._decoder = PackArrays(sources, options)
+            self._reader = PackReader(sources, options, self.order.ranges)
         self.encoding = LabelEncoding.of(options, self.features, sources)
         self._mixer = self._decoder.mixer(options.label)
-        self._reader = RecordReader(sources, options, self.order.ranges)
+        self._reader = self._reader or RecordReader(sources, options, self.order.ranges)
         self.unreadable = self._reader.unreadable
         self._mean_bytes = mean_bytes(sources)
         splits = [name for source in sources for name in source.split_names]
@@ -200,7 +206,8 @@ class Batches:
 
     def records(self, epoch: int, step: int) -> Rows:
         """The records of a step, read and checked, and no more."""
-        return self._reader.read(self._positions(epoch, step // self.options.echoing))
+        rows: Rows = self._reader.read(self._positions(epoch, step // self.options.echoing))
+        return rows
 
     def arranged(self, batch: Batch) -> Any:
         """A batch or an example as the trainer gets it: dict, array, (x, y) or (x, y, weight)."""
@@ -328,6 +335,8 @@ class Batches:
             batch = self._mixer.mix(batch, keys)
         if self.options.remainder == "pad":
             batch[self.options.mask] = (np.arange(self._rows) < rows).astype(np.float32)
+            if self.options.pack is not None:
+                batch["loss_mask"][rows:] = 0
         elif not rows:
             batch = _without_rows(batch)
         return self._called(batch)
@@ -341,7 +350,7 @@ class Batches:
         )
 
     def _structure(self) -> dict[str, ArraySpec]:
-        structure = self._decoder.structure
+        structure: dict[str, ArraySpec] = self._decoder.structure
         if self.encoding is not None and self.encoding.label in structure:
             shape = structure[self.encoding.label].shape
             spec = ArraySpec((*shape, self.encoding.num_classes), "float32")

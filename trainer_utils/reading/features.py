@@ -17,6 +17,7 @@ import numpy.typing as npt
 from trainer_utils.format import DatasetError, Feature
 from trainer_utils.format.example_columns import Column
 from trainer_utils.format.tensors import decode_tensor, item_bytes, numpy_dtype, tensor_header
+from trainer_utils.format.tokens import TokenSpec
 from trainer_utils.reading.arrays import (
     ArraySpec,
     Ragged,
@@ -58,6 +59,9 @@ class FeatureArrays:
     """
 
     def __init__(self, features: Mapping[str, Feature], options: "InputOptions") -> None:
+        self._tokens = {n: one.tokens for n, one in features.items() if one.tokens is not None}
+        as_list = Feature(type="int", shape=(0,), dense=False)
+        features = {n: as_list if n in self._tokens else one for n, one in features.items()}
         self._features, self._options = features, options
         self._decoders = {
             name: ImageDecoder(
@@ -82,6 +86,7 @@ class FeatureArrays:
             if _has_companion(feature):
                 self._names.append(name + _COMPANION)
         self._views = {n for n, one in features.items() if one.is_image or one.is_raw_image}
+        self._views |= {*self._tokens}
 
     @property
     def structure(self) -> dict[str, ArraySpec]:
@@ -177,6 +182,8 @@ class FeatureArrays:
         columns: dict[str, Any] = parse_rows(rows, self._names, views=self._views)
         if self._lists:
             columns |= parse_lists(rows, self._lists)
+        for name, spec in self._tokens.items():
+            columns[name] = _token_column(columns[name], spec)
         for name, feature in self._features.items():
             kind = columns[name].kind
             if kind not in ("", feature.type):
@@ -360,6 +367,14 @@ class FeatureArrays:
         values = array_of([value for step in steps for value in step], _DTYPES[feature.type])
         inner = splits_of(np.array([len(step) for step in steps], np.int64))
         return Ragged(Ragged(values, inner), splits)
+
+
+def _token_column(column: Column, spec: TokenSpec) -> Column:
+    """Documents of tokens as lists of integers."""
+    sizes = np.array([len(value) for value in column.values], np.int64) // spec.stored.itemsize
+    counts = column.counts.copy()
+    counts[counts > 0] = np.add.reduceat(sizes, splits_of(counts)[:-1][counts > 0])
+    return Column("int", counts, spec.decode(b"".join(column.values)).astype(np.int64))
 
 
 def _is_plain(feature: Feature) -> bool:

@@ -35,6 +35,7 @@ __all__ = [
     "CacheFolder",
     "Copy",
     "default_cache_dir",
+    "own_folder",
 ]
 
 PART_BYTES = 1 << 20
@@ -116,9 +117,9 @@ class CacheFolder:
     """
 
     def __init__(self, folder: str | None = None, most_bytes: int | None = None) -> None:
-        outer = _own_folder(folder or default_cache_dir(), is_shared=folder is not None)
+        outer = own_folder(folder or default_cache_dir(), is_shared=folder is not None)
         inner = os.path.join(outer, COPIES_FOLDER)
-        self.path = _own_folder(inner)
+        self.path = own_folder(inner)
         self.is_full = False
         self._mutex = threading.Lock()
         self._names: set[str] = set()
@@ -252,7 +253,7 @@ class CacheFolder:
             os.close(descriptor)
 
 
-def _own_folder(path: str, *, is_shared: bool = False) -> str:
+def own_folder(path: str, *, is_shared: bool = False) -> str:
     """A folder that nobody else can write to, though all may make files beside it.
 
     Args:

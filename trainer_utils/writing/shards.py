@@ -30,6 +30,7 @@ from trainer_utils.format.shard_writer import ShardDigest
 from trainer_utils.format.tfrecord import BLOCK_BYTES
 from trainer_utils.storage import (
     begin_sync,
+    copy_file,
     is_remote,
     join,
     make_folder,
@@ -42,6 +43,7 @@ from trainer_utils.storage import (
 from trainer_utils.writing.publishing import working_folder
 
 __all__ = [
+    "copy_shard",
     "files_of_shard",
     "finish_shard",
     "remove_shard",
@@ -120,6 +122,28 @@ def verify_shard(shard: Shard, *, uri: str, block_bytes: int = BLOCK_BYTES) -> N
 def files_of_shard(shard: Shard) -> list[str]:
     """A shard and what belongs to it, by paths relative to the dataset; the shard comes first."""
     return [shard.path] + [index_file(shard.path)] * (shard.index_crc32c is not None)
+
+
+def copy_shard(shard: Shard, name: ShardName, *, source: str, uri: str) -> Shard:
+    """Puts a shard and its index into another dataset: as hard links, or as copies, read back.
+
+    Args:
+        name: that it gets there.
+        source, uri: of the dataset that it is from, and of that which it comes to.
+
+    Returns:
+        What the manifest says of it there.
+    """
+    copied = dataclasses.replace(shard, path=name.path, split=name.split)
+    linked = []
+    for old, new in zip(files_of_shard(shard), files_of_shard(copied), strict=True):
+        target, folder = join(uri, new), working_folder(uri)
+        make_folder(target.rpartition("/")[0])
+        make_folder(folder)
+        linked.append(copy_file(join(source, old), target, temporary_folder=folder))
+    if not all(linked):
+        verify_shard(copied, uri=uri)
+    return copied
 
 
 def remove_shard(shard: Shard, *, uri: str) -> None:

@@ -38,11 +38,11 @@ from pipelines.tools.conversion.settings import (
 )
 from pipelines.tools.conversion.untracked import balance_here, convert_here
 from trainer_utils.dataset.files import read_manifest
-from trainer_utils.dataset.location import LATEST, newest_dataset
+from trainer_utils.dataset.location import LATEST, datasets_in, newest_dataset
 from trainer_utils.extras import HOW_TO_GET_TFX
 from trainer_utils.format import ConfigError, InputError, Manifest, keyed_hash
 from trainer_utils.format.json_text import JsonObject
-from trainer_utils.format.naming import REJECTS_FILE
+from trainer_utils.format.naming import INPUTS_FILE, MANIFEST_FILE, REJECTS_FILE
 from trainer_utils.format.printable import printable
 from trainer_utils.format.spelling import check_names
 from trainer_utils.step_display import say, show_step
@@ -146,6 +146,7 @@ def convert(
     kind: str | None = None,
     metadata: str | None = None,
     splits: Mapping[str, float] | Sequence[str] | None = None,
+    update: bool = False,
     beam_pipeline_args: Sequence[str] | None = None,
     **options: Any,
 ) -> Converted:
@@ -171,6 +172,9 @@ def convert(
             `{"train": 0.8, "eval": 0.2}`. None: those that the inputs name, or train and eval 2:1.
             Of a function that is called with a split: the names to call it with,
             `("train", "val", "test")` by default.
+        update: whether shards of the newest dataset in `out` stay whose inputs are as they were;
+            those that follow are not shuffled among them. Of images and sounds; the first
+            conversion there is as any other.
         beam_pipeline_args: as Beam takes them, `["--runner=DataflowRunner", …]`. None: all runs
             in this process.
         options: of ImageExampleGen, TextExampleGen or AudioExampleGen (`layout`, `vocabulary`,
@@ -190,7 +194,13 @@ def convert(
         if beam_pipeline_args is not None:
             options["beam_pipeline_args"] = beam_pipeline_args
         conversion = prepare_all(
-            source, os.fspath(out), kind=kind, metadata=metadata, splits=splits, **options
+            source,
+            os.fspath(out),
+            kind=kind,
+            metadata=metadata,
+            splits=splits,
+            update=update,
+            **options,
         )
     if has_tfx():
         say("Starting TFX (some seconds) …")
@@ -205,12 +215,13 @@ def prepare_all(
     *,
     kind: str | None = None,
     metadata: str | None = None,
+    update: bool = False,
     **options: Any,
 ) -> Conversion:
     """Checks all that can be before TFX is imported; what is in Python becomes a table on disk.
 
     Args:
-        source, kind, metadata, options: as `convert` takes them.
+        source, kind, metadata, update, options: as `convert` takes them.
         out: the same; None for a dry run.
 
     Raises:
@@ -238,7 +249,26 @@ def prepare_all(
     if metadata is not None and not has_tfx():
         raise ConfigError.of("metadata", metadata, allowed=f"None without TFX: {HOW_TO_GET_TFX}")
     check_small_table(conversion)
-    return conversion
+    return _updating(conversion, out) if update and out is not None else conversion
+
+
+def _updating(conversion: Conversion, out: str) -> Conversion:
+    """The conversion that takes over what the newest dataset there has, if there is one."""
+    if conversion.kind == "text":
+        rule = "False for texts and tables, which are converted as a whole"
+        raise ConfigError.of("update", True, allowed=rule)
+    folder = join(out, f"artifacts/{EXAMPLE_GENS[conversion.kind]}/examples")
+    made = [
+        uri
+        for uri in (datasets_in([folder]) if exists(folder) else ())
+        if exists(join(uri, MANIFEST_FILE)) and exists(join(uri, INPUTS_FILE))
+    ]
+    if not made:
+        return conversion
+    balancer = {**conversion.balancer, "keep_shards": True}
+    BalancerSettings.from_arguments(balancer)
+    example_gen = {**conversion.example_gen, "base_dataset": made[0]}
+    return dataclasses.replace(conversion, example_gen=example_gen, balancer=balancer)
 
 
 def has_tfx() -> bool:
@@ -252,7 +282,7 @@ def start_tfx(*, alone: bool = False) -> None:
     Args:
         alone: whether the process does nothing else. Then TFX's core is imported as it is where
             there is no TensorFlow, in a third of the time: all that it lacks is TensorFlow's file
-            systems, in place of which are Python's and `components.common.tfx_files`.
+            systems, in place of which are Python's and `components.tfx.files`.
     """
     if not has_tfx():
         return

@@ -22,6 +22,7 @@ from trainer_utils.format.naming import (
     DATUM_TYPES_FILE,
     EXAMPLE_SCHEMA_FILE,
     INDEX_FOLDER,
+    INPUTS_FILE,
     LABEL_FEATURES,
     LINEAGE_FILE,
     MANIFEST_FILE,
@@ -50,7 +51,7 @@ _KNOWN_FILES = {*DATASET_FILES, EXAMPLE_SCHEMA_FILE, TFDS_FEATURES_FILE, TFDS_IN
 
 def check_small_files(files: DatasetFiles, manifest: Manifest) -> Iterator[Problem]:
     """Compares the files of a dataset with its manifest; shards by their names alone."""
-    named = {MANIFEST_FILE, LINEAGE_FILE, *(shard.path for shard in manifest.shards)}
+    named = {MANIFEST_FILE, LINEAGE_FILE, INPUTS_FILE, *(shard.path for shard in manifest.shards)}
     named |= manifest.published.keys()
     for path in sorted(set(files.sizes) - named):
         if path.startswith(_OWN_FOLDERS) or path in _KNOWN_FILES:

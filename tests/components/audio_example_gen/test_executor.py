@@ -22,10 +22,8 @@ from tests.components.audio_example_gen.audio_runs import (
     feature_of,
     output_config,
     placed,
-    rejects,
     run,
     sound,
-    vocabulary,
     write_sounds,
     write_tree,
 )
@@ -51,21 +49,6 @@ from trainer_utils import input_fn
 def test_split_folders_give_split_and_label(tmp_path, expected):
     manifest = convert(write_sounds(tmp_path / "in", expected), tmp_path / "out")
     assert placed(tmp_path / "out") == expected
-    check_law(manifest, tmp_path / "out")
-
-
-@pytest.mark.parametrize(
-    "expected",
-    [
-        {"yes/1.wav": "yes", "no/2.flac": "no", "no/deep/3.ogg": "no"},
-        {"1.wav": None, "2.mp3": None, "3": None},
-    ],
-    ids=["classes", "flat"],
-)
-def test_class_folders_give_the_label_and_a_hash_the_split(tmp_path, expected):
-    manifest = convert(write_sounds(tmp_path / "in", expected), tmp_path / "out")
-    assert {name: label for name, (_, label) in placed(tmp_path / "out").items()} == expected
-    assert manifest["split_order"] == ["train", "eval"]
     check_law(manifest, tmp_path / "out")
 
 
@@ -137,21 +120,6 @@ def test_the_features_say_what_all_sounds_have_in_common(
         assert feature_of(tmp_path / "out", name)["type"] == "int"
 
 
-def test_a_vocabulary_sets_the_ids_and_rejects_the_rest(tmp_path):
-    base = write_sounds(tmp_path / "in", ["yes/1.wav", "no/2.wav", "noise/3.wav"])
-    manifest = convert(
-        base, tmp_path / "out", vocabulary=["yes", "no", "maybe"], max_reject_fraction=0.5
-    )
-    check_law(manifest, tmp_path / "out")
-    found = by_name(tmp_path / "out")
-    assert {name: values["label"] for name, values in found.items()} == {
-        "yes/1.wav": 0,
-        "no/2.wav": 1,
-    }
-    assert vocabulary(tmp_path / "out") == ["yes", "no", "maybe"]
-    assert rejects(tmp_path / "out").keys() == {"noise/3.wav"}
-
-
 # The same bytes -----------------------------------------------------------------------------------
 
 
@@ -172,33 +140,6 @@ def many(base: Path) -> Path:
     }
     bad = {f"a/{name}": data for name, (data, _) in BAD.items()}
     return write_tree(base, {**good, **bad})
-
-
-SETTINGS = {"max_reject_fraction": 0.5, "target_shard_bytes": 2000, "sample_rate": 16_000}
-
-
-@pytest.mark.slow
-def test_threads_give_the_same_bytes(tmp_path):
-    base = many(tmp_path / "in")
-    convert(base, tmp_path / "one", **SETTINGS)
-    runner = ["--runner=DirectRunner", "--direct_running_mode=multi_threading"]
-    workers = [*runner, "--direct_num_workers=3"]
-    convert(base, tmp_path / "three", beam_pipeline_args=workers, **SETTINGS)
-    assert contents(tmp_path / "three") == contents(tmp_path / "one")
-    assert len(list((tmp_path / "one" / "Split-train").iterdir())) > 3
-
-
-def test_the_same_input_gives_the_same_bytes_and_another_seed_others(tmp_path):
-    many(tmp_path / "in")
-    write_tree(tmp_path / "moved", dict(reversed(contents(tmp_path / "in").items())))
-    convert(tmp_path / "in", tmp_path / "one", **SETTINGS)
-    convert(tmp_path / "moved", tmp_path / "two", **SETTINGS)
-    convert(tmp_path / "in", tmp_path / "three", seed=1, **SETTINGS)
-    one, two, three = (contents(tmp_path / name) for name in ("one", "two", "three"))
-    differing = {name for name in one if one[name] != two.get(name)}
-    assert differing == {"lineage.json"}  # the input_base
-    assert one.keys() == two.keys()
-    assert three != one
 
 
 # Readers ------------------------------------------------------------------------------------------

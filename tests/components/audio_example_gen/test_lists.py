@@ -10,7 +10,6 @@ import pytest
 
 from tests.components.audio_example_gen.audio_runs import (
     FEATURES,
-    FRAMES,
     by_name,
     check_law,
     convert,
@@ -20,7 +19,6 @@ from tests.components.audio_example_gen.audio_runs import (
     write_sounds,
     write_tree,
 )
-from trainer_utils.format import InputError
 
 # Lists --------------------------------------------------------------------------------------------
 
@@ -67,14 +65,6 @@ def test_a_list_gives_split_and_label(tmp_path, name, content):
     assert manifest["conversions"] == {"FLAC": 1, "OGG": 1}
 
 
-def test_a_column_never_takes_the_place_of_what_is_measured(tmp_path):
-    rows = [["audio", "sample_rate", "num_frames"], ["1.wav", 1, 2]]
-    write_tree(write_sounds(tmp_path / "in", ["1.wav"]), {"list.csv": delimited(rows)})
-    convert(tmp_path / "in", tmp_path / "out")
-    values = by_name(tmp_path / "out")["1.wav"]
-    assert (values["sample_rate"], values["num_frames"]) == (8000, FRAMES)
-
-
 EMBEDDED = {
     "bytes": ([sound(n) for n in range(5)], [f"list.parquet/{n:08d}" for n in range(5)]),
     "Hugging Face's": (
@@ -99,26 +89,3 @@ def test_sounds_may_be_in_the_parquet_file_itself(tmp_path, values, names, colum
     assert {name: (found[name]["audio"], found[name]["label"]) for name in found} == {
         name: (sound(n), n % 2) for n, name in enumerate(names)
     }
-
-
-def test_a_row_without_bytes_is_a_reject(tmp_path):
-    table = {"audio": [sound(0), None, b"", b"junk", sound(4)]}
-    write_tree(tmp_path / "in", {"list.parquet": parquet(table)})
-    manifest = convert(tmp_path / "in", tmp_path / "out", max_reject_fraction=0.9)
-    check_law(manifest, tmp_path / "out")
-    assert manifest["rejects"] == {"EMPTY_FILE": 2, "NOT_AUDIO": 1}
-
-
-def test_a_sound_that_is_listed_twice_is_refused_by_name(tmp_path):
-    write_tree(write_sounds(tmp_path / "in", ["1.wav"]), {"list.csv": "audio\n1.wav\n1.wav\n"})
-    with pytest.raises(InputError, match=r"1\.wav.*lines 2 and 3") as caught:
-        convert(tmp_path / "in", tmp_path / "out")
-    assert "image" not in str(caught.value)
-
-
-def test_two_lists_are_refused_in_words_for_sounds(tmp_path):
-    lists = {"a.csv": "audio\n1.wav\n", "b.csv": "audio\n1.wav\n"}
-    write_tree(write_sounds(tmp_path / "in", ["1.wav"]), lists)
-    with pytest.raises(InputError, match=r"a\.csv, b\.csv") as caught:
-        convert(tmp_path / "in", tmp_path / "out")
-    assert "image" not in str(caught.value)

@@ -11,19 +11,16 @@ from typing import Any
 
 import apache_beam as beam
 import pytest
-from apache_beam.options.pipeline_options import SetupOptions
 from apache_beam.portability import common_urns
 from apache_beam.portability.api import beam_runner_api_pb2
 from apache_beam.runners.portability.fn_api_runner import FnApiRunner
 from tfx.dsl.components.base.base_beam_executor import BaseBeamExecutor
 from tfx.types import standard_artifacts
-from tfx.utils import dependency_utils
 
-from components.common.beam import DASK_RUNNER, IN_PROCESS_RUNNER
-from components.common.executor import LocalFirstBeamExecutor
 from components.image_example_gen import Executor as ImageExecutor
 from components.shard_balancer import Executor as BalancerExecutor
 from components.text_example_gen import Executor as TextExecutor
+from components.tfx.executor import LocalFirstBeamExecutor
 from trainer_utils.format import DatasetError
 
 IMAGE = "--sdk_container_image=registry/image:1"  # so that TFX does not pack itself for workers
@@ -106,40 +103,6 @@ def test_arguments_reach_beam_as_they_are(tmp_path, monkeypatch, arguments):
     added = argv[len(arguments) :]
     assert {a for a in added if not a.startswith("tfx_")} == {"--labels", "--no_save_main_session"}
     assert type(made.runner).__name__ in arguments[0] + arguments[1]  # which Beam took, and checked
-
-
-@pytest.mark.parametrize(
-    ("arguments", "saved"),
-    [([], False), (["--save_main_session"], True), (["--no_save_main_session"], False)],
-    ids=str,
-)
-def test_the_main_module_is_pickled_only_where_that_is_asked_for(tmp_path, arguments, saved):
-    # Beam's own default on Dataflow is to pickle it.
-    pipeline = pipeline_of([*DATAFLOW, *arguments], tmp_path)
-    assert pipeline._options.view_as(SetupOptions).save_main_session is saved
-
-
-@pytest.mark.parametrize(
-    "arguments", [[], ["--runner=DirectRunner"], ["--direct_num_workers=2"]], ids=str
-)
-def test_without_another_engine_all_runs_in_process(tmp_path, arguments):
-    pipeline = pipeline_of(arguments, tmp_path)
-    assert isinstance(pipeline.runner, FnApiRunner)
-
-
-@pytest.mark.parametrize(
-    ("argument", "message"),
-    [
-        ("--project=", "Missing required option: project|Invalid Project ID"),
-        ("--num_workers=-1", "num_workers"),
-        ("--job_name=Not_A_Name", r"Invalid job_name \(Not_A_Name\)"),
-    ],
-)
-def test_dataflow_refuses_what_it_cannot_run_by_its_own_rules(tmp_path, argument, message):
-    name = argument.partition("=")[0]
-    arguments = [a for a in DATAFLOW if not a.startswith(f"{name}=")] + [argument]
-    with pytest.raises(ValueError, match=message):
-        pipeline_of(arguments, tmp_path)
 
 
 # What workers get ---------------------------------------------------------------------------------
@@ -249,39 +212,6 @@ def test_functions_go_to_workers_by_name_and_none_from_main(protos):
     }
 
 
-def test_every_plan_has_one_end_and_no_side_inputs(protos):
-    """DaskRunner runs what the last collection hangs on, and side inputs for each of its parts."""
-    for proto in protos:
-        steps = [step for step in proto.components.transforms.values() if not step.subtransforms]
-        used = {name for step in steps for name in step.inputs.values()}
-        made = {name for step in steps for name in step.outputs.values()}
-        assert len(made - used) == 1
-        for step in steps:
-            if step.spec.urn == common_urns.primitives.PAR_DO.urn:
-                payload = beam_runner_api_pb2.ParDoPayload.FromString(step.spec.payload)
-                assert not payload.side_inputs
-
-
-@pytest.mark.parametrize(
-    ("given", "added"),
-    [
-        ([], ["--dask_partition_size=1"]),
-        (["--dask_partition_size=4"], []),
-        (["--dask_npartitions", "9"], []),
-    ],
-    ids=str,
-)
-def test_on_dask_each_shard_is_a_part_of_its_own_unless_asked_otherwise(
-    tmp_path, monkeypatch, given, added
-):
-    made: list[list[str]] = []
-    monkeypatch.setattr(beam.Pipeline, "__init__", lambda self, argv: made.append(argv))
-    pipeline_of([f"--runner={DASK_RUNNER}", *given], tmp_path)
-    assert [argument for argument in made[0] if argument.startswith("--dask")] == [
-        argument for argument in [*given, *added] if argument.startswith("--dask")
-    ]
-
-
 def test_workers_start_without_importing_tfx_or_tensorflow():
     # Importing them takes some five seconds, and a worker is a process for each job.
     modules = "common.beam_tasks, components.conversions, components.balancing.parts"
@@ -306,25 +236,3 @@ def test_dataflow_takes_the_whole_job_and_a_run_that_made_nothing_is_an_error(tm
             **EXAMPLE_GEN,
         )
     assert list((tmp_path / "out").iterdir()) == []
-
-
-@pytest.mark.parametrize(
-    ("arguments", "packs"),
-    [
-        (["--runner=DirectRunner", "--direct_num_workers=2"], False),
-        (["--direct_running_mode=multi_processing"], False),
-        ([f"--runner={IN_PROCESS_RUNNER}"], False),
-        ([f"--runner={DASK_RUNNER}"], False),
-        (["--runner=FlinkRunner"], True),
-        (["--runner=DataflowRunner", "--project=p"], True),
-        (["--runner=PrismRunner"], True),
-    ],
-    ids=str,
-)
-def test_tfx_is_packed_for_workers_of_other_machines_alone(tmp_path, monkeypatch, arguments, packs):
-    packed = []
-    monkeypatch.setattr(
-        dependency_utils, "build_ephemeral_package", lambda: packed.append("tfx.tar.gz") or "x"
-    )
-    Anything(context(arguments, tmp_path))
-    assert bool(packed) is packs

@@ -9,8 +9,7 @@ import tensorflow as tf
 from hypothesis import given
 from hypothesis import strategies as st
 
-from components.common.example_batch import encode_batch, frame_batch, join_binary
-from trainer_utils.format import encode_example, frame_records
+from components.common.example_batch import encode_batch, frame_batch
 
 INTS = st.integers(-(2**63), 2**63 - 1)
 FLOATS = st.floats(width=32)
@@ -70,29 +69,6 @@ def test_examples_are_the_bytes_of_the_protocol_buffer_library(table):
     assert encode_batch(columns).to_pylist() == [by_protobuf(row) for row in rows]
 
 
-@given(tables())
-def test_examples_are_the_bytes_of_the_encoder_for_one(table):
-    rows, columns = table
-    of_one = [b"".join(encode_example(row)) for row in rows]
-    assert encode_batch(columns).to_pylist() == of_one
-
-
-@given(tables())
-def test_frames_are_the_bytes_of_the_framing_of_records(table):
-    rows, columns = table
-    frames = frame_batch(encode_batch(columns))
-    assert frames.to_pylist() == [frame_records([by_protobuf(row)]) for row in rows]
-
-
-@given(st.lists(BYTES, max_size=9), st.data())
-def test_a_slice_of_messages_is_framed_as_its_messages_are(messages, data):
-    start = data.draw(st.integers(0, len(messages)))
-    length = data.draw(st.integers(0, len(messages) - start))
-    frames = frame_batch(pa.array(messages, pa.binary()).slice(start, length))
-    chosen = messages[start : start + length]
-    assert frames.to_pylist() == [frame_records([message]) for message in chosen]
-
-
 def test_tensorflow_reads_the_frames_and_parses_the_examples(tmp_path):
     columns = {
         "n": pa.array([1, -1, 2**63 - 1], pa.int64()),
@@ -138,54 +114,3 @@ def test_lengths_of_every_width_are_encoded(around):
         for text, values, size in zip(texts, lists, sizes, strict=True)
     ]
     assert encode_batch(columns).to_pylist() == [by_protobuf(row) for row in rows]
-
-
-@pytest.mark.parametrize("count", [1, 12, 13, 14, 127, 128, 16_384])
-def test_lists_of_every_length_are_encoded(count):
-    rng = np.random.default_rng(count)
-    ints = [[*map(int, rng.integers(-(2**63), 2**63 - 1, count))], [*range(count)], []]
-    floats = [[*map(float, rng.random(count).astype(np.float32))], [0.0], [1.0] * count]
-    columns = {
-        "ints": pa.array(ints, pa.list_(pa.int64())),
-        "floats": pa.array(floats, pa.list_(pa.float32())),
-    }
-    rows = [{"ints": i, "floats": f} for i, f in zip(ints, floats, strict=True)]
-    assert encode_batch(columns).to_pylist() == [by_protobuf(row) for row in rows]
-
-
-def test_what_lies_under_a_null_list_does_not_show():
-    offsets = pa.array([0, 2, 4, 6], pa.int32())
-    whole = pa.ListArray.from_arrays(offsets, pa.array([1, 2, 3, 4, 5, 6], pa.int64()))
-    valid = pa.py_buffer(bytes([0b101]))
-    hidden = pa.ListArray.from_buffers(
-        whole.type, 3, [valid, whole.buffers()[1]], children=[whole.values]
-    )
-    assert hidden.to_pylist() == [[1, 2], None, [5, 6]]
-    expected = [by_protobuf({"a": values}) for values in ([1, 2], [], [5, 6])]
-    assert encode_batch({"a": hidden}).to_pylist() == expected
-
-
-def test_an_example_without_any_feature_is_empty():
-    columns = {"a": pa.array([None, 1], pa.int64()), "b": pa.array([[], []], pa.list_(pa.string()))}
-    assert encode_batch(columns).to_pylist() == [b"", by_protobuf({"a": [1]})]
-
-
-def test_no_columns_are_refused():
-    with pytest.raises(ValueError, match="expected columns, got none"):
-        encode_batch({})
-
-
-@given(st.lists(st.tuples(BYTES, BYTES, BYTES), max_size=6))
-def test_binary_arrays_are_joined_row_by_row(rows):
-    parts = [pa.array([row[place] for row in rows], pa.binary()) for place in range(3)]
-    assert join_binary(parts).to_pylist() == [b"".join(row) for row in rows]
-
-
-@pytest.mark.parametrize("value", [0, 127, 128, 300, 2**31, 2**63 - 1, -1, -(2**63)])
-def test_a_batch_of_one_row_keeps_all_of_a_number(value):
-    columns = {
-        "scalar": pa.array([value], pa.int64()),
-        "list": pa.array([[value]], pa.list_(pa.int64())),
-    }
-    expected = by_protobuf({"scalar": [value], "list": [value]})
-    assert encode_batch(columns).to_pylist() == [expected]

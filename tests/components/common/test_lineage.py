@@ -9,34 +9,6 @@ from trainer_utils.dataset import open_dataset
 from trainer_utils.format.naming import LINEAGE_FILE
 
 
-def test_what_does_not_shape_the_outcome_is_left_out():
-    shaping = {"num_shards": "8", "seed": 5}
-    others = {
-        "memory_bytes": 1 << 30,
-        "dataset_root": "/data",
-        "input_fingerprint": "of times",
-        "changes_fingerprint": "ab",
-        "add": '["/one/place"]',
-    }
-    one, other = (
-        make_origin("Balancer", given, output="out").to_json()
-        for given in (shaping | others, dict(reversed(shaping.items())))
-    )
-    assert one == other
-
-
-def test_the_place_of_an_input_is_not_told(tmp_path, write_dataset):
-    rows = {"train": [[{"label": [1]}]]}
-    told = []
-    for place in ("here", "elsewhere/it"):
-        uri = write_dataset(tmp_path / place, rows, {})
-        first = make_origin("Gen", {"input_base": "photos/"}, output="examples")
-        (tmp_path / place / LINEAGE_FILE).write_text(first.to_json())
-        inputs = {"examples": [open_dataset(uri)]}
-        told.append(make_origin("Two", {}, output="out", inputs=inputs).to_json())
-    assert told[0] == told[1]
-
-
 @pytest.mark.parametrize(
     ("value", "written"),
     [
@@ -83,10 +55,3 @@ def test_all_datasets_on_the_way_are_told_each_once(tmp_path, write_dataset):
     assert third.ancestors[0].made_by.settings == {"input_base": "photos/"}
     assert [each.digest for each in third.made_by.inputs] == [digests[2], digests[0]]
     assert third.ancestors[1].summary.num_shards == {"train": 2}
-
-
-def test_a_damaged_lineage_of_an_input_does_not_stop_the_work(tmp_path, write_dataset):
-    raw = open_dataset(write_dataset(tmp_path / "raw", {"train": [[{"label": [1]}]]}, {}))
-    (tmp_path / "raw" / LINEAGE_FILE).write_text("{")
-    origin = make_origin("Two", {}, output="out", inputs={"examples": [raw]})
-    assert [(each.digest, each.made_by) for each in origin.ancestors] == [(raw.digest, None)]

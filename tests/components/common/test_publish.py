@@ -1,6 +1,5 @@
 """What is published is on the disk first, and what others keep in an output folder stays."""
 
-import json
 import os
 from pathlib import Path
 
@@ -9,7 +8,6 @@ import pytest
 from components.common import publish, workspace
 from components.common.publish import publish_dataset
 from components.common.workspace import start_working, working_folder
-from pipelines.tools.verification import verify_dataset
 from trainer_utils.format import (
     Accounting,
     ConfigError,
@@ -94,19 +92,6 @@ def test_all_is_on_the_disk_before_the_manifest_has_its_name(tmp_path, calls):
     assert ("fsync", str(uri)) in calls[at:], "and its name, before the run has ended"
 
 
-def test_a_folder_that_cannot_be_synced_is_no_error(tmp_path, monkeypatch):
-    fsync = os.fsync
-
-    def refuse(descriptor):
-        if os.path.isdir(f"/proc/self/fd/{descriptor}"):
-            raise OSError(22, "Invalid argument")
-        fsync(descriptor)
-
-    monkeypatch.setattr(os, "fsync", refuse)
-    write_dataset(tmp_path / "out")
-    assert verify_dataset(str(tmp_path / "out")).is_good
-
-
 def test_a_disk_that_fails_to_keep_a_file_leaves_no_manifest(tmp_path, monkeypatch):
     def fail(descriptor):
         raise OSError(5, "Input/output error")
@@ -115,18 +100,6 @@ def test_a_disk_that_fails_to_keep_a_file_leaves_no_manifest(tmp_path, monkeypat
     with pytest.raises(OSError, match="Input/output"):
         write_dataset(tmp_path / "out")
     assert not (tmp_path / "out/manifest.json").exists()
-
-
-def test_a_published_dataset_is_good_and_its_manifest_lists_every_file(tmp_path):
-    write_dataset(tmp_path / "out")
-    assert verify_dataset(str(tmp_path / "out")).is_good
-    manifest = json.loads((tmp_path / "out/manifest.json").read_text())
-    named = {shard["path"] for shard in manifest["shards"]} | set(manifest["files"])
-    found = {path for path, data in contents(tmp_path / "out").items() if data is not None}
-    assert found - named - {"manifest.json"} == {
-        "index/eval-00000-of-00001.npy",
-        *(f"index/train-0000{number}-of-00003.npy" for number in range(3)),
-    }, "which the shards' own entries have"
 
 
 OTHERS = [
@@ -155,35 +128,6 @@ def test_files_of_others_are_named_and_nothing_is_touched(tmp_path, other, state
         start_working(str(uri))
     assert "/".join(other.split("/")[:2]) in str(raised.value)
     assert contents(uri) == before
-
-
-def test_shards_without_a_sign_that_we_wrote_them_are_others(tmp_path):
-    shard = tmp_path / "Split-train/data_tfrecord-00000-of-00001.gz"
-    shard.parent.mkdir()
-    shard.write_bytes(b"of a stock ExampleGen")
-    with pytest.raises(ConfigError, match=r"data_tfrecord-00000-of-00001\.gz"):
-        start_working(str(tmp_path))
-    assert shard.exists()
-
-
-@pytest.mark.parametrize("state", ["whole", "killed early", "killed twice"])
-def test_what_an_earlier_run_left_is_cleaned_up(tmp_path, state):
-    uri = tmp_path / "out"
-    write_dataset(uri)
-    expected = contents(uri)
-    write_dataset(uri, shards=7)
-    (uri / "notes.md").write_text("mine, at the top")
-    if state != "whole":
-        (uri / "manifest.json").unlink()
-        (uri / ".tfx-shards-tmp").mkdir()
-        (uri / ".tfx-shards-tmp/0123456789abcdef").write_bytes(b"half a shard")
-    if state == "killed early":  # before anything but shards was written
-        (uri / "vocab/label.txt").unlink()
-        (uri / "schema.pbtxt").unlink()
-    if state == "killed twice":
-        start_working(str(uri))
-    write_dataset(uri)
-    assert contents(uri) == expected | {"notes.md": b"mine, at the top"}
 
 
 @pytest.mark.parametrize("before", ["nothing", "a dataset"])

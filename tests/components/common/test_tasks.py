@@ -3,7 +3,6 @@
 import os
 import pickle
 import sys
-import time
 from pathlib import Path
 
 import apache_beam as beam
@@ -15,7 +14,6 @@ from components.common import processes, tasks
 from components.common.beam import IN_PROCESS_RUNNER
 from components.common.tasks import Cost, Runner, Task, map_tasks, read_plain
 from components.common.workspace import start_working, working_folder
-from tests.terminals import on_a_terminal
 from trainer_utils.format import ConfigError, CorruptShardError, DatasetError, InputError
 
 # By its bare name: to a fresh process, `tests` may be what some installed package has left.
@@ -94,12 +92,6 @@ def test_a_worker_that_does_not_see_the_folder_is_refused_by_name(tmp_path):
     assert not (tmp_path / "elsewhere").exists()
 
 
-def test_a_part_that_a_runner_loses_is_an_error(workspace):
-    call = tasks.Call(work.leave, workspace, frozenset(), None)
-    with pytest.raises(DatasetError, match="'b'"):
-        call.check_finished(["b"])
-
-
 def test_a_result_that_would_run_code_is_not_read(tmp_path):
     class Hostile:
         def __reduce__(self):
@@ -112,53 +104,6 @@ def test_a_result_that_would_run_code_is_not_read(tmp_path):
 
 
 # What is shown ------------------------------------------------------------------------------------
-
-WORK = [Task("a", 0.0, 30, 3_000_000), Task("b", 1.2, 70, 7_000_000)]
-
-
-def test_a_line_is_logged_where_there_is_no_terminal(workspace, monkeypatch, our_messages):
-    monkeypatch.setattr(tasks, "_POLL_SECONDS", {False: 0.01})
-    monkeypatch.setattr(tasks, "_LOG_SECONDS", 0.05)
-    logging.set_verbosity(logging.INFO)
-    map_tasks(time.sleep, WORK, workspace=workspace, runner=Runner(processes=1), unit="images")
-    lines = our_messages()
-    assert any(line.startswith("30 of 100 images, ") and "time left" in line for line in lines)
-
-
-def test_a_bar_is_drawn_on_a_terminal(workspace):
-    program = f"""
-import time
-from tests.components.common.test_tasks import WORK, Runner, map_tasks, tasks
-from trainer_utils import step_display
-step_display.PATIENCE_SECONDS = 0
-tasks._POLL_SECONDS = {{False: 0.01}}
-runner = Runner(processes=1)
-map_tasks(time.sleep, WORK, workspace={workspace!r}, runner=runner, unit="images")
-"""
-    status, drawn = on_a_terminal(sys.executable, "-c", program)
-    assert status == 0, drawn
-    assert "Images" in drawn
-    assert "30/100" in drawn
-
-
-@pytest.mark.parametrize(
-    "named",
-    [
-        ("os", "system"),
-        ("numpy.testing._private.utils", "runstring"),
-        ("numpy", "load"),
-        ("trainer_utils.reading.processes", "subprocess.Popen"),
-        ("components.common.tasks", "Callable"),
-        ("components.common.tasks", "map_tasks"),
-    ],
-)
-def test_a_result_that_names_what_could_run_code_is_not_read(tmp_path, named):
-    module, name = (part.encode() for part in named)
-    texts = b"".join(b"\x8c" + bytes([len(part)]) + part for part in (module, name))
-    path = tmp_path / "result"
-    path.write_bytes(b"\x80\x04" + texts + b"\x93.")
-    with pytest.raises(pickle.UnpicklingError, match=named[1]):
-        tasks.read_plain(str(path))
 
 
 def test_a_result_of_plain_values_arrays_and_classes_of_ours_is_read(tmp_path):

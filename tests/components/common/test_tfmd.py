@@ -85,25 +85,6 @@ def test_random_features_come_back_from_the_text_of_the_schema():
         assert features_from_schema(schema) == features
 
 
-def test_what_tfmd_says_itself_needs_no_annotation():
-    features = {
-        "scalar": Feature(type="int"),
-        "matrix": Feature(type="float", shape=(2, 3)),
-        "words": Feature(type="string", dense=False),
-    }
-    schema = schema_from_features(features)
-    assert not any(entry.HasField("annotation") for entry in schema.feature)
-
-
-def test_a_feature_that_was_changed_is_not_overruled_by_where_it_came_from():
-    entry = schema_pb2.Feature(name="x", type=schema_pb2.INT)
-    entry.value_count.max = 3
-    came = features_from_schema(schema_pb2.Schema(feature=[entry]))["x"]
-    changed = Feature(type="int", shape=(4,), extra=came.extra)
-    (made,) = schema_from_features({"x": changed}).feature
-    assert [dim.size for dim in made.shape.dim] == [4]
-
-
 @pytest.mark.parametrize("kind", [schema_pb2.STRUCT, schema_pb2.TYPE_UNKNOWN])
 def test_a_type_that_datum_has_not_is_refused_by_feature(kind):
     schema = schema_pb2.Schema()

@@ -22,7 +22,6 @@ from pipelines.tools.verification import verify_dataset
 from trainer_utils import iterate
 from trainer_utils.format import (
     Accounting,
-    CorruptShardError,
     DatasetError,
     Feature,
     Manifest,
@@ -31,7 +30,7 @@ from trainer_utils.format import (
     ShardWriter,
     encode_example,
 )
-from trainer_utils.storage import exists, join
+from trainer_utils.storage import exists
 from trainer_utils.writing.shards import write_shard
 
 SECONDS = 60  # after which the other process counts as hanging
@@ -138,13 +137,6 @@ def test_a_run_begins_where_another_was_killed_or_failed(tmp_path, end):
     assert labels_of(uri) == [1, 2]
 
 
-def test_runs_follow_one_another_in_one_process(tmp_path):
-    uri = str(tmp_path / "out")
-    for labels in ([1], [2, 3]):
-        run(uri, labels)
-        assert labels_of(uri) == labels
-
-
 def test_without_locks_the_later_run_is_whole_and_the_earlier_one_ends_with_an_error(unlocked):
     refused = pytest.raises(DatasetError, match=rf"{re.escape(unlocked)}.*another run")
     with refused, removed_on_failure(unlocked):
@@ -158,20 +150,6 @@ def test_without_locks_the_later_run_is_whole_and_the_earlier_one_ends_with_an_e
             publish(unlocked, later)
         publish(unlocked, later)  # of the earlier one, when the later one is done
     assert labels_of(unlocked) == [4, 5]
-
-
-def test_without_locks_a_shard_that_the_earlier_run_wrote_late_is_not_published(unlocked):
-    changed = pytest.raises(
-        CorruptShardError, match=r"train-00000-of-00001.npy.*of 1 records.*got 2"
-    )
-    with changed, removed_on_failure(unlocked):
-        start_working(unlocked)
-        with removed_on_failure(unlocked):
-            start_working(unlocked)
-            later = write(unlocked, [6])
-            write(unlocked, [7, 8])  # of the earlier run, which goes on for a while
-            publish(unlocked, later)
-    assert not exists(join(unlocked, "manifest.json"))
 
 
 def test_without_locks_a_run_that_fails_leaves_what_the_later_one_writes(unlocked):
@@ -203,12 +181,3 @@ def test_what_is_left_beside_is_taken_over_from_a_run_of_the_same_key_that_is_ov
     with removed_on_failure(str(tmp_path / "4")):
         start_working(str(tmp_path / "4"), key="k")
         assert (tmp_path / "4/.tfx-shards-tmp/results/a").exists()
-
-
-def test_without_locks_nothing_beside_is_taken_over(unlocked, tmp_path):
-    base = tmp_path / "beside"
-    for name in ("1", "2"):
-        with removed_on_failure(str(base / name)):
-            start_working(str(base / name), key="k")
-            (base / name / ".tfx-shards-tmp/left").write_text("")
-    assert (base / "1/.tfx-shards-tmp/left").exists()

@@ -84,8 +84,3 @@ def test_a_schema_that_disagrees_is_a_finding(dataset, tmp_path, name, finding):
     (tmp_path / "schema/schema.pbtxt").write_text(text_format.MessageToString(schema))
     given = artifact(standard_artifacts.Schema, tmp_path / "schema")
     assert finding in words(report(dataset, tmp_path / "report", schema=given))
-
-
-def test_the_setting_says_how_many_records_are_read(dataset, tmp_path):
-    page = report(dataset, tmp_path / "report", {"sample_records": 2})
-    assert "2 records of train" in words(page)

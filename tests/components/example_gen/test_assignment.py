@@ -7,9 +7,7 @@ import pytest
 
 from components.common.entry import Column, Entry
 from components.common.input_table import InputTable
-from components.example_gen.assignment import SplitRules
 from components.example_gen.partition import Partition
-from components.example_gen.settings import ImageSettings
 from tests.components.example_gen.listings import listing, plan
 
 NAMES = [f"{number}.jpg" for number in range(200)]
@@ -65,18 +63,6 @@ def test_a_split_that_some_name_takes_no_others_but_by_hash():
     assert by_split["mine"] == {f"{number}.jpg" for number in range(0, 50, 2)}
     assert by_split["train"] | by_split["eval"] == {f"{n}.jpg" for n in range(1, 50, 2)}
     assert made.splits == ("train", "eval", "mine")
-
-
-def test_more_splits_than_a_byte_can_number():
-    names = [f"s{number:03d}" for number in range(300)]
-    rules = SplitRules(
-        (),
-        (),
-        some_have_none=True,
-        partition=Partition(tuple((name, 1) for name in names)),
-        settings=ImageSettings(),
-    )
-    assert rules.number_of("s299") == 299
 
 
 def test_lists_of_labels_keep_none_apart_from_no_labels():

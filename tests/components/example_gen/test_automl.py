@@ -2,11 +2,7 @@
 
 import pytest
 
-from components.common.layout_inputs import LayoutInputs
-from components.layouts import read_layout
-from tests.components.example_gen.list_files import folder, found, listed
-from trainer_utils.format import InputError
-from trainer_utils.storage import list_files
+from tests.components.example_gen.list_files import folder, listed
 
 AUTOML = {
     "split, uri, label": "TRAIN,{}1.jpg,cat\nTEST,{}2.jpg,dog\n",
@@ -29,17 +25,3 @@ def test_a_list_of_automl_s_has_no_header(tmp_path, form, whole):
     labels = {"uri, labels": [("cat", "red"), ("dog",)], "uri alone": None, "split, uri": None}
     expected = labels.get(form, ["cat", "dog"])
     assert [entry.values[0] for entry in listing.entries if expected] == (expected or [])
-
-
-def test_a_list_in_another_order_asks_and_takes_the_answer(tmp_path):
-    base = folder(tmp_path, list__csv="cat,1.jpg\ndog,2.jpg\n")
-    with pytest.raises(InputError, match=r"'list\.csv'.*column_names=.*--columns"):
-        listed(base)
-    inputs = LayoutInputs(
-        base=str(base),
-        root="",
-        files={file.path: file for file in list_files(str(base))},
-        column_names=["label", "image"],
-    )
-    listing = read_layout(inputs, layout="auto")
-    assert found(listing) == {"1.jpg": (None, "cat"), "2.jpg": (None, "dog")}

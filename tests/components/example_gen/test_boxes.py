@@ -49,8 +49,3 @@ def test_rows_of_boxes_are_put_together_by_image(tmp_path):
 def test_a_box_that_is_none_is_refused_with_its_line(tmp_path, row):
     with pytest.raises(InputError, match=r"'list.csv'.*\(line 4\)"):
         listed(folder(tmp_path, list__csv=f"{BOXES}{row}\n"))
-
-
-def test_an_image_of_two_splits_is_refused(tmp_path):
-    with pytest.raises(InputError, match=r"'TRAIN' \(line 1\) and 'TEST' \(line 4\)"):
-        listed(folder(tmp_path, list__csv=f"{BOXES}TEST,1.jpg,cat,0,0,,,1,1,,\n"))

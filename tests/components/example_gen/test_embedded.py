@@ -26,14 +26,6 @@ def test_images_in_parquet_are_found_without_being_read(tmp_path):
     ]
 
 
-def test_structs_of_bytes_and_path_are_named_by_the_path(tmp_path):
-    images = [{"bytes": b"abc", "path": "first.jpg"}, {"bytes": b"de", "path": "second.jpg"}]
-    pd.DataFrame({"image": images, "label": [0, 1]}).to_parquet(tmp_path / "x.parquet")
-    listing = listed(tmp_path)
-    assert found(listing) == {"first.jpg": (None, 0), "second.jpg": (None, 1)}
-    assert {entry.blobs[0].column for entry in listing.entries} == {"image.bytes"}
-
-
 def test_of_several_columns_each_row_group_is_read_once(tmp_path, monkeypatch):
     rows = {"image": [b"i%d" % n for n in range(30)], "map": [b"m%d" % n for n in range(30)]}
     pyarrow.parquet.write_table(pa.table(rows), tmp_path / "a.parquet", row_group_size=10)

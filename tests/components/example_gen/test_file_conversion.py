@@ -9,23 +9,15 @@ from typing import Any
 import google_crc32c
 import pytest
 import tensorflow as tf
-from PIL import Image
-from sklearn.datasets import load_sample_images
 from tfx.components.example_gen import utils
 from tfx.types import standard_artifacts
 from tfx.utils import proto_utils
 
 from components.image_example_gen import Executor
+from tests.make import photo
 from tests.record_names import check_record_names
 from trainer_utils.format import CorruptShardError, RecordIndex, Shard
 from trainer_utils.storage import files
-
-
-def photo(number: int) -> bytes:
-    picture = Image.fromarray(load_sample_images().images[number % 2])
-    stream = io.BytesIO()
-    picture.crop((number * 9, 0, number * 9 + 40, 30)).save(stream, "JPEG")
-    return stream.getvalue()
 
 
 def convert(base: Path, uri: Path, **settings: Any) -> dict[str, Any]:

@@ -1,6 +1,5 @@
 """The manifest's fingerprint is of the inputs: the same whatever is made of them."""
 
-import functools
 import io
 import json
 import os
@@ -12,16 +11,14 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from PIL import Image
-from sklearn.datasets import load_sample_images
-from tfx.proto import example_gen_pb2
 from tfx.types import standard_artifacts
-from tfx.utils import proto_utils
 
 from components.image_example_gen import Executor as Images
 from components.shard_balancer import Executor as Balancer
-from components.tables import pieces
 from components.text_example_gen import Executor as Texts
+from tests.components.runs import manifest_of, run
+from tests.make import photo as any_photo
+from tests.make import write_files as write
 
 SPLITS = {
     "output_config": '{"splitConfig": {"splits": [{"name": "a", "hashBuckets": 3}, '
@@ -51,36 +48,15 @@ OF_TEXTS = [
 ]
 
 
-@functools.cache
 def photo(number: int) -> bytes:
-    stream = io.BytesIO()
-    whole = Image.fromarray(load_sample_images().images[0])
-    width = 24 if number % 2 else 32
-    whole.crop((number, 0, number + width, 24)).save(stream, "JPEG")
-    return stream.getvalue()
+    return any_photo(number, size=(24 if number % 2 else 32, 24))
 
 
 def fingerprint(executor: type, base: Path, tmp_path: Path, **settings: Any) -> str:
     """Of a conversion with these settings."""
     uri = tmp_path / f"out-{len(os.listdir(tmp_path))}"
-    artifact = standard_artifacts.Examples()
-    artifact.uri = str(uri)
-    properties = {
-        "input_base": str(base),
-        "input_config": '{"splits": [{"name": "all", "pattern": "*"}]}',
-        "output_config": proto_utils.proto_to_json(example_gen_pb2.Output()),
-        "max_reject_fraction": 0.9,
-        **settings,
-    }
-    executor().Do({}, {"examples": [artifact]}, properties)
-    return json.loads((uri / "manifest.json").read_text())["input_fingerprint"]
-
-
-def write(base: Path, files: dict[str, bytes]) -> Path:
-    for name, data in files.items():
-        (base / name).parent.mkdir(parents=True, exist_ok=True)
-        (base / name).write_bytes(data)
-    return base
+    run(executor, base, uri, **{"max_reject_fraction": 0.9, **settings})
+    return manifest_of(uri)["input_fingerprint"]
 
 
 def in_folders(base: Path) -> Path:
@@ -148,11 +124,6 @@ def in_documents(base: Path) -> Path:
     texts = [b"text %d" % (n % 9) + b"x" * (n % 4) for n in range(20)]
     files = {f"{'a' if n % 3 else 'b'}/{n}.txt": text for n, text in enumerate(texts)}
     return write(base, files | {"a/empty.txt": b"", "a/bad.txt": b"\xff\xfe\xfd", ".x": b""})
-
-
-def in_utf16(base: Path) -> Path:
-    text = "text,label\n" + "".join(f"text {n},{n % 3}\n" for n in range(30))
-    return write(base, {"t.csv": text.encode("utf-16")})
 
 
 COLUMNS: list[dict[str, Any]] = [{"columns": {"n": "float"}}, {"columns": {"n": "ignore"}}]
@@ -231,63 +202,6 @@ def test_it_differs_where_an_input_does(kind, tmp_path):
         now = fingerprint(executor, base, tmp_path, **SPLITS)
         assert now not in seen
         seen.add(now)
-
-
-def test_files_that_no_list_names_are_no_inputs(tmp_path):
-    base = in_list(tmp_path / "in")
-    one = fingerprint(Images, base, tmp_path)
-    (base / "unlisted.jpg").unlink()
-    assert fingerprint(Images, base, tmp_path) == one
-
-
-def test_a_file_counts_alike_however_it_is_cut(tmp_path, monkeypatch):
-    base = in_table(tmp_path / "in")
-    one = fingerprint(Texts, base, tmp_path)
-    for name, size in (("PIECE_BYTES", 100), ("_BLOCK_BYTES", 64)):
-        monkeypatch.setattr(pieces, name, size)
-    monkeypatch.setattr(
-        pieces.cut, "__kwdefaults__", {**pieces.cut.__kwdefaults__, "piece_bytes": 100}
-    )
-    assert fingerprint(Texts, base, tmp_path) == one
-
-
-def test_a_parquet_file_is_its_bytes(tmp_path):
-    base = of_columns(tmp_path / "in")
-    one = fingerprint(Texts, base, tmp_path)
-    assert fingerprint(Texts, base, tmp_path, seed=3) == one
-    other = of_columns(tmp_path / "other", compression="gzip")
-    assert fingerprint(Texts, other, tmp_path) != one
-
-
-def test_a_file_in_another_encoding_counts_as_it_lies_there(tmp_path):
-    base = in_utf16(tmp_path / "in")
-    one = fingerprint(Texts, base, tmp_path, encoding="utf-16")
-    assert fingerprint(Texts, base, tmp_path, encoding="utf-16", seed=3) == one
-    data = (base / "t.csv").read_bytes()
-    (base / "t.csv").write_bytes(
-        data.replace("text 7".encode("utf-16-le"), "text 8".encode("utf-16-le"))
-    )
-    assert fingerprint(Texts, base, tmp_path, encoding="utf-16") != one
-
-
-def test_inputs_are_not_read_twice(tmp_path, monkeypatch):
-    """Those that are converted; what was rejected before that is read once for the sum."""
-    from trainer_utils.storage import local
-
-    base = in_folders(tmp_path / "in")
-    opened: list[str] = []
-    os_open = os.open
-
-    def record(path, *arguments, **settings):
-        if str(path).startswith(str(base)):
-            opened.append(os.path.relpath(path, base))
-        return os_open(path, *arguments, **settings)
-
-    monkeypatch.setattr(local.os, "open", record)
-    fingerprint(Images, base, tmp_path)
-    photos = [name for name in opened if name[:4] in ("cat/", "dog/") and name[4].isdigit()]
-    assert len(photos) == 12
-    assert len(set(photos)) == 12
 
 
 def balanced(uris: list[Path], tmp_path: Path, **settings: Any) -> str:

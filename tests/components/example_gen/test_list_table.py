@@ -1,6 +1,5 @@
 """Lists of files are read and typed as all tables are; what stands where is told by line."""
 
-import base64
 import csv
 import io
 import json
@@ -14,14 +13,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from components.common.entry import Column
 from components.common.layout_inputs import LayoutInputs
 from components.example_gen.list_table import ListTable, read_list
 from components.tables.kinds import column_facts, decide_column
 from components.tables.options import TableOptions
 from components.tables.pieces import row_starts
 from components.tables.reading import pieces_of, read_piece
-from trainer_utils.format import InputError
 from trainer_utils.storage.files import list_files
 
 
@@ -80,31 +77,6 @@ def test_a_list_and_a_table_are_the_same_in_every_form(tmp_path, name):
         assert table.cast_column(column, None) == (decided, COLUMNS[column])
 
 
-def test_one_word_among_numbers_is_an_error_with_its_line(tmp_path):
-    table = table_of(tmp_path, "list.csv", "image,n\n1.jpg,1\n\n2.jpg,2\n3.jpg,x\n")
-    with pytest.raises(InputError, match=r"'n': expected int, as 2 of 3.*'x' \('list.csv', line 5"):
-        table.cast_column("n", None)
-    assert table.cast_column("n", "string") == (Column("n", "string"), ["1", "2", "x"])
-
-
-def test_lists_stand_as_json_and_as_python_writes_them_they_are_texts(tmp_path):
-    text = "image,a,b\n" + '1.jpg,"[1, 2]","[\'x\']"\n2.jpg,"[3, 4]","[\'y\', \'z\']"\n'
-    table = table_of(tmp_path, "list.csv", text)
-    column = Column("a", "int", is_list=True, length=2)
-    assert table.cast_column("a", None) == (column, [(1, 2), (3, 4)])
-    assert table.cast_column("b", None) == (Column("b", "string"), ["['x']", "['y', 'z']"])
-
-
-def test_an_empty_field_is_missing_and_a_quoted_one_is_an_empty_text(tmp_path):
-    table = table_of(tmp_path, "list.csv", 'image,a\n1.jpg,\n2.jpg,""\n3.jpg,x\n')
-    assert table.values("a") == [None, "", "x"]
-
-
-def test_rows_of_delimiters_alone_are_none(tmp_path):
-    table = table_of(tmp_path, "list.csv", "image,a\n1.jpg,x\n,\n ,\t\n2.jpg,y\n,\n")
-    assert (table.values("image"), table.positions) == (["1.jpg", "2.jpg"], (2, 5))
-
-
 @pytest.mark.parametrize("mark", ["", "\ufeff"])
 @pytest.mark.parametrize("header", ["", "image,a\n"])
 @pytest.mark.parametrize("blank", ["", "\n\n"])
@@ -114,24 +86,6 @@ def test_positions_are_lines_whatever_stands_before_the_rows(tmp_path, mark, hea
     first = 1 + len(blank) + bool(header)
     assert table.values("a") == ["x\ny", "z"]
     assert table.positions == (first, first + 3)
-
-
-@pytest.mark.parametrize("mark", ["", "\ufeff"])
-def test_the_shortest_header_is_no_row(tmp_path, mark):
-    table = table_of(tmp_path, "list.csv", f"{mark}a\nx.jpg\n", header=True)
-    assert (table.values("a"), table.positions) == (["x.jpg"], (2,))
-
-
-BAD = {
-    "fields": (b"image,a\n1.jpg,x\n2.jpg,y,z\n", r"expected 2 fields .image,a., got 3.*line 3"),
-    "no UTF-8": (b"image,a\n1.jpg,\xff\n", r"expected UTF-8.*line 2"),
-}
-
-
-@pytest.mark.parametrize(("data", "message"), BAD.values(), ids=BAD)
-def test_a_row_that_cannot_be_read_is_named_by_its_line(tmp_path, data, message):
-    with pytest.raises(InputError, match=message):
-        table_of(tmp_path, "list.csv", data)
 
 
 FIELDS = st.text(st.sampled_from('ab ,"\n'), min_size=1, max_size=4)
@@ -152,19 +106,3 @@ def test_a_row_begins_where_the_one_before_ends_by_pythons_reader(rows, blanks):
     assert [*csv.reader(io.StringIO(data.decode(), newline=""))].count([]) == sum(
         blanks[: len(rows)]
     )
-
-
-def test_a_column_that_arrow_does_not_read_is_refused_by_its_name(tmp_path):
-    columns = {"image": ["1.jpg", "2.jpg", "3.jpg"], "box": [[1, 2], None, [3, 4]]}
-    types = pa.schema([("image", pa.string()), ("box", pa.list_(pa.int64(), 2))])
-    stated = base64.b64encode(types.serialize().to_pybytes())
-    stream = io.BytesIO()
-    pa.parquet.write_table(
-        pa.table(columns).replace_schema_metadata({"arrow:SCHEMA": stated}), stream
-    )
-    data = stream.getvalue().replace(b"ARROW:schema", b"other:schema")
-    data = data.replace(b"arrow:SCHEMA", b"ARROW:schema")
-    with pytest.raises(pa.ArrowException):  # Arrow itself
-        pa.parquet.read_table(io.BytesIO(data))
-    with pytest.raises(InputError, match="column 'box'"):
-        table_of(tmp_path, "list.parquet", data)

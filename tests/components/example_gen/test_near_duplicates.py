@@ -15,9 +15,7 @@ from components.example_gen.near_duplicates import find_near_duplicates, find_si
 from tests.components.audio_example_gen import audio_runs
 from tests.components.auditing.pictures import copies_of, cut_tiles, jpeg
 from tests.components.auditing.prose import altered, paragraphs
-from tests.components.example_gen.listings import listing, plan
 from tests.components.image_example_gen import image_runs
-from trainer_utils.format import ConfigError
 
 
 @pytest.fixture(scope="module")
@@ -69,11 +67,6 @@ def test_groups_do_not_depend_on_the_order_of_the_listing(tmp_path):
     assert len(set(found[0].values())) == 3
 
 
-def test_inputs_without_images_have_no_copies():
-    with pytest.raises(ConfigError, match="group_by: expected one of filename"):
-        plan(listing(["a", "b"]), group_by="near_duplicates")
-
-
 @pytest.fixture(scope="module")
 def texts() -> tuple[list[str], list[int]]:
     """Two hundred texts and two copies of each, in any order; and whose each is."""
@@ -120,33 +113,6 @@ def test_similar_texts_share_a_split_on_any_runner(texts, tables, run_text, tmp_
     assert 300 < counts["train"] < 500
     firsts = find_similar_texts(lambda _: texts[0], 1)
     assert len({(firsts[n], split_of[name]) for n, name in enumerate(names)}) == len({*firsts})
-
-
-def test_groups_of_texts_do_not_depend_on_how_the_inputs_are_cut(texts):
-    whole = find_similar_texts(lambda _: texts[0], 1)
-    cuts = [0, 1, 1, 90, 400, 600]
-    parts = [texts[0][start:stop] for start, stop in itertools.pairwise(cuts)]
-    assert find_similar_texts(parts.__getitem__, len(parts)).tolist() == whole.tolist()
-    assert find_similar_texts(parts.__getitem__, 0).tolist() == []
-
-
-def test_rows_without_a_text_are_like_no_other(convert):
-    rows = "".join(f",{n}\n" for n in range(60))
-    splits = convert({"t.csv": f"text,n\nsome,0\n{rows}"}, group_by="near_duplicates").split_of()
-    assert {*splits.values()} == {"train", "eval"}
-
-
-def test_a_column_of_that_name_is_a_column(convert):
-    rows = "".join(f"t{n},g{n % 2}\n" for n in range(40))
-    dataset = convert({"t.csv": f"text,near_duplicates\n{rows}"}, group_by="near_duplicates")
-    splits = dataset.split_of()
-    assert len({splits[f"t.csv:{n}"] for n in range(1, 41, 2)}) == 1
-
-
-def test_a_table_without_texts_is_told_what_to_name(convert):
-    said = r"expected a column with the texts, of a, b, got .*columns=\{'<column>': 'text'\}"
-    with pytest.raises(ConfigError, match=said):
-        convert({"t.csv": "a,b\n1,2\n"}, group_by="near_duplicates")
 
 
 def test_the_same_sounds_share_a_split(tmp_path):

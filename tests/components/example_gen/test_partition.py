@@ -5,8 +5,6 @@ import hashlib
 
 import pytest
 
-from components.common.entry import Blob, Entry
-from components.common.input_table import InputTable
 from components.example_gen.partition import Partition
 from tests.components.example_gen.listings import listing, plan
 from trainer_utils.format import ConfigError
@@ -41,19 +39,6 @@ def test_stratified_splits_keep_each_class_in_its_share_to_within_one(shares):
             assert abs(counts[name] - len(numbers) * share / sum(shares)) <= 1
 
 
-def test_stratified_remainders_of_many_classes_even_out():
-    labels = [f"class {number // 2}" for number in range(2000)]
-    counts = collections.Counter(splits_of(plan(listing(labels), stratify=True)).values())
-    # Two thirds of 2,000; a class of two gives one or two, standard deviation 15.
-    assert abs(counts["train"] - 1333) < 75
-
-
-def test_another_seed_stratifies_in_another_way():
-    given = listing(["a"] * 50 + ["b"] * 50)
-    first, second = (splits_of(plan(given, stratify=True, seed=seed)) for seed in (0, 1))
-    assert first != second
-
-
 @pytest.mark.parametrize(
     ("settings", "words"),
     [
@@ -72,11 +57,6 @@ def test_splits_of_the_inputs_leave_nothing_to_a_setting(settings):
     (name,) = settings
     with pytest.raises(ConfigError, match=f"{name}.*train"):
         plan(listing(["a", "b"], splits={0: "train", 1: "train"}), **settings)
-
-
-def test_stratifying_needs_labels():
-    with pytest.raises(ConfigError, match="stratify"):
-        plan(InputTable.of((Entry("a", None, (Blob("a", 1),)),)), stratify=True)
 
 
 def test_the_split_is_the_keyed_hash_of_the_name():

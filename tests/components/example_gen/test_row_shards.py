@@ -4,7 +4,8 @@ import json
 
 import pytest
 
-from tests.components.text_runs import run, write_files
+from tests.components.text_runs import run
+from tests.make import write_files
 from tests.record_names import check_record_names
 
 ROWS = 60

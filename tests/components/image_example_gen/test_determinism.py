@@ -1,78 +1,29 @@
 """ImageExampleGen gives the same bytes whatever the runner, the file system or a broken run."""
 
-import functools
-import io
-import itertools
-import json
 import os
 import random
-import shutil
 import sys
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import apache_beam as beam
 import pytest
-import tensorflow as tf
-from PIL import Image
-from sklearn.datasets import load_sample_images
-from tfx.dsl.components.base.base_beam_executor import BaseBeamExecutor
-from tfx.types import standard_artifacts
 
 from components.common import processes
 from components.image_example_gen import Executor
-from trainer_utils import DatasetError, input_fn
-from trainer_utils.format import InputError
+from tests.components.runs import rows_of, run
+from tests.make import photo
+from tests.make import write_files as write_tree
 from trainer_utils.format.sealing import seal
 
 REPOSITORY = Path(__file__).parents[3]
-
-
-@functools.cache
-def sample_photo() -> Image.Image:
-    return Image.fromarray(load_sample_images().images[0])
-
-
-def photo(number: int) -> bytes:
-    """An encoded cut of a real photo; another number gives another cut."""
-    x, y = number % 600, number // 600
-    stream = io.BytesIO()
-    sample_photo().crop((x, y, x + 32, y + 24)).save(stream, "PNG" if number % 5 == 0 else "JPEG")
-    return stream.getvalue()
-
-
-def write_tree(base: Path, files: dict[str, bytes]) -> Path:
-    for name, data in files.items():
-        path = base / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(data)
-    return base
-
-
-def properties_of(base: Path, settings: Mapping[str, Any]) -> dict[str, Any]:
-    return {
-        "input_base": str(base),
-        "input_config": '{"splits": [{"name": "all", "pattern": "*"}]}',
-        "output_config": "{}",
-        "max_reject_fraction": 0.5,
-        "target_shard_bytes": 10_000,
-        **settings,
-    }
 
 
 def convert(
     base: Path, uri: Path, *, beam_pipeline_args: list[Any] | None = None, **settings: Any
 ) -> None:
     """Runs the executor; with Beam's arguments as TFX hands them to it."""
-    artifact = standard_artifacts.Examples()
-    artifact.uri = str(uri)
-    context = None
-    if beam_pipeline_args is not None:
-        context = BaseBeamExecutor.Context(
-            beam_pipeline_args=beam_pipeline_args, tmp_dir=f"{uri}.tmp", unique_id="1"
-        )
-    Executor(context).Do({}, {"examples": [artifact]}, properties_of(base, settings))
+    settings = {"max_reject_fraction": 0.5, "target_shard_bytes": 10_000, **settings}
+    run(Executor, base, uri, beam_args=beam_pipeline_args, **settings)
 
 
 def contents(folder: Path) -> dict[str, bytes | None]:
@@ -85,9 +36,7 @@ def contents(folder: Path) -> dict[str, bytes | None]:
 
 def filenames(uri: Path, split: str) -> list[bytes]:
     """The filenames of a split, in order, by TensorFlow's own reader."""
-    paths = sorted(str(path) for path in (uri / f"Split-{split}").iterdir())
-    examples = [tf.train.Example.FromString(r.numpy()) for r in tf.data.TFRecordDataset(paths)]
-    return [example.features.feature["filename"].bytes_list.value[0] for example in examples]
+    return [row["filename"][0] for row in rows_of(uri)[split]]
 
 
 def tree_of(count: int) -> dict[str, bytes]:
@@ -108,18 +57,6 @@ def folder(tmp_path_factory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def few(tmp_path_factory) -> Path:
-    """Photos for some small shards, one of them of a bad file alone, so that others are renamed."""
-    files = {
-        "train/a/1.jpg": photo(1),
-        "train/b/2.jpg": photo(2),
-        "train/a/bad.jpg": b"",
-        "eval/b/3.jpg": photo(3),
-    }
-    return write_tree(tmp_path_factory.mktemp("few"), files)
-
-
-@pytest.fixture(scope="module")
 def reference(folder, tmp_path_factory) -> dict[str, bytes | None]:
     """What one plain run makes: some shards a split, rejects, a vocabulary."""
     uri = tmp_path_factory.mktemp("reference")
@@ -133,23 +70,10 @@ def reference(folder, tmp_path_factory) -> dict[str, bytes | None]:
 # Runs ---------------------------------------------------------------------------------------------
 
 
-def test_a_second_run_makes_the_same_bytes(folder, reference, tmp_path):
-    convert(folder, tmp_path / "out")
-    assert contents(tmp_path / "out") == reference
-
-
 def test_a_second_run_into_the_same_uri_makes_the_same_bytes(folder, reference, tmp_path):
     convert(folder, tmp_path / "out")
     convert(folder, tmp_path / "out")
     assert contents(tmp_path / "out") == reference
-
-
-def test_compressed_shards_are_the_same_bytes_too(folder, tmp_path):
-    for name in ("one", "two"):
-        convert(folder, tmp_path / name, compression="gzip")
-    made = contents(tmp_path / "one")
-    assert any(name.endswith(".gz") for name in made)
-    assert contents(tmp_path / "two") == made
 
 
 @pytest.mark.parametrize(
@@ -207,46 +131,6 @@ def test_place_time_and_order_of_writing_of_the_photos_do_not_matter(folder, ref
     assert made | {"lineage.json": seal(said).encode()} == reference
 
 
-def test_the_order_of_the_rows_of_a_csv_does_not_matter(folder, tmp_path):
-    rows = [f"UNASSIGNED,class-{number % 7}/{number:03d}.jpg,{number % 3}" for number in range(60)]
-    base = shutil.copytree(folder, tmp_path / "in")
-    made = []
-    for name in ("one", "two"):
-        (base / "list.csv").write_text("\n".join(rows))
-        convert(base, tmp_path / name)
-        made.append(contents(tmp_path / name))
-        rows.reverse()
-    assert made[0] == made[1]
-
-
-def input_fingerprint(uri: Path) -> str:
-    return json.loads((uri / "manifest.json").read_text())["input_fingerprint"]
-
-
-def test_the_manifest_has_a_fingerprint_of_the_photos_alone(folder, tmp_path):
-    convert(folder, tmp_path / "one")
-    convert(folder, tmp_path / "two", seed=7, target_shard_bytes=1 << 20, compression="gzip")
-    assert input_fingerprint(tmp_path / "one") == input_fingerprint(tmp_path / "two")
-
-
-@pytest.mark.parametrize(
-    "change",
-    [
-        lambda path: path.write_bytes(photo(999)),
-        lambda path: path.write_bytes(b""),
-        lambda path: path.rename(path.with_name("another.jpg")),
-        lambda path: path.unlink(),
-    ],
-    ids=["other bytes", "a reject", "another name", "none"],
-)
-def test_another_photo_changes_the_fingerprint_in_the_manifest(few, tmp_path, change):
-    base = shutil.copytree(few, tmp_path / "in")
-    convert(base, tmp_path / "before")
-    change(base / "train/a/1.jpg")
-    convert(base, tmp_path / "after")
-    assert input_fingerprint(tmp_path / "before") != input_fingerprint(tmp_path / "after")
-
-
 # The seed -----------------------------------------------------------------------------------------
 
 
@@ -261,57 +145,4 @@ def test_another_seed_gives_another_order_of_the_same_photos(folder, tmp_path):
     assert len(orders[0]) == 120
 
 
-def test_the_order_is_the_seeds_own_in_splits_that_the_folders_name(tmp_path):
-    files = {f"train/{number % 2}/{number:02d}.jpg": photo(number) for number in range(40)}
-    base = write_tree(tmp_path / "in", {**files, "eval/0/1.jpg": photo(50)})
-    orders = []
-    for seed in (0, 1):
-        convert(base, tmp_path / str(seed), seed=seed)
-        orders.append(filenames(tmp_path / str(seed), "train"))
-    assert orders[0] != orders[1]
-    assert sorted(orders[0]) == sorted(orders[1]) == sorted(name.encode() for name in files)
-
-
-def test_the_order_mixes_the_classes(folder, tmp_path):
-    split_config = {"splits": [{"name": "all", "hash_buckets": 1}]}
-    convert(folder, tmp_path, output_config=json.dumps({"split_config": split_config}))
-    classes = [name.split(b"/")[0] for name in filenames(tmp_path, "all")]
-    changes = sum(one != two for one, two in itertools.pairwise(classes))
-    # 102 of the 119 pairs of neighbours are expected to differ, with a standard deviation of 3.8;
-    # sorted by class just 6 would.
-    assert changes > 83
-
-
 # Broken runs --------------------------------------------------------------------------------------
-
-
-def opens(uri: Path) -> bool:
-    try:
-        input_fn(str(uri), "train", batch_size=None)
-    except DatasetError:
-        return False
-    return True
-
-
-def test_a_second_run_takes_the_manifest_away_before_it_writes(few, tmp_path):
-    manifest = tmp_path / "out" / "manifest.json"
-    while_writing = []
-
-    def make_pipeline() -> beam.Pipeline:
-        while_writing.append(manifest.exists())
-        return beam.Pipeline(runner="apache_beam.runners.portability.fn_api_runner.FnApiRunner")
-
-    artifact = standard_artifacts.Examples()
-    artifact.uri = str(tmp_path / "out")
-    executor = Executor(BaseBeamExecutor.Context(make_beam_pipeline_fn=make_pipeline))
-    for _ in range(2):
-        executor.Do({}, {"examples": [artifact]}, properties_of(few, {}))
-        assert manifest.exists()
-    assert while_writing == [False, False]
-
-
-def test_a_second_run_that_fails_leaves_nothing_of_the_first_to_open(few, tmp_path):
-    convert(few, tmp_path / "out")
-    with pytest.raises(InputError, match="1 of 4 inputs were rejected"):
-        convert(few, tmp_path / "out", max_reject_fraction=0)
-    assert not opens(tmp_path / "out")

@@ -3,8 +3,6 @@
 import io
 import json
 import os
-from pathlib import Path
-from typing import Any
 
 import google_crc32c
 import pytest
@@ -13,27 +11,22 @@ from google.protobuf import text_format
 from PIL import Image
 from tensorflow_metadata.proto.v0 import schema_pb2
 
-from components.example_gen import file_shards
 from tests.components.image_example_gen.image_runs import (
     accounting,
     convert,
     flat,
     labels_of,
-    output_config,
     photo,
     placed,
     read,
     run,
-    sample_photos,
     sha256,
     shards,
-    splits_of,
     value,
     write_photos,
     write_tree,
 )
 from trainer_utils import input_fn
-from trainer_utils.format import ConfigError
 
 # Layouts ------------------------------------------------------------------------------------------
 
@@ -99,11 +92,6 @@ def test_a_split_may_be_spelt_in_the_usual_ways(tmp_path, spelling, split):
     assert placed(tmp_path / "from-csv") == {"1.jpg": (split, "cat")}
 
 
-def test_two_spellings_of_a_split_are_one_split(tmp_path):
-    convert(write_photos(tmp_path / "in", "val/1.jpg", "dev/2.jpg"), tmp_path / "out")
-    assert splits_of(tmp_path / "out") == {"val/1.jpg": "eval", "dev/2.jpg": "eval"}
-
-
 # Examples -----------------------------------------------------------------------------------------
 
 KINDS = {
@@ -156,7 +144,7 @@ def test_every_feature_has_its_type_and_the_value_that_pil_and_tensorflow_see(tm
 
 def encoded(kind: str, mode: str, **options: object) -> bytes:
     stream = io.BytesIO()
-    cut = sample_photos()[0].crop((0, 0, 30, 20)).convert(mode)
+    cut = Image.open(io.BytesIO(photo(3, "PNG", size=(30, 20)))).convert(mode)
     cut.save(stream, kind, **options)
     return stream.getvalue()
 
@@ -164,7 +152,10 @@ def encoded(kind: str, mode: str, **options: object) -> bytes:
 ENCODINGS = {
     "progressive JPEG": encoded("JPEG", "RGB", progressive=True),
     "JPEG with a thumbnail behind, as phones write": encoded(
-        "MPO", "RGB", save_all=True, append_images=[sample_photos()[1].resize((16, 12))]
+        "MPO",
+        "RGB",
+        save_all=True,
+        append_images=[Image.open(io.BytesIO(photo(9, "PNG", size=(16, 12))))],
     ),
     "JPEG with bytes behind": encoded("JPEG", "RGB") + b"bytes",
     "PNG with bytes behind": encoded("PNG", "RGB") + b"bytes",
@@ -183,13 +174,6 @@ def test_the_size_is_the_one_that_tensorflow_decodes(tmp_path, data):
     size = tuple(value(example, feature) for feature in ("height", "width", "channels"))
     assert size == tf.io.decode_image(value(example, "image")).shape
     assert size[:2] == (20, 30)
-
-
-def test_without_classes_there_is_no_label(tmp_path):
-    convert(write_photos(tmp_path / "in", "1.jpg"), tmp_path / "out")
-    (example,) = flat(tmp_path / "out")
-    assert "label" not in example.features.feature
-    assert not (tmp_path / "out/vocab").exists()
 
 
 def test_the_vocabulary_holds_the_sorted_labels_of_all_splits(tmp_path):
@@ -221,20 +205,6 @@ def test_datum_learns_the_shape_of_the_images_and_a_trainer_may_batch_them(tmp_p
     batches = input_fn(str(tmp_path / "out"), "train+eval", batch_size=2, features="image")
     (batch,) = batches
     assert batch.shape[:3] == (2, 24, 40)
-
-
-@pytest.mark.parametrize("where", ["in one shard", "over shards", "over splits"])
-def test_a_trainer_learns_that_images_differ_in_size(tmp_path, where):
-    odd = "eval/3.jpg" if where == "over splits" else "train/3.jpg"
-    files = {"train/1.jpg": photo(1), "train/2.jpg": photo(2), odd: photo(3, size=(24, 40))}
-    target = 1 if where == "over shards" else 1 << 20
-    convert(write_tree(tmp_path / "in", files), tmp_path / "out", target_shard_bytes=target)
-    with pytest.raises(ConfigError, match="image_size"):
-        input_fn(str(tmp_path / "out"), "train", batch_size=2)
-    (batch,) = input_fn(
-        str(tmp_path / "out"), "train[:2]", batch_size=2, features="image", image_size=(8, 8)
-    )
-    assert batch.shape[:3] == (2, 8, 8)
 
 
 # Shards -------------------------------------------------------------------------------------------
@@ -270,30 +240,6 @@ def test_the_manifest_and_datum_say_of_each_shard_what_its_bytes_say(
     assert artifact.get_int_custom_property("num_shards") == len(found)
 
 
-def test_shards_of_a_split_are_near_the_wished_size(many, tmp_path):
-    convert(many, tmp_path, target_shard_bytes=20_000, output_config=output_config(("all", 1)))
-    sizes = [path.stat().st_size for path in shards(tmp_path, "all")]
-    assert 15_000 < sum(sizes) / len(sizes) < 25_000
-    assert max(sizes) < 1.5 * min(sizes)
-
-
-def test_shards_of_bad_images_alone_are_not_published(tmp_path):
-    files = {f"{number}.jpg": photo(number) for number in range(6)}
-    files |= {f"bad-{number}.jpg": b"" for number in range(5)}
-    manifest = convert(
-        write_tree(tmp_path / "in", files),
-        tmp_path / "out",
-        target_shard_bytes=1,
-        max_reject_fraction=0.5,
-        output_config=output_config(("all", 1)),
-    )
-    assert [path.name for path in shards(tmp_path / "out", "all")] == [
-        f"data_tfrecord-{index:05d}-of-00006" for index in range(6)
-    ]
-    assert splits_of(tmp_path / "out").keys() == {f"{number}.jpg" for number in range(6)}
-    assert [shard["records"] for shard in manifest["shards"]] == [1] * 6
-
-
 def test_a_split_of_bad_images_alone_keeps_one_empty_shard(tmp_path):
     files = {"train/1.jpg": photo(1), "train/2.jpg": photo(2), "eval/3.jpg": b"", "eval/4.jpg": b""}
     base = write_tree(tmp_path / "in", files)
@@ -302,41 +248,3 @@ def test_a_split_of_bad_images_alone_keeps_one_empty_shard(tmp_path):
     assert only.name == "data_tfrecord-00000-of-00001"
     assert read(tmp_path / "out")["eval"] == []
     assert accounting(manifest["splits"]["eval"]) == dict(found=2, written=0, rejected=2, skipped=0)
-
-
-def test_a_shard_has_its_name_only_once_it_is_whole(tmp_path, monkeypatch):
-    base, uri = write_photos(tmp_path / "in", "1.jpg", "2.jpg"), tmp_path / "out"
-    while_writing: list[list[Path]] = []
-    store_media = file_shards.store_media
-
-    def looking(*args: Any) -> Any:
-        while_writing.append([*uri.glob("Split-*/*")])
-        return store_media(*args)
-
-    monkeypatch.setattr(file_shards, "store_media", looking)
-    manifest = convert(base, uri, output_config=output_config(("all", 1)))
-    assert manifest["total"]["written"] == 2
-    assert while_writing == [[], []]
-    assert len(shards(uri, "all")) == 1
-
-
-def test_nothing_but_the_dataset_is_left_at_the_uri(tmp_path):
-    base = write_tree(tmp_path / "in", {"a/1.jpg": photo(1), "a/2.jpg": photo(2), "a/3.jpg": b""})
-    config = output_config(("all", 1))
-    convert(base, tmp_path / "out", output_config=config, max_reject_fraction=0.5)
-    assert {str(path.relative_to(tmp_path / "out")) for path in (tmp_path / "out").rglob("*")} == {
-        "Split-all",
-        "Split-all/data_tfrecord-00000-of-00001",
-        "croissant.json",
-        "datum_to_type_and_shape_mapping.json",
-        "index",
-        "index/all-00000-of-00001.npy",
-        "lineage.json",
-        "manifest.json",
-        "rejects.jsonl",
-        "schema.pbtxt",
-        "shard_info.json",
-        "vocab",
-        "vocab/label.txt",
-    }
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["in", "out"]

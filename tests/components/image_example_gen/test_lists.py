@@ -7,16 +7,11 @@ import pytest
 from tests.components.image_example_gen.image_runs import (
     accounting,
     convert,
-    input_config,
-    labels_of,
     placed,
     read,
     rejects_in,
-    splits_of,
     write_photos,
 )
-from trainer_utils.format import InputError
-from trainer_utils.storage import write_atomically
 
 ROWS = "TRAIN,1.jpg,cat\nVALIDATION,more/2.jpg,dog\nTEST,3.jpg,cat\n"
 OF_ROWS = {"1.jpg": ("train", "cat"), "more/2.jpg": ("eval", "dog"), "3.jpg": ("test", "cat")}
@@ -52,55 +47,6 @@ def test_a_csv_names_split_and_label_of_each_photo(tmp_path, text, expected):
     manifest = convert(base, tmp_path / "out")
     assert placed(tmp_path / "out") == expected
     assert manifest["total"]["found"] == len(expected)
-
-
-def test_photos_of_a_csv_are_relative_to_its_folder_and_filenames_to_the_base(tmp_path):
-    base = write_photos(tmp_path / "in", "lists/1.jpg", "2.jpg")
-    (base / "lists" / "list.csv").write_text("TRAIN,1.jpg,cat\nTEST,../2.jpg,dog\n")
-    convert(base, tmp_path / "out", input_config=input_config(all="lists/list.csv"))
-    assert placed(tmp_path / "out") == {"lists/1.jpg": ("train", "cat"), "2.jpg": ("test", "dog")}
-
-
-@pytest.mark.parametrize("spelling", ["in", "./in/", "{parent}/in/", "{parent}/./in", "link"])
-def test_absolute_paths_in_a_csv_are_found_however_the_input_base_is_spelt(
-    tmp_path, monkeypatch, spelling
-):
-    base = write_photos(tmp_path / "in", "1.jpg", "more/2.jpg")
-    (tmp_path / "link").symlink_to("in")
-    (base / "list.csv").write_text(f"TRAIN,{base}/1.jpg,cat\nTEST,{base}/more/2.jpg,dog\n")
-    monkeypatch.chdir(tmp_path)
-    convert(spelling.format(parent=tmp_path), tmp_path / "out", max_reject_fraction=0)
-    assert placed(tmp_path / "out") == {"1.jpg": ("train", "cat"), "more/2.jpg": ("test", "dog")}
-
-
-def test_the_input_base_may_be_the_csv_itself(tmp_path):
-    base = write_photos(tmp_path / "in", "1.jpg", "2.jpg")
-    (base / "some.csv").write_text("TRAIN,1.jpg,cat\n")
-    (base / "other.csv").write_text("TEST,2.jpg,dog\n")
-    convert(base / "some.csv", tmp_path / "out")
-    assert placed(tmp_path / "out") == {"1.jpg": ("train", "cat")}
-
-
-@pytest.mark.parametrize("word", ["UNASSIGNED", "unassigned", ""])
-def test_a_hash_assigns_the_rows_of_a_csv_that_name_no_split(tmp_path, word):
-    names = [f"{number}.jpg" for number in range(40)]
-    base = write_photos(tmp_path / "in", *names, "own.jpg")
-    rows = "".join(f"{word},{name},cat\n" for name in names)
-    (base / "list.csv").write_text(f"split,image_uri,label\n{rows}TEST,own.jpg,dog\n")
-    convert(base, tmp_path / "out")
-    splits = splits_of(tmp_path / "out")
-    assert splits.pop("own.jpg") == "test"
-    assert splits.keys() == set(names)
-    assert set(splits.values()) == {"train", "eval"}
-
-
-def test_layout_folder_takes_a_csv_for_a_file_like_any_other(tmp_path):
-    base = write_photos(tmp_path / "in", "1.jpg", "2.jpg")
-    (base / "list.csv").write_text("TRAIN,1.jpg,cat\n")
-    convert(base, tmp_path / "out", layout="folder", max_reject_fraction=0.5)
-    assert labels_of(tmp_path / "out") == {"1.jpg": None, "2.jpg": None}
-    (line,) = rejects_in(tmp_path / "out/rejects.jsonl")
-    assert (line["source"], line["code"]) == ("list.csv", "NOT_AN_IMAGE")
 
 
 def test_a_bad_row_of_a_csv_is_a_line_of_rejects_with_one_code(tmp_path):
@@ -154,27 +100,6 @@ def test_files_elsewhere_are_taken_as_the_list_names_them(tmp_path, uri, columns
     assert "/" not in features["filename"].bytes_list.value[0].decode()
 
 
-@pytest.mark.slow
-def test_files_that_are_in_no_store_are_rejects_beside_others_that_are(
-    tmp_path, s3_store, monkeypatch
-):
-    for name, value in s3_store.environment.items():
-        monkeypatch.setenv(name, value)
-    there = write_photos(tmp_path / "there", "1.jpg", "2.jpg")
-    store = f"{s3_store.base}/listed"
-    with write_atomically(f"{store}/2.jpg", temporary_folder=store) as stream:
-        stream.write((there / "2.jpg").read_bytes())
-    gone = [f"{store}/9.jpg", f"{s3_store.base}/nowhere/9.jpg", f"{tmp_path}/nowhere/9.jpg"]
-    rows = "".join(f"TRAIN,{uri},cat\n" for uri in (f"{there}/1.jpg", f"{store}/2.jpg", *gone))
-    base = tmp_path / "in"
-    base.mkdir()
-    (base / "list.csv").write_text(f"split,image_uri,label\n{rows}")
-    manifest = convert(base, tmp_path / "out", max_reject_fraction=0.6)
-    assert accounting(manifest["total"]) == dict(found=5, written=2, rejected=3, skipped=0)
-    lines = {line["source"]: line["code"] for line in rejects_in(tmp_path / "out/rejects.jsonl")}
-    assert lines == dict.fromkeys(gone, "FILE_NOT_FOUND")
-
-
 def test_rows_of_no_split_are_skipped_or_rejected_and_counted(tmp_path):
     base = write_photos(tmp_path / "in", *(f"{number}.jpg" for number in range(4)))
     words = ["TRAIN", "DISCARD", "discard", "holdout"]
@@ -223,9 +148,3 @@ def test_lists_and_folders_of_ones_own_are_read_as_datum_reads_them(tmp_path, li
         for split, examples in read(tmp_path / "out").items()
         for example in examples
     } == expected
-
-
-def test_a_list_by_another_name_is_missed(tmp_path):
-    base = write_photos(tmp_path / "in", "1.jpg")
-    with pytest.raises(InputError, match=r"'labels/mine\.csv'"):
-        convert(base, tmp_path / "out", csv_path="labels/mine.csv")

@@ -16,7 +16,7 @@ from tests.components.image_example_gen.image_runs import (
     value,
     write_photos,
 )
-from trainer_utils.format import ConfigError, InputError
+from trainer_utils.format import ConfigError
 
 ODD_NAMES = {
     "spaces": "  two  words .jpg",
@@ -54,27 +54,6 @@ def test_a_class_may_have_any_name_of_one_line(tmp_path, name):
     assert labels_of(tmp_path / "out") == {f"{name}/1.jpg": name, "zzz/2.jpg": "zzz"}
 
 
-@pytest.mark.parametrize(
-    ("name", "shown"),
-    [("two\nlines", "two\\nlines"), ("a\rb", "a\\rb"), (os.fsdecode(b"caf\xe9"), "caf")],
-    ids=["newline", "carriage return", "not UTF-8"],
-)
-def test_a_class_that_no_vocabulary_can_hold_is_named(tmp_path, name, shown):
-    others = [f"train/other-{number}/1.jpg" for number in range(9)]
-    base = write_photos(tmp_path / "in", f"train/{name}/1.jpg", *others)
-    with pytest.raises(InputError, match="label") as caught:
-        convert(base, tmp_path / "out")
-    assert shown in str(caught.value)
-    assert not (tmp_path / "out/manifest.json").exists()
-
-
-@pytest.mark.parametrize("name", ["photos [2024] *?", "ünï 日本", 'it\'s "here"', "{SPAN}", "in/"])
-def test_the_input_base_may_have_any_name(tmp_path, name):
-    base = write_photos(tmp_path / name, "a/1.jpg", "b/2.jpg")
-    convert(f"{base}/" if name.endswith("/") else base, tmp_path / "out")
-    assert labels_of(tmp_path / "out") == {"a/1.jpg": "a", "b/2.jpg": "b"}
-
-
 def test_features_may_have_the_names_that_are_wanted(tmp_path):
     names = {"image": "image/encoded", "label": "image/class/label"}
     base = write_photos(tmp_path / "in", "train/cat/1.jpg", "train/dog/2.jpg", "val/cat/3.jpg")
@@ -105,19 +84,3 @@ def test_a_name_that_is_missed_or_taken_is_refused(tmp_path, names):
     base = write_photos(tmp_path / "in", "cat/1.jpg")
     with pytest.raises(ConfigError, match="feature_names"):
         convert(base, tmp_path / "out", feature_names=json.dumps(names))
-
-
-def test_a_text_gives_images_in_no_class_folder_their_classes(tmp_path):
-    """As ImageNet's validation images come."""
-    train = [f"train/n0{n}/{n}.JPEG" for n in range(3)]
-    validation = [f"validation/ILSVRC2012_val_0000000{n}.JPEG" for n in (1, 2, 3)]
-    base = write_photos(tmp_path / "in", *train, *validation)
-    (base / "labels.txt").write_text("n02\nn00\nn02\n")
-    manifest = convert(base, tmp_path / "out", label_list="labels.txt")
-    assert manifest["total"]["found"] == 6
-    found = labels_of(tmp_path / "out")
-    assert [found[name] for name in validation] == ["n02", "n00", "n02"]
-    assert [found[name] for name in train] == ["n00", "n01", "n02"]
-    (base / "labels.txt").write_text("n02\nn00\n")
-    with pytest.raises(InputError, match=r"labels\.txt.*3 files.*2 lines"):
-        convert(base, tmp_path / "out-2", label_list="labels.txt")

@@ -1,26 +1,20 @@
 """Which split an image goes to: by hash, by label, by pattern and by span."""
 
-import datetime
-import json
 import shutil
 from collections import Counter
 
 import pytest
-from tfx.proto import range_config_pb2
 from tfx.types import artifact_utils
-from tfx.utils import proto_utils
 
 from tests.components.image_example_gen.image_runs import (
     convert,
     input_config,
-    labels_of,
     output_config,
     placed,
     run,
     splits_of,
     write_photos,
 )
-from trainer_utils.format import ConfigError
 
 
 # Bounds: five standard deviations of the binomial distribution either side of its mean.
@@ -46,26 +40,6 @@ def test_hash_splits_have_their_shares(many, tmp_path, config, bounds):
     assert artifact_utils.decode_split_names(artifact.split_names) == list(bounds)
 
 
-def test_a_hash_split_mixes_the_classes(many, tmp_path):
-    convert(many, tmp_path)
-    of_split: dict[str, set[str | None]] = {"train": set(), "eval": set()}
-    for split, label in placed(tmp_path).values():
-        of_split[split].add(label)
-    assert len(of_split["train"]) == len(of_split["eval"]) == 12
-
-
-def test_partitioned_by_label_a_class_is_whole_in_one_split(many, tmp_path):
-    shares = (("train", 2), ("eval", 1))
-    config = output_config(*shares, partition_feature_name="label")
-    convert(many, tmp_path, output_config=config)
-    splits_by_label: dict[str | None, set[str]] = {}
-    for split, label in placed(tmp_path).values():
-        splits_by_label.setdefault(label, set()).add(split)
-    assert len(splits_by_label) == 12
-    assert all(len(splits) == 1 for splits in splits_by_label.values())
-    assert set.union(*splits_by_label.values()) == {"train", "eval"}
-
-
 def test_a_photo_keeps_its_split_when_others_come_and_go(many, tmp_path):
     convert(many, tmp_path / "before")
     changed = shutil.copytree(many, tmp_path / "changed")
@@ -76,12 +50,6 @@ def test_a_photo_keeps_its_split_when_others_come_and_go(many, tmp_path):
     common = before.keys() & after.keys()
     assert len(common) == 275
     assert {name: before[name] for name in common} == {name: after[name] for name in common}
-
-
-def test_another_seed_assigns_other_splits(many, tmp_path):
-    convert(many, tmp_path / "0", seed=0)
-    convert(many, tmp_path / "1", seed=1)
-    assert splits_of(tmp_path / "0") != splits_of(tmp_path / "1")
 
 
 TREE = ["a/cat/1.jpg", "a/dog/2.jpg", "b/dog/3.jpg", "b/emu/x/4.jpg", "c/5.jpg", "c/6.jpg"]
@@ -115,130 +83,3 @@ def test_each_pattern_of_input_config_is_a_split(tmp_path, patterns, expected):
     )
     assert placed(tmp_path / "out") == expected
     assert set(manifest["split_order"]) == set(patterns)
-
-
-def test_one_pattern_of_input_config_leaves_the_splits_to_the_hash(tmp_path):
-    base = write_photos(tmp_path / "in", *TREE)
-    manifest = convert(base, tmp_path / "out", input_config=input_config(all="a/*"))
-    assert labels_of(tmp_path / "out") == {"a/cat/1.jpg": "cat", "a/dog/2.jpg": "dog"}
-    assert manifest["split_order"] == ["train", "eval"]
-
-
-def days(year: int, month: int, day: int) -> int:
-    return (datetime.date(year, month, day) - datetime.date(1970, 1, 1)).days
-
-
-def static_range(span: int) -> str:
-    fixed = range_config_pb2.StaticRange(start_span_number=span, end_span_number=span)
-    return proto_utils.proto_to_json(range_config_pb2.RangeConfig(static_range=fixed))
-
-
-@pytest.mark.parametrize(
-    ("folders", "pattern", "config", "taken", "span", "version"),
-    [
-        (["span-1", "span-3", "span-2"], "span-{SPAN}", None, "span-3", 3, None),
-        (["span-9", "span-10"], "span-{SPAN}", None, "span-10", 10, None),
-        (["span-1", "span-3", "span-2"], "span-{SPAN}", static_range(1), "span-1", 1, None),
-        (["span-07", "span-06"], "span-{SPAN:2}", None, "span-07", 7, None),
-        (["s1/v1", "s2/v1", "s2/v10", "s2/v9"], "s{SPAN}/v{VERSION}", None, "s2/v10", 2, 10),
-        (["s1/v5", "s2/v1"], "s{SPAN}/v{VERSION}", static_range(1), "s1/v5", 1, 5),
-        (
-            ["2024-12-31", "2025-01-02", "2025-01-01"],
-            "{YYYY}-{MM}-{DD}",
-            None,
-            "2025-01-02",
-            days(2025, 1, 2),
-            None,
-        ),
-        (
-            ["2024-12-31", "2025-01-02"],
-            "{YYYY}-{MM}-{DD}",
-            static_range(days(2024, 12, 31)),
-            "2024-12-31",
-            days(2024, 12, 31),
-            None,
-        ),
-    ],
-)
-def test_without_a_driver_the_executor_finds_the_span(
-    tmp_path, folders, pattern, config, taken, span, version
-):
-    names = [f"{folder}/{part}/cat/1.jpg" for folder in folders for part in ("x", "y")]
-    artifact = run(
-        write_photos(tmp_path / "in", *names),
-        tmp_path / "out",
-        input_config=input_config(train=f"{pattern}/x/*", eval=f"{pattern}/y/*"),
-        range_config=config,
-    )
-    assert placed(tmp_path / "out") == {
-        f"{taken}/x/cat/1.jpg": ("train", "cat"),
-        f"{taken}/y/cat/1.jpg": ("eval", "cat"),
-    }
-    assert artifact.get_int_custom_property("span") == span
-    assert artifact.has_custom_property("version") == (version is not None)
-    assert version is None or artifact.get_int_custom_property("version") == version
-
-
-BAD_SPLITS = {
-    "a space": ({"output_config": output_config(("a b", 1))}, ["'a b'"]),
-    "a path": ({"output_config": output_config(("../up", 1))}, ["'../up'"]),
-    "not ASCII": ({"output_config": output_config(("é", 1))}, ["'é'"]),
-    "no share": (
-        {"output_config": output_config(("train", 0))},
-        ["'train'", "hash_buckets", "got 0"],
-    ),
-    "an output split twice": (
-        {"output_config": output_config(("t", 2), ("t", 1))},
-        ["'t'", "output_config"],
-    ),
-    "a dash in an input split": ({"input_config": input_config(**{"a-b": "*"})}, ["'a-b'"]),
-    "an unknown feature": (
-        {"output_config": output_config(("t", 1), partition_feature_name="hue")},
-        ["partition_feature_name", "'hue'"],
-    ),
-    "splits of input and output": (
-        {
-            "input_config": input_config(one="1*", two="2*"),
-            "output_config": output_config(("all", 1)),
-        },
-        ["output_config", "one, two", "all"],
-    ),
-}
-
-
-@pytest.mark.parametrize(("properties", "words"), BAD_SPLITS.values(), ids=BAD_SPLITS)
-def test_a_wrong_split_config_is_refused(tmp_path, properties, words):
-    base = write_photos(tmp_path / "in", "1.jpg", "2.jpg")
-    with pytest.raises(ConfigError) as caught:
-        convert(base, tmp_path / "out", **properties)
-    assert [word for word in words if word not in str(caught.value)] == []
-    assert not (tmp_path / "out").exists()
-
-
-def test_an_input_split_named_twice_is_refused(tmp_path):
-    base = write_photos(tmp_path / "in", "1.jpg", "2.jpg")
-    patterns = [{"name": "t", "pattern": "1*"}, {"name": "t", "pattern": "2*"}]
-    with pytest.raises(ConfigError, match="'t'"):
-        convert(base, tmp_path / "out", input_config=json.dumps({"splits": patterns}))
-
-
-def test_output_splits_are_refused_where_folders_name_their_own(tmp_path):
-    base = write_photos(tmp_path / "in", "train/1.jpg", "test/2.jpg")
-    with pytest.raises(ConfigError, match=r"output_config.*test, train.*got mine"):
-        convert(base, tmp_path / "out", output_config=output_config(("mine", 1)))
-
-
-def test_a_partition_by_label_is_refused_where_there_are_no_labels(tmp_path):
-    base = write_photos(tmp_path / "in", "1.jpg", "2.jpg")
-    config = output_config(("train", 1), ("eval", 1), partition_feature_name="label")
-    with pytest.raises(ConfigError, match=r"partition_feature_name.*'label'"):
-        convert(base, tmp_path / "out", output_config=config)
-
-
-def test_a_class_folder_without_a_file_is_said(tmp_path, caplog):
-    base = write_photos(tmp_path / "in", "train/a/1.jpg", "val/a/2.jpg", "val/b/3.jpg")
-    for empty in ("train/b", "train/ghost", "val/ghost"):
-        (base / empty).mkdir()
-    convert(base, tmp_path / "out")
-    (said,) = [one.getMessage() for one in caplog.records if "class folders" in one.getMessage()]
-    assert said.endswith(": ghost")

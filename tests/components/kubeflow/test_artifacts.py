@@ -1,6 +1,5 @@
 """Where a step puts its dataset or its page: into the artifact's place or elsewhere."""
 
-import json
 from pathlib import Path
 
 import pytest
@@ -9,7 +8,6 @@ from components.kubeflow.artifacts import (
     find_dataset,
     page_folder,
     place_dataset,
-    short_metadata,
     write_reference,
 )
 from trainer_utils.format import ConfigError, DatasetError
@@ -52,9 +50,3 @@ def test_a_page_becomes_a_file_and_what_fails_leaves_nothing(tmp_path):
     assert not list((tmp_path / "run").iterdir())
     make()
     assert [path.read_text() for path in (tmp_path / "run").iterdir()] == ["page"]
-
-
-def test_long_texts_are_left_out_since_a_next_step_gets_them_as_an_argument():
-    vocabulary = json.dumps([f"label {n}" for n in range(1000)])
-    kept = {"a": "b", "n": 10**9}
-    assert short_metadata({"vocabulary_label": vocabulary, **kept}) == kept

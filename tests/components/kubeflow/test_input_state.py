@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 
 from components.kubeflow.input_state import fingerprint_inputs, fingerprint_of_tfx
-from trainer_utils.format import InputError
 
 
 @pytest.fixture
@@ -103,11 +102,6 @@ def test_image_roots_count(photos, tmp_path):
     (before,) = fingerprints()
     (root / "new.jpg").write_bytes(b"new")
     assert before not in fingerprints()
-
-
-def test_what_is_not_there_is_named():
-    with pytest.raises(InputError, match="'/no/photos'"):
-        fingerprint_inputs("/no/photos")
 
 
 def test_the_step_imports_neither_tfx_nor_kfp(photos, tmp_path):

@@ -157,7 +157,7 @@ def test_the_image_may_be_named_by_the_environment(monkeypatch):
     monkeypatch.setenv("TFX_SHARDS_IMAGE", "example/three:3")
     assert kubeflow.default_image() == "example/three:3"
     monkeypatch.delenv("TFX_SHARDS_IMAGE")
-    assert kubeflow.default_image().startswith("tfx-shards:")
+    assert kubeflow.default_image().startswith("tfx-shards-components:")
 
 
 def test_what_reads_raw_data_is_cached_only_where_its_version_is_given(tmp_path):

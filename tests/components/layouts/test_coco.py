@@ -1,14 +1,11 @@
 """COCO's layout against hand-counted truth."""
 
 import json
-import os
 
 import pytest
 
 from components.common.rejects import Reject, render_rejects
 from tests.components.layouts.coco_files import (
-    CATEGORIES,
-    changed,
     image,
     instances,
     thing,
@@ -94,22 +91,6 @@ def test_images_are_found_where_people_put_them(tmp_path, read, write, folder):
     assert [entry.name.split("/")[-1] for entry in read(tmp_path).entries] == ["1.jpg"]
 
 
-def test_annotations_beside_the_images_of_each_split(tmp_path, read, write):
-    write(
-        tmp_path,
-        **{
-            "train/_annotations.coco.json": instances([image(1, "a.jpg")], []),
-            "valid/_annotations.coco.json": instances([image(1, "b.jpg")], []),
-            "train/a.jpg": b"",
-            "valid/b.jpg": b"",
-        },
-    )
-    assert {e.name: e.split for e in read(tmp_path).entries} == {
-        "train/a.jpg": "train",
-        "valid/b.jpg": "eval",
-    }
-
-
 @pytest.mark.parametrize(
     ("text", "words"),
     [
@@ -127,79 +108,7 @@ def test_a_malformed_file_is_refused_by_name(tmp_path, read, write, text, words)
     assert [word for word in words if word not in str(caught.value)] == []
 
 
-def test_an_image_of_two_files_is_refused_by_both(tmp_path, read, write):
-    text = instances([image(1, "1.jpg")], [])
-    write(tmp_path, **{"instances_a.json": text, "instances_b.json": text, "1.jpg": b""})
-    with pytest.raises(InputError, match=r"'1.jpg'.*instances_a.json and instances_b.json"):
-        read(tmp_path)
-
-
 # From here on: what COCO's own archive holds, where images lie, and hostile files.
-
-
-def other_task(images: list, **fields) -> str:
-    annotations = [
-        {"id": 1, "image_id": image["id"], "category_id": 7, **fields} for image in images
-    ]
-    return instances(images, annotations)
-
-
-def test_cocos_own_archive_of_annotations_is_read(coco, read, write):
-    images = [image(1, "1.jpg"), image(2, "sub/2.jpg")]
-    box = {"bbox": [0, 0, 9, 9], "keypoints": [1, 1, 2], "num_keypoints": 1}
-    others = {
-        "person_keypoints_train2017": other_task(images, **box),
-        "stuff_train2017": other_task(images, bbox=[0, 0, 9, 9]),
-        "panoptic_train2017": other_task(images, segments_info=[]),
-        "image_info_test2017": json.dumps({"images": images, "categories": CATEGORIES}),
-    }
-    before = read(coco)
-    write(coco, **{f"annotations/{name}.json": text for name, text in others.items()})
-    assert read(coco) == before
-
-
-def test_keypoints_of_any_name_are_passed_by_where_there_are_instances(coco, read, write):
-    before = read(coco)
-    text = other_task([image(1, "1.jpg")], bbox=[0, 0, 9, 9], keypoints=[1, 1, 2])
-    write(coco, **{"annotations/poses_train2017.json": text})
-    assert read(coco) == before
-
-
-def test_keypoints_alone_are_boxes(tmp_path, read, write):
-    text = other_task([image(1, "1.jpg")], bbox=[0, 0, 100, 50], keypoints=[1, 1, 2])
-    write(tmp_path, **{"annotations/person_keypoints_val2017.json": text, "val2017/1.jpg": b""})
-    assert values(read(tmp_path))["val2017/1.jpg"]["xmax"] == (0.5,)
-
-
-def test_captions_alone_are_refused(tmp_path, read, write):
-    text = other_task([image(1, "1.jpg")], caption="a dog")
-    write(tmp_path, **{"annotations/captions_val2017.json": text, "val2017/1.jpg": b""})
-    with pytest.raises(InputError, match="JSON file with images, annotations, categories"):
-        read(tmp_path, "coco")
-
-
-PLACES = {  # the first that has the image is taken
-    "the suffix": ["train2017/1.jpg", "images/1.jpg", "1.jpg", "annotations/1.jpg"],
-    "images and the suffix": ["images/train2017/1.jpg", "train/1.jpg", "images/1.jpg"],
-    "the split": ["training/1.jpg", "images/1.jpg", "1.jpg"],
-    "images and the split": ["images/train/1.jpg", "images/1.jpg"],
-    "images": ["images/1.jpg", "1.jpg"],
-    "the base": ["1.jpg", "annotations/1.jpg"],
-    "the file's own folder": ["annotations/1.jpg", "val2017/1.jpg", "images/val2017/1.jpg"],
-}
-
-
-@pytest.mark.parametrize("places", PLACES.values(), ids=PLACES)
-def test_the_likeliest_image_of_a_name_is_taken(tmp_path, read, write, places):
-    text = instances([image(1, "1.jpg")], [])
-    write(tmp_path, **{"annotations/instances_train2017.json": text, **dict.fromkeys(places, b"")})
-    assert [entry.name for entry in read(tmp_path).entries] == places[:1]
-
-
-def test_below_a_root_all_is_found(tmp_path, read, write):
-    below = {"annotations/instances_val2017.json": instances([image(1, "v.jpg")], [])}
-    write(tmp_path / "span-1", **below, **{"val2017/v.jpg": b""})
-    assert [e.name for e in read(tmp_path, root="span-1").entries] == ["span-1/val2017/v.jpg"]
 
 
 @pytest.mark.parametrize(
@@ -218,50 +127,6 @@ def test_a_split_is_a_word_of_the_files_name(tmp_path, read, write, name, split)
     text = instances([image(1, "1.jpg")], [])
     write(tmp_path, **{f"annotations/{name}.json": text, "images/1.jpg": b""})
     assert [entry.split for entry in read(tmp_path).entries] == [split]
-
-
-OTHERS = {
-    "a file of settings": {"settings.json": '{"images": "photos"}'},
-    "LabelMe": {"annotations/1.json": '{"version": "5.0", "shapes": [], "imagePath": "1.jpg"}'},
-    "VIA": {"via_annotations.json": '{"_via_img_metadata": {}}'},
-    "a file beside each image": {"cat/1.json": '{"images": [], "annotations": []}'},
-    "a link that leads out": {},
-}
-
-
-@pytest.mark.parametrize("files", OTHERS.values(), ids=OTHERS)
-def test_other_json_is_not_taken_for_coco(tmp_path, read, write, files):
-    base = write(tmp_path / "in", **{"cat/1.jpg": b"", "dog/2.jpg": b"", **files})
-    if not files:
-        write(tmp_path, **{"secret.json": TRAIN})
-        (base / "instances_train2017.json").symlink_to(tmp_path / "secret.json")
-    listing = read(base)
-    assert [column.name for column in listing.columns] == ["label"]
-    assert {"cat/1.jpg", "dog/2.jpg"} <= {entry.name for entry in listing.entries}
-
-
-def test_a_link_that_leads_out_is_not_followed(coco, tmp_path, read, write):
-    write(tmp_path, **{"secret.json": instances([image(1, "secret.jpg")], [])})
-    (coco / "annotations/instances_test2017.json").symlink_to(tmp_path / "secret.json")
-    with pytest.raises(InputError, match=r"'annotations/instances_test2017.json'.*leads out"):
-        read(coco)
-
-
-@pytest.mark.parametrize(
-    "name",
-    [
-        "a [b] *?.jpg",
-        "\U0001f415.jpg",
-        "a\nb.jpg",
-        os.fsdecode(b"\xff.jpg"),
-        "x/../y.jpg",
-        "./z.jpg",
-    ],
-)
-def test_an_odd_name_is_taken(tmp_path, read, write, name):
-    write(tmp_path, **{"instances_val.json": instances([image(1, name)], []), "x/a.jpg": b""})
-    (tmp_path / name).write_bytes(b"image")
-    assert [e.name for e in read(tmp_path).entries] == [os.path.normpath(name)]
 
 
 NO_NAMES = {
@@ -285,47 +150,3 @@ def test_a_name_of_no_image_is_a_reject_that_can_be_written(
     assert [(o.name, o.split, o.code) for o in listing.excluded] == [(source, "eval", code)]
     rejects = [Reject("eval", o.name, o.code, o.detail) for o in listing.excluded]
     assert json.loads(render_rejects(rejects).encode())["source"] == display_path(source)
-
-
-BAD_FILES = {
-    "two images of one id": (
-        changed(images=[image(1, "a.jpg"), image(1, "b.jpg")]),
-        r"'instances_val.json'.*image's id once, got 1 for 'a.jpg' and 'b.jpg'",
-    ),
-    "two ids of one image": (
-        changed(images=[image(1, "1.jpg"), image(2, "1.jpg")]),
-        r"'instances_val.json'.*got '1.jpg' as the ids 1 and 2",
-    ),
-    "two categories of one id": (
-        changed(categories=[{"id": 7, "name": "a"}, {"id": 7, "name": "b"}]),
-        "category's id once, got 7 for 'a' and 'b'",
-    ),
-    "a category without a name": (changed(categories=[{"id": 7}]), "category 7, got None"),
-    "half of a character": (
-        changed(categories=[{"id": 7, "name": "\ud800"}]),
-        r"name of category 7, got '\\ud800'",
-    ),
-    "an id of letters": (changed(images=[image("a1", "1.jpg")]), "64 bits.*image, got 'a1'"),
-    "an id of 65 bits": (changed(images=[image(2**64, "1.jpg")]), f"image, got {2**64}"),
-    "no id": (changed(images=[{"file_name": "1.jpg"}]), "image, got None .'1.jpg'"),
-    "no objects": (changed(images=["1.jpg"]), r"expected objects, got '1.jpg' \(images\[0\]\)"),
-    "of no image": (
-        changed(annotations=[thing(1, 7, [0, 0, 1, 1]), thing("x", 7, [0, 0, 1, 1])]),
-        r"annotations of its images, got 'x' \(annotations\[1\]\)",
-    ),
-    "of a list": (
-        changed(annotations=[thing([], 7, [0, 0, 1, 1])]),
-        r"annotations of its images, got \[\] \(annotations\[0\]\)",
-    ),
-    "cut short": (TRAIN[:-9], "'instances_val.json': expected JSON"),
-    "nested without end": ('{"images": ' + "[" * 100_000, "'instances_val.json': expected JSON"),
-    "a number of 5,000 digits": ('{"images": ' + "9" * 5000, "'instances_val.json': expected JSON"),
-    "UTF-16": (TRAIN.encode("utf-16"), "'instances_val.json': expected UTF-8"),
-}
-
-
-@pytest.mark.parametrize(("text", "match"), BAD_FILES.values(), ids=BAD_FILES)
-def test_a_bad_file_is_refused_with_what_is_bad(tmp_path, read, write, text, match):
-    write(tmp_path, **{"instances_val.json": text, "1.jpg": b""})
-    with pytest.raises(InputError, match=match):
-        read(tmp_path)

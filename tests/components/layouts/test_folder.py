@@ -2,10 +2,8 @@
 
 import pytest
 
-from components.common.layout_inputs import LayoutInputs
 from components.example_gen.settings import ImageSettings
-from components.layouts import LOOKED_FOR, read_layout
-from trainer_utils.format import ConfigError, InputError
+from trainer_utils.format import InputError
 from trainer_utils.format.settings import settings_of
 
 FORCED = [
@@ -21,14 +19,3 @@ def test_a_layout_that_is_not_there_is_refused_with_what_is(tmp_path, read, writ
     message = str(caught.value)
     assert f"layout={layout!r}" in message
     assert "at its top: cat, notes.txt." in message
-
-
-def test_every_layout_is_among_those_looked_for():
-    assert [name for name in FORCED if name not in LOOKED_FOR] == []
-
-
-@pytest.mark.parametrize("layout", ["auto", "folder", "voc", "coco", "segmentation"])
-def test_columns_are_for_lists_and_archives(tmp_path, layout):
-    inputs = LayoutInputs(base=str(tmp_path), root="", files={}, columns={"age": "int"})
-    with pytest.raises(ConfigError, match=r"columns: expected none .*, got age"):
-        read_layout(inputs, layout=layout)

@@ -1,7 +1,5 @@
 """Image sets of Pascal VOC: which are splits, and what a line of one names."""
 
-import os
-
 import pytest
 
 from tests.components.layouts.voc_files import annotation, one
@@ -31,46 +29,6 @@ def test_a_set_is_a_split_if_it_is_called_after_one(tmp_path, read, write, sets,
     listing = read(base)
     assert [entry.split for entry in listing.entries] == splits
     assert listing.excluded == ()
-
-
-ODD_NAMES = [
-    b"a [b] *?",
-    "emoji \U0001f415".encode(),
-    b"not \xff\xfe UTF-8",
-    b"blank at the end ",
-    "\u2028 and \x0b, \x85 and \x1c".encode(),
-    b"in/folders/below",
-    b"dots.in.it",
-    b"-1",
-]
-
-
-@pytest.mark.parametrize("name", ODD_NAMES)
-def test_an_odd_name_is_taken_from_its_set(tmp_path, read, name):
-    base = tmp_path / "in"
-    for path, content in (
-        (b"JPEGImages/%s.jpg", b"image"),
-        (b"Annotations/%s.xml", annotation(("dog", 1, 1, 2, 2))),
-        (b"ImageSets/Main/val%.0s.txt", name + b"\n"),
-    ):
-        full = os.path.join(os.fsencode(base), path % name)
-        os.makedirs(os.path.dirname(full), exist_ok=True)
-        with open(full, "wb") as stream:
-            stream.write(content)
-    (entry,) = read(base).entries
-    assert os.fsencode(entry.name) == b"JPEGImages/%s.jpg" % name
-    assert (entry.split, entry.values[5]) == ("eval", ("dog",))
-
-
-def test_a_newline_in_a_name_does_no_harm(tmp_path, read, write):
-    base = one(tmp_path, write, annotation(), "a\nb")
-    assert [entry.name for entry in read(base).entries] == ["JPEGImages/a\nb.jpg"]
-    write(base, **{"ImageSets/Main/train.txt": "a\nb\n"})
-    assert {(o.name, o.code) for o in read(base).excluded} == {
-        ("JPEGImages/a\nb.jpg", None),
-        ("a", "FILE_NOT_FOUND"),
-        ("b", "FILE_NOT_FOUND"),
-    }
 
 
 @pytest.mark.parametrize(

@@ -4,8 +4,6 @@ import os
 
 import pytest
 
-from trainer_utils.format import InputError
-
 
 def pairs(*names: str) -> dict[str, bytes]:
     """The files of some images with their label maps."""
@@ -13,9 +11,6 @@ def pairs(*names: str) -> dict[str, bytes]:
     return images | {
         f"SegmentationClass/{name}.png": os.fsencode(f"map of {name}") for name in names
     }
-
-
-SETS = {"train": "a\nc\n", "val": "b\n"}
 
 
 def found(listing) -> dict[str, str | None]:
@@ -49,45 +44,6 @@ def test_pairs_and_splits_are_datums_wherever_the_sets_lie(
         ] == [[pair["image"], pair["label"]] for pair in expected.values()]
 
 
-@pytest.mark.parametrize("root", ["", "below/"])
-def test_folders_may_have_names_of_ones_own(tmp_path, read, write, root):
-    from datum.generator.image import SegDatumGenerator
-
-    own = {"image_dir": "photos/jpg", "label_dir": "maps", "set_dir": "lists/seg"}
-    files = {f"{root}photos/jpg/{name}.jpg": b"x" for name in "abc"}
-    files |= {f"{root}maps/{name}.png": b"y" for name in "abc"}
-    write(tmp_path, **files, **{f"{root}lists/seg/{s}.txt": n for s, n in SETS.items()})
-    names = {"image_set_dir": own["set_dir"], **{n: own[n] for n in ("image_dir", "label_dir")}}
-    listing = read(tmp_path, root=root.rstrip("/"), **names)
-    assert not listing.excluded
-    for theirs, ours in (("train", "train"), ("val", "eval")):
-        expected = dict(SegDatumGenerator(str(tmp_path / root), None)(split=theirs, **own))
-        assert [
-            [str(tmp_path / blob.path) for blob in entry.blobs]
-            for entry in listing.entries
-            if entry.split == ours
-        ] == [[pair["image"], pair["label"]] for pair in expected.values()]
-
-
-def test_blobs_know_their_sizes(tmp_path, read, write):
-    (entry,) = read(write(tmp_path, **pairs("a"))).entries
-    assert [tuple(blob)[:3] for blob in entry.blobs] == [
-        ("JPEGImages/a.jpg", len("image a"), None),
-        ("SegmentationClass/a.png", len("map of a"), None),
-    ]
-
-
-def test_the_first_place_with_sets_decides(tmp_path, read, write):
-    write(tmp_path, **pairs("a", "b"))
-    write(tmp_path, **{"ImageSets/Segmentation/val.txt": "a\n", "ImageSets/Main/train.txt": "b\n"})
-    write(tmp_path, **{"ImageSets/test.txt": "b\n", "test.txt": "b\n"})
-    listing = read(tmp_path)
-    assert found(listing) == {"JPEGImages/a.jpg": "eval"}
-    assert [(o.name, o.code, o.detail) for o in listing.excluded] == [
-        ("JPEGImages/b.jpg", None, "in no image set")
-    ]
-
-
 def test_without_sets_a_hash_decides(tmp_path, read, write):
     write(tmp_path, **pairs("a"), **{"ImageSets/Segmentation/trainval.txt": "a\n"})
     assert found(read(tmp_path)) == {"JPEGImages/a.jpg": None}
@@ -104,47 +60,3 @@ def test_an_image_without_its_label_map_is_left_out_of_any_split(tmp_path, read,
         ("JPEGImages/b.jpg", split, "NO_LABEL_MAP"),
     ]
     assert listing.excluded[1].detail == "no label map SegmentationClass/b.png"
-
-
-@pytest.mark.parametrize(
-    ("more", "match"),
-    [
-        ({"JPEGImages/a.png": ""}, r"JPEGImages 'a'.*JPEGImages/a\.jpg and JPEGImages/a\.png"),
-        ({"SegmentationClass/a.bmp": ""}, r"SegmentationClass 'a'.*a\.bmp and .*a\.png"),
-        ({"train.txt": "a\n", "val.txt": "a\n"}, r"'a'.*train\.txt \(line 1\) and val\.txt"),
-    ],
-)
-def test_what_is_twice_is_refused_by_both_names(tmp_path, read, write, more, match):
-    with pytest.raises(InputError, match=match):
-        read(write(tmp_path, **pairs("a"), **more))
-
-
-def test_a_label_map_that_leads_out_is_not_followed(tmp_path, read, write):
-    base = write(tmp_path / "in", **pairs("a", "b"))
-    write(tmp_path, **{"secret.png": "secret"})
-    (base / "SegmentationClass/a.png").unlink()
-    (base / "SegmentationClass/a.png").symlink_to(tmp_path / "secret.png")
-    listing = read(base)
-    assert found(listing) == {"JPEGImages/b.jpg": None}
-    assert [(o.name, o.code, o.detail) for o in listing.excluded] == [
-        (
-            "JPEGImages/a.jpg",
-            "OUTSIDE_INPUT_BASE",
-            "its label map: a symbolic link that leads out of the input base",
-        )
-    ]
-
-
-@pytest.mark.parametrize("name", ["a [b] *?", "a\nb", "\U0001f415", os.fsdecode(b"\xff"), "a.b"])
-def test_an_odd_name_is_taken(tmp_path, read, write, name):
-    listing = read(write(tmp_path, **pairs(name)))
-    assert [tuple(blob.path for blob in entry.blobs) for entry in listing.entries] == [
-        (f"JPEGImages/{name}.jpg", f"SegmentationClass/{name}.png")
-    ]
-
-
-def test_hidden_files_are_counted_and_no_label_maps(tmp_path, read, write):
-    hidden = {"JPEGImages/.DS_Store": "", "SegmentationClass/.DS_Store": ""}
-    listing = read(write(tmp_path, **pairs("a"), **hidden))
-    assert [(o.name, o.code) for o in listing.excluded] == [("JPEGImages/.DS_Store", None)]
-    assert listing.found == 2

@@ -1,16 +1,11 @@
 """Columns made of the files that lie beside the images of an archive."""
 
 import re
-from pathlib import Path
 
 import pytest
 
 from components.common.entry import Column
-from components.common.layout_inputs import LayoutInputs
-from components.layouts import read_layout
 from tests.components.layouts.archives import write_tar
-from trainer_utils.format import ConfigError, InputError
-from trainer_utils.storage import list_files
 
 COLUMNS = {
     "ints": ({"a.cls": " 3\n", "b.cls": "-4"}, [Column("label", "int")], [(3,), (-4,)]),
@@ -80,30 +75,6 @@ def test_sidecars_make_columns_typed_by_all_examples(tmp_path, read, files, colu
     assert [entry.values for entry in listing.entries] == rows
 
 
-def with_columns(tmp_path: Path, **columns: str):
-    files = {file.path: file for file in list_files(str(tmp_path))}
-    inputs = LayoutInputs(base=str(tmp_path), root="", files=files, columns=columns)
-    return read_layout(inputs, layout="tar")
-
-
-def test_the_user_may_say_what_a_column_is(tmp_path):
-    files = {"a.jpg": b"x", "a.cls": "3", "a.json": '{"breed": "cat", "n": 1, "note": "?"}'}
-    write_tar(tmp_path / "x.tar", files)
-    listing = with_columns(tmp_path, breed="label", n="float", note="ignore", label="label")
-    kinds = {column.name: column.kind for column in listing.columns}
-    assert kinds == {"breed": "label", "n": "float", "label": "label"}
-
-
-@pytest.mark.parametrize(
-    ("columns", "match"),
-    [({"size": "int"}, r"\(n\), got 'size'"), ({"n": "double"}, "columns.'n'.*got 'double'")],
-)
-def test_a_column_that_cannot_be_is_refused(tmp_path, columns, match):
-    write_tar(tmp_path / "x.tar", {"a.jpg": b"x", "a.json": '{"n": 1}'})
-    with pytest.raises(ConfigError, match=match):
-        with_columns(tmp_path, **columns)
-
-
 @pytest.mark.parametrize(
     ("content", "match"),
     [
@@ -119,15 +90,3 @@ def test_a_hostile_json_is_rejected_by_name(tmp_path, read, content, match):
     write_tar(tmp_path / "x.tar", {"a.jpg": b"x", "a.json": content})
     (left,) = read(tmp_path).excluded
     assert re.search(match, left.detail)
-
-
-def test_an_integer_of_more_than_64_bits_is_refused_by_its_column(tmp_path, read):
-    write_tar(tmp_path / "x.tar", {"a.jpg": b"x", "a.json": '{"x": 1' + "0" * 400 + "}"})
-    with pytest.raises(InputError, match="column 'x': expected numbers of 64 bits"):
-        read(tmp_path)
-
-
-def test_a_large_sidecar_is_not_read(tmp_path, read):
-    write_tar(tmp_path / "x.tar", {"a.jpg": b"x", "a.txt": bytes((16 << 20) + 1)})
-    (left,) = read(tmp_path).excluded
-    assert "'a.txt' of at most 16777216 bytes, got 16777217" in left.detail

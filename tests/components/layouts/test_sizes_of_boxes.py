@@ -87,19 +87,3 @@ def test_boxes_drawn_on_a_photo_as_exif_turns_it_are_a_reject_that_says_so(tmp_p
     turned = layout(stream.getvalue(), (1, 1, 50, 60), size=PHOTO[::-1])
     with pytest.raises(InputError, match="400 x 240, got 240 x 400: the image turned"):
         convert(write_tree(tmp_path / "in", turned), tmp_path / "out")
-
-
-def test_a_size_matters_only_where_there_are_boxes(tmp_path, layout):
-    base = write_tree(tmp_path / "in", layout(photo(1, size=PHOTO), size=(7, 900)))
-    assert convert(base, tmp_path / "out")["total"]["written"] == 1
-    mapping = json.loads((tmp_path / "out/datum_to_type_and_shape_mapping.json").read_text())
-    for name in ("width", "height"):  # the photo's own: every example has it
-        assert mapping[name] == {"type": "int", "shape": [], "dense": True}
-
-
-def test_what_we_scale_ourselves_is_no_other_size(tmp_path, layout):
-    base = write_tree(tmp_path / "in", layout(photo(1, size=PHOTO), BOX, size=PHOTO))
-    manifest = convert(base, tmp_path / "out", resize_shorter_side=100)
-    assert manifest["conversions"] == {"RESIZED": 1}
-    (example,) = flat(tmp_path / "out")
-    assert {name: value(example, name) for name in RELATIVE} == RELATIVE

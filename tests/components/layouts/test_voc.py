@@ -8,13 +8,9 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from components.common.layout_inputs import LayoutInputs
 from components.common.rejects import Reject, render_rejects
-from components.example_gen.boxes import BOX_COLUMNS, SIZE_COLUMNS
-from components.layouts import read_layout
 from tests.components.layouts.voc_files import annotation, one
 from trainer_utils.format import InputError
-from trainer_utils.storage import list_files
 
 
 @pytest.fixture
@@ -52,32 +48,10 @@ def test_splits_come_from_the_image_sets_and_all_images_are_counted(voc, read):
     }
 
 
-def test_an_image_may_hold_nothing(voc, read):
-    nothing = values(read(voc))["JPEGImages/c.png"]
-    assert {nothing.pop("height"), nothing.pop("width")} == {None}
-    assert set(nothing.values()) == {()}
-
-
-def test_columns_are_lists_of_any_length(voc, read):
-    assert all(c.is_list and c.length is None for c in read(voc).columns if c not in SIZE_COLUMNS)
-    assert read(voc).columns[: len(BOX_COLUMNS)] == BOX_COLUMNS
-
-
 def test_a_box_a_pixel_outside_is_cut_off(voc, read):
     (voc / "Annotations/a b.xml").write_bytes(annotation(("dog", -1, 0, 501, 375)))
     box = values(read(voc))["JPEGImages/a b.jpg"]
     assert (box["xmin"], box["xmax"], box["area"]) == ((0.0,), (1.0,), (1.0,))
-
-
-def test_only_the_test_split_may_do_without_annotations(voc, read, write):
-    write(voc, **{"ImageSets/Main/test.txt": "unused\n"})
-    (voc / "Annotations/a b.xml").unlink()
-    listing = read(voc)
-    assert {left.name: left.code for left in listing.excluded} == {
-        "JPEGImages/a b.jpg": "NO_ANNOTATION",
-        "missing": "FILE_NOT_FOUND",
-    }
-    assert set(values(listing)["JPEGImages/unused.jpg"].values()) == {(), None}
 
 
 @pytest.mark.parametrize(
@@ -124,12 +98,6 @@ def test_images_and_label_maps_are_paired_as_datum_pairs_them(pairs, read):
     ]
 
 
-def test_both_layouts_in_one_folder_can_be_had_by_name(pairs, read, write):
-    write(pairs, **{"Annotations/a.xml": annotation()})
-    assert read(pairs).blobs == (("image", "image"),)
-    assert read(pairs, "segmentation").blobs == (("image", "image"), ("label", "label_map"))
-
-
 def test_many_boxes_are_datums_to_the_last_bit(tmp_path, read, write):
     from datum.generator.image import DetDatumGenerator
 
@@ -144,17 +112,6 @@ def test_many_boxes_are_datums_to_the_last_bit(tmp_path, read, write):
     found = values(read(base))["JPEGImages/a.jpg"]
     assert (found.pop("width"), found.pop("height")) == (333, 357)
     assert {name: list(value) for name, value in found.items()} == theirs
-
-
-def test_parts_are_no_objects_and_optional_tags_have_defaults(tmp_path, read, write):
-    box = "<bndbox><xmin>1</xmin><ymin>1</ymin><xmax>8</xmax><ymax>8</ymax></bndbox>"
-    part = f"<part><name>head</name>{box}</part>"
-    size = "<size><width>8</width><height>8</height></size>"
-    text = f"<annotation>{size}<object>{part}<name>person</name>{box}</object></annotation>"
-    found = values(read(one(tmp_path, write, text.encode())))["JPEGImages/a.jpg"]
-    assert found["labels"] == ("person",)
-    assert found["pose"] == ("unspecified",)
-    assert (found["is_truncated"], found["labels_difficult"]) == ((0,), (0,))
 
 
 def test_every_input_is_counted_and_every_reject_can_be_written(tmp_path, read, write):
@@ -223,71 +180,6 @@ def test_the_reject_of_a_bad_annotation_says_what_is_bad(tmp_path, read, write, 
     assert len(left.detail) < 500
 
 
-def test_an_annotation_of_a_claimed_size_is_not_read(tmp_path, read, write):
-    base = one(tmp_path, write, annotation())
-    os.truncate(base / "Annotations/a.xml", 1 << 40)  # takes no room on the disk
-    (left,) = read(base).excluded
-    assert (left.code, left.detail) == (
-        "BAD_ANNOTATION",
-        "expected at most 16777216 bytes, got 1099511627776",
-    )
-
-
-def test_an_annotation_that_vanished_leaves_its_image_out_and_no_other(tmp_path, write):
-    base = one(tmp_path, write, annotation())
-    for name in "bcd":
-        text = annotation(("dog", 1, 1, 2, 2))
-        write(base, **{f"JPEGImages/{name}.jpg": b"", f"Annotations/{name}.xml": text})
-    files = {file.path: file for file in list_files(str(base))}
-    for name in "ac":
-        (base / f"Annotations/{name}.xml").unlink()
-    listing = read_layout(LayoutInputs(base=str(base), root="", files=files), layout="voc")
-    assert [(o.name, o.code) for o in listing.excluded] == [
-        ("JPEGImages/a.jpg", "UNREADABLE"),
-        ("JPEGImages/c.jpg", "UNREADABLE"),
-    ]
-    assert [(e.name, e.values[5]) for e in listing.entries] == [
-        ("JPEGImages/b.jpg", ("dog",)),
-        ("JPEGImages/d.jpg", ("dog",)),
-    ]
-
-
-def test_a_link_that_leads_out_is_not_followed(tmp_path, read, write):
-    base = one(tmp_path, write, annotation())
-    write(tmp_path, **{"secret.xml": annotation(("secret", 1, 1, 2, 2)), "secret.txt": b"a\n"})
-    (base / "Annotations/a.xml").unlink()
-    (base / "Annotations/a.xml").symlink_to(tmp_path / "secret.xml")
-    assert [(o.name, o.code) for o in read(base, "voc").excluded] == [
-        ("JPEGImages/a.jpg", "OUTSIDE_INPUT_BASE")
-    ]
-    (base / "ImageSets").mkdir()
-    (base / "ImageSets/train.txt").symlink_to(tmp_path / "secret.txt")
-    with pytest.raises(InputError, match=r"'ImageSets/train.txt'.*leads out"):
-        read(base, "voc")
-
-
-def test_two_annotations_of_one_name_are_refused(tmp_path, read, write):
-    base = one(tmp_path, write, annotation())
-    write(base, **{"Annotations/a.XML": annotation()})
-    with pytest.raises(InputError, match=r"Annotations 'a'.*a\.XML and Annotations/a\.xml"):
-        read(base)
-
-
-def test_the_split_of_input_config_is_that_of_all(voc):
-    files = {file.path: file for file in list_files(str(voc))}
-    inputs = LayoutInputs(base=str(voc), root="", files=files, split="mine")
-    listing = read_layout(inputs, layout="voc")
-    assert {e.split for e in listing.entries} == {o.split for o in listing.excluded} == {"mine"}
-
-
-@pytest.mark.parametrize("folder", ["JPEGImages", "Annotations"])
-def test_a_folder_without_both_is_none(tmp_path, read, write, folder):
-    base = write(tmp_path / "in", **{f"{folder}/a.jpg": b"", "b.jpg": b""})
-    with pytest.raises(InputError, match=r"JPEGImages/ beside Annotations/.*layout='voc'"):
-        read(write(tmp_path / "empty", **{"b.jpg": b""}), "voc")
-    assert "xmin" not in {column.name for column in read(base).columns}
-
-
 def test_folders_of_ones_own_and_the_order_of_classes_are_datums(tmp_path, read, write):
     from datum.configs.default_configs import get_default_write_configs
 
@@ -309,15 +201,3 @@ def test_folders_of_ones_own_and_the_order_of_classes_are_datums(tmp_path, read,
         e.name: [classes.index(label) + 1 for label in e.values[place]] for e in listing.entries
     }
     assert found == {f"photos/{name}.jpg": one["labels"] for name, one in expected.items()}
-
-
-def test_ids_of_the_dataset_are_the_lines_of_the_names_of_classes(tmp_path, write):
-    from tests.components.image_example_gen.image_runs import convert, photo
-
-    files = {f"JPEGImages/{name}.jpg": photo(1, size=(500, 375)) for name in "ab"}
-    files["classes.names"] = b"fish\nbird\n"
-    files["Annotations/a.xml"] = annotation(("bird", 1, 2, 30, 40), ("fish", 1, 2, 30, 40))
-    files["Annotations/b.xml"] = annotation(("cat", 1, 2, 30, 40))
-    manifest = convert(write(tmp_path / "in", **files), tmp_path / "out", max_reject_fraction=0.5)
-    assert (tmp_path / "out/vocab/labels.txt").read_text().split() == ["fish", "bird"]
-    assert manifest["total"]["rejected"] == 1  # what is none of the classes

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from tests.components.media.sounds import (
-    COVER,
     by_soundfile,
     encode,
     heard,
@@ -73,8 +72,3 @@ def test_an_mp3_without_a_count_is_cut_at_a_frame_or_rejected():
         assert at_seam.num_frames == 1152 * frame
         for cut in (start + 2, start + 5, (start + end) // 2, end - 1):
             assert (left := stored_or_none(data[:cut])) is None or left.num_frames > 1152 * frame
-
-
-@pytest.mark.parametrize("data", [COVER + mp3(), mp3() + b"TAG" + b" " * 125])
-def test_tags_about_an_mp3_change_nothing(data):
-    assert store(data) == store(mp3())

@@ -1,7 +1,5 @@
 """Pixels in plain colours, and whole or damaged, against numpy and Pillow."""
 
-import io
-
 import numpy as np
 import pytest
 from PIL import Image
@@ -31,15 +29,6 @@ def test_of_16_bits_the_upper_8_are_kept():
     np.testing.assert_array_equal(np.asarray(made), values // 256)
 
 
-def test_a_palette_with_transparency_has_an_alpha_channel():
-    image = Image.fromarray(RGB).quantize(4)
-    image.info["transparency"] = 2
-    made = in_plain_colours(image)
-    assert made.mode == "RGBA"
-    is_clear = np.asarray(image) == 2
-    np.testing.assert_array_equal(np.asarray(made)[..., 3], np.where(is_clear, 0, 255))
-
-
 @pytest.mark.parametrize("kind", ["PNG", "JPEG"])
 def test_an_image_that_is_cut_is_told_from_one_that_is_damaged(kind):
     large = CHANCE.integers(0, 256, (64, 64, 3), np.uint8)
@@ -48,11 +37,3 @@ def test_an_image_that_is_cut_is_told_from_one_that_is_damaged(kind):
     with pytest.raises(RejectedInputError) as caught:
         load(Image.open(ImageBytes(data[: len(data) // 2])))
     assert caught.value.code == "TRUNCATED_IMAGE"
-
-
-def test_nothing_but_pixels_is_encoded():
-    image = Image.fromarray(RGB)
-    image.info.update(comment=b"private", exif=b"Exif\0\0MM\0*\0\0\0\x08\0\0")
-    data = encode_image(image, "PNG")
-    assert Image.open(io.BytesIO(data)).info == {}
-    np.testing.assert_array_equal(np.asarray(Image.open(io.BytesIO(data))), RGB)

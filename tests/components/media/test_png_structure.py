@@ -24,12 +24,6 @@ def test_a_whole_file_is_without_doubt(mode):
     assert not scan_png(png(mode)).has_metadata
 
 
-def test_exif_is_seen():
-    exif = Image.Exif()
-    exif[0x0112] = 6
-    assert scan_png(png(exif=exif)).has_metadata
-
-
 def test_a_file_cut_anywhere_is_refused():
     data = png()
     for end in range(8, len(data)):

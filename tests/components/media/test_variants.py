@@ -49,27 +49,33 @@ def colours(pixels: np.ndarray) -> np.ndarray:
     return np.repeat(pixels[:, :, :1], 3, axis=2) if grey else pixels[:, :, :3]
 
 
-@pytest.mark.parametrize("verify", ["structure", "decode"])
-@pytest.mark.parametrize("name", VARIANTS)
-def test_what_is_stored_is_read_as_the_original(name, verify):
+@pytest.mark.parametrize("kind", sorted({name.split(",")[0].split()[0] for name in VARIANTS}))
+def test_what_is_stored_is_read_as_the_original(kind):
+    for name in VARIANTS:
+        if name.split(",")[0].split()[0] == kind:
+            for verify in ("structure", "decode"):
+                check_stored(name, verify=verify)
+
+
+def check_stored(name: str, *, verify: str) -> None:
     data = VARIANTS[name]
     stored = store(data, verify=verify)
+    assert (stored is None) == (name in REFUSED), name
     if stored is None:
-        assert name in REFUSED
         return
-    assert name not in REFUSED
     image = original(data)
     pixels = read(stored)
-    assert pixels.shape == (stored.height, stored.width, stored.channels)
-    assert (stored.width, stored.height) == image.size
+    assert pixels.shape == (stored.height, stored.width, stored.channels), name
+    assert (stored.width, stored.height) == image.size, name
     expected = np.asarray(image.convert("RGB"))
     difference = np.abs(colours(pixels).astype(int) - expected).mean()
     is_encoded_anew = stored.data is not data and stored.format == "JPEG"
-    assert difference <= (2.0 if is_encoded_anew else 0.1 if stored.format == "JPEG" else 0)
+    most = 2.0 if is_encoded_anew else 0.1 if stored.format == "JPEG" else 0
+    assert difference <= most, name
     if stored.channels in (2, 4) and stored.format == "PNG":
         alpha = np.asarray(image.convert("RGBA"))[:, :, 3]
-        assert np.array_equal(pixels[:, :, -1], alpha)
-    assert (stored.data is data) == (not set(stored.conversions) - {"WRONG_EXTENSION"})
+        assert np.array_equal(pixels[:, :, -1], alpha), name
+    assert (stored.data is data) == (not set(stored.conversions) - {"WRONG_EXTENSION"}), name
 
 
 REFUSED = {

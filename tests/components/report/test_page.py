@@ -11,13 +11,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from click.testing import CliRunner
 from PIL import Image
 
 from components.report.page import render_report, write_report
-from pipelines.cli.app import app
 from trainer_utils.dataset import open_dataset
-from trainer_utils.format import Accounting, DatasetError, Feature
+from trainer_utils.format import Accounting, Feature
 from trainer_utils.format.origin import Ancestor, DatasetInput, DatasetSummary, Origin, Step
 
 HOSTILE = "</style><script>alert(1)</script><img src=x onerror=alert(2)>\x1b[31m\u202e\"'{{7*7}}"
@@ -119,12 +117,6 @@ def test_the_steps_before_are_told_and_what_they_left_out(dataset):
     assert re.search(r"1\. Gen, with .*input_base ?photos/", text)
 
 
-def test_the_sample_says_of_how_many_records_it_is(dataset):
-    assert "3 records of train, 3 records of eval" in re.sub(
-        r"\s+", " ", Page(render_report(dataset, sample_records=3)).text
-    )
-
-
 def test_nothing_of_hostile_data_becomes_markup(dataset, hostile):
     page, harmless = Page(render_report(hostile)), Page(render_report(dataset))
     assert {tag for tag, _ in page.elements} <= {tag for tag, _ in harmless.elements}
@@ -145,21 +137,6 @@ def test_a_damaged_record_is_a_finding(dataset, tmp_path):
     data[2000] ^= 1
     shard.write_bytes(data)
     assert re.search(r"data_tfrecord-00000-of-00002.*byte \d+", Page(render_report(dataset)).text)
-
-
-def test_a_page_is_written_whole_or_not_at_all(dataset, tmp_path):
-    with pytest.raises(DatasetError):
-        write_report(str(tmp_path / "none"), str(tmp_path / "r.html"))
-    (tmp_path / "r.html").mkdir()
-    with pytest.raises(OSError, match=r"r\.html'$"):
-        write_report(dataset, str(tmp_path / "r.html"))
-    assert not list(tmp_path.rglob("*.html?*"))
-
-
-def test_the_command_writes_the_file(dataset, tmp_path):
-    result = CliRunner().invoke(app, ["report", dataset, "-o", str(tmp_path / "new/r.html")])
-    assert result.exit_code == 0, result.output
-    assert "8 records of train" in re.sub(r"\s+", " ", (tmp_path / "new/r.html").read_text())
 
 
 @pytest.mark.slow

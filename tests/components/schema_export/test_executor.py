@@ -24,7 +24,6 @@ from tests.components.shard_balancer.test_executor import balance
 from trainer_utils.format import DatasetError, Feature, parse_features
 
 GOLDEN = Path(__file__).parents[2] / "golden"
-LABELS = {"label": Feature(type="int")}
 
 LISTS = {int: "int64_list", float: "float_list", bytes: "bytes_list"}
 
@@ -95,24 +94,6 @@ def test_the_schema_says_which_features_are_fixed(stock, tmp_path):
     assert not by_name["tokens"].HasField("shape")
 
 
-def test_shards_are_found_from_the_schemas_own_folder(stock, tmp_path):
-    export(stock, tmp_path / "out")
-    info = json.loads((tmp_path / "out/shard_info.json").read_text())
-    ((path, records),) = info["train"].items()
-    assert records == 3
-    assert (tmp_path / "out" / path).resolve().is_file()
-
-
-def test_a_schema_that_disagrees_is_refused_by_feature(stock, tmp_path):
-    types = {"id": "INT", "vector": "FLOAT", "tokens": "BYTES", "sometimes": "BYTES"}
-    (tmp_path / "schema").mkdir()
-    (tmp_path / "schema/schema.pbtxt").write_text(
-        "".join(f'feature {{ name: "{name}" type: {kind} }}\n' for name, kind in types.items())
-    )
-    with pytest.raises(DatasetError, match="feature 'tokens': expected string"):
-        export(stock, tmp_path / "out", tmp_path / "schema")
-
-
 def described(folder: Path) -> dict:
     return json.loads((folder / "datum_to_type_and_shape_mapping.json").read_text())
 
@@ -173,31 +154,6 @@ def test_datum_itself_reads_them_from_the_schemas_folder(kinds, tmp_path):
     assert [row["mixed"].shape for row in rows] == [(20 + n, 48, 3) for n in range(6)]
     assert {row["grey"].shape for row in rows} == {(40, 48, 1)}
     assert [row["text"] for row in rows] == [b"three or more words"] * 6
-
-
-def test_the_schema_names_domains(kinds, tmp_path):
-    by_name = {feature.name: feature for feature in export(kinds, tmp_path / "out").feature}
-    domains = {name: entry.WhichOneof("domain_info") for name, entry in by_name.items()}
-    assert {name: domain for name, domain in domains.items() if domain} == {
-        "fixed": "image_domain",
-        "mixed": "image_domain",
-        "grey": "image_domain",
-        "text": "natural_language_domain",
-    }
-
-
-def test_a_vocabulary_is_a_domain_of_the_schema(tmp_path, write_dataset):
-    uri = write_dataset(tmp_path / "ours", {"train": [[{"label": [n]} for n in range(3)]]}, LABELS)
-    (tmp_path / "ours/vocab").mkdir()
-    (tmp_path / "ours/vocab/label.txt").write_text("cat\ndog\nowl\n")
-    schema = export(Path(uri), tmp_path / "out")
-    (label,) = schema.feature
-    assert (label.int_domain.min, label.int_domain.max) == (0, 2)
-    assert label.int_domain.is_categorical
-    assert [(d.name, list(d.value)) for d in schema.string_domain] == [
-        ("label", ["cat", "dog", "owl"])
-    ]
-    assert (tmp_path / "out/vocab/label.txt").read_text() == "cat\ndog\nowl\n"
 
 
 def test_the_json_schema_holds_for_examples_that_input_fn_parses(kinds, tmp_path):
@@ -324,17 +280,6 @@ def test_statistics_of_other_examples_are_refused(kinds, tmp_path):
             export(kinds, tmp_path / "out", None, statistics)
 
 
-def test_remote_shards_are_named_by_their_whole_url(tmp_path, stock, in_memory):
-    source = in_memory(stock, "export/examples")
-    given, made = standard_artifacts.Examples(), standard_artifacts.Schema()
-    given.uri, made.uri = source, str(tmp_path / "out")
-    Executor().Do({"examples": [given]}, {"datum_schema": [made]}, {})
-    info = json.loads((tmp_path / "out/shard_info.json").read_text())
-    assert list(info["train"]) == [f"{source}/Split-train/data_tfrecord-00000-of-00001.gz"]
-    (batch,) = trainer_utils.input_fn(made.uri, features="id", batch_size=3)
-    assert sorted(batch.numpy().tolist()) == [0, 1, 2]
-
-
 def test_what_datum_cannot_express_is_told_with_the_cure(stock, tmp_path):
     given, made = standard_artifacts.Examples(), standard_artifacts.Schema()
     given.uri, made.uri = str(stock), str(tmp_path / "out")
@@ -374,8 +319,3 @@ def test_tfds_itself_opens_what_was_exported(tmp_path, datum_photos, source):
         assert {row["image"].shape for row in rows} == {(10, 12, 3), (11, 12, 3)}
         assert builder.info.features["label"].names == ["cat", "dog", "owl"]
     assert len(list(builder.as_dataset(split="train[:50%]"))) == round(len(rows) / 2)
-
-
-def test_tfds_files_for_compressed_shards_are_refused(stock, tmp_path):
-    with pytest.raises(DatasetError, match=r"split 'train'.*compression='none'"):
-        export(stock, tmp_path / "out", tfds=1)

@@ -17,7 +17,6 @@ from tfx.types import standard_artifacts
 
 from components.balancing.settings import BalancerSettings
 from components.shard_balancer import Executor, plan
-from components.shuffle.external import ExternalShuffle
 from tests.record_names import check_record_names
 from trainer_utils.format import (
     ConfigError,
@@ -155,18 +154,6 @@ def test_without_shuffle_the_order_stays_and_gzip_is_read_by_others(stock, tmp_p
     assert [r for shard in read(tmp_path, "train") for r in shard] == stock[1]
 
 
-def test_the_order_is_global_and_the_seeds_own(stock, tmp_path):
-    orders = []
-    for seed in (0, 1):
-        balance(stock[0], tmp_path / str(seed), num_shards="4", seed=seed)
-        orders.append([r for shard in read(tmp_path / str(seed), "train") for r in shard])
-    assert orders[0] != orders[1]
-    place = {record: number for number, record in enumerate(stock[1])}
-    halves = [sum(place[record] < 1500 for record in order[:1500]) for order in orders]
-    # Hypergeometric: 750 expected, standard deviation 13.7; five of these either side.
-    assert all(680 < half < 820 for half in halves)
-
-
 @pytest.mark.parametrize("suffix", ["", ".gz"])
 def test_damage_anywhere_is_found_with_file_and_byte(tmp_path, suffix):
     records = [example(number, 40) for number in range(5)]
@@ -186,20 +173,6 @@ def test_damage_anywhere_is_found_with_file_and_byte(tmp_path, suffix):
             assert caught.value.record == place // frame_bytes
             assert caught.value.offset == place // frame_bytes * frame_bytes
         assert list((tmp_path / "out").iterdir()) == []
-
-
-def test_damage_that_no_planning_sees_ends_the_run_before_anything_is_gathered(
-    stock, tmp_path, monkeypatch
-):
-    balance(stock[0], tmp_path / "ours", num_shards="2")
-    path = tmp_path / "ours/Split-train/data_tfrecord-00001-of-00002"
-    path.write_bytes(path.read_bytes()[:-10] + b"?" * 10)
-    gathered = []
-    monkeypatch.setattr(ExternalShuffle, "gather", lambda *given: gathered.append(given) or [])
-    with pytest.raises(DatasetError) as caught:
-        balance(tmp_path / "ours", tmp_path / "again", memory_bytes=1 << 20)
-    assert caught.value.path == str(path)
-    assert not gathered
 
 
 @pytest.mark.parametrize(
@@ -246,62 +219,6 @@ def test_inputs_that_are_none_or_do_not_agree_are_refused(stock, tmp_path, seria
             balance(given, tmp_path / "out")
 
 
-def label_of(record: bytes) -> int | None:
-    values = tf.train.Example.FromString(record).features.feature["label"].int64_list.value
-    return values[0] if values else None
-
-
-@pytest.mark.parametrize("num_shards", [1, 2, 7, 500, 3000])
-@pytest.mark.parametrize("shuffle", [0, 1])
-def test_balanced_by_bytes_shards_differ_by_at_most_the_largest_record(
-    stock, tmp_path, num_shards, shuffle
-):
-    folder, records = stock
-    balance(folder, tmp_path, num_shards=str(num_shards), balance="bytes", shuffle=shuffle)
-    shards = read(tmp_path, "train")
-    sizes = [sum(len(record) + 16 for record in shard) for shard in shards]
-    assert len(sizes) == num_shards
-    assert min(map(len, shards)) > 0
-    assert max(sizes) - min(sizes) <= max(map(len, records)) + 16
-    moved = [record for shard in shards for record in shard]
-    assert collections.Counter(moved) == collections.Counter(records)
-    assert (moved == records) == (not shuffle)
-
-
-@pytest.mark.parametrize("memory_bytes", [1 << 20, 1 << 30])
-@pytest.mark.parametrize("shuffle", [0, 1])
-def test_stratified_each_shard_holds_each_classes_share(tmp_path, memory_bytes, shuffle):
-    source = random.Random(5)
-    labels = [min(int(source.expovariate(0.8)), 9) for _ in range(4000)]
-    records = [
-        example(n, source.randint(1, 900), label=label) if label else example(n, 300)
-        for n, label in enumerate(labels)
-    ]
-    write_stock(tmp_path / "in", "train", [records[:100], records[100:2000], records[2000:]])
-    settings = {"num_shards": "9", "stratify_by": "label", "shuffle": shuffle}
-    balance(tmp_path / "in", tmp_path / "out", memory_bytes=memory_bytes, **settings)
-    shards = read(tmp_path / "out", "train")
-    assert sorted(map(len, shards)) == [444] * 5 + [445] * 4
-    for label, count in collections.Counter(labels).items():
-        for shard in shards:
-            held = sum(label_of(record) == (label or None) for record in shard)
-            assert abs(held - count / 9) < 1
-    assert collections.Counter(r for s in shards for r in s) == collections.Counter(records)
-    place = {record: number for number, record in enumerate(records)}
-    in_order = [[place[r] for r in s] == sorted(place[r] for r in s) for s in shards]
-    assert in_order == [not shuffle] * 9
-
-
-@pytest.mark.parametrize(
-    ("values", "message"),
-    [([1, 2], "one value of 'label' an example, got 2"), ([0.5], "floats of 'label'")],
-)
-def test_what_is_no_class_cannot_be_stratified_by(tmp_path, serialize, values, message):
-    write_stock(tmp_path / "in", "train", [[serialize(label=values)]])
-    with pytest.raises(DatasetError, match=message):
-        balance(tmp_path / "in", tmp_path / "out", stratify_by="label")
-
-
 @pytest.mark.parametrize("output", ["in", "in/", "./in", "link", "."])
 def test_an_output_that_would_destroy_the_input_is_refused(tmp_path, output):
     write_stock(tmp_path / "in", "train", [[example(0, 5)]])
@@ -310,19 +227,6 @@ def test_an_output_that_would_destroy_the_input_is_refused(tmp_path, output):
     with pytest.raises(ConfigError, match="expected a folder apart from the input"):
         balance(tmp_path / "in", Path(f"{tmp_path}/{output}"))
     assert contents(tmp_path / "in") == before
-
-
-def test_the_checksum_is_that_of_the_records_however_ordered_and_sharded(stock, tmp_path):
-    one = balance(stock[0], tmp_path / "one", num_shards="3")
-    two = balance(tmp_path / "one", tmp_path / "two", num_shards="11", seed=9, balance="bytes")
-    three = balance(tmp_path / "two", tmp_path / "three", compression="gzip", shuffle=0)
-    sums = [manifest["splits"]["train"]["content"] for manifest in (one, two, three)]
-    assert len(set(sums)) == 1
-    assert len(sums[0]) == 16
-    fewer = [[record for record in stock[1] if record != stock[1][17]]]
-    write_stock(tmp_path / "fewer", "train", fewer)
-    other = balance(tmp_path / "fewer", tmp_path / "four")
-    assert other["splits"]["train"]["content"] != sums[0]
 
 
 @pytest.mark.parametrize("compression", ["none", "gzip"])
@@ -438,35 +342,6 @@ def test_the_plan_is_what_is_done(stock, tmp_path, settings):
     assert str(planned).splitlines()[0].split()[:4] == ["split", "records", "bytes", "shards"]
     assert len(str(planned).splitlines()) == 3
     assert planned.to_dict()["splits"][0]["split"] == planned.splits[0].split
-
-
-@pytest.mark.parametrize(
-    ("settings", "value"),
-    [
-        ({"num_shards": 0}, 0),
-        ({"num_shards": {"train": -1}}, -1),
-        ({"target_shard_bytes": 0}, 0),
-        ({"shard_multiple": 0}, 0),
-        ({"seed": 1.5}, 1.5),
-        ({"compression": "zip"}, "zip"),
-        ({"balance": "size"}, "size"),
-        ({"stratify_by": 3}, 3),
-        ({"memory_bytes": 10}, 10),
-        ({"stratify_by": "label", "balance": "bytes"}, "label"),
-        *(
-            ({"keep_shards": True, name: value}, True)
-            for name, value in (
-                *(("num_shards", 3), ("shard_multiple", 2)),
-                *(("balance", "bytes"), ("stratify_by", "a")),
-            )
-        ),
-    ],
-)
-def test_a_wrong_setting_is_named_with_its_value(settings, value):
-    with pytest.raises(ConfigError) as caught:
-        BalancerSettings(**settings)
-    assert caught.value.setting.partition("[")[0] in settings
-    assert caught.value.value == value
 
 
 @pytest.mark.parametrize(

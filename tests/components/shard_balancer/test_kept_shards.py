@@ -1,6 +1,5 @@
 """Shards that stay: the same file under another name, and few bytes written."""
 
-import os
 import pathlib
 
 import pytest
@@ -68,28 +67,6 @@ def test_adding_and_replacing_one_percent_writes_less_than_three(tmp_path):
     left = {n: r for n, r in many.items() if n not in held}
     for split in ("train", "eval"):
         assert set(examples_of(tmp_path / "new", split)) == expected({**left, **more}, split)
-
-
-def test_where_links_cannot_be_made_files_are_copied(source, tmp_path, monkeypatch):
-    def refuse(*_):
-        raise PermissionError(1, "Operation not permitted")
-
-    balance(source, tmp_path / "linked", keep_shards=1)
-    monkeypatch.setattr(os, "link", refuse)
-    balance(source, tmp_path / "copied", keep_shards=1)
-    assert contents(tmp_path / "copied") == contents(tmp_path / "linked")
-    assert {path.stat().st_nlink for path in shards_of(tmp_path / "copied")} == {1}
-
-
-def test_a_shard_without_records_goes_and_an_empty_split_keeps_one(source, tmp_path):
-    names = [name for name, *_ in examples_of(source, "eval")]
-    first = [name for name, *_ in examples_of(source, "train")][: len(read(source, "train")[0])]
-    manifest = balance(
-        source, tmp_path / "out", keep_shards=1, **properties(exclude=[*names, *first])
-    )
-    assert len(read(tmp_path / "out", "train")) == 3
-    assert read(tmp_path / "out", "eval") == [[]]
-    assert manifest["splits"]["eval"]["skipped"] == len(names)
 
 
 def test_other_peoples_datasets_and_other_compression_are_written(source, tmp_path):

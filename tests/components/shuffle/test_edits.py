@@ -2,9 +2,7 @@
 
 import collections
 import json
-import os
 import random
-import shutil
 
 import pytest
 import tensorflow as tf
@@ -138,78 +136,6 @@ def test_the_bytes_are_the_same_whatever_the_way(source, changed, tmp_path, sett
     assert contents(tmp_path / "out") == contents(changed[0])
 
 
-def test_files_say_the_same_as_lists(source, changed, tmp_path):
-    (tmp_path / "names.txt").write_text("\ufeff" + "\r\n".join([*ALL["exclude"], "", "005.jpg"]))
-    lines = ["name,label", *(f'"{name}",{label}' for name, label in ALL["relabel"].items())]
-    (tmp_path / "labels.csv").write_text("\n".join(lines) + "\n\n")
-    files = {"exclude": f"{tmp_path}/names.txt", "relabel": f"{tmp_path}/labels.csv"}
-    manifest = balance(source, tmp_path / "out", num_shards=3, **{**properties(**ALL), **files})
-    assert contents(tmp_path / "out") == contents(changed[0])
-    assert manifest["config"]["relabel"]["digest"] == changed[1]["config"]["relabel"]["digest"]
-
-
-def test_names_that_are_no_utf_8_or_have_odd_ends_of_lines_are_left_out(tmp_path):
-    names = [b"bad\xff.jpg", "u\u2028.jpg".encode(), b"x\x0b.jpg", b"good.jpg"]
-    with DatasetWriter(str(tmp_path / "in")) as writer:
-        for name in names:
-            writer.write("train", {"filename": name})
-    (tmp_path / "names.txt").write_bytes(b"\n".join(names[:3]))
-    for given in (str(tmp_path / "names.txt"), [os.fsdecode(name) for name in names[:3]]):
-        (split,) = plan(str(tmp_path / "in"), exclude=given).splits
-        assert split.records == 1
-
-
-def test_classes_are_spread_by_the_new_labels(source, tmp_path):
-    relabel = {f"{n:03d}.jpg": "cat" for n in range(0, 300, 2)}
-    balance(source, tmp_path, num_shards=4, stratify_by="label", **properties(relabel=relabel))
-    cats = [
-        sum(
-            tf.train.Example.FromString(r).features.feature["label"].int64_list.value[0] == 0
-            for r in s
-        )
-        for s in read(tmp_path, "train")
-    ]
-    assert max(cats) - min(cats) <= 1
-    assert sum(cats) == sum((n % 2 == 0 or n % 3 == 0) and n % 5 != 0 for n in range(300))
-
-
-def test_an_excluded_record_is_replaced_by_an_added_one_of_its_name(source, tmp_path):
-    new = {n: {**r, "text": "new"} for n, r in rows(9).items()}
-    write(tmp_path / "new", new)
-    settings = properties(exclude=[*new], add=[str(tmp_path / "new")])
-    manifest = balance(source, tmp_path / "out", num_shards=2, **settings)
-    for split in ("train", "eval"):
-        assert set(examples_of(tmp_path / "out", split)) == expected({**rows(300), **new}, split)
-    assert manifest["total"] == {"found": 309, "written": 300, "rejected": 0, "skipped": 9}
-    assert len(manifest["config"]["add"]) == 1
-    assert str(tmp_path) not in (tmp_path / "out/manifest.json").read_text()
-
-
-def test_a_feature_may_be_a_text_or_a_float_and_a_split_may_become_empty(tmp_path):
-    with DatasetWriter(str(tmp_path / "in"), num_shards={"train": 1, "eval": 1}) as writer:
-        for n in range(4):
-            values = {"id": n, "species": "lynx", "score": 0.5}
-            writer.write("train" if n else "eval", values)
-    (tmp_path / "species.csv").write_text("id,species\n1,\u00e9ynx\n")
-    (tmp_path / "score.csv").write_text("id,score\n1,0.1\n2,0.5\n")
-    first = balance(
-        tmp_path / "in", tmp_path / "a", relabel=f"{tmp_path}/species.csv", where="id > 0"
-    )
-    assert [first["splits"][s]["skipped"] for s in ("train", "eval")] == [0, 1]
-    second = balance(tmp_path / "a", tmp_path / "b", relabel=f"{tmp_path}/score.csv")
-    assert second["conversions"] == {"RELABELLED": 1}
-    found = {}
-    for shard in read(tmp_path / "b", "train"):
-        for record in shard:
-            f = features_of(record)
-            found[f["id"].int64_list.value[0]] = (
-                f["species"].bytes_list.value[0].decode(),
-                round(f["score"].float_list.value[0], 6),
-            )
-    assert found == {1: ("\u00e9ynx", 0.1), 2: ("lynx", 0.5), 3: ("lynx", 0.5)}
-    assert read(tmp_path / "b", "eval") == [[]]
-
-
 @pytest.mark.parametrize(
     ("settings", "value"),
     [
@@ -247,16 +173,6 @@ def test_what_cannot_be_meant_is_refused_by_a_plan(source, tmp_path, settings, v
     with pytest.raises(ConfigError, match=value) as caught:
         plan(str(source), **given)
     assert caught.value.setting in settings
-
-
-@pytest.mark.parametrize("where", ["heigth > 3", "labl != 3", "height > 100 or labl == 3"])
-def test_a_misspelt_feature_is_refused_where_nothing_says_which_there_are(source, tmp_path, where):
-    shutil.copytree(source / "Split-train", tmp_path / "bare")
-    for shard in (tmp_path / "bare").iterdir():
-        shard.rename(shard.with_name(shard.name.replace("data_tfrecord", "train.tfrecord")))
-    with pytest.raises(ConfigError, match=r"where: .* got '(heigth|labl)'. Did you mean '(he|la)"):
-        plan(str(tmp_path / "bare"), where=where)
-    plan(str(tmp_path / "bare"), where="height > 110 and label != 7")
 
 
 # What TFX sees ------------------------------------------------------------------------------------

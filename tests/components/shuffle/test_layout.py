@@ -50,14 +50,6 @@ def test_what_fits_is_held_at_once(bounds, held, memory, cuts):
     assert [task.cuts for task in tasks] == cuts
 
 
-def test_many_records_share_cells():
-    layout = layout_of([0, 3_000_000, 6_000_000])
-    cells = Cells(layout)
-    assert len(cells.held) < 70_000
-    cells.add(np.array([0, 2_999_999, 3_000_000]), np.array([1, 2, 4]))
-    assert (cells.held[0], cells.held.sum()) == (1, 7)
-
-
 @pytest.mark.parametrize("records", [5, 1000, 70_000])
 def test_every_record_is_equally_likely_in_every_part_of_the_order(records):
     """Where some records go, over 400 seeds: eight parts of the order get them alike."""
@@ -73,10 +65,3 @@ def test_every_record_is_equally_likely_in_every_part_of_the_order(records):
     statistic = ((hits - expected) ** 2 / expected).sum(axis=1)
     # Chi-squared with parts - 1 degrees of freedom: beyond 32 once in 25,000 for seven.
     assert (statistic < 32).all()
-
-
-def test_splits_of_one_seed_have_orders_of_their_own():
-    seeds = [shuffle_seed(split, 1) for split in ("train", "eval")]
-    orders = [layout_of([0, 50], seed=seed).positions(0, 50).tolist() for seed in seeds]
-    assert orders[0] != orders[1]
-    assert sorted(orders[0]) == sorted(orders[1]) == list(range(50))

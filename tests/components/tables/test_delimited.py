@@ -2,14 +2,12 @@
 
 import gc
 import itertools
-import re
 from collections.abc import Iterator
 
 import pytest
 
 from components.tables.delimited import read
 from components.tables.pieces import Piece
-from trainer_utils.format import InputError
 
 
 def test_the_first_row_names_the_columns_whatever_stands_round_it(convert):
@@ -29,68 +27,12 @@ def test_a_table_may_have_any_delimiter(convert, delimiter):
     }
 
 
-@pytest.mark.parametrize(("name", "delimiter"), [("t.csv", ";"), ("t.csv", "|"), ("t.tsv", ",")])
-def test_another_delimiter_is_asked_about_and_the_answer_helps(convert, name, delimiter):
-    files = {name: f"text{delimiter}label\nwell{delimiter}a\nbad{delimiter}b\n"}
-    with pytest.raises(InputError, match=rf"delimiter='{re.escape(delimiter)}' .*--delimiter"):
-        convert(files)
-    assert convert(files, delimiter=delimiter).texts() == {f"{name}:1": "well", f"{name}:2": "bad"}
-    assert convert(files, header=True).counts()["written"] == 2
-
-
-def test_rows_that_end_in_carriage_returns_alone_are_no_header(convert):
-    files = {"a.csv": "text,n\na,1\n", "b.csv": "text,n\rb,1\rc,2\r"}
-    with pytest.raises(InputError, match=r"'b\.csv': expected rows that end in a line feed.*tr "):
-        convert(files)
-    with pytest.raises(InputError, match=r"'b\.csv': expected rows that end in a line feed"):
-        convert(files, column_names=["text", "n"])
-
-
-def test_utf_16_is_recognised_by_its_mark(convert):
-    files = {"t.csv": "text,n\na,1\n".encode("utf-16")}
-    for unsaid in (files, {"t.csv": "text,n\r\na,1\r\n".encode("utf-16-be")}):
-        with pytest.raises(InputError, match="--encoding utf-16"):
-            convert(unsaid)
-    assert convert(files, encoding="utf-16").texts() == {"t.csv:1": "a"}
-
-
-def test_column_names_stand_for_a_header(convert):
-    dataset = convert({"t.csv": "good,pos\nbad,neg\n"}, column_names=["review", "label"])
-    assert dataset.by_id() == {
-        "t.csv:1": {"review": [b"good"], "label": [1]},
-        "t.csv:2": {"review": [b"bad"], "label": [0]},
-    }
-
-
-def test_blank_lines_of_a_table_are_no_rows(convert):
-    dataset = convert({"t.csv": "text,n\n\na,1\n\r\n\nb,2\n\n"})
-    assert dataset.texts() == {"t.csv:1": "a", "t.csv:2": "b"}
-
-
 def test_an_empty_field_is_missing_and_a_quoted_one_is_an_empty_text(convert):
     dataset = convert({"t.csv": 'a,b,n\n,x,1\n"",y,2\n'})
     assert dataset.by_id() == {
         "t.csv:1": {"b": [b"x"], "n": [1]},
         "t.csv:2": {"a": [b""], "b": [b"y"], "n": [2]},
     }
-
-
-def test_words_that_elsewhere_mean_missing_are_words(convert):
-    words = ["NA", "null", "NULL", "None", "N/A", "true", "nope"]
-    dataset = convert({"t.csv": "text,n\n" + "".join(f"{word},1\n" for word in words)})
-    assert sorted(dataset.texts().values()) == sorted(words)
-
-
-@pytest.mark.parametrize("end", ["", "\n", "\r\n"])
-def test_the_last_row_needs_no_line_end(convert, end):
-    assert convert({"t.csv": f"text,n\na,1{end}"}).texts() == {"t.csv:1": "a"}
-    assert convert({"t.jsonl": f'{{"text": "a"}}{end}'}).texts() == {"t.jsonl:1": "a"}
-    assert convert({"train.txt": f"a{end}"}).texts() == {"train.txt:1": "a"}
-
-
-def test_quotes_inside_an_unquoted_field_are_characters_of_it(convert):
-    dataset = convert({"t.csv": 'text,n\n5" disk,1\nsay "a, b" 2,x\n'}, max_reject_fraction=0.5)
-    assert dataset.texts() == {"t.csv:1": '5" disk'}
 
 
 @pytest.fixture
@@ -124,20 +66,3 @@ def test_rows_that_are_wrong_in_several_ways_are_bad_rows_and_the_others_are_rea
         good = [row.decode().replace('"', "").split(",") for row in some if not kinds[row]]
         texts = zip(rows.columns["x"].to_pylist(), rows.columns["y"].to_pylist(), strict=True)
         assert [list(text) for text in texts] == good, some
-
-
-@pytest.mark.parametrize("mark", ["", "\ufeff"])
-@pytest.mark.parametrize("hint", ["sep=;", '"sep=;"', "SEP=;", "sep=;;"])
-def test_the_line_that_tells_excel_the_delimiter_is_no_header(convert, hint, mark):
-    text = f"{mark}{hint}\r\ntext;n\r\nwell, well;1\r\nbad;2\r\n"
-    with pytest.raises(InputError, match=r"delimiter=';' .*--delimiter ';'"):
-        convert({"t.csv": text})
-    for settings in ({}, {"column_names": ["text", "n"]}):
-        rows = convert({"t.csv": text}, delimiter=";", **settings).by_id()
-        assert rows["t.csv:1"] == {"text": [b"well, well"], "n": [1]}
-        assert len(rows) == 2
-
-
-@pytest.mark.parametrize("name", ["t.tsv", "t.tab", "t.TAB"])
-def test_a_table_of_tabs_has_either_suffix(convert, name):
-    assert convert({name: "text\tn\na, b\t1\n"}).texts() == {f"{name}:1": "a, b"}

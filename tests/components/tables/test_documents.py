@@ -34,10 +34,6 @@ def test_folders_give_split_and_label_of_each_file(convert, expected, settings):
         assert dataset.labels() == {name: label for name, (_, label) in expected.items()}
 
 
-def test_a_byte_order_mark_is_no_part_of_a_file_s_text(convert):
-    assert convert({"a/1.txt": "\ufeffText"}).texts() == {"a/1.txt": "Text"}
-
-
 def test_hidden_files_are_skipped_and_strays_are_rejected(convert):
     files = {"train/pos/1.txt": "a", "test/neg/1.txt": "b", "train/pos/.hidden": "x"}
     strays = {"imdb.vocab": "the", "train/urls_pos.txt": "http://"}
@@ -48,12 +44,3 @@ def test_hidden_files_are_skipped_and_strays_are_rejected(convert):
         "train/urls_pos.txt": "NO_LABEL",
     }
     assert dataset.counts() == {"found": 5, "written": 2, "rejected": 2, "skipped": 1}
-
-
-def test_file_names_may_be_any(convert, tmp_path, run_text):
-    (tmp_path / "in/a").mkdir(parents=True)
-    names = ["größe.txt", "a\nb.txt", "caf\udce9.txt"]
-    for name in names:
-        (tmp_path / "in/a" / name).write_text("x")
-    dataset = run_text(tmp_path / "in", tmp_path / "out")
-    assert dataset.by_id().keys() == {f"a/{name}" for name in names}

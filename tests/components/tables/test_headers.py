@@ -1,13 +1,12 @@
 """Headers are believed where they can be nothing else; else one question, and no row is lost."""
 
 import gzip
-import shlex
 from typing import Any
 
 import pytest
 
 from components.tables.headers import find_header_doubt
-from trainer_utils.format import ConfigError, InputError
+from trainer_utils.format import InputError
 
 # First rows of tables as people publish them, each with rows below it.
 HEADERS = {
@@ -69,12 +68,6 @@ def test_a_row_of_values_is_not_taken_for_a_header(first, rows):
     assert find_header_doubt(first, rows) is not None
 
 
-def test_a_name_that_a_setting_knows_shows_a_header():
-    first, rows = ["How do you like it here?", "m"], [["well", "x"]]
-    assert find_header_doubt(first, rows) is not None
-    assert find_header_doubt(first, rows, known=["m"]) is None
-
-
 LINES = ["The film was great,pos\n", "A bore,neg\n", "So so,pos\n"]
 FILES: dict[str, dict[str, bytes | str]] = {
     "one file": {"t.csv": "".join(LINES)},
@@ -103,19 +96,6 @@ def test_tables_without_a_header_ask_one_question_and_the_answer_keeps_every_row
     assert len(dataset.vocabulary()) == 2
 
 
-def test_files_that_disagree_are_asked_about_though_each_could_have_a_header(convert):
-    files = {"a.csv": "mood,tone\nx,y\n", "b.csv": "shape,colour\nx,y\n"}
-    with pytest.raises(InputError, match=r"'b\.csv'.*none of those in 'a\.csv'.*header=True"):
-        convert(files)
-    assert convert(files, header=True).counts()["written"] == 2
-    assert convert(files, column_names=["m", "t"]).counts()["written"] == 4
-
-
-def test_the_order_of_columns_may_differ_and_a_file_may_lack_some(convert):
-    files = {"train.csv": "id,text,stars\n1,a,5\n", "test.csv": "text,id\nb,2\n"}
-    assert convert(files).counts()["written"] == 2
-
-
 @pytest.mark.parametrize("first", [",text,label", "a,a,b", "1,2,3"])
 def test_the_first_row_is_a_header_where_the_user_says_so(convert, first):
     files = {"t.csv": f"{first}\n0,good,pos\n1,bad,neg\n"}
@@ -130,41 +110,3 @@ def test_the_first_row_is_a_header_where_the_user_says_so(convert, first):
     assert dataset.counts()["written"] == 2
     if "column_names" in settings:
         assert dataset.features.keys() >= {*names}
-
-
-def test_a_header_that_says_what_column_names_says_is_no_row(convert):
-    dataset = convert({"t.csv": "text,label\na,x\n"}, column_names=["text", "label"])
-    assert dataset.texts() == {"t.csv:1": "a"}
-
-
-def test_a_missing_header_needs_names():
-    from components import TextExampleGen
-
-    with pytest.raises(ConfigError, match="header: expected True or None without column_names"):
-        TextExampleGen(input_base="x", header=False)
-    with pytest.raises(ConfigError, match="header: expected one of None, False, True"):
-        TextExampleGen(input_base="x", header="yes")
-
-
-def test_names_that_do_not_fit_the_header_they_replace_are_refused(convert):
-    with pytest.raises(ConfigError, match="column_names: expected 2 names"):
-        convert({"t.csv": "text,label\na,x\n"}, header=True, column_names=["a", "b", "c"])
-
-
-def test_the_flags_that_are_named_can_be_pasted(convert):
-    with pytest.raises(InputError) as error:
-        convert({"t.csv": "The film was great,5,x\n"})
-    command = str(error.value).partition("(tfx-shards convert … ")[2].partition(")")[0]
-    assert shlex.split(command)[0] == "--columns"
-    assert len(shlex.split(command)[1].split(",")) == 3
-
-
-@pytest.mark.parametrize(
-    ("header", "expected"),
-    [(",text,stars", ["column_1", "text", "stars"]), ("text,stars,", ["text", "stars", "column_3"]),
-     ("text,text,column_2", ["text", "column_3", "column_2"])],
-)  # fmt: skip
-def test_names_that_are_there_stay_where_others_are_missing(convert, header, expected):
-    with pytest.raises(InputError) as caught:
-        convert({"t.csv": f"{header}\n1,2,3\n"})
-    assert f"header=True, column_names={expected!r}" in str(caught.value)

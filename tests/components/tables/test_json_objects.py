@@ -5,7 +5,6 @@ import json
 
 import pytest
 
-from components.tables import keyed_json
 from trainer_utils.format import InputError
 
 
@@ -19,14 +18,6 @@ def test_a_packed_file_of_json_gives_the_same_rows(convert, form):
         assert sorted(convert({name: packed}).texts().values()) == texts
 
 
-def test_entries_by_numbers_may_have_features_that_are_numbered(convert):
-    rows = {"0": {"0": "a", "1": 2}, "17": {"0": "b", "1": 3}}
-    assert convert({"t.json": json.dumps(rows)}).by_id() == {
-        "t.json:0": {"0": [b"a"], "1": [2]},
-        "t.json:17": {"0": [b"b"], "1": [3]},
-    }
-
-
 @pytest.mark.parametrize("end", ["", "}", "]}", "},", "}}}", ",}", '"', "]", '}, "b": 1 2}'])
 def test_a_file_of_json_that_is_not_whole_is_refused(convert, end):
     data = '{"a": {"text": "x", "n": [1]}, "c": {"text": "y"' + end
@@ -34,12 +25,6 @@ def test_a_file_of_json_that_is_not_whole_is_refused(convert, end):
         json.loads(data)
     with pytest.raises(InputError, match=r"'t\.json': expected JSON"):
         convert({"t.json": data})
-
-
-def test_a_file_of_json_that_is_too_large_is_refused(convert, monkeypatch):
-    monkeypatch.setattr(keyed_json, "_MOST_BYTES", 20)
-    with pytest.raises(InputError, match=r"'t\.json': expected a JSON document .* 30"):
-        convert({"t.json": '[{"text": "x"}, {"text": "y"}]'})
 
 
 MIXTURES = {
@@ -62,12 +47,3 @@ def test_numbers_among_texts_are_the_same_texts_wherever_a_file_is_cut(convert, 
         return [row for _, row in sorted(dataset.by_id().items(), key=lambda pair: pair[0])]
 
     assert found(together) == found(apart) == found(halves)
-
-
-@pytest.mark.parametrize("word", ["NaN", "-Infinity"])
-@pytest.mark.parametrize("column", ["text", "x"])
-def test_no_text_is_made_of_nan_where_a_file_holds_nothing_else(convert, word, column):
-    row = f'{{"{column}": {word}}}\n'
-    words = "".join(f'{{"{column}": "{text}"}}\n' for text in "abc")
-    with pytest.raises(InputError, match=rf"column '{column}'.*(nan|inf) among texts.*b\.jsonl"):
-        convert({"a.jsonl": words, "b.jsonl": row})

@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from components.tables import pieces
 from tests.components.tables.table_files import in_order, numbered, parquet_of
 
 
@@ -117,26 +116,6 @@ def table_of(names: list[str], rows: list[dict[str, Any]], delimiter: str, quote
     return "".join(delimiter.join(line) + "\n" for line in lines)
 
 
-def test_lists_of_codes_are_texts(convert):
-    codes = ["007", "1, 02", "+1", "1_000", "0x10", "1e5", "1, 1.e5"]
-    columns = {f"x{index}": [f"[{parts}]", "[3]"] for index, parts in enumerate(codes)}
-    rows = [{"m": n + 1} | {name: columns[name][n] for name in columns} for n in range(2)]
-    found = convert({"t.csv": table_of(["m", *columns], rows, ",", '"')}).by_id()
-    expected = {
-        n + 1: {"m": [n + 1]} | {name: [columns[name][n].encode()] for name in columns}
-        for n in range(2)
-    }
-    assert found == numbered("t.csv", expected)
-
-
-def test_a_code_in_a_later_piece_keeps_the_earlier_numbers_as_they_stand(convert, monkeypatch):
-    monkeypatch.setitem(pieces.cut.__kwdefaults__, "piece_bytes", 1)
-    monkeypatch.setattr(pieces, "_BLOCK_BYTES", 8)
-    values = ["12", "7", "1.50", "3", "08123", "5"]
-    text = "text,zip\n" + "".join(f"a,{value}\n" for value in values)
-    assert sorted(convert({"t.csv": text}).texts("zip").values()) == sorted(values)
-
-
 # What Arrow's reader takes for what it is, or for something near.
 JSON_COLUMNS: dict[str, tuple[list[Any], list[Any]]] = {
     "mixed numbers": ([1, 2.5], [[1.0], [2.5]]),
@@ -181,17 +160,6 @@ def test_a_field_of_lines_of_json_is_what_all_of_its_values_are(convert, columns
     check_columns(in_order(convert({"t.jsonl": lines}).by_id()), columns)
 
 
-def test_empty_lists_say_nothing_of_what_a_column_holds(convert, monkeypatch):
-    monkeypatch.setitem(pieces.cut.__kwdefaults__, "piece_bytes", 1)  # a piece a row
-    monkeypatch.setattr(pieces, "_BLOCK_BYTES", 1)
-    expected = {1: {"n": [1]}, 2: {"n": [2]}, 3: {"n": [3], "x": [b"a"]}, 4: {"n": [4]}}
-    csv_text = 'n,x\n1,[]\n2,[]\n3,"[""a""]"\n4,\n'
-    assert convert({"t.csv": csv_text}).by_id() == numbered("t.csv", expected)
-    values = [[], [], ["a"], None]
-    lines = "".join(json.dumps({"n": n, "x": value}) + "\n" for n, value in enumerate(values, 1))
-    assert convert({"t.jsonl": lines}).by_id() == numbered("t.jsonl", expected)
-
-
 def test_what_a_column_is_may_be_said(convert):
     text = "words,stars,zip,code,note,mood\na,1,007,5,x,1\nb,2,123,6,y,2\n"
     kinds = {
@@ -219,42 +187,3 @@ def test_what_a_column_is_may_be_said(convert):
         },
     }
     assert dataset.vocabulary("code") == ["5", "6"]
-
-
-@pytest.mark.parametrize(
-    ("name", "data"),
-    [
-        ("t.csv", b"n,user\n1,1.5\n2,16777217.0\n3,\n"),
-        ("t.csv", b"n,user\n1,1.5\n2,16777217\n3,3\n"),
-        ("t.jsonl", b'{"n": 1, "user": 1.5}\n{"n": 2, "user": 16777217}\n'),
-        ("t.parquet", parquet_of({"n": [1, 2], "user": [None, 16777217.0]})),
-        ("t.parquet", parquet_of({"n": [1, 2], "user": [[1.0], [2.0, 16777217.0]]})),
-    ],
-)
-def test_a_whole_number_that_32_bits_round_is_warned_of(convert, our_messages, name, data):
-    convert({name: data})
-    (message,) = [m for m in our_messages() if "16777216" in m]
-    assert "column 'user'" in message
-    assert "16777217" in message
-    assert f"({name}, row 2)" in message
-
-
-@pytest.mark.parametrize(
-    ("settings", "values"),
-    [
-        ({"columns": {"x": "string"}}, ["16777217.0", "0.5"]),
-        ({"columns": {"x": "float"}}, ["16777217.0", "0.5"]),  # which is what they are to be
-        ({}, ["16777216.0", "33554432.0", "1e30"]),
-        ({}, ["0.1", "123456789.125", "nan"]),
-        ({}, ["16777217", "123456789"]),  # ints
-    ],
-)
-def test_other_numbers_are_not_warned_of(convert, our_messages, settings, values):
-    convert({"t.csv": "n,x\n" + "".join(f"1,{value}\n" for value in values)}, **settings)
-    assert not [m for m in our_messages() if "32 bits" in m]
-
-
-def test_not_a_number_is_one_of_floats_as_python_and_json_spell_it(convert):
-    rows = convert({"t.csv": "n,x,y\n1,NaN,nan\n2,0.5,0.5\n"}).by_id()
-    assert all(np.isnan(rows["t.csv:1"][name][0]) for name in "xy")
-    assert rows["t.csv:2"] == {"n": [2], "x": [0.5], "y": [0.5]}

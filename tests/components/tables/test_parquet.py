@@ -104,17 +104,6 @@ def test_a_time_that_would_be_another_is_an_error_and_may_be_left_out(name):
     assert read(data, "x") == {"k": [1, 2, 3]}
 
 
-def test_a_damaged_column_is_named_and_may_be_left_out():
-    kept = {"k": np.arange(3000), "x": np.random.default_rng(0).random(3000)}
-    data = bytearray(parquet_of(kept, row_group_size=1000, use_dictionary=False))
-    chunk = pa.parquet.ParquetFile(io.BytesIO(data)).metadata.row_group(1).column(1)
-    start = chunk.data_page_offset
-    data[start : start + 20] = bytes(20)
-    with pytest.raises(InputError, match=r"column 'x': cannot be read.*double.*'ignore'"):
-        read(bytes(data))
-    assert read(bytes(data), "x") == {"k": [*range(3000)]}
-
-
 def test_a_damaged_file_is_rows_or_an_error_of_the_family(tmp_path):
     columns = {
         "n": np.arange(60),
@@ -136,11 +125,3 @@ def test_a_damaged_file_is_rows_or_an_error_of_the_family(tmp_path):
                 inputs, "a.parquet", kind="parquet", split=None, options=options, folder=""
             )
             assert sum(read_piece(str(tmp_path), piece, options).found for piece in pieces) <= 60
-
-
-def test_two_columns_of_one_name_are_an_error_that_says_which():
-    table = pa.Table.from_arrays([pa.array([1] * 3), pa.array([2] * 3)], ["x", "x"])
-    stream = io.BytesIO()
-    pa.parquet.write_table(table, stream, row_group_size=1)
-    with pytest.raises(InputError, match="two called 'x'"):
-        read(stream.getvalue())

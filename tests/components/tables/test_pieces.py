@@ -1,12 +1,9 @@
 """Cutting files where rows end, against an automaton that reads a byte at a time."""
 
-import csv
 import io
 import itertools
 from unittest import mock
 
-import pyarrow as pa
-import pyarrow.csv
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
@@ -74,30 +71,6 @@ def check_parts(parts: list, data: bytes, ends: list[int], *, start: int, most: 
     assert [bytes_of(part) for part in parts if isinstance(part, RowTooLong)] == too_long
 
 
-@given(DATA)
-def test_the_automaton_reads_quotes_as_arrow_does(data):
-    data = data.replace(b"\r", b"")  # which ends a row there, and here where \n follows
-    ends, is_open = ends_by_hand(data, b",")
-    assume(not is_open)
-    rows = [data[begin:end] for begin, end in itertools.pairwise([0, *ends, len(data)])]
-    expected = [row for row in rows if row.strip(b"\n")]
-    others = []
-
-    def leave_out(row) -> str:
-        others.append(row)
-        return "skip"
-
-    assume(expected)
-    table = pyarrow.csv.read_csv(
-        pa.BufferReader(data),
-        read_options=pyarrow.csv.ReadOptions(column_names=["a"], use_threads=False),
-        parse_options=pyarrow.csv.ParseOptions(
-            newlines_in_values=True, invalid_row_handler=leave_out
-        ),
-    )
-    assert len(table) + len(others) == len(expected)
-
-
 @given(DATA, DELIMITERS)
 def test_rows_end_where_the_automaton_says(data, delimiter):
     ends, _ = ends_by_hand(data, delimiter)
@@ -114,15 +87,6 @@ def test_a_table_is_cut_where_the_automaton_says_rows_end(data, delimiter, block
     parts = cut_in_blocks(
         data, block, start=start, delimiter=delimiter, piece_bytes=size, max_row_bytes=most
     )
-    check_parts(parts, data, ends, start=start, most=most)
-
-
-@given(DATA, st.integers(1, 45), st.integers(1, 60), st.data())
-def test_lines_are_cut_at_every_line_end_whatever_quotes_say(data, block, size, more):
-    ends = [place + 1 for place, octet in enumerate(data) if octet == ord("\n")]
-    start = more.draw(st.sampled_from([0, *ends]))
-    most = more.draw(st.integers(block, 60))
-    parts = cut_in_blocks(data, block, start=start, piece_bytes=size, max_row_bytes=most)
     check_parts(parts, data, ends, start=start, most=most)
 
 
@@ -150,17 +114,6 @@ def test_an_unclosed_quote_is_reported_with_the_beginning_of_its_row(data, delim
     with pytest.raises(UnclosedQuote) as error:
         cut_in_blocks(data, block, delimiter=delimiter)
     assert error.value.offset == max(ends, default=0)
-
-
-FIELDS = st.lists(st.sampled_from(["a", '"', "\n", "\r\n", ",", " "]), max_size=6).map("".join)
-
-
-@given(st.lists(st.tuples(FIELDS, FIELDS), min_size=1, max_size=6), st.integers(1, 45))
-def test_no_quote_that_the_csv_module_writes_is_a_stray_one(rows, block):
-    stream = io.StringIO(newline="")
-    csv.writer(stream).writerows(rows)
-    data = stream.getvalue().encode()
-    assert cut_in_blocks(data, block, delimiter=b",", refuse_stray=True)
 
 
 def first_stray_quote(data: bytes) -> int | None:
@@ -194,19 +147,6 @@ def test_a_stray_quote_is_found_where_the_automaton_finds_it(data, block):
     assert found == first_stray_quote(data)
 
 
-@pytest.mark.parametrize("block", [3, 1000])
-@pytest.mark.parametrize("size", [1, 999])
-def test_pieces_have_about_the_size_asked_for(block, size):
-    row = b'"some, ""text""\nof two lines",1\n'
-    data = row * 200
-    bounds = cut_in_blocks(data, block, delimiter=b",", piece_bytes=size)
-    lengths = [end - begin for begin, end in bounds]
-    assert sum(lengths) == len(data)
-    assert all(length % len(row) == 0 for length in lengths)
-    assert all(length >= size for length in lengths[:-1])
-    assert all(length < size + block + len(row) for length in lengths)
-
-
 @pytest.mark.parametrize(
     ("delimiter", "quoted"), [(None, False), (b",", False), (b",", True)], ids=str
 )
@@ -224,22 +164,3 @@ def test_a_row_that_is_too_long_stands_by_itself(delimiter, quoted, place, block
     pieces_before = [(0, start)] if before else []
     pieces_after = [(stop, stop + len(after))] if after else []
     assert parts == [*pieces_before, RowTooLong(start, stop), *pieces_after]
-
-
-@pytest.mark.parametrize("delimiter", [None, b","])
-def test_no_more_than_a_block_is_read_at_a_time(delimiter):
-    reads = []
-
-    class Stream(io.BytesIO):
-        def read(self, size=-1, /) -> bytes:
-            reads.append(size)
-            return super().read(size)
-
-    parts = list(cut(Stream(b'"' + b"x" * 9_000_000 + b'"\n'), delimiter=delimiter))
-    assert parts == [(0, 9_000_003)]
-    assert set(reads) == {pieces._BLOCK_BYTES}
-
-
-def test_an_empty_file_has_no_pieces():
-    assert cut_in_blocks(b"", 4, delimiter=b",") == []
-    assert cut_in_blocks(b"head\n", 4, start=5) == []

@@ -8,7 +8,6 @@ import pytest
 
 import trainer_utils
 
-NUMBERS = range(60)
 SPLITS = {"train": range(40), "val": range(40, 52), "test": range(52, 60)}
 
 
@@ -148,23 +147,6 @@ def test_it_is_described_as_datum_describes_what_it_exports_itself(texts, tmp_pa
             twin = of_ours[example["polarity"].item() * 10_000 + int(example["span"][0])]
             for name, value in example.items():
                 np.testing.assert_array_equal(np.asarray(value), np.asarray(twin[name]), name)
-
-
-def test_missing_values_are_empty_for_both_readers(write, run_text, tmp_path):
-    text = "text,stars,price,note\na,1,,x\nb,,0.5,\n,3,1.5,z\n"
-    base = write(tmp_path / "in", {"train.csv": text})
-    uri = str(run_text(base, tmp_path / "out").uri)
-    expected = {
-        "train.csv:1": {"text": [b"a"], "stars": [1], "price": [], "note": [b"x"]},
-        "train.csv:2": {"text": [b"b"], "stars": [], "price": [0.5], "note": []},
-        "train.csv:3": {"text": [], "stars": [3], "price": [1.5], "note": [b"z"]},
-    }
-    for read in (read_with_datum, read_with_input_fn):
-        found = {
-            example.pop("id").decode(): {name: value.tolist() for name, value in example.items()}
-            for example in read(uri, "train")
-        }
-        assert found == expected, read.__name__
 
 
 LAYOUTS = {

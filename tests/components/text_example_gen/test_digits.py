@@ -64,12 +64,6 @@ def test_a_number_is_the_nearest_that_its_feature_holds(convert, case):
         assert rows[f"{name}:{number}"].get("n", []) == [kind(value).item() for value in values]
 
 
-def test_decimals_keep_their_digits_as_texts(convert):
-    array = pa.array(DECIMAL, pa.decimal128(30, 9))
-    dataset = convert({"t.parquet": parquet_of({"n": array})}, columns={"n": "string"})
-    assert sorted(map(decimal.Decimal, dataset.texts("n").values())) == sorted(DECIMAL)
-
-
 TOO_LARGE = {
     "JSON": ({"t.jsonl": '{"n": 1.5}\n{"n": 1e39}\n'}, r"1e\+39.*t\.jsonl, row 2"),
     "a list of JSON": ({"t.jsonl": '{"n": [1.5]}\n{"n": [2.0, -1e39]}\n'}, r"row 2"),

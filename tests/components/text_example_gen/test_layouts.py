@@ -65,29 +65,10 @@ def test_a_table_gives_an_example_a_row(convert, layout, given):
 
 
 @pytest.mark.parametrize("layout", ["csv", "tsv", "jsonl", "json"])
-def test_files_may_be_as_windows_writes_them(convert, layout):
-    name, data = TABLES[layout]
-    dataset = convert({name: b"\xef\xbb\xbf" + data.replace(b"\n", b"\r\n")})
-    rows = {**EXPECTED}
-    if layout in ("csv", "tsv"):  # the quoted line break stays what it is in the file
-        rows[2] = {**EXPECTED[2], "text": [b'a "quote"\r\nand a line']}
-    assert dataset.by_id() == numbered(name, rows)
-
-
-@pytest.mark.parametrize("layout", ["csv", "tsv", "jsonl", "json"])
 def test_a_file_may_be_compressed(convert, layout):
     name, data = TABLES[layout]
     dataset = convert({f"{name}.gz": gzip.compress(data[:9]) + gzip.compress(data[9:])})
     assert dataset.by_id() == numbered(f"{name}.gz", EXPECTED)
-
-
-def test_a_table_without_a_known_ending_is_read_as_the_layout_says(convert):
-    data = "ham\tGo until jurong\nspam\tFree entry\n"
-    dataset = convert({"SMSSpamCollection": data}, layout="tsv", column_names=["label", "text"])
-    assert dataset.by_id() == {
-        "SMSSpamCollection:1": {"label": [0], "text": [b"Go until jurong"]},
-        "SMSSpamCollection:2": {"label": [1], "text": [b"Free entry"]},
-    }
 
 
 def test_nested_objects_become_features_with_dots(convert):
@@ -127,36 +108,6 @@ def test_a_label_that_is_a_number_stays_it_and_one_that_is_a_word_gets_an_id(con
     words = convert({"t.csv": "text,label\na,é\nb,z\nc,Z\n"})
     assert words.vocabulary() == ["Z", "z", "é"]
     assert words.labels() == {"t.csv:1": "é", "t.csv:2": "z", "t.csv:3": "Z"}
-
-
-def test_a_column_called_id_is_kept_beside_the_lineage(convert):
-    dataset = convert({"t.csv": "id,text\n17,a\n18,b\n"})
-    assert dataset.by_id(key="record_id") == {
-        "t.csv:1": {"id": [17], "text": [b"a"]},
-        "t.csv:2": {"id": [18], "text": [b"b"]},
-    }
-
-
-def test_the_features_are_described_as_datum_describes_them(convert):
-    dataset = convert({"t.jsonl": JSONL})
-    described = {
-        name: {key: entry[key] for key in ("type", "shape", "dense")}
-        for name, entry in dataset.features.items()
-    }
-    assert described == {
-        "id": {"type": "string", "shape": [], "dense": True},
-        "text": {"type": "string", "shape": [], "dense": True},
-        "label": {"type": "int", "shape": [], "dense": True},
-        "stars": {"type": "int", "shape": [1], "dense": False},
-        "price": {"type": "float", "shape": [1], "dense": False},
-        "tokens": {"type": "int", "shape": [3], "dense": False},
-    }
-
-
-def test_lines_of_json_may_be_called_json(convert):
-    for rows in (1, 2):
-        text = "".join(json.dumps({"text": f"t{n}", "n": n}) + "\n" for n in range(1, rows + 1))
-        assert convert({"t.json": text}).texts().keys() == {f"t.json:{n + 1}" for n in range(rows)}
 
 
 # Lines and files ----------------------------------------------------------------------------------
@@ -211,38 +162,3 @@ def test_files_and_folders_named_after_splits_are_these(convert, names, expected
         assert dataset.manifest["split_order"] == ["train", "eval"]
     else:
         assert [dataset.split_of()[f"{name}:1"] for name in names] == expected
-
-
-def test_a_column_names_each_row_s_split(convert):
-    words = ["TRAIN", "validation", "Test", "", "unassigned"]
-    rows = "".join(f"t{n},{word}\n" for n, word in enumerate(words))
-    dataset = convert({"t.csv": f"text,split\n{rows}"})
-    splits = dataset.split_of()
-    assert {n: splits[f"t.csv:{n}"] for n in (1, 2, 3)} == {1: "train", 2: "eval", 3: "test"}
-    assert {splits["t.csv:4"], splits["t.csv:5"]} <= {"train", "eval"}
-    assert all(row.keys() == {"text"} for row in dataset.by_id().values())
-
-
-def test_a_column_of_another_name_may_name_the_splits_and_one_called_so_something_else(convert):
-    dataset = convert({"t.csv": "text,part\na,train\nb,dev\n"}, columns={"part": "split"})
-    assert dataset.split_of() == {"t.csv:1": "train", "t.csv:2": "eval"}
-    dataset = convert({"t.csv": "text,split\na,banana\n"}, columns={"split": "string"})
-    assert dataset.by_id() == {"t.csv:1": {"text": [b"a"], "split": [b"banana"]}}
-
-
-def test_patterns_of_input_config_are_splits(convert, input_config):
-    files = {"x/one.csv": ONE, "y/two.csv": ONE, "y/three.csv": ONE, "z/four.csv": ONE}
-    dataset = convert(files, input_config=input_config(good="x/*", bad="y/t*.csv"))
-    assert dataset.split_of() == {
-        "x/one.csv:1": "good",
-        "y/two.csv:1": "bad",
-        "y/three.csv:1": "bad",
-    }
-
-
-def test_files_of_one_kind_may_have_other_columns(convert):
-    dataset = convert({"a.csv": "text,n\nx,1\n", "b.csv": "m,text\n2.5,y\n"})
-    assert dataset.by_id() == {
-        "a.csv:1": {"text": [b"x"], "n": [1]},
-        "b.csv:1": {"text": [b"y"], "m": [2.5]},
-    }

@@ -2,9 +2,6 @@
 
 import hashlib
 import json
-import math
-import os
-import re
 import resource
 import unicodedata
 from collections import Counter
@@ -15,15 +12,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet
 import pytest
-from tfx.components.example_gen import utils
-from tfx.orchestration import data_types
-from tfx.proto import example_gen_pb2
-from tfx.types import artifact_utils
-from tfx.utils import proto_utils
 
-from components import TextExampleGen
 from components.tables import pieces
-from trainer_utils.format import DatasetError, InputError
+from trainer_utils.format import InputError
 
 LABELS = ["ant", "bee", "cat", "dog", "emu"]
 
@@ -69,14 +60,6 @@ def test_texts_are_normalized_and_other_columns_are_not(convert, form):
         row = dataset.by_id()[f"t.jsonl:{number}"]
         assert row["text"][0].decode() == (unicodedata.normalize(form, text) if form else text)
         assert row["other"][0].decode() == text
-
-
-def test_texts_are_normalized_and_made_lower_case_before_they_are_counted_and_compared(convert):
-    lines = "".join(json.dumps({"text": t, "Other": "ÀB"}) + "\n" for t in ["É", "e\u0301", "abc"])
-    options = {"normalize": "NFC", "lowercase": True, "max_chars": 1, "deduplicate": True}
-    dataset = convert({"t.jsonl": lines}, **options)
-    assert dataset.by_id() == {"t.jsonl:1": {"text": ["é".encode()], "Other": ["ÀB".encode()]}}
-    assert dataset.counts() == {"found": 3, "written": 1, "rejected": 0, "skipped": 2}
 
 
 def test_texts_are_kept_from_min_to_max_characters(convert):
@@ -131,43 +114,7 @@ def test_vocabularies_give_the_ids(convert):
     )
 
 
-def test_the_manifest_counts_the_labels_of_each_split(plain):
-    for split, rows in plain.splits.items():
-        words = Counter(plain.vocabulary()[row["label"][0]] for row in rows)
-        assert plain.manifest["splits"][split]["labels"] == words
-
-
 # Splits -------------------------------------------------------------------------------------------
-
-
-def within(count: int, total: int, share: float) -> bool:
-    """Five standard deviations either side of the mean of a binomial distribution."""
-    return abs(count - total * share) <= 5 * math.sqrt(total * share * (1 - share))
-
-
-def test_splits_are_two_to_one_unless_said(plain):
-    counts = {split: len(rows) for split, rows in plain.splits.items()}
-    assert counts.keys() == {"train", "eval"}
-    assert within(counts["train"], 900, 2 / 3)
-    assert artifact_utils.decode_split_names(plain.artifact.split_names) == ["train", "eval"]
-
-
-@pytest.mark.parametrize("setting", ["group_by", "partition_feature_name"])
-def test_equal_values_of_a_column_share_a_split(many, run_text, tmp_path, output_config, setting):
-    by_tfx = "author" if setting != "group_by" else ""
-    config = output_config(a=1, b=1, partition_feature_name=by_tfx)
-    more = {} if by_tfx else {"group_by": "author"}
-    dataset = run_text(many, tmp_path / "out", output_config=config, **more)
-    of_split = {split: {row["author"][0] for row in rows} for split, rows in dataset.splits.items()}
-    assert not of_split["a"] & of_split["b"]
-    assert len(of_split["a"] | of_split["b"]) == len({n * n % 12 for n in range(900)})
-
-
-def test_rows_without_a_group_go_where_their_hash_says(convert):
-    text = "text,who\n" + "".join(f"t{n},{'ann' if n % 2 else ''}\n" for n in range(200))
-    splits = convert({"t.csv": text}, group_by="who").split_of()
-    assert len({splits[f"t.csv:{n}"] for n in range(2, 201, 2)}) == 1
-    assert within([splits[f"t.csv:{n}"] for n in range(1, 201, 2)].count("train"), 100, 2 / 3)
 
 
 @pytest.mark.parametrize("shares", [{"train": 2, "eval": 1}, {"a": 8, "b": 1, "c": 1}], ids=str)
@@ -226,12 +173,6 @@ def test_small_shards_are_many_and_differ_by_one_record_at_most(many, plain, run
         ]
 
 
-def test_compressed_shards_hold_the_same_records_in_the_same_order(many, plain, run_text, tmp_path):
-    dataset = run_text(many, tmp_path / "out", compression="gzip")
-    assert dataset.splits == plain.splits
-    assert all(path.suffix == ".gz" for split in dataset.splits for path in dataset.shards(split))
-
-
 # Determinism --------------------------------------------------------------------------------------
 
 
@@ -259,83 +200,7 @@ def test_the_bytes_do_not_depend_on_the_runner(many, run_text, tmp_path, mode):
     assert contents(dataset.uri) == contents(expected.uri)
 
 
-def test_nothing_of_the_place_or_the_work_is_left_in_the_dataset(convert):
-    dataset = convert({"t.csv": table(20)})
-    names = {
-        str(path.relative_to(dataset.uri)) for path in dataset.uri.rglob("*") if path.is_file()
-    }
-    beside = {"croissant.json", "datum_to_type_and_shape_mapping.json", "lineage.json"}
-    beside |= {"manifest.json", "schema.pbtxt", "shard_info.json", "vocab/label.txt"}
-    shards = {f"Split-{split}/data_tfrecord-00000-of-00001" for split in ("eval", "train")}
-    assert {name for name in names if not name.startswith("index/")} == shards | beside
-    for name in names:
-        text = (dataset.uri / name).read_bytes()
-        if name == "lineage.json":
-            (base,) = re.findall(rb'"input_base": ("[^"]*")', text)
-            text = text.replace(base, b"")  # as it was given
-        assert str(dataset.uri.parent).encode() not in text
-
-
 # The driver ---------------------------------------------------------------------------------------
-
-
-def fingerprint(base: Path) -> str:
-    """By which TFX decides to run again or to take what is in its cache."""
-    properties = {
-        "input_base": str(base),
-        "input_config": proto_utils.proto_to_json(utils.make_default_input_config()),
-        "output_config": proto_utils.proto_to_json(example_gen_pb2.Output()),
-        "range_config": None,
-    }
-    pipeline_info = data_types.PipelineInfo("name", "root")
-    driver = TextExampleGen.DRIVER_CLASS(None)  # type: ignore[arg-type]  # needs no metadata here
-    resolved = driver.resolve_exec_properties(
-        properties, pipeline_info, data_types.ComponentInfo("type", "id", pipeline_info)
-    )
-    return resolved[utils.FINGERPRINT_PROPERTY_NAME]
-
-
-@pytest.mark.parametrize("is_folder", [False, True], ids=["file", "folder"])
-def test_the_driver_looks_at_the_file_and_at_siblings_only_in_a_folder(write, tmp_path, is_folder):
-    folder = write(tmp_path / "in", {"t.csv": table(3), "other.csv": table(2)})
-    base = folder if is_folder else folder / "t.csv"
-    before = fingerprint(base)
-    assert fingerprint(base) == before
-    (folder / "other.csv").write_text(table(4))
-    (folder / "third.csv").write_text(table(1))
-    assert (fingerprint(base) == before) == (not is_folder)
-    between = fingerprint(base)
-    times = (folder / "t.csv").stat()
-    (folder / "t.csv").write_text(table(3).replace("text of 1", "text of 9"))
-    os.utime(folder / "t.csv", ns=(times.st_atime_ns, times.st_mtime_ns + 1_000_000))
-    assert fingerprint(base) != between
-
-
-def test_row_groups_of_parquet_are_read_apart_and_come_out_as_one(write, run_text, tmp_path):
-    rows = pa.table({"text": [f"t{n}" for n in range(500)], "n": list(range(500))})
-    for name, size in (("one", 500), ("many", 7)):
-        write(tmp_path / name, {})
-        pyarrow.parquet.write_table(rows, tmp_path / name / "t.parquet", row_group_size=size)
-    with mock.patch("components.tables.parquet.PIECE_BYTES", 200):
-        cut = run_text(tmp_path / "many", tmp_path / "cut")
-    whole = run_text(tmp_path / "one", tmp_path / "whole")
-    found, expected = contents(cut.uri), contents(whole.uri)
-    for of_the_file in ("manifest.json", "croissant.json"):  # which is another: its fingerprint
-        del found[of_the_file], expected[of_the_file]
-    assert found == expected
-
-
-def test_a_row_group_that_is_too_large_to_be_held_is_read_in_parts(write, run_text, tmp_path):
-    write(tmp_path / "in", {})
-    texts = [f"text of {n}" * (n % 40) for n in range(5000)]
-    rows = {"text": texts, "n": list(range(5000)), "tags": [["a", str(n)] for n in range(5000)]}
-    columns = {"tags": "string"}
-    pyarrow.parquet.write_table(pa.table(rows), tmp_path / "in/t.parquet", row_group_size=5000)
-    whole = run_text(tmp_path / "in", tmp_path / "whole", columns=columns)
-    limits = {"PIECE_BYTES": 20_000, "_HELD_BYTES": 20_000, "_BATCH_ROWS": 130}
-    with mock.patch.multiple("components.tables.parquet", **limits):
-        parts = run_text(tmp_path / "in", tmp_path / "parts", columns=columns)
-    assert contents(parts.uri) == contents(whole.uri)
 
 
 def repeated(number: int, kind: str) -> pa.Array:
@@ -367,20 +232,4 @@ def test_a_small_file_that_unpacks_to_more_than_memory_holds_is_named(
         pytest.raises(InputError, match=r"bomb\.parquet.*TOO_LARGE"),
     ):
         run_text(tmp_path / "in", good.uri, columns={"text": "ignore"})
-    assert contents(good.uri) == before
-
-
-@pytest.mark.parametrize(
-    "settings",
-    [{"columns": {"nope": "int"}}, {"columns": {"text": "int"}}, {"max_reject_fraction": 0}],
-    ids=str,
-)
-def test_a_run_that_is_refused_leaves_the_dataset_that_was_there(
-    write, run_text, tmp_path, settings
-):
-    good = run_text(write(tmp_path / "in", {"a.csv": table(3)}), tmp_path / "out")
-    before = contents(good.uri)
-    write(tmp_path / "in", {"a.csv": table(3) + "one,field,too many\n"})
-    with pytest.raises(DatasetError):
-        run_text(tmp_path / "in", good.uri, **settings)
     assert contents(good.uri) == before

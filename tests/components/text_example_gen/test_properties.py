@@ -163,14 +163,6 @@ def test_a_csv_is_read_as_it_stands(rows_of, table, end, delimiter, piece_bytes)
 
 
 @quickly
-@given(table=tables(without="\0"), end=st.sampled_from(["\n", "\r\n"]), piece_bytes=PIECE_BYTES)
-def test_a_tsv_is_read_as_it_stands(rows_of, table, end, piece_bytes):
-    with cut_into(piece_bytes):
-        rows = rows_of("t.tsv", delimited(table, "\t", end), columns=table.given)
-    assert rows == by_number("t.tsv", table.expected())
-
-
-@quickly
 @given(
     table=tables(),
     end=st.sampled_from(["\n", "\r\n", "\n\n"]),
@@ -216,25 +208,3 @@ def test_keyed_json_is_read_as_it_stands(rows_of, table, keys, data):
     }
     rows = rows_of("t.json", json.dumps(entries).encode(), columns=table.given)
     assert rows == {f"t.json:{k}": row for k, row in zip(entries, table.expected(), strict=True)}
-
-
-LINES = st.lists(
-    TEXTS.filter(lambda text: not set("\n\0") & set(text) and not text.endswith("\r")),
-    min_size=1,
-    max_size=12,
-).filter(lambda lines: any(map(str.strip, lines)) and not lines[0].startswith("\ufeff"))
-
-
-@quickly
-@given(
-    lines=LINES, end=st.sampled_from(["\n", "\r\n"]), last=st.booleans(), piece_bytes=PIECE_BYTES
-)
-def test_lines_are_read_as_they_stand(rows_of, lines, end, last, piece_bytes):
-    data = end.join(lines) + (end if last else "")
-    with cut_into(piece_bytes):
-        rows = rows_of("t.txt", data.encode())
-    assert rows == {
-        identity: {"text": [line.encode()]}
-        for identity, line in by_number("t.txt", lines).items()
-        if line.strip()
-    }

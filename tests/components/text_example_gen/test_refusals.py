@@ -1,14 +1,11 @@
 """Inputs that cannot be meant: each is one clear error, and the cure it names is one."""
 
-import gzip
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet
 import pytest
 
-from components.example_gen import row_columns
-from components.tables import delimited, pieces
 from tests.components.tables.table_files import keyed, parquet_of
 from trainer_utils.format import ConfigError, InputError
 
@@ -53,48 +50,8 @@ def test_an_input_that_cannot_be_meant_is_a_clear_error(convert, case):
         convert(files)
 
 
-@pytest.mark.parametrize("column", ["autor", "text"])
-@pytest.mark.parametrize("piece_bytes", [1, pieces.PIECE_BYTES])
-def test_a_word_among_numbers_is_named_with_its_row(convert, monkeypatch, column, piece_bytes):
-    monkeypatch.setitem(pieces.cut.__kwdefaults__, "piece_bytes", piece_bytes)
-    monkeypatch.setattr(pieces, "_BLOCK_BYTES", 16)
-    text = f"{column},m\n" + "".join(f"{row},1\n" for row in [*range(40), "word", 41])
-    with pytest.raises(InputError, match=rf"column '{column}'.*got 'word' \(t\.csv, row 41\)"):
-        convert({"t.csv": text}, columns={column: "int"} if column == "text" else {})
-
-
 def cut(data: bytes, start: int, stop: int, between: bytes = b"") -> bytes:
     return data[:start] + between + data[stop:]
-
-
-DAMAGES = {
-    "cut": lambda data: data[:-9],
-    "half": lambda data: data[: len(data) // 2],
-    "other bytes": lambda data: cut(data, 4, 204, b"\xff" * 200),
-    "the end": lambda data: cut(data, len(data) - 6, len(data) - 5, bytes([data[-6] ^ 255])),
-    "another file": lambda data: b"plain text\n",
-    "nothing": lambda data: b"",
-}
-
-
-@pytest.mark.parametrize("damage", DAMAGES)
-@pytest.mark.parametrize("name", ["t.csv.gz", "train.txt.gz", "t.parquet"])
-def test_a_damaged_file_is_named(convert, name, damage):
-    rows = [f"text number {n * n}" for n in range(500)]
-    data = gzip.compress("text,n\n{}".format("".join(f"{row},1\n" for row in rows)).encode())
-    data = parquet_of({"text": rows}) if name == "t.parquet" else data
-    with pytest.raises(InputError, match=rf"{name}|found none"):
-        convert({name: DAMAGES[damage](data)})
-
-
-def test_more_columns_than_can_be_meant_are_refused(convert, monkeypatch):
-    for module in (row_columns, delimited):
-        monkeypatch.setattr(module, "MAX_COLUMNS", 3)
-    assert convert({"t.csv": "a,b,n\nx,y,1\n"}).counts()["written"] == 1
-    with pytest.raises(InputError, match=r"'t\.csv': expected at most 3 columns, got 4"):
-        convert({"t.csv": "a,b,m,n\nx,y,1,2\n"})
-    with pytest.raises(InputError, match="columns: expected at most 3, got 5"):
-        convert({"t.jsonl": "".join(f'{{"k{n}": 1}}\n' for n in range(5))})
 
 
 # Each error that names a setting as the cure: with it, that error does not come back.
@@ -140,23 +97,6 @@ def test_the_cure_that_an_error_names_is_one(convert, case):
     assert not [f for f in dataset.features for name in ignored if f.startswith(name)]
 
 
-@pytest.mark.parametrize("ending", ["csv", "tsv", "jsonl", "parquet"])
-@pytest.mark.parametrize("others", [("b.x",), ("test/b.x",), ("b.x", "c/d/e.x")])
-def test_a_table_that_nobody_would_read_is_refused_by_name(convert, ending, others):
-    """Of the same kind as those that are read, in a folder that is no split."""
-    table = {
-        "csv": "text,n\na,1\n",
-        "tsv": "text\tn\na\t1\n",
-        "jsonl": '{"text": "a", "n": 1}\n',
-        "parquet": parquet_of({"text": ["a"], "n": [1]}),
-    }[ending]
-    names = [name.replace(".x", f".{ending}") for name in ("more/a.x", *others)]
-    with pytest.raises(InputError, match=r"(more/a|c/d/e)\..*input_config"):
-        convert(dict.fromkeys(names, table))
-    hidden = dict.fromkeys([".more/a", *names[1:2]], table)
-    assert convert(hidden).counts()["written"] == 1
-
-
 # Settings that do not fit the inputs --------------------------------------------------------------
 
 ROWS = {"t.csv": "words,n,label\na,1,x\nb,2,y\n"}
@@ -186,21 +126,3 @@ FOLDER, OBJECTS, LINES = {"a/1.txt": "x"}, {"t.jsonl": '{"a": 1}\n'}, {"t.txt": 
 def test_a_setting_that_does_not_fit_the_inputs_is_named(convert, files, settings, said):
     with pytest.raises((ConfigError, InputError), match=said):
         convert(files, **settings)
-
-
-@pytest.mark.parametrize("name", ["email", "emial"])
-def test_a_column_to_be_ignored_that_no_header_has_is_warned_of(convert, our_messages, name):
-    dataset = convert({"t.csv": "text,email\na,x\n"}, columns={name: "ignore"})
-    warnings = [message for message in our_messages() if "ignored" in message]
-    assert ("email" in dataset.features) == (name == "emial") == bool(warnings)
-    assert all("'emial'" in w and "Did you mean 'email'?" in w for w in warnings)
-
-
-def test_splits_of_the_inputs_and_of_a_setting_are_refused_together(
-    convert, output_config, input_config
-):
-    files = {"train.csv": "text,n\na,1\n", "test.csv": "text,n\nb,1\n"}
-    with pytest.raises(ConfigError, match=r"output_config.*test, train"):
-        convert(files, output_config=output_config(a=1, b=1))
-    with pytest.raises(InputError, match=r"'test\.csv'.*got two"):
-        convert(files, input_config=input_config(a="*.csv", b="te*"))

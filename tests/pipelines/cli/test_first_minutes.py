@@ -2,20 +2,12 @@
 
 import os
 import shlex
-import signal
-import subprocess
-import sys
-import time
-from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 
 pytest.importorskip("tfx", reason="convert needs TFX")
 from pipelines.cli.app import app
-from trainer_utils.format import ConfigError
-
-REPOSITORY = Path(__file__).parents[3]
 
 
 @pytest.fixture
@@ -60,34 +52,3 @@ def test_a_place_without_permission_is_told_before_tfx_starts(here, monkeypatch)
     assert result.exit_code == 2
     assert "got 'out'" in result.stderr
     assert "Starting TFX" not in result.stderr
-
-
-def test_a_file_system_that_is_read_only_is_told(here):
-    import pipelines
-
-    with pytest.raises(ConfigError) as raised:
-        pipelines.convert("photos", "/proc/out")
-    assert (raised.value.setting, raised.value.value) == ("out", "/proc/out")
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("seconds", [0.2, 0.8])
-def test_ctrl_c_while_tfx_starts_is_one_line(here, seconds):
-    process = subprocess.Popen(
-        [sys.executable, "-m", "pipelines.cli", "convert", "texts.csv", "out"],
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # whoever runs the tests
-        env={**os.environ, "PYTHONPATH": str(REPOSITORY)},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    assert process.stderr.readline() == "texts.csv: a table of texts\n"  # it has begun
-    time.sleep(seconds)
-    process.send_signal(signal.SIGINT)
-    stdout, stderr = process.communicate(timeout=120)
-    # A shell calls both 130: now and then the signal strikes where Python has no handler yet.
-    assert process.returncode in (130, -signal.SIGINT)
-    assert stdout == ""
-    if process.returncode == 130:
-        assert stderr.splitlines()[-1] == "Error: interrupted"
-        assert "Traceback" not in stderr

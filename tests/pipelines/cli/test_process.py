@@ -1,6 +1,5 @@
 """The command line in processes of its own: what it imports and prints, pipes, completion."""
 
-import json
 import os
 import subprocess
 import sys
@@ -56,14 +55,6 @@ def test_what_reads_a_dataset_needs_the_bare_install_alone(whole_dataset, tmp_pa
     assert ("--quality" in done.stdout) != is_bare
 
 
-def test_nothing_that_takes_long_is_imported_before_ctrl_c_is_taken_over():
-    program = (
-        "import sys, pipelines.cli\nprint({'numpy', 'trainer_utils', 'rich'} & {*sys.modules})"
-    )
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, check=True)
-    assert done.stdout == b"set()\n"
-
-
 def test_completion_lists_commands_and_options(run_cli, tmp_path):
     done = run_cli(
         cwd=tmp_path,
@@ -97,57 +88,6 @@ def test_a_reader_that_goes_away_is_no_error(whole_dataset):
     assert process.wait() == 0
 
 
-@pytest.mark.parametrize("closed", [">&-", "2>&-", "<&-", ">&- 2>&- <&-"])
-def test_streams_that_a_daemon_closed_are_no_error(whole_dataset, closed):
-    line = f'"{sys.executable}" -m pipelines.cli verify "{whole_dataset}" {closed}'
-    done = subprocess.run(["sh", "-c", line], capture_output=True, text=True, check=False)
-    assert (done.returncode, done.stderr) == (0, "")
-    assert ("good" in done.stdout) == (not closed.startswith(">"))
-
-
-def test_a_pipe_gets_no_colours_and_any_name_can_be_shown(run_cli, dataset, tmp_path):
-    strange = dataset.rename(tmp_path / os.fsdecode(b"caf\xe9 \xc3\xa9"))
-    done = run_cli("doctor", str(strange), cwd=tmp_path, PYTHONIOENCODING="ascii")
-    assert done.returncode == 0, done.stderr
-    assert "\x1b" not in done.stdout
-    done = run_cli("inspect", str(strange), "--json", cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
-    assert json.loads(done.stdout)["splits"]["eval"]["records"] == 5
-
-
-@pytest.mark.parametrize(
-    "options",
-    [["plan", "--batch-size", "4"], ["bench", "--features", "label", "--seconds", "0.1"]],
-    ids=["plan", "bench"],
-)
-def test_logs_of_tensorflow_stay_off_the_terminal(run_cli, whole_dataset, tmp_path, options):
-    done = run_cli(*options, str(whole_dataset), cwd=tmp_path)
-    assert (done.returncode, done.stderr) == (0, "")
-
-
-def test_warnings_of_ours_are_shown_without_a_log():
-    program = """
-from absl import logging
-import components.report.inspection
-from pipelines.cli import main
-
-exec(compile("def ours(): logging.warning('of ours')", "/x/components/a.py", "exec"))
-
-def inspect_dataset(uri):
-    logging.warning("of others")
-    ours()
-    raise OSError(5, "the end")
-
-components.report.inspection.inspect_dataset = inspect_dataset
-main(["inspect", "data"])
-"""
-    done = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, check=False
-    )
-    assert done.stderr.splitlines() == ["Warning: of ours", "Error: the end"]
-    assert done.returncode == 1
-
-
 PROGRESS = """
 import sys, time
 from pipelines.cli import terminal
@@ -171,22 +111,3 @@ def test_long_work_has_a_bar_on_a_terminal(patience, is_shown):
     assert ("Verifying" in printed) == is_shown
     assert ("100%" in printed) == is_shown
     assert printed.rstrip().endswith("done")
-
-
-@pytest.mark.parametrize(("line", "shares"), [(60, ()), (0, (25, 50, 75, 100))])
-def test_a_pipe_gets_no_bar_but_a_plain_line_now_and_then(line, shares):
-    program = PROGRESS.format(patience=0, line=line)
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, check=True)
-    said = "".join(f"Verifying: {share}% after 0 s\n" for share in shares)
-    assert (done.stdout, done.stderr.decode()) == (b"done\n", said)
-
-
-def test_tables_are_painted_on_a_terminal_and_plain_in_a_pipe(whole_dataset):
-    command = [sys.executable, "-m", "pipelines.cli", "doctor", str(whole_dataset)]
-    status, painted = on_a_terminal(*command)
-    piped = subprocess.run(command, capture_output=True, text=True, check=True).stdout
-    assert status == 0
-    assert "\x1b[32mok" in painted
-    assert "\x1b" not in piped
-    assert "ok    manifest" in piped
-    assert [line for line in piped.splitlines() if line.endswith(" ")] == []

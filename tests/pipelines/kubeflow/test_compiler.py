@@ -12,7 +12,6 @@ from google.protobuf import json_format
 from kfp import components
 from kfp.pipeline_spec import pipeline_spec_pb2
 
-from components.kubeflow import default_image
 from pipelines.kubeflow import compile_pipeline
 from pipelines.trainer_component import as_tfx_properties
 from tests.e2e.kubeflow import launcher
@@ -84,38 +83,12 @@ def test_without_a_fingerprint_an_example_gen_always_runs(tmp_path):
     assert tasks["ShardBalancer"]["cachingOptions"] == {"enableCache": True}
 
 
-def test_a_stock_example_gen_keeps_no_hook_for_a_driver(tmp_path):
-    spec = compiled(tmp_path, f"{OTHERS}:stock")
-    container = spec["deploymentSpec"]["executors"]["CsvExampleGen_executor"]["container"]
-    assert "lifecycle" not in container
-    assert "--resolve-inputs" in container["args"]
-    assert spec["root"]["inputDefinitions"]["parameters"] == {"tables": {"parameterType": "STRING"}}
-
-
-def test_a_page_is_an_artifact_that_kubeflow_shows_and_datasets_may_go_elsewhere(tmp_path):
-    spec = compiled(tmp_path, f"{OTHERS}:without_training", dataset_root="/mnt/data")
-    report = spec["components"]["DatasetReport"]["outputDefinitions"]["artifacts"]["report"]
-    assert report["artifactType"]["schemaTitle"] == "system.HTML"
-    for name in ("ImageExampleGen", "ShardBalancer"):
-        arguments = spec["deploymentSpec"]["executors"][f"{name}_executor"]["container"]["args"]
-        assert arguments[arguments.index("--dataset-root") + 1] == "/mnt/data"
-
-
 def test_a_pipeline_of_kfp_is_compiled_too_with_the_image_that_is_given(tmp_path):
     spec = compiled(tmp_path, f"{OTHERS}:native", image="example/other:2", name="renamed")
     assert spec["pipelineInfo"]["name"] == "renamed"
     assert spec["defaultPipelineRoot"] == USUAL["pipeline_root"]
     executors = spec["deploymentSpec"]["executors"].values()
     assert {executor["container"]["image"] for executor in executors} == {"example/other:2"}
-
-
-def test_a_pipeline_of_kfp_needs_neither_image_nor_root(tmp_path):
-    path = tmp_path / "pipeline.yaml"
-    compile_pipeline(f"{OTHERS}:native", str(path))
-    spec = yaml.safe_load(path.read_text())
-    assert "defaultPipelineRoot" not in spec
-    executors = spec["deploymentSpec"]["executors"].values()
-    assert {executor["container"]["image"] for executor in executors} == {default_image()}
 
 
 @pytest.mark.parametrize(
@@ -198,12 +171,6 @@ def test_what_cannot_be_compiled_is_named(tmp_path, monkeypatch, pipeline, optio
     assert (tmp_path / "pipeline.yaml").read_text() == "what was there"
     left = {path.name for path in tmp_path.iterdir()} - {"__pycache__"}
     assert len(left) == len(BAD_FILES) + 1
-
-
-def test_the_output_is_a_yaml_file():
-    with pytest.raises(ConfigError) as refused:
-        compile_pipeline("image", "p.json", **USUAL)
-    assert refused.value.setting == "output"
 
 
 def test_batch_size_and_steps_reach_the_trainer_as_its_own_settings():

@@ -41,16 +41,6 @@ def applied(*platform: dict[str, Any], **options: Any) -> dict[str, dict[str, An
     return found
 
 
-def test_a_step_that_shares_its_executor_gets_one_of_its_own():
-    steps = applied(cpu={"gen-2": "500m"}, memory=["8Gi", "gen-2=2G"])
-    assert steps["gen-2"]["container"]["resources"] == {
-        **{"cpuLimit": 0.5, "cpuRequest": 0.5, "memoryLimit": 2.0, "memoryRequest": 2.0}
-    }
-    everywhere = {"memoryLimit": 8.589934592, "memoryRequest": 8.589934592}
-    for name in ("gen", "Tfx", "Trainer"):
-        assert steps[name]["container"]["resources"] == everywhere
-
-
 @pytest.mark.parametrize("gpu", [{"Trainer": 2}, "Trainer=2", ["Trainer=2"], {"Trainer": "2"}])
 def test_gpus_are_of_the_steps_that_ask_for_them(gpu):
     steps = applied(gpu=gpu)
@@ -124,26 +114,6 @@ def test_what_kubernetes_gives_to_all_steps_and_to_one(options, of_all, of_train
         assert steps[name]["config"] == of_all
     assert steps["Trainer"]["config"] == of_trainer
     assert steps["import"]["config"] == {}
-
-
-@pytest.mark.parametrize(
-    "env", [["A=1", "B=x=y", "Trainer=C=3"], {"": {"A": "1", "B": "x=y"}, "Trainer": {"C": "3"}}]
-)
-def test_variables_of_all_steps_and_of_one(env):
-    steps = applied(env=env)
-    usual = [{"name": "A", "value": "1"}, {"name": "B", "value": "x=y"}]
-    assert steps["gen"]["container"]["env"] == usual
-    assert steps["Trainer"]["container"]["env"] == [*usual, {"name": "C", "value": "3"}]
-
-
-def test_an_empty_folder_takes_the_place_of_one_that_kfp_kubernetes_has_put_there():
-    # As its `empty_dir_mount` writes it.
-    theirs = [{"volumeName": n, "mountPath": f"/{n}", "sizeLimit": "1Gi"} for n in ("tmp", "data")]
-    executors = {"exec-train": {"emptyDirMounts": theirs}}
-    platform = {"platforms": {"kubernetes": {"deploymentSpec": {"executors": executors}}}}
-    config = applied(platform, scratch="Trainer=/tmp:2Gi")["Trainer"]["config"]
-    found = {mount["mountPath"]: mount["sizeLimit"] for mount in config["emptyDirMounts"]}
-    assert found == {"/data": "1Gi", "/tmp": "2Gi"}
 
 
 @pytest.mark.parametrize(

@@ -8,9 +8,7 @@ from pathlib import Path
 import pytest
 
 from pipelines.lineage import describe_artifact
-from pipelines.lineage.record_trace import SourceFile, find_source
-from trainer_utils.format import ConfigError, Feature, InputError
-from trainer_utils.format.sealing import seal
+from trainer_utils.format import Feature
 
 NAMES = {"filename": Feature(type="string"), "id": Feature(type="string")}
 
@@ -58,24 +56,7 @@ def test_a_record_is_followed_from_the_file_through_each_dataset(chain):
         ("raw", "eval", "Split-eval/data_tfrecord-00000-of-00001", 0),
         ("balanced", "eval", "Split-eval/data_tfrecord-00000-of-00001", 1),
     ]
-    assert record["source"] == {
-        "path": str(chain / "photos/cat/2.jpg"),
-        "exists": False,
-        "member": None,
-        "row": None,
-    }
-
-
-def test_only_what_an_artifact_was_made_from_is_searched(chain):
-    assert len(record_of(chain, "raw", "cat/1.jpg")["steps"]) == 1
-
-
-def test_a_record_may_be_given_by_the_path_of_its_file(chain, monkeypatch):
-    monkeypatch.chdir(chain)
-    for name in ("photos/cat/1.jpg", str(chain / "photos/cat/1.jpg")):
-        record = record_of(chain, "balanced", name)
-        assert [step["outcome"] for step in record["steps"]] == ["found", "found"]
-        assert record["source"]["path"] == str(chain / "photos/cat/1.jpg")
+    assert record["source"] == str(chain / "photos/cat/2.jpg")
 
 
 def test_a_rejected_file_is_told_as_such(chain):
@@ -83,18 +64,6 @@ def test_a_rejected_file_is_told_as_such(chain):
     assert [step["outcome"] for step in record["steps"]] == ["rejected", "not found"]
     lineage = describe_artifact(str(chain / "balanced"), metadata=str(chain), record="cat/bad.jpg")
     assert "split train: EMPTY_FILE (0 bytes)" in str(lineage)
-    assert "bad.jpg (which is not there any more)" in str(lineage)
-
-
-def test_a_record_that_is_nowhere_is_an_error_that_names_each_dataset(chain):
-    with pytest.raises(InputError, match=r"'dog\.jpg'.*raw: not found.*balanced: not found"):
-        record_of(chain, "model", "dog.jpg")
-
-
-def test_without_a_dataset_on_the_way_there_is_no_record(tmp_path, make_store):
-    make_store().artifact("Schema", str(tmp_path / "schema"))
-    with pytest.raises(InputError, match=r"expected a dataset among what .*schema"):
-        record_of(tmp_path, "schema", "a")
 
 
 @pytest.mark.parametrize(
@@ -111,56 +80,3 @@ def test_a_damaged_dataset_is_unknown_and_the_others_tell(chain, damage, detail)
     step, other = record_of(chain, "balanced", "cat/1.jpg")["steps"]
     assert (step["outcome"], other["outcome"]) == ("unknown", "found")
     assert re.search(detail, step["detail"])
-
-
-def test_names_that_json_may_split_are_found_among_rejects(chain):
-    rejects = [
-        {"split": "train", "source": name, "code": "EMPTY_FILE", "detail": ""}
-        for name in ("b\u2028.jpg", "b")
-    ]
-    text = "".join(json.dumps(reject, ensure_ascii=False) + "\n" for reject in rejects)
-    (chain / "raw/rejects.jsonl").write_text(text, encoding="utf-8")
-    assert record_of(chain, "raw", "b\u2028.jpg")["steps"][0]["rejects"] == rejects[:1]
-
-
-def test_datasets_say_what_they_cannot_tell(chain, write_dataset):
-    shutil.rmtree(chain / "raw")
-    write_dataset(chain / "raw", {"train": [[{"age": [1]}]]}, {})
-    path = chain / "balanced/manifest.json"
-    manifest = json.loads(path.read_text())
-    manifest["splits"]["train"] |= {"found": 4, "skipped": 3}
-    path.write_text(seal(json.dumps(manifest, indent=2)))
-    step = record_of(chain, "balanced", "cat/2.jpg")["steps"][0]
-    assert "neither filename nor id nor record_id" in step["detail"]
-    with pytest.raises(InputError, match="3 inputs were skipped by a setting"):
-        record_of(chain, "balanced", "dog.jpg")
-
-
-def test_an_empty_name_is_refused(chain):
-    with pytest.raises(ConfigError, match="record: expected the filename or id of a record"):
-        record_of(chain, "raw", "")
-
-
-@pytest.mark.parametrize(
-    ("name", "bases", "path", "rest"),
-    [
-        ("cat/1.jpg", ["", "none"], "cat/1.jpg", {}),
-        ("reviews.csv:17", ["none", ""], "reviews.csv", {"row": 17}),
-        ("reviews.csv:3", ["reviews.csv"], "reviews.csv", {"row": 3}),
-        ("photos.tar/a/2.jpg", [""], "photos.tar", {"member": "a/2.jpg"}),
-        ("odd:7", [""], "odd:7", {}),
-        ("gone.csv:3", ["", "none"], "gone.csv", {"exists": False, "row": 3}),
-    ],
-)
-def test_the_raw_file_is_found_or_named_where_it_was(tmp_path, name, bases, path, rest):
-    (tmp_path / "cat").mkdir()
-    for each in ("cat/1.jpg", "reviews.csv", "photos.tar", "odd:7"):
-        (tmp_path / each).touch()
-    found = find_source(name, bases=[str(tmp_path / base) for base in bases])
-    assert found == SourceFile(**{"path": str(tmp_path / path), "exists": True, **rest})
-
-
-def test_a_bucket_is_not_looked_into_and_no_base_says_nothing():
-    found = find_source("a/1.jpg", bases=["gs://bucket/raw"])
-    assert found == SourceFile(path="gs://bucket/raw/a/1.jpg", exists=None)
-    assert find_source("a/1.jpg", bases=[]) is None

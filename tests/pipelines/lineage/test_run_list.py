@@ -41,30 +41,3 @@ def test_the_state_of_a_run_is_that_of_its_components_together(tmp_path, make_st
     for each in states:
         maker.execution("Step", contexts=[run], state=each)
     assert list_runs(str(tmp_path)).to_json()["runs"][0]["state"] == state
-
-
-def test_runs_of_the_same_name_in_two_pipelines_are_two(tmp_path, make_store):
-    maker = make_store()
-    run = maker.context("pipeline_run", "one")
-    for name in ("photos", "texts"):
-        maker.execution("Step", contexts=[maker.context("pipeline", name), run])
-    runs = list_runs(str(tmp_path)).to_json()["runs"]
-    assert [(entry["pipeline"], entry["run"]) for entry in runs] == [
-        ("texts", "one"),
-        ("photos", "one"),
-    ]
-
-
-def test_executions_of_no_run_come_last(tmp_path, make_store):
-    maker = make_store()
-    maker.execution("Before", contexts=[maker.context("pipeline_run", "one")])
-    maker.execution("Alone")
-    runs = list_runs(str(tmp_path))
-    assert [run.name for run in runs.runs] == ["one", None]
-    assert "(of no run): COMPLETE" in str(runs)
-
-
-def test_an_empty_store_has_no_run(tmp_path, make_store):
-    make_store()
-    assert list_runs(str(tmp_path)).to_json()["runs"] == []
-    assert str(list_runs(str(tmp_path))).endswith(": no run")

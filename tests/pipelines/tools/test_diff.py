@@ -15,7 +15,6 @@ from hypothesis import strategies as st
 import trainer_utils
 from pipelines.cli.app import app
 from pipelines.tools.diff import compare_datasets
-from pipelines.tools.verification import verify_dataset
 from trainer_utils.format import Manifest, RecordIndex
 from trainer_utils.format.naming import MANIFEST_FILE, index_file
 
@@ -175,41 +174,3 @@ def test_the_index_and_the_records_tell_the_same(tmp_path_factory, before, after
     expected = facts(compare_datasets(*olds))
     for uris in (news, (news[0], olds[1]), (olds[0], news[1])):
         assert facts(compare_datasets(*uris)) == expected
-
-
-@pytest.fixture
-def two(tmp_path):
-    """Two datasets with an index: one of 40 records changed, one added, one moved."""
-    records = [(f"{n}", "a", "train") for n in range(40)]
-    changed = [("0", "b", "train"), *records[1:39], ("39", "a", "eval"), ("new", "a", "train")]
-    return [
-        write_with_index(str(tmp_path / "before"), [*records, ("e", "e", "eval")], 2),
-        write_with_index(str(tmp_path / "after"), [*changed, ("e", "e", "eval")], 3),
-    ]
-
-
-COUNTS = {"added": 1, "removed": 0, "changed": 1, "moved": 1, "unchanged": 39}
-
-
-def test_a_damaged_index_is_told_and_the_records_are_read(two, our_messages):
-    before, _ = two
-    path = next(Path(before).glob("index/train-*.npy"))
-    data = path.read_bytes()
-    path.write_bytes(data[:-1] + bytes([data[-1] ^ 1]))
-    assert compare_datasets(*two).counts == COUNTS
-    (problem,) = verify_dataset(before).problems
-    assert problem.path == f"index/{path.name}"
-
-
-def test_records_without_names_in_a_split_with_names_are_told_apart(write):
-    before = write({"train": [example("a", "a"), example(None, "x")]}, shards=1)
-    after = write({"train": [example("a", "a"), example(None, "y")]}, shards=1)
-    assert compare_datasets(before, after).counts == {
-        "added": 1, "removed": 1, "changed": 0, "moved": 0, "unchanged": 1
-    }  # fmt: skip
-
-
-def test_values_that_are_no_numbers_are_the_same_where_their_bits_are(write):
-    nan = {"filename": [b"a"], "score": [float("nan")]}
-    uris = [write({"train": [{**nan, "label": [n]}]}, shards=1) for n in (1, 2)]
-    assert compare_datasets(*uris).features == {"label": 1}

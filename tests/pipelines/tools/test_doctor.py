@@ -4,7 +4,6 @@ import pytest
 
 from components.report.doctor import dataset_checks
 from tests.pipelines.rewriting import rewrite
-from trainer_utils.format import Feature
 
 
 def by_name(checks):
@@ -60,16 +59,3 @@ def test_too_few_shards_for_the_workers(whole_dataset, workers, level, said):
     check = by_name(dataset_checks(str(whole_dataset), workers=workers))["shards of train"]
     assert check.level == level
     assert said in check.message
-
-
-def test_shards_of_odd_sizes_and_gzip_are_told(tmp_path, write_dataset, monkeypatch):
-    rows = [{"label": [number]} for number in range(90)]
-    features = {"label": Feature(type="int")}
-    splits = {"train": [rows[:80], rows[80:]], "eval": [rows]}
-    uri = write_dataset(tmp_path / "a", splits, features)
-    checks = by_name(dataset_checks(uri))
-    assert "workers would not finish together" in checks["shards of train"].message
-    monkeypatch.setattr("components.report.doctor._LARGE_BYTES", 1000)
-    assert "100 to 200 MB read best" in by_name(dataset_checks(uri))["shards of eval"].message
-    zipped = write_dataset(tmp_path / "b", splits, features, gzip=True)
-    assert "Datum cannot read it" in by_name(dataset_checks(zipped))["compression"].message

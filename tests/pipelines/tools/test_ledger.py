@@ -90,3 +90,35 @@ def test_a_record_that_was_damaged_since_has_no_name(run, tmp_path):
     assert names[2:5] == ["cat/\x1b2.jpg", "train 3", "cat/\x1b4.jpg"]
     shutil.rmtree(tmp_path / "data")
     assert invoke(run, "--step", "0").exit_code == 1
+
+
+def test_packs_are_told_by_their_documents(tmp_path):
+    """A batch's tokens are those of the documents that the ledger names, in order."""
+    uri, lengths = str(tmp_path / "data"), [5, 30, 1, 12, 0, 9, 40, 3]
+    with trainer_utils.DatasetWriter(uri, num_shards={"train": 2}) as writer:
+        for number, length in enumerate(lengths):
+            tokens = [number * 100 + place for place in range(length)]
+            writer.write("train", {"id": f"{number}", "tokens": tokens})
+    pack = trainer_utils.PackOptions(length=16, strategy="best_fit")
+    dataset = trainer_utils.input_fn(uri, batch_size=2, pack=pack, shuffle="global")
+    progress = trainer_utils.InputProgress(str(tmp_path / "run"))
+    batches = [
+        batch["tokens"].numpy()[batch["segment_ids"].numpy() > 0].tolist()
+        for batch in progress.follow(dataset)
+    ]
+    progress.serialize()
+    steps_of: dict[str, set[int]] = {}
+    for step, tokens in enumerate(batches):
+        told = json.loads(invoke(str(tmp_path / "run"), "--step", f"{step}", "--json").stdout)
+        found = []
+        for row in told["rows"]:
+            name, (begin, end) = row["record"]["name"], row["tokens"]
+            found += [int(name) * 100 + place for place in range(begin, end)]
+            steps_of.setdefault(name, set()).add(step)
+        assert found == tokens
+    assert {*steps_of} == {f"{number}" for number, length in enumerate(lengths) if length}
+    for name, steps in steps_of.items():
+        seen = json.loads(invoke(str(tmp_path / "run"), "--record", name, "--json").stdout)
+        assert [at["step"] for at in seen["records"][0]["steps"]] == sorted(steps)
+    shown = [invoke(str(tmp_path / "run"), "--step", f"{n}").stdout for n in range(len(batches))]
+    assert sum(text.count("tokens 16 to 31") for text in shown) == 1

@@ -96,6 +96,30 @@ def test_a_framework_has_the_batches_of_numpy(numbered, framework, options, work
         assert_same(one, other)
 
 
+@pytest.mark.parametrize("framework", ["tensorflow", "torch", "keras"])
+@pytest.mark.parametrize("strategy", ["concat", "best_fit", "one_document"])
+@pytest.mark.parametrize("remainder", [None, "pad"])
+def test_packs_are_the_same_in_every_framework(tmp_path, framework, strategy, remainder):
+    pytest.importorskip(framework)
+    with trainer_utils.DatasetWriter(str(tmp_path / "d"), num_shards={"train": 2}) as writer:
+        for number in range(90):
+            writer.write("train", {"tokens": [number] * (number * number % 37)})
+    pack = trainer_utils.PackOptions(length=24, strategy=strategy, eos=91)
+    triple = {
+        "features": ["tokens", "positions"],
+        "label": "targets",
+        "labels": {"sample_weight": "loss_mask"},
+    }
+    for workers, more in ((1, {}), (2, triple)):
+        options = {"batch_size": 4, "pack": pack, "remainder": remainder, "repeat": 1, **more}
+        for worker in range(workers):
+            ours = batches_of(str(tmp_path / "d"), "numpy", dict(options), worker, workers)
+            theirs = batches_of(str(tmp_path / "d"), framework, dict(options), worker, workers)
+            assert len(ours) == len(theirs) > 0
+            for one, other in zip(ours, theirs, strict=True):
+                assert_same(one, other)
+
+
 def test_a_token_of_one_framework_goes_on_in_another(numbered):
     options = {"batch_size": 8, "features": "id", "repeat": 2, "seed": 4}
     whole = list(trainer_utils.iterate(numbered, "train", **options))

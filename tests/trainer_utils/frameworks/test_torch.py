@@ -93,3 +93,13 @@ def test_a_damaged_record_is_an_error_of_the_process_that_read_it(numbered, tmp_
     dataset = trainer_utils.torch_dataset(str(tmp_path / "damaged"), **SETTINGS)
     with pytest.raises(Exception, match=shard.name):
         ids(loader(dataset, 2))
+
+
+def test_offsets_of_segments_are_those_of_each_row():
+    import torch
+
+    rows = [[1, 1, 2, 0], [1, 2, 2, 2], [1, 1, 1, 1], [1, 1, 0, 0]]
+    found, longest = trainer_utils.cu_seqlens(torch.tensor(rows, dtype=torch.int32))
+    lengths = [len([*group]) for row in rows for _, group in itertools.groupby(row)]
+    assert found.tolist() == [0, *itertools.accumulate(lengths)]
+    assert (found.dtype, longest) == (torch.int32, max(lengths))

@@ -11,7 +11,7 @@ import trainer_utils
 from components.report.records import lookup
 from components.report.records.lookup import find_places
 from trainer_utils.dataset import open_dataset
-from trainer_utils.format import CorruptShardError, Feature
+from trainer_utils.format import Feature
 
 NAMES = {"filename": Feature(type="string"), "id": Feature(type="string")}
 
@@ -50,13 +50,6 @@ def test_each_record_is_found_where_tensorflow_reads_it(tmp_path, write_dataset,
     assert find_places(dataset, "a/23") == []
 
 
-def test_a_record_is_found_in_each_of_many_blocks_of_a_shard(tmp_path, write_dataset):
-    rows = [{"id": [b"n%d" % number], "text": [bytes(1 << 20)]} for number in range(20)]
-    write_dataset(tmp_path, {"train": [rows]}, NAMES)
-    for number in (0, 7, 8, 9, 19):
-        assert places(tmp_path, f"n{number}") == [("train", number)]
-
-
 def test_what_is_there_twice_no_utf_8_or_a_number_is_found(tmp_path, write_dataset):
     rows = [{"filename": [name]} for name in (b"a", b"caf\xe9.jpg", b"a")]
     write_dataset(tmp_path / "a", {"train": [rows], "eval": [rows[:1]]}, NAMES)
@@ -73,15 +66,6 @@ def test_datasets_of_others_are_searched(tmp_path, serialize):
         for name in (b"a", b"b"):
             writer.write(serialize(filename=[name], weight=[0.5]))
     assert places(tmp_path, "b") == [("train", 1)]
-
-
-def test_a_flipped_bit_is_found_before_the_record(tmp_path, write_dataset):
-    write_dataset(tmp_path, {"train": [[{"filename": [b"abc"]}]]}, NAMES)
-    shard = next(tmp_path.rglob("data_*"))
-    shard.write_bytes(shard.read_bytes().replace(b"abc", b"abd"))
-    with pytest.raises(CorruptShardError) as caught:
-        places(tmp_path, "abd")
-    assert (caught.value.record, caught.value.offset) == (0, 0)
 
 
 def test_names_are_looked_up_in_the_index_and_without_it_in_the_shards(tmp_path, monkeypatch):

@@ -7,12 +7,10 @@ import wave
 import numpy as np
 import pytest
 import tensorflow as tf
-from click.testing import CliRunner
 from PIL import Image
 
-from components.report.records import ExampleReader, export_examples, read_examples
+from components.report.records import export_examples, read_examples
 from components.report.records.display import as_text
-from pipelines.cli.app import app
 from trainer_utils.format import DatasetError
 
 
@@ -48,15 +46,6 @@ def test_gzip_and_datasets_of_others_are_shown(write_dataset, tmp_path):
     assert [e.values["x"].values for e in read_examples(str(bare))] == [[41]]
 
 
-@pytest.mark.parametrize("feature", ["filename", "id"])
-def test_a_name_that_is_not_utf_8_is_shown_as_a_name(write_dataset, tmp_path, feature):
-    uri = write_dataset(tmp_path / "d", {"train": [[{feature: [b"caf\xe9/1.jpg"]}]]}, {})
-    (example,) = read_examples(uri)
-    assert example.name == r"caf\xe9/1.jpg"
-    assert r"caf\xe9/1.jpg" in as_text([example])
-    assert [*ExampleReader(uri).named("caf\udce9/1.jpg")] == [example]
-
-
 def test_exported_files_are_what_other_libraries_read(dataset, photos, tmp_path):
     folder = tmp_path / "looked-at"
     assert export_examples(read_examples(dataset, "train"), str(folder)) == 7
@@ -85,35 +74,7 @@ def test_names_of_features_make_no_paths(write_dataset, tmp_path):
         export_examples(read_examples(uri), str(folder))
 
 
-@pytest.mark.parametrize(
-    ("arguments", "status"), [(["--split", "nothing"], 1), (["--split", "train[:"], 2)]
-)
-def test_what_the_command_refuses(dataset, arguments, status):
-    assert CliRunner().invoke(app, ["show", dataset, *arguments]).exit_code == status
-
-
-def test_the_command_prints_json(dataset):
-    result = CliRunner().invoke(app, ["show", dataset, "-n", "1", "--json"])
-    (example,) = json.loads(result.stdout)
-    assert example["values"]["label"] == 0
-    assert example["values"]["many"] == list(range(20))
-    assert set(example["values"]["image"]) == {"base64"}
-
-
 HOSTILE = "red \x1b[31m bell \x07 line \u2028 end\nforged"
-
-
-def test_the_terminal_sees_what_values_are(dataset):
-    (text,) = [as_text(read_examples(dataset, "train[1:2]"))]
-    lines = {line.split()[0]: line.split(None, 1)[1] for line in text.splitlines()}
-    assert text.startswith("train 1\n")
-    assert lines["image"].startswith("JPEG, 40 x 48 x 3, ")
-    assert lines["label"] == "1 (dog)"
-    assert lines["text"] == '"text number 1"'
-    assert lines["sound"].startswith("WAV, ")
-    assert lines["boxes"] == "[0.5, 0.25]"
-    assert lines["pixels"] == "RAW, 40 x 48 x 3, 5.8 kB"
-    assert lines["many"] == "[0, 1, 2, 3, 4, 5, 6, 7, … 20 values]"
 
 
 def test_hostile_texts_neither_steer_the_terminal_nor_forge_lines(write_dataset, tmp_path):

@@ -7,11 +7,8 @@ from click.testing import CliRunner
 
 pytest.importorskip("tfx", reason="balance needs TFX")
 from pipelines.cli.app import app
-from pipelines.tools.conversion.convert import balance
-from tests.pipelines.cli.test_wrong_settings import invoke_all
 from trainer_utils import DatasetWriter
 from trainer_utils.dataset import open_dataset
-from trainer_utils.format import ConfigError
 
 
 @pytest.fixture
@@ -43,29 +40,3 @@ def test_it_leaves_a_dataset_its_link_and_its_lineage(source, tmp_path):
     assert open_dataset(uri).records == {"train": 38}
     assert (out / "latest").resolve() == (tmp_path / uri).resolve()
     assert (out / "metadata.sqlite").exists()
-
-
-def test_what_is_wrong_is_refused_before_tfx_is_imported(tmp_path):
-    calls = {
-        "balance in": "Missing argument 'OUT'",
-        "balance in out --where height>": "where: expected a condition on features",
-        "balance in out --where exit()": "'exit()' is not allowed in it",
-        "balance in out --keep-shards --num-shards 3": "keep_shards: expected False with num_sh",
-        "balance in s3://bucket/out": "out: expected a local folder",
-        "balance in out --quality 3": "--quality",
-    }
-    for (status, stderr, stdout, heavy), said in zip(
-        invoke_all([call.split() for call in calls], tmp_path), calls.values(), strict=True
-    ):
-        assert (status, stdout, heavy) == (2, "", []), stderr
-        assert said in stderr
-    assert not (tmp_path / "out").exists()
-
-
-@pytest.mark.parametrize("place", ["in", "in/more", "link/more"])
-def test_a_place_inside_of_the_dataset_is_refused(source, tmp_path, place):
-    (tmp_path / "link").symlink_to(source)
-    before = sorted(source.rglob("*"))
-    with pytest.raises(ConfigError, match="out: expected a folder outside the dataset"):
-        balance(str(source), str(tmp_path / place))
-    assert sorted(source.rglob("*")) == before

@@ -49,13 +49,6 @@ def test_a_dry_run_of_texts_counts_rows_and_leaves_nothing(tmp_path, monkeypatch
     assert "train" in str(planned)
 
 
-def test_a_dry_run_of_sounds(clips):
-    planned = plan_conversion(clips, splits={"a": 1, "b": 1})
-    assert (planned.kind, planned.layout) == ("audio", "folder")
-    assert set(planned.splits) == {"a", "b"}
-    assert planned.to_json()["splits"]["a"]["num_shards"] == 1
-
-
 @pytest.mark.parametrize("command", ["{pictures} --kind image", "{table} --splits a=1,b=1"])
 def test_a_dry_run_does_without_tfx(pictures, tmp_path, command):
     (tmp_path / "a.csv").write_text("text,label\na,b\nc,d\n")

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from pipelines.tools.conversion.python_sources import rows_of
-from trainer_utils.format import ConfigError, InputError
+from trainer_utils.format import InputError
 
 ROWS = [{"text": "good", "n": 1}, {"text": "bad", "n": 2}]
 
@@ -50,12 +50,6 @@ PLAIN_ROWS = [(None, row) for row in ROWS]
 )
 def test_rows_and_splits(source: Any, expected: Any) -> None:
     assert found(source) == expected
-
-
-def test_a_function_is_called_with_the_splits_that_are_asked_for() -> None:
-    assert found(by_split, splits=["val"]) == [("eval", ROWS[0])]
-    with pytest.raises(ConfigError, match="of a function names of splits"):
-        found(ROWS, splits=["train"])
 
 
 def test_datums_own_generators_are_taken(tmp_path: Path) -> None:
@@ -114,19 +108,6 @@ def test_datasets_of_tensorflow() -> None:
     assert [list(row) for _, row in found(single)] == [["image"]] * 2
 
 
-def test_tables_of_arrow_keep_the_dtype_of_nested_lists() -> None:
-    import pyarrow as pa
-
-    kind = pa.list_(pa.list_(pa.float32()))
-    table = pa.table({"t": ["a", None], "m": pa.array([[[1.0, 2.0], [3.0, 4.0]], None], kind)})
-    for source in (table, table.to_reader()):
-        rows = found(source)
-        assert [row["t"] for _, row in rows] == ["a", None]
-        assert rows[0][1]["m"].dtype == np.float32
-        np.testing.assert_array_equal(rows[0][1]["m"], [[1, 2], [3, 4]])
-        assert rows[1][1]["m"] is None
-
-
 def test_what_pandas_takes_for_missing_is() -> None:
     import pandas as pd
 
@@ -161,22 +142,3 @@ def test_hugging_faces_features_say_what_columns_are() -> None:
     assert labels == ["cat", "dog", None]
     assert options["columns"] == {"kind": "label", "photo": "image"}
     assert options["vocabulary"] == {"kind": ["cat", "dog"]}
-
-
-@pytest.mark.parametrize("source", [42, None])
-def test_what_has_no_rows_is_refused(source: Any) -> None:
-    with pytest.raises(ConfigError, match=f"got {type(source).__name__}"):
-        found(source)
-
-
-@pytest.mark.parametrize(
-    ("source", "message"),
-    [
-        ({"a": [1, 2], "b": [1]}, "columns of one length"),
-        ({"a": 1}, "column 'a'"),
-        (np.array(1), "rank 0"),
-    ],
-)
-def test_columns_that_are_no_rows_are_refused(source: Any, message: str) -> None:
-    with pytest.raises(InputError, match=message):
-        found(source)

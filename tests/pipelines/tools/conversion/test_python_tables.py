@@ -11,13 +11,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import tensorflow as tf
-from PIL import Image
 
 from pipelines.tools.conversion import python_tables
-from pipelines.tools.conversion.convert import prepare_all
-from pipelines.tools.conversion.dry_run import plan_conversion, plan_prepared
 from pipelines.tools.conversion.python_tables import as_table
-from trainer_utils.format import ConfigError, DatasetError
+from trainer_utils.format import DatasetError
 from trainer_utils.format.png import encode_png
 
 
@@ -68,12 +65,6 @@ def test_bytes_are_images_texts_or_said_to_be_neither(tmp_path: Path, photos: li
         np.testing.assert_array_equal(tf.io.decode_png(cell), pixels)
 
 
-def test_splits_are_a_column(tmp_path: Path) -> None:
-    table, options = kept(tmp_path, {"val": [{"a": 1}], "train": [{"a": 2}] * 3}, splits=None)
-    assert table["split"].to_pylist() == ["eval", "train", "train", "train"]
-    assert options == {}
-
-
 FRAME = pd.DataFrame({"text": ["a b", None], "n": [1.5, 2.0], "tags": [["x"], []], 3: [1, 2]})
 
 
@@ -92,16 +83,6 @@ def test_a_table_is_kept_by_arrow_itself(source: Any, tmp_path: Path, monkeypatc
         "3": [1, 2],
     }
     assert options == {}
-
-
-@pytest.mark.parametrize("source", ["rows", "frame"])
-def test_an_equal_table_is_left_as_it_is(tmp_path: Path, source: str) -> None:
-    rows = [{"n": number} for number in range(5)]
-    before, after = (
-        os.stat(as_table(pd.DataFrame(rows) if source == "frame" else rows, str(tmp_path), {})[0])
-        for _ in range(2)
-    )
-    assert (after.st_ino, after.st_mtime_ns) == (before.st_ino, before.st_mtime_ns)
 
 
 @pytest.mark.parametrize(
@@ -137,46 +118,3 @@ def test_a_frame_of_arrays_goes_row_by_row(tmp_path: Path) -> None:
         "splits": {"train": 1},
         "tensors": {"x": "float64[2,2]"},
     }
-
-
-def test_files_are_named_whole_or_from_the_working_folder(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    paths = [tmp_path / "a/1.png", tmp_path / "b/2.png", tmp_path / "3.png"]
-    for path in paths:
-        path.parent.mkdir(exist_ok=True)
-        Image.new("RGB", (9, 8)).save(path)
-    gone = str(tmp_path / "gone/4.png")
-    for source, found in (
-        (paths, {"a/1.png", "b/2.png", "3.png"}),
-        (["a/1.png", "b/2.png", "3.png"], {"a/1.png", "b/2.png", "3.png"}),
-        (pd.DataFrame({"image_uri": [f"file://{paths[0]}", "b/2.png", gone]}), None),
-    ):
-        planned = plan_prepared(prepare_all(source, str(tmp_path / "out")))
-        assert planned.kind == "image"
-        assert planned.found == 3
-        assert planned.rejects == ({} if found else {"FILE_NOT_FOUND": 1})
-
-
-def test_shares_of_one_are_what_whole_numbers_are(tmp_path: Path) -> None:
-    for number in range(200):
-        (tmp_path / f"{number}.jpg").write_bytes(b"x")
-    planned = [
-        plan_conversion(str(tmp_path), splits=splits).splits
-        for splits in ({"train": 8, "eval": 2}, {"train": 0.8, "eval": 0.2})
-    ]
-    assert planned[0] == planned[1]
-    for wrong in ({"train": 0.8, "eval": 0.3}, {"train": 1.5}, {"train": float("nan")}):
-        with pytest.raises(ConfigError, match="splits"):
-            plan_conversion(str(tmp_path), splits=wrong)
-
-
-def test_a_wrong_option_is_refused_before_a_stream_is_read(tmp_path: Path) -> None:
-    def rows() -> Any:
-        raise AssertionError("read")
-        yield
-
-    with pytest.raises(ConfigError, match="nonsense"):
-        prepare_all(rows(), str(tmp_path / "out"), nonsense=1)
-    assert os.listdir(tmp_path) == []

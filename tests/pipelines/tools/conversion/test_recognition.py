@@ -5,10 +5,8 @@ import tarfile
 import numpy as np
 import pandas as pd
 import pytest
-from PIL import Image
 
 pytest.importorskip("tfx", reason="components needs TFX")
-from pipelines.tools.conversion import recognition
 from pipelines.tools.conversion.recognition import kind_in_table, recognise
 from trainer_utils.format import InputError, frame_records
 
@@ -94,20 +92,6 @@ def test_bytes_in_parquet_are_looked_at(tmp_path, head, kind):
 
 
 @pytest.mark.parametrize(
-    ("options", "kind"),
-    [
-        ({"layout": "voc"}, "image"),
-        ({"layout": "lines"}, "text"),
-        ({"columns": {"a": "audio", "b": "text"}}, "audio"),
-        ({"columns": {"a": "audio", "b": "image"}}, "image"),
-    ],
-)
-def test_settings_tell_before_files_do(tmp_path, options, kind):
-    write(tmp_path, {"a.bin": b"\0"})
-    assert recognise(str(tmp_path), options)[0] == kind
-
-
-@pytest.mark.parametrize(
     ("files", "seen"),
     [
         (many("{}.jpg", JPEG) | many("{}.wav", WAV), "found 10 images, 10 sounds: which"),
@@ -120,27 +104,6 @@ def test_a_doubt_is_an_error_that_names_what_was_seen(tmp_path, files, seen):
     with pytest.raises(InputError, match=seen) as error:
         recognise(str(tmp_path), {})
     assert "--kind image" in str(error.value)
-
-
-def test_nothing_is_an_error(tmp_path):
-    with pytest.raises(InputError, match="expected a file or a folder, found none"):
-        recognise(str(tmp_path / "none"), {})
-    with pytest.raises(InputError, match="found no file"):
-        recognise(str(tmp_path), {})
-    write(tmp_path, {"a.jpg": JPEG})
-    with pytest.raises(InputError, match="expected a folder, a table or an archive, got an image"):
-        recognise(str(tmp_path / "a.jpg"), {})
-
-
-def test_what_is_said_is_counted_and_not_a_sample(tmp_path):
-    write(tmp_path, many("{}.jpg", b"", 1000) | {"README.md": TEXT, ".hidden": b""})
-    assert recognise(str(tmp_path), {})[1] == "1,000 images, 1 text"
-
-
-def test_of_too_many_files_it_says_how_many_there_are_at_least(tmp_path, monkeypatch):
-    monkeypatch.setattr(recognition, "_MOST_FILES", 10)
-    write(tmp_path, many("a/{}.jpg", JPEG, 30))
-    assert recognise(str(tmp_path), {})[1] == "at least 10 images"
 
 
 @pytest.mark.parametrize(
@@ -172,11 +135,6 @@ def test_a_dataset_is_no_raw_input_and_the_error_says_where_it_goes(tmp_path, na
         with pytest.raises(InputError, match="a dataset of TFRecords already") as error:
             call()
         assert "tfx-shards balance" in str(error.value)
-
-
-def test_photos_beside_a_few_tfrecords_are_photos(tmp_path):
-    write(tmp_path, many("cat/{}.jpg", JPEG, 30) | {"old.tfrecord": b"\0\1"})
-    assert recognise(str(tmp_path), {})[0] == "image"
 
 
 def test_tfrecords_are_told_by_their_first_bytes_whatever_they_are_called(tmp_path):
@@ -213,17 +171,3 @@ def test_columns_of_names_tell_what_they_name(tmp_path, case, ending):
     else:
         frame.to_csv(path, sep="," if ending == "csv" else "\t", index=False)
     assert kind_in_table(path) == kind
-
-
-def test_bytes_are_what_they_begin_as(tmp_path):
-    stream = io.BytesIO()
-    Image.fromarray(np.zeros((2, 2, 3), np.uint8)).save(stream, "PNG")
-    for data, kind in ((stream.getvalue(), "image"), (b"other", None)):
-        path = str(tmp_path / f"{kind}.parquet")
-        pd.DataFrame({"data": [data, data]}).to_parquet(path)
-        assert kind_in_table(path) == kind
-
-
-def test_what_cannot_be_read_tells_nothing(tmp_path):
-    (tmp_path / "list.parquet").write_bytes(b"PAR1 no parquet")
-    assert kind_in_table(str(tmp_path / "list.parquet")) is None

@@ -18,9 +18,8 @@ from trainer_utils.format import ConfigError
 
 HIDDEN = ("tfx", "tensorflow", "apache_beam", "ml_metadata", "kfp", "tensorflow_data_validation")
 OF_DATASETS = ("ImageExampleGen", "ShardBalancer", "SchemaExport")
-NUMBERED = (
-    "datum_dataset/*/shard_info.json"  # it names the folder of the shards, a run's number in it
-)
+# It names the folder of the shards, with the number of a run.
+NUMBERED = "datum_dataset/*/shard_info.json"
 
 
 @pytest.fixture

@@ -93,13 +93,6 @@ def test_a_file_too_many_is_named(dataset, name):
     assert "is no part of the dataset" in problem.message
 
 
-def test_notes_of_a_user_beside_a_dataset_are_no_damage(dataset):
-    (dataset / "README.md").write_text("mine")
-    (dataset / "plots").mkdir()
-    (dataset / "plots/a.png").write_bytes(b"")
-    assert verify_dataset(str(dataset)).is_good
-
-
 @pytest.mark.parametrize("rest", ["all", "no index", "Datum's alone"])
 def test_a_deleted_manifest_is_missed_where_only_we_write_what_is_left(dataset, rest):
     (dataset / "manifest.json").unlink()

@@ -28,14 +28,6 @@ def again(path, source):
     path.write_bytes(path.read_bytes() + source.read_bytes())
 
 
-def test_a_whole_dataset_is_good(whole_dataset):
-    found = verify_dataset(str(whole_dataset))
-    assert found.is_good, str(found)
-    assert found.records == {"train": 20, "eval": 5}
-    assert found.num_shards == 3
-    assert found.bytes == sum(p.stat().st_size for p in whole_dataset.glob("Split-*/*"))
-
-
 INDEX = "index/eval-00000-of-00001.npy"
 FIRST = TRAIN.replace("1-of", "0-of")
 
@@ -91,15 +83,6 @@ def test_damage_is_found_where_it_is(dataset, damage, path, expected):
     assert problem.to_json() == {"path": path, "message": problem.message, **said}
 
 
-def test_every_bad_shard_is_told_and_the_good_ones_are_counted(dataset):
-    flip(dataset / TRAIN, -1)
-    (dataset / EVAL).unlink()
-    found = verify_dataset(str(dataset))
-    assert [problem.path for problem in found.problems] == [TRAIN, EVAL]
-    assert found.records == {"train": 19, "eval": 0}
-    assert found.problems[0].to_json()["record"] == 9
-
-
 def test_gzip_shards_are_read_and_damage_in_them_is_told(tmp_path, write_dataset):
     from trainer_utils.format import Feature
 
@@ -148,12 +131,3 @@ def test_nothing_to_verify_is_an_error(tmp_path, make):
     make(tmp_path / "data")
     with pytest.raises(DatasetError, match="expected"):
         verify_dataset(str(tmp_path / "data"))
-
-
-def test_more_processes_find_the_same(dataset, monkeypatch):
-    monkeypatch.setattr("pipelines.tools.verification.verify._ALONE_SECONDS", 0)
-    flip(dataset / TRAIN, -1)
-    seen = []
-    found = verify_dataset(str(dataset), processes=2, advance=lambda *sizes: seen.append(sizes))
-    assert found == verify_dataset(str(dataset))
-    assert sum(size for size, _ in seen) == seen[0][1] == found.bytes

@@ -3,12 +3,12 @@
 from tfx.components.example_gen import utils
 from tfx.types import standard_component_specs
 
-from components.example_gen import tfx_properties
+from components.tfx import properties
 
 
 def test_names_are_those_of_tfx():
     specs = standard_component_specs
-    assert tfx_properties.FINGERPRINT == utils.FINGERPRINT_PROPERTY_NAME
+    assert properties.FINGERPRINT == utils.FINGERPRINT_PROPERTY_NAME
     assert (utils.SPAN_PROPERTY_NAME, utils.VERSION_PROPERTY_NAME) == ("span", "version")
     names = [specs.INPUT_BASE_KEY, specs.INPUT_CONFIG_KEY, specs.OUTPUT_CONFIG_KEY]
     assert names == ["input_base", "input_config", "output_config"]
@@ -16,4 +16,4 @@ def test_names_are_those_of_tfx():
 
 
 def test_all_files_are_asked_for_as_tfx_asks():
-    assert tfx_properties.all_files() == utils.make_default_input_config()
+    assert properties.all_files() == utils.make_default_input_config()

@@ -21,19 +21,20 @@ from tfx.proto.orchestration import driver_output_pb2
 from tfx.types import artifact_utils, component_spec, standard_artifacts
 
 from components import steps
-from components.common.component import (
-    checked_properties,
-    describe_artifact,
-    examples_channel,
-)
-from components.common.driver import PropertiesDriver
-from components.common.executor import LocalFirstBeamExecutor
-from components.common.settings import Artifacts, ExecProperties, without_runtime_parameters
+from components.common.settings import ExecProperties, without_runtime_parameters
 from components.conversions import conversion_class
 from components.example_gen.inputs import fingerprint
 from components.example_gen.partition import read_output_config
 from components.example_gen.settings import ExampleGenSettings
-from components.example_gen.tfx_properties import (
+from components.tfx.component import (
+    Artifacts,
+    checked_properties,
+    examples_channel,
+    set_properties,
+)
+from components.tfx.driver import PropertiesDriver
+from components.tfx.executor import LocalFirstBeamExecutor
+from components.tfx.properties import (
     FINGERPRINT,
     all_files,
     selection_of,
@@ -117,8 +118,10 @@ class FileTreeDriver(PropertiesDriver):
 
     def resolve(self, exec_properties: ExecProperties) -> ExecProperties:  # noqa: D102
         settings = self.settings_class.from_properties(exec_properties)
-        located = steps.conversion_of(selection_of(exec_properties), settings).located
-        return {**with_spans(exec_properties, located), FINGERPRINT: fingerprint(located)}
+        conversion = steps.conversion_of(selection_of(exec_properties), settings)
+        located, files = conversion.located, conversion.digest_of_files
+        found = fingerprint(located) + f",{files}" * bool(files)
+        return {**with_spans(exec_properties, located), FINGERPRINT: found}
 
     def _prepare_output_artifacts(
         self,
@@ -193,5 +196,5 @@ class ExampleGenExecutor(LocalFirstBeamExecutor):
                 runner=runner,
                 describe=functools.partial(with_spans, exec_properties),
             )
-        describe_artifact(artifact, made, gzip=settings.gzip)
+        set_properties(artifact, made.properties)
         set_span(artifact, made.located, exec_properties)

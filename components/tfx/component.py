@@ -8,38 +8,35 @@ class SchemaExport(base_component.BaseComponent):
         properties = checked_properties(SchemaExportSettings, locals())
 """
 
-import json
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, TypeAlias
 
 from tfx import types
 from tfx.orchestration import data_types
-from tfx.proto import example_gen_pb2
-from tfx.types import artifact_utils, component_spec, standard_artifacts
+from tfx.types import component_spec, standard_artifacts
 
 from components.common.settings import (
     ComponentSettings,
     ExecProperties,
     without_runtime_parameters,
 )
-from components.common.tfx_files import register_object_stores
-from components.steps import Made
+from components.schema.properties import SPLIT_NAMES, Properties
+from components.tfx.files import register_object_stores
 from trainer_utils.format.settings import Setting, settings_of
 
 __all__ = [
+    "Artifacts",
     "Runtime",
     "channel",
     "checked_properties",
-    "describe_artifact",
     "examples_channel",
     "parameters_of",
+    "set_properties",
 ]
 
-_MOST_PROPERTY_CHARACTERS = 64 << 10  # ML Metadata reads all properties whenever it reads one
-_PAYLOAD_FORMAT = example_gen_pb2.PayloadFormat.Name(
-    example_gen_pb2.PayloadFormat.FORMAT_TF_EXAMPLE
-)
 Runtime = data_types.RuntimeParameter
+Artifacts: TypeAlias = dict[str, list[types.Artifact]]
+"""What an executor reads or writes, by the names of its inputs or outputs."""
 
 
 def channel(kind: type, *, optional: bool = False) -> component_spec.ChannelParameter:
@@ -92,24 +89,14 @@ def checked_properties(
     return settings.to_properties(given)
 
 
-def describe_artifact(
-    artifact: types.Artifact,
-    made: Made,
-    *,
-    gzip: bool,
-) -> None:
-    """Fills an Examples artifact's properties: splits, formats, accounting, vocabularies."""
-    manifest = made.manifest
-    artifact.split_names = artifact_utils.encode_split_names(list(manifest.splits))
-    artifact.set_string_custom_property("payload_format", _PAYLOAD_FORMAT)
-    if gzip:  # TFX knows no other file format by name; where none is named its readers look
-        artifact.set_string_custom_property("file_format", "tfrecords_gzip")
-    artifact.set_int_custom_property("num_shards", len(manifest.shards))
-    for feature, values in made.vocabularies.items():
-        text = json.dumps(values, ensure_ascii=False)
-        if len(text) <= _MOST_PROPERTY_CHARACTERS:  # else it is in the file alone
-            artifact.set_string_custom_property(f"vocabulary_{feature}", text)
-    by_split = {f"{split}_": accounting for split, accounting in manifest.accounting.items()}
-    for prefix, accounting in {"": manifest.total, **by_split}.items():
-        for name in ("found", "written", "rejected", "skipped"):
-            artifact.set_int_custom_property(prefix + name, getattr(accounting, name))
+def set_properties(artifact: types.Artifact, properties: Properties) -> None:
+    """Fills an artifact's properties, TFX's own and others."""
+    for name, value in properties.items():
+        if name == SPLIT_NAMES:
+            artifact.split_names = value
+        elif isinstance(value, int):
+            artifact.set_int_custom_property(name, value)
+        elif isinstance(value, dict):
+            artifact.set_json_value_custom_property(name, value)
+        else:
+            artifact.set_string_custom_property(name, value)

@@ -1,0 +1,265 @@
+"""What a conversion takes over from an earlier one of the same inputs: the shards that stay.
+
+    base = read_base("out/examples/1")
+    plan = plan_update(plan, base, Listing(plan.rows, located), target_shard_bytes=128 << 20)
+    count_changes(base, summaries)        # {'added': 10, 'changed': 0, 'removed': 0, 'kept': 990}
+
+`inputs.json` has two 64-bit sums of each record's input: of its name, and of all that the record
+was made of, which are its values and the length and CRC-32C of its files; and of each shard a
+digest of what a listing says of its inputs, sizes and times of change among it. A shard of which
+that is the same is linked or copied; of any other the files are read, and where one has changed,
+the inputs that are left are converted anew, in their order. So a dataset that is updated holds the
+records that a fresh conversion would.
+"""
+
+import base64
+import dataclasses
+import hashlib
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from components.common.input_table import array_of, blob_paths, sizes_of
+from components.example_gen.file_plan import FilePlan, ShardTask
+from components.example_gen.file_reports import KnownShard, ShardSummary
+from components.example_gen.inputs import LocatedInputs
+from components.example_gen.plan import SplitShards, lay_out_shards
+from trainer_utils.dataset import Dataset, open_dataset
+from trainer_utils.format import ConfigError, Shard
+from trainer_utils.format.json_text import JsonObject, parse_json_object, render_json
+from trainer_utils.format.naming import INPUTS_FILE
+from trainer_utils.format.planning import keyed_digests
+from trainer_utils.format.sealing import NO_CHECKSUM, seal
+from trainer_utils.storage import exists, is_remote, join, read_text
+
+__all__ = [
+    "BaseDataset",
+    "Listing",
+    "count_changes",
+    "plan_update",
+    "read_base",
+    "render_inputs",
+]
+
+_FORMAT_VERSION = 1
+# Settings that may differ: what they change of an example is in the sum of its input.
+_FREE = ("vocabulary", "update")
+
+Sums = npt.NDArray[np.uint64]
+
+
+@dataclasses.dataclass(frozen=True)
+class BaseDataset:
+    """A dataset that an ExampleGen wrote of files.
+
+    Args:
+        shards: those whose inputs are known.
+    """
+
+    dataset: Dataset
+    shards: tuple[KnownShard, ...]
+
+    def check(self, config: Mapping[str, Any], uri: str) -> None:
+        """Makes sure that a conversion with other settings, or to the same place, takes nothing.
+
+        Args:
+            config: of the conversion, as its manifest will have it.
+            uri: of the dataset that is written.
+
+        Raises:
+            ConfigError: it names the settings that differ.
+        """
+        assert self.dataset.manifest is not None
+        if not is_remote(uri) and os.path.realpath(uri) == os.path.realpath(self.dataset.uri):
+            raise ConfigError.of("base_dataset", uri, allowed="another dataset than is written")
+        old, new = (
+            dict(self.dataset.manifest.config),
+            parse_json_object(render_json(config), path=""),
+        )
+        differing = [
+            name
+            for name in sorted({*old, *new}.difference(_FREE))
+            if old.get(name) != new.get(name)
+        ]
+        if differing:
+            name = differing[0]
+            raise ConfigError(
+                f"{name}: expected {old.get(name)!r} as base_dataset was made with, got "
+                f"{new.get(name)!r}. Convert without base_dataset to change settings.",
+                setting=name,
+                value=new.get(name),
+            )
+
+
+def read_base(uri: str) -> BaseDataset:
+    """Opens a dataset that is to be updated.
+
+    Raises:
+        ConfigError: nothing says what its records were made of.
+        DatasetError: it is none, or damaged.
+    """
+    dataset = open_dataset(uri, inspect=False)
+    path = join(dataset.uri, INPUTS_FILE)
+    if dataset.manifest is None or not exists(path):
+        raise ConfigError.of(
+            "base_dataset",
+            uri,
+            allowed=f"a dataset of an ImageExampleGen or AudioExampleGen, with {INPUTS_FILE}",
+            advice="Convert once without base_dataset",
+        )
+    text = read_text(path)
+    value = parse_json_object(text, path=path)
+    if value.get("format_version") != _FORMAT_VERSION or seal(text) != text:
+        raise ConfigError.of(
+            "base_dataset",
+            uri,
+            allowed=f"one whose {INPUTS_FILE} is whole and of format version {_FORMAT_VERSION}",
+            advice="Convert once without base_dataset",
+        )
+    known = {(entry["path"], entry["crc32c"]): entry for entry in value["shards"]}
+    shards = []
+    for shard in dataset.manifest.shards:
+        # A shard that was written again since, as by `tfx-shards forget`, is not what was known.
+        if (entry := known.get((shard.path, shard.crc32c))) is not None:
+            names, states = (_decoded(entry[name]) for name in ("names", "states"))
+            summary = ShardSummary.from_json(entry["summary"])
+            summary.names, summary.states = names.tolist(), states.tolist()
+            shards.append(KnownShard(dataset.uri, shard, summary, entry["listing"]))
+    return BaseDataset(dataset, tuple(shards))
+
+
+def render_inputs(written: Iterable[tuple[Shard, ShardSummary, str]]) -> str:
+    """`inputs.json`: of each shard what its records were made of, in their order.
+
+    Args:
+        written: the shards, each with its summary and the listing of its inputs.
+    """
+    entries: list[JsonObject] = [
+        {
+            "path": shard.path,
+            "crc32c": shard.crc32c,
+            "listing": listing,
+            "names": _encoded(summary.names),
+            "states": _encoded(summary.states),
+            "summary": summary.to_json(),
+        }
+        for shard, summary, listing in written
+    ]
+    value = {"format_version": _FORMAT_VERSION, "checksum": NO_CHECKSUM, "shards": entries}
+    return seal(render_json(value))
+
+
+def _encoded(sums: Sequence[int]) -> str:
+    return base64.b64encode(np.array(sums, "<u8").tobytes()).decode()
+
+
+def _decoded(text: str) -> Sums:
+    return np.frombuffer(base64.b64decode(text), "<u8").astype(np.uint64)
+
+
+class Listing:
+    """What a listing of files says of the inputs.
+
+    Args:
+        rows: of the plan.
+        located: where the files were found.
+    """
+
+    def __init__(self, rows: pa.Table, located: LocatedInputs) -> None:
+        encoded = array_of(rows, "name").to_pylist()
+        self.names: Sums = keyed_digests(encoded, seed=0, purpose="name")[:, 0]
+        files = pa.concat_tables(
+            [p.files.table.select(["path", "version"]) for p in located.patterns]
+        )
+        paths, self._rows = files.column("path").combine_chunks(), rows
+        for name in rows.column_names:
+            if name.startswith("blob:"):
+                found = pc.index_in(blob_paths(rows, name), value_set=paths)
+                versions = files.column("version").combine_chunks().take(found)
+                self._rows = self._rows.append_column(f"version:{name}", versions)
+
+    def digest(self, places: npt.NDArray[np.int64]) -> str:
+        """Of some inputs, in order; empty where one is a file of which too little is known."""
+        rows = self._rows.take(pa.array(places)).combine_chunks()
+        if any(rows.column(n).null_count for n in rows.column_names if n.startswith("version:")):
+            return ""
+        digest = hashlib.blake2b(str(rows.schema).encode(), digest_size=16)
+        for batch in rows.to_batches():
+            digest.update(batch.serialize())
+        return digest.hexdigest()
+
+    def of_task(self, task: ShardTask, summary: ShardSummary) -> str:
+        """Of those inputs of a shard that became records."""
+        if task.known is not None and task.known.is_listed:
+            return task.known.listing
+        places = task.places
+        assert places is not None
+        if len(places) != len(summary.names):
+            places = places[np.isin(self.names[places], np.array(summary.names, np.uint64))]
+        return self.digest(places)
+
+
+def plan_update(
+    plan: FilePlan, base: BaseDataset, listing: Listing, *, target_shard_bytes: int
+) -> FilePlan:
+    """The plan of a fresh conversion, in which inputs of the base stay in its shards and order.
+
+    Of each split its shards come first, those of which no input is left excepted; all other inputs
+    follow in shards of their own, in the order of their hashes.
+    """
+    names, sizes = listing.names, sizes_of(plan.rows)
+    orders: list[npt.NDArray[np.int64]] = []
+    splits, known, first = [], list[KnownShard | None](), 0
+    for split in plan.split_shards:
+        places = plan.order[first : first + split.num_records]
+        first += split.num_records
+        by_name = dict(zip(names[places].tolist(), places.tolist(), strict=True))
+        bounds = [0]
+        for shard in base.shards:
+            if shard.shard.split == split.name:
+                found = [by_name.pop(n) for n in shard.summary.names if n in by_name]
+                if found:
+                    orders.append(np.array(found, np.int64))
+                    bounds.append(bounds[-1] + len(found))
+                    is_listed = len(found) == len(shard.summary.names) and bool(shard.listing)
+                    is_listed = is_listed and listing.digest(orders[-1]) == shard.listing
+                    known.append(dataclasses.replace(shard, is_listed=is_listed))
+        is_new = np.isin(places, np.fromiter(by_name.values(), np.int64, len(by_name)))
+        new = places[is_new]
+        if len(new) or len(bounds) == 1:
+            (fresh,) = lay_out_shards(
+                [(split.name, len(new), int(sizes[new].sum()))],
+                target_shard_bytes=target_shard_bytes,
+            )
+            orders.append(new)
+            bounds += [bounds[-1] + stop for stop in fresh.bounds[1:]]
+            known += [None] * fresh.num_shards
+        splits.append(SplitShards(split.name, tuple(bounds)))
+    order = np.concatenate([np.zeros(0, np.int64), *orders])
+    return dataclasses.replace(plan, split_shards=tuple(splits), order=order, known=tuple(known))
+
+
+def count_changes(base: BaseDataset, summaries: Iterable[ShardSummary]) -> JsonObject:
+    """How many examples were added, changed and removed, and how many are as they were."""
+    old, old_states = _joined([shard.summary for shard in base.shards])
+    new, new_states = _joined([*summaries])
+    _, at_old, at_new = np.intersect1d(old, new, assume_unique=True, return_indices=True)
+    kept = int((old_states[at_old] == new_states[at_new]).sum())
+    return {
+        "base": base.dataset.digest,
+        "added": len(new) - len(at_new),
+        "changed": len(at_new) - kept,
+        "removed": len(old) - len(at_old),
+        "kept": kept,
+    }
+
+
+def _joined(summaries: Sequence[ShardSummary]) -> tuple[Sums, Sums]:
+    names = [name for summary in summaries for name in summary.names]
+    states = [state for summary in summaries for state in summary.states]
+    return np.array(names, np.uint64), np.array(states, np.uint64)

@@ -1,0 +1,183 @@
+"""Texts to tokens, by the tokenizer that a setting names: of tokenizers, SentencePiece or tiktoken.
+
+    tokenizer = load_tokenizer("tokenizer.json")
+    tokenizer.spec                           # TokenSpec('uint16', vocabulary_size=32000, …)
+    tokenizer.encode(pa.array(["a text"]))   # bytes of each text's tokens
+
+No token is added to those of a text, nothing is cut, and nothing is downloaded.
+"""
+
+import dataclasses
+import functools
+import hashlib
+import itertools
+import os
+import posixpath
+import tempfile
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from trainer_utils.format import ConfigError
+from trainer_utils.format.tokens import TokenSpec
+from trainer_utils.storage.files import exists, read_bytes
+
+__all__ = ["Tokenizer", "load_tokenizer", "same_tokenizer"]
+
+_TEXTS_AT_ONCE = 1024  # whose tokens are Python's integers for a moment
+_ALLOWED = (
+    "the .json file of a tokenizer of tokenizers, the .model file of SentencePiece, or the name or "
+    ".tiktoken file of an encoding of tiktoken"
+)
+_loading = threading.Lock()
+
+_Encode = Callable[[list[str]], Sequence[Sequence[int]]]
+
+
+@dataclasses.dataclass(frozen=True)
+class Tokenizer:
+    """A tokenizer that was loaded.
+
+    Args:
+        name: of its file, without folders, or of its encoding.
+        library: what it is loaded by.
+        spec: what its documents have in common.
+        encode_texts: the tokens of each of some texts.
+    """
+
+    name: str
+    library: str
+    spec: TokenSpec
+    encode_texts: _Encode
+
+    def encode(self, texts: pa.Array) -> pa.Array:
+        """The tokens of each text as bytes; of one that is not there, none."""
+        data, sizes = bytearray(), [0]
+        for start in range(0, len(texts), _TEXTS_AT_ONCE):
+            some = [text or "" for text in texts.slice(start, _TEXTS_AT_ONCE).to_pylist()]
+            tokens = self.encode_texts(some)
+            sizes += map(len, tokens)
+            flat = itertools.chain.from_iterable(tokens)
+            data += np.fromiter(flat, self.spec.stored).tobytes()
+        offsets = np.cumsum(sizes) * self.spec.stored.itemsize
+        buffers = [None, pa.py_buffer(offsets.astype(np.int64)), pa.py_buffer(data)]
+        return pa.Array.from_buffers(pa.large_binary(), len(texts), buffers).cast(pa.binary())
+
+
+@functools.lru_cache(maxsize=4)
+def same_tokenizer(place: str, spec: TokenSpec) -> Tokenizer:
+    """The tokenizer of a conversion, for a worker, which loads it once.
+
+    Raises:
+        ConfigError: as `load_tokenizer`; or it is another than the conversion began with.
+    """
+    found = load_tokenizer(place)
+    if found.spec != spec:
+        rule = "the file that it was when the conversion began"
+        raise ConfigError.of("tokenizer", place, allowed=rule)
+    return found
+
+
+def load_tokenizer(place: str) -> Tokenizer:
+    """The tokenizer that a setting names.
+
+    Args:
+        place: a file of this machine or in a bucket, or the name of an encoding of tiktoken.
+
+    Raises:
+        ConfigError: there is none, its library is not installed, or it would have to be downloaded.
+    """
+    suffix = os.path.splitext(place)[1]
+    load = {".json": _of_tokenizers, ".model": _of_sentencepiece}.get(suffix, _of_tiktoken)
+    is_file = suffix in (".json", ".model", ".tiktoken")
+    if is_file and not exists(place):
+        raise ConfigError.of("tokenizer", place, allowed=f"{_ALLOWED}, got no such file")
+    name, library = posixpath.basename(place), load.__name__.removeprefix("_of_")
+    try:
+        with _loading:
+            size, digest, encode = load(name, read_bytes(place) if is_file else b"")
+    except ImportError as error:
+        cure = f"Install it: pip install 'tfx-shards[tokens]' ({error})"
+        raise ConfigError.of(
+            "tokenizer", place, allowed=f"{library} installed", advice=cure
+        ) from error
+    except ConfigError:
+        raise
+    except Exception as error:  # whatever a library raises of a file that is none of its
+        raise ConfigError.of("tokenizer", place, allowed=f"{_ALLOWED} ({error})") from error
+    return Tokenizer(name, library, TokenSpec.of(vocabulary_size=size, tokenizer=digest), encode)
+
+
+def _of_tokenizers(name: str, data: bytes) -> tuple[int, str, _Encode]:
+    os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")  # other processes use the other cores
+    import tokenizers  # type: ignore[import-not-found]
+
+    found = tokenizers.Tokenizer.from_str(data.decode())
+    found.no_truncation()
+    found.no_padding()
+    batch = getattr(found, "encode_batch_fast", found.encode_batch)  # since 0.20, without offsets
+
+    def encode(texts: list[str]) -> list[list[int]]:
+        return [one.ids for one in batch(texts, add_special_tokens=False)]
+
+    return max(found.get_vocab().values()) + 1, hashlib.sha256(data).hexdigest(), encode
+
+
+def _of_sentencepiece(name: str, data: bytes) -> tuple[int, str, _Encode]:
+    import sentencepiece  # type: ignore[import-not-found]
+
+    found = sentencepiece.SentencePieceProcessor(model_proto=data)
+
+    def encode(texts: list[str]) -> Any:
+        return found.encode(texts, out_type=int, num_threads=1)
+
+    return found.vocab_size(), hashlib.sha256(data).hexdigest(), encode
+
+
+def _of_tiktoken(name: str, data: bytes) -> tuple[int, str, _Encode]:
+    """An encoding, from the file of its name or from those that tiktoken has kept."""
+    import tiktoken  # type: ignore[import-not-found]
+
+    encoding = name.removesuffix(".tiktoken")
+    if encoding not in tiktoken.list_encoding_names():
+        known = ", ".join(tiktoken.list_encoding_names())
+        raise ConfigError.of("tokenizer", name, allowed=f"{_ALLOWED}, of {known}")
+    read = hashlib.sha256()
+
+    def read_file(url: str, expected_hash: str | None = None) -> bytes:
+        content = data or _kept_file(encoding, url)
+        if expected_hash not in (None, hashlib.sha256(content).hexdigest()):
+            raise ConfigError.of("tokenizer", name, allowed=f"a file of SHA-256 {expected_hash}")
+        read.update(content)
+        return content
+
+    constructors = tiktoken.registry.ENCODING_CONSTRUCTORS
+    usual, tiktoken.load.read_file_cached = tiktoken.load.read_file_cached, read_file
+    try:
+        found = tiktoken.Encoding(**constructors[encoding]())
+    finally:
+        tiktoken.load.read_file_cached = usual
+
+    def encode(texts: list[str]) -> Any:
+        return found.encode_ordinary_batch(texts, num_threads=1)
+
+    return found.n_vocab, read.hexdigest(), encode
+
+
+def _kept_file(encoding: str, url: str) -> bytes:
+    """What tiktoken keeps of an address, in the folder where it does."""
+    default = os.path.join(tempfile.gettempdir(), "data-gym-cache")
+    names = "TIKTOKEN_CACHE_DIR", "DATA_GYM_CACHE_DIR"
+    folder = next((os.environ[name] for name in names if name in os.environ), default)
+    path = os.path.join(folder, hashlib.sha1(url.encode(), usedforsecurity=False).hexdigest())
+    if not exists(path):
+        cure = (
+            "Nothing is downloaded here: bring the file beforehand, and set TIKTOKEN_CACHE_DIR or "
+            f"name it, tokenizer='…/{encoding}.tiktoken'"
+        )
+        rule = f"an encoding whose file tiktoken has kept as {path!r}"
+        raise ConfigError.of("tokenizer", encoding, allowed=rule, advice=cure)
+    return read_bytes(path)

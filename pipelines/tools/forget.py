@@ -1,0 +1,379 @@
+"""Takes records out of all datasets below some folders, and leaves a certificate.
+
+    found = Forgetting.find(["cat/1.jpg"], ["runs/"])       # nothing is changed yet
+    found.carry_out()
+    found.certificate["complete"], found.path
+
+A dataset is written anew without the records by what ShardBalancer does with `exclude` and
+`keep_shards`, in a folder beside it, which then takes its place by a rename: a run that is killed
+leaves the old dataset, the new one, or for an instant neither and the new one beside it, which the
+next run puts in its place. Names are in the certificate as `sha256:…` unless they are asked for;
+docs/changing.md says its form.
+"""
+
+import contextlib
+import dataclasses
+import datetime
+import hashlib
+import json
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+
+from components.report.records.lookup import encode_name, read_places
+from trainer_utils.dataset import Dataset, open_dataset
+from trainer_utils.dataset.files import read_manifest
+from trainer_utils.format import ConfigError, DatasetError
+from trainer_utils.format.json_text import JsonObject, json_lines, render_json
+from trainer_utils.format.naming import LINEAGE_FILE, MANIFEST_FILE, REJECTS_FILE
+from trainer_utils.format.sealing import NO_CHECKSUM, seal
+from trainer_utils.storage import (
+    copy_file,
+    display_path,
+    exists,
+    is_folder,
+    is_remote,
+    join,
+    list_files,
+    make_folder,
+    read_text,
+    remove_tree,
+    sync_folder,
+    write_text,
+)
+from trainer_utils.storage.cache_folder import (
+    COPIES_FOLDER,
+    COPY_NAME,
+    OWN_FILES,
+    CacheFolder,
+    default_cache_dir,
+)
+from trainer_utils.text_output import Part, Shown, make_table, quantity
+from trainer_utils.writing.publishing import working_folder
+from trainer_utils.writing.uploading import upload_dataset
+
+__all__ = ["Forgetting"]
+
+Advance = Callable[[int, int], None]
+_NEW, _OLD = ".forget-new", ".forget-old"
+_IN_SCOPE = (
+    "records of datasets of tfx-shards below the folders, by record_id, filename and id",
+    "their rejected inputs of these names",
+    "copies of changed shards in caches of input_fn that were searched",
+)
+_OUT_OF_SCOPE = (
+    "whatever lies outside of the folders: backups, versions that a bucket keeps, freed blocks "
+    "of a disk, caches of other machines, copies of datasets that lie elsewhere",
+    "what other files say: raw files whose path does not end with a name, tables, archives, "
+    "reports, statistics, exported schemas, TFRecords of other programs",
+    "other features of other records that hold a name, and names of classes",
+    "records of other names whose content is the same: tfx-shards audit finds copies",
+    "trained models, and the rows of ML Metadata: tfx-shards lineage and ledger tell of them",
+)
+
+
+@dataclasses.dataclass(kw_only=True)
+class Forgetting(Shown):
+    """What is to be taken out of what.
+
+    Args:
+        names: of the records, by what stands for them in the certificate.
+        path: where the certificate goes.
+        facts: what it says; a plan, until it was carried out.
+    """
+
+    names: Mapping[str, str]
+    path: str
+    facts: JsonObject
+
+    @classmethod
+    def find(
+        cls,
+        names: Sequence[str],
+        roots: Sequence[str],
+        *,
+        output: str | None = None,
+        caches: Sequence[str] = (),
+        plain_names: bool = False,
+        advance: Advance = lambda done, total: None,
+    ) -> "Forgetting":
+        """Reads every record of every dataset below some folders; no index is believed.
+
+        Args:
+            names: of the records, as their `filename`, `id` or `record_id` has them.
+            roots: the folders to search. Nothing else may write to them meanwhile.
+            output: of the certificate; None: `forgotten-….json` in the first folder.
+            caches: folders that trainers were given as `cache=`, beside this user's own cache.
+            plain_names: whether the certificate has the names, and not their SHA-256.
+            advance: called with the datasets that were searched, and all of them.
+
+        Raises:
+            ConfigError: a setting is not allowed.
+            DatasetError: nothing has any of the names, or a folder is not there.
+        """
+        wanted = sorted({name for name in names if name})
+        roots = [os.path.realpath(r) if os.path.islink(r) else r.rstrip("/") or r for r in roots]
+        if not (wanted and roots):
+            raise ConfigError.of("names", [*names], allowed="a name of a record and a folder")
+        for root in roots:
+            _finish(root)  # of a dataset, which a kill may have left without its folder
+            if not is_folder(root):
+                raise DatasetError.at(root, expected="a folder to search", got="none")
+        now = datetime.datetime.now(datetime.timezone.utc)
+        path = output or join(roots[0], f"forgotten-{now:%Y%m%dT%H%M%SZ}.json")
+        if exists(path):
+            raise ConfigError.of("output", path, allowed="a file that is not there yet")
+        shown = {name: name if plain_names else _digest_of(name) for name in wanted}
+        uris, remains = _survey(roots, wanted)
+        datasets = []
+        for uri in uris:
+            try:
+                datasets.append(_search(uri, shown))
+            except (ValueError, OSError) as error:
+                remains[uri] = f"it cannot be searched: {error}"
+            advance(1, len(uris))
+        datasets = [each for each in datasets if each["records"] or each["rejects"]]
+        have = {record["name"] for each in datasets for record in each["records"]}
+        have |= {name for each in datasets for name in each["rejects"]}
+        if not have and not remains:
+            raise DatasetError(
+                "names: expected names of records as filename, id or record_id have them, found "
+                f"none of {len(wanted)} in {', '.join(map(repr, roots))}, such as {wanted[0]!r}. "
+                "`tfx-shards show` lists records with their names"
+            )
+        facts = {
+            "requested_at": f"{now:%FT%TZ}",
+            "roots": roots,
+            "records": sorted(shown.values()),
+            "not_found": sorted({*shown.values()} - have),
+            "searched": len(uris),
+            "datasets": datasets,
+            "removed": _copies([default_cache_dir(), *caches], roots, datasets),
+            "remains": _listed(remains),
+        }
+        return cls(names={digest: name for name, digest in shown.items()}, path=path, facts=facts)
+
+    @property
+    def certificate(self) -> JsonObject:
+        """What was asked for, and what became of it, as far as it was carried out."""
+        is_done = all(each["digest_after"] for each in self.facts["datasets"])
+        return {
+            "kind": "tfx-shards forget",
+            "format_version": 3,
+            "checksum": NO_CHECKSUM,
+            "complete": is_done and not self.facts["remains"],
+            "in_scope": list(_IN_SCOPE),
+            "out_of_scope": list(_OUT_OF_SCOPE),
+            **self.facts,
+        }
+
+    def to_json(self) -> JsonObject:
+        """The certificate."""
+        return self.certificate
+
+    def parts(self) -> list[Part]:
+        """What a person sees: the certificate with the names."""
+        datasets, removed = self.facts["datasets"], self.facts["removed"]
+        records = [(record, each["uri"]) for each in datasets for record in each["records"]]
+        parts: list[Part] = [
+            f"{quantity(len(records), 'record')} of {quantity(len(datasets), 'dataset')}, "
+            f"{quantity(len(removed), 'copy', 'copies')} in caches"
+        ]
+        for header, rows in (
+            (
+                ["record", "shard", "number", "dataset"],
+                [[self.names[r["name"]], r["shard"], r["number"], uri] for r, uri in records],
+            ),
+            (["no record of this name"], [[self.names[n]] for n in self.facts["not_found"]]),
+            (["remains", "why"], [[e["path"], e["why"]] for e in self.facts["remains"]]),
+        ):
+            parts += ["", make_table(header, rows)] if rows else []
+        return parts
+
+    def carry_out(self, *, advance: Advance = lambda done, total: None) -> None:
+        """Rewrites the datasets, removes the copies, and writes the certificate.
+
+        It is written before, as not complete, and again in the end: whatever a run that was killed
+        has changed stands in its own certificate.
+
+        Args:
+            advance: called with the datasets that were rewritten, and all of them.
+
+        Raises:
+            DatasetError: a dataset is not whole, or damaged, or another run works on it.
+        """
+        self._write()
+        for copy in self.facts["removed"]:
+            with contextlib.suppress(ConfigError, OSError):  # what stays is told below
+                folder, name = os.path.split(copy)
+                CacheFolder(os.path.dirname(folder), None).remove(name)
+        remains = {each["path"]: each["why"] for each in self.facts["remains"]}
+        for entry in self.facts["datasets"]:
+            uri = entry["uri"]
+            _rewrite(uri, sorted({self.names[record["name"]] for record in entry["records"]}))
+            entry["digest_after"] = open_dataset(uri, inspect=False).digest
+            if still := _small_files_with(uri, self.names.values()):
+                remains[uri] = f"{', '.join(still)} name one: in a setting or a class"
+            advance(1, len(self.facts["datasets"]))
+        for copy in filter(exists, self.facts["removed"]):
+            remains[copy] = "a copy in a cache that is in use: end the trainer, and remove it"
+        self.facts["remains"] = _listed(remains)
+        self._write()
+
+    def _write(self) -> None:
+        folder = os.path.dirname(self.path)
+        text = seal(render_json(self.certificate))
+        write_text(self.path, text, temporary_folder=folder, is_durable=True)
+
+
+def _digest_of(name: str) -> str:
+    return f"sha256:{hashlib.sha256(encode_name(name)).hexdigest()}"
+
+
+def _survey(roots: Sequence[str], names: Sequence[str]) -> tuple[list[str], dict[str, str]]:
+    """The datasets of ours below some folders; raw files of these names, and why they remain."""
+    uris, remains = list[str](), dict[str, str]()
+    for root in roots:
+        files = list(list_files(root))
+        found = [f.path.rpartition("/")[0] for f in files if f.path.endswith(MANIFEST_FILE)]
+        uris += [join(root, folder) if folder else root for folder in found]
+        for file in files:
+            if any(f"/{file.path}".endswith(f"/{name}") for name in names):
+                remains[join(root, file.path)] = "a file of this name: it would be converted again"
+            elif file.problem is not None and file.is_folder:
+                remains[join(root, file.path)] = f"it cannot be searched: {file.problem[1]}"
+    return uris, remains
+
+
+def _search(uri: str, shown: Mapping[str, str]) -> JsonObject:
+    """What the certificate says of a dataset: its records and rejects of some names."""
+    dataset = open_dataset(uri, inspect=False)
+    if dataset.manifest is None:
+        raise DatasetError.at(uri, expected="a dataset with a manifest of ours", got="another")
+    places = [
+        place
+        for split, shards in dataset.shards.items()
+        for shard in shards
+        for place in read_places(shard, split, shown)
+    ]
+    sources = {display_path(name): shown[name] for name in shown}
+    rejects = [sources[s] for s in _rejected(dataset) if s in sources]
+    return {
+        "uri": uri,
+        "digest_before": dataset.digest,
+        "digest_after": None,
+        "records": [
+            {
+                "name": shown[place.name],
+                "split": place.split,
+                "shard": place.shard,
+                "number": place.record,
+                "bytes": place.bytes,
+            }
+            for place in places
+        ],
+        "rejects": rejects,
+    }
+
+
+def _rejected(dataset: Dataset) -> Iterator[str]:
+    if exists(path := join(dataset.uri, REJECTS_FILE)):
+        yield from (str(entry.get("source")) for entry in json_lines(read_text(path), path=path))
+
+
+def _copies(
+    caches: Sequence[str], roots: Sequence[str], datasets: Sequence[JsonObject]
+) -> list[str]:
+    """Copies of the shards that change, in the caches of trainers."""
+    names = tuple(f"-{os.path.basename(r['shard'])}" for one in datasets for r in one["records"])
+    folders = [os.path.join(cache, COPIES_FOLDER) for cache in caches]
+    places = [*filter(os.path.isdir, folders), *roots]
+    paths = {join(folder, file.path) for folder in places for file in list_files(folder)}
+    return sorted(path for path in paths if names and path.endswith(names) and _is_copy(path))
+
+
+def _is_copy(path: str) -> bool:
+    folder, name = os.path.split(path)
+    is_called_so = COPY_NAME.fullmatch(name) and os.path.basename(folder) == COPIES_FOLDER
+    return bool(is_called_so) and all(exists(join(folder, own)) for own in OWN_FILES)
+
+
+def _beside(uri: str, ending: str) -> str:
+    folder, _, name = (uri if is_remote(uri) else os.path.abspath(uri)).rpartition("/")
+    if folder.endswith("/"):
+        raise ConfigError.of("in", uri, allowed="datasets in folders", advice="Move it to one")
+    return f"{folder}/.{name}{ending}"
+
+
+def _rewrite(uri: str, names: Sequence[str]) -> None:
+    """Writes a dataset anew without some records, and without its list of rejects."""
+    from components import steps  # brings Arrow
+    from components.balancing.settings import BalancerSettings
+
+    new = _beside(uri, _NEW)
+    remove_tree(new)
+    manifest = read_manifest(uri)
+    is_gzip = manifest is not None and any(shard.path.endswith(".gz") for shard in manifest.shards)
+    compression = "gzip" if is_gzip else "none"
+    settings = BalancerSettings(exclude=names or None, keep_shards=True, compression=compression)
+    steps.balance([uri], new, settings)
+    _swap(uri)
+
+
+def _finish(root: str) -> None:
+    """Does what a run that was killed had still to do with datasets that it wrote."""
+    left = {root}
+    for file in list_files(root) if exists(root) else ():
+        for part in file.path.split("/")[:-1]:
+            for ending in (_NEW, _OLD):
+                if part.startswith(".") and part.endswith(ending):
+                    folder = file.path[: file.path.index(f"{part}/")]
+                    left.add(join(root, f"{folder}{part[1 : -len(ending)]}"))
+    for uri in sorted(left):
+        with contextlib.suppress(ConfigError):  # a whole bucket has nothing beside it
+            if exists(join(_beside(uri, _NEW), MANIFEST_FILE)):
+                _swap(uri)
+            if exists(uri):
+                remove_tree(_beside(uri, _NEW))
+                remove_tree(_beside(uri, _OLD))
+
+
+def _swap(uri: str) -> None:
+    """Puts the new dataset, which is whole, in the place of the old one, with somebody's files."""
+    new, old = _beside(uri, _NEW), _beside(uri, _OLD)
+    manifest = read_manifest(uri) if exists(join(uri, MANIFEST_FILE)) else None
+    if manifest is not None:
+        own = {MANIFEST_FILE, LINEAGE_FILE, *(s.path for s in manifest.shards), *manifest.published}
+        for file in list_files(uri):
+            target = join(new, file.path)
+            if file.path not in own and file.problem is None and not exists(target):
+                make_folder(os.path.dirname(target))
+                make_folder(working_folder(new))
+                temporary_folder = working_folder(new)
+                copy_file(join(uri, file.path), target, temporary_folder=temporary_folder)
+        remove_tree(working_folder(new))
+    if is_remote(uri):
+        remove_tree(uri)
+        upload_dataset(new, uri)
+    else:
+        if os.path.exists(uri):
+            os.rename(uri, old)
+        os.rename(new, uri)
+        sync_folder(os.path.dirname(new))
+    for folder in (new, old):
+        remove_tree(folder)
+
+
+def _small_files_with(uri: str, names: Iterable[str]) -> list[str]:
+    """The small files of a dataset in which a name stands in quotes or on a line of its own."""
+    manifest, found = read_manifest(uri), []
+    assert manifest is not None
+    forms = {form for name in names for form in (name, json.dumps(name)[1:-1])}
+    wanted = [mark for form in forms for mark in (f'"{form}"', f"'{form}'", f"\n{form}\n")]
+    for path in sorted({MANIFEST_FILE, LINEAGE_FILE, *manifest.files}):
+        text = f"\n{read_text(join(uri, path))}" if exists(join(uri, path)) else ""
+        found += [path] if any(mark in text for mark in wanted) else []
+    return found
+
+
+def _listed(remains: Mapping[str, str]) -> list[JsonObject]:
+    return [{"path": path, "why": why} for path, why in sorted(remains.items())]

@@ -1,0 +1,141 @@
+"""A dataset brought up to date holds what a fresh conversion would, and costs what changed."""
+
+import json
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+
+from components.example_gen import file_shards
+from tests.components.image_example_gen.image_runs import convert, photo, read, value, write_tree
+from trainer_utils.format import ConfigError
+
+SMALL = {"target_shard_bytes": 4000, "seed": 5}
+
+
+def tree(numbers, offset=0) -> dict[str, bytes]:
+    return {f"{'ab'[n % 2]}/{n}.jpg": photo(n + offset) for n in numbers}
+
+
+def contents(uri: Path) -> dict[str, dict[bytes, bytes]]:
+    """Of each split the records by name, by TensorFlow's reader."""
+    return {
+        split: {value(e, "filename"): e.SerializeToString(deterministic=True) for e in examples}
+        for split, examples in read(uri).items()
+    }
+
+
+def inodes(uri: Path) -> set[int]:
+    return {os.stat(path).st_ino for path in uri.glob("Split-*/*")}
+
+
+@pytest.fixture
+def base(tmp_path) -> tuple[Path, Path]:
+    folder = write_tree(tmp_path / "in", tree(range(60)))
+    convert(folder, tmp_path / "base", **SMALL)
+    return folder, tmp_path / "base"
+
+
+def test_additions_cost_themselves(base, tmp_path, monkeypatch):
+    folder, uri = base
+    write_tree(folder, tree(range(60, 64)))
+    encoded = []
+    encode = file_shards.WriteMediaShard._encode
+
+    def count(self, entry, blobs):
+        encoded.append(entry.name)
+        return encode(self, entry, blobs)
+
+    monkeypatch.setattr(file_shards.WriteMediaShard, "_encode", count)
+    updated = convert(folder, tmp_path / "new", base_dataset=str(uri), **SMALL)
+    assert sorted(encoded) == sorted(tree(range(60, 64)))
+    monkeypatch.undo()
+    fresh = convert(folder, tmp_path / "fresh", **SMALL)
+    assert contents(tmp_path / "new") == contents(tmp_path / "fresh")
+    assert inodes(uri) < inodes(tmp_path / "new")
+    changes = updated["config"].pop("update")
+    counts = {name: changes[name] for name in ("added", "changed", "removed", "kept")}
+    assert counts == {"added": 4, "changed": 0, "removed": 0, "kept": 60}
+    assert changes["base"]
+    for name in ("input_fingerprint", "total", "conversions", "rejects", "config"):
+        assert updated[name] == fresh[name], name
+    for split, facts in fresh["splits"].items():
+        for name in ("content", "labels", "records", "found"):
+            assert updated["splits"][split][name] == facts[name]
+
+
+@pytest.mark.parametrize("max_reject_fraction", [0.5])
+def test_changes_removals_and_rejects(base, tmp_path, max_reject_fraction):
+    folder, uri = base
+    settings = {**SMALL, "max_reject_fraction": 0.01}
+    shutil.rmtree(uri)
+    settings["max_reject_fraction"] = max_reject_fraction
+    write_tree(folder, {"a/bad.jpg": b"no image", "b/mended.jpg": photo(90)[:200]})
+    convert(folder, uri, **settings)
+    names = sorted(tree(range(60)))
+    (folder / names[0]).unlink()
+    write_tree(folder, {names[7]: photo(500), "a/late.png": photo(7, "PNG", size=(9, 5))})
+    write_tree(folder, {"b/mended.jpg": photo(90), names[20]: photo(3)[:100]})
+    same_size = bytearray((folder / names[30]).read_bytes())
+    same_size[-20] ^= 4
+    (folder / names[30]).write_bytes(same_size)
+    updated = convert(folder, tmp_path / "new", base_dataset=str(uri), **settings)
+    fresh = convert(folder, tmp_path / "fresh", **settings)
+    assert contents(tmp_path / "new") == contents(tmp_path / "fresh")
+    changes = updated["config"]["update"]
+    assert [changes[name] for name in ("added", "changed", "removed", "kept")] == [2, 2, 2, 56]
+    for name in ("input_fingerprint", "total", "rejects", "conversions"):
+        assert updated[name] == fresh[name]
+    for name in ("rejects.jsonl", "datum_to_type_and_shape_mapping.json", "vocab/label.txt"):
+        assert (tmp_path / "new" / name).read_text() == (tmp_path / "fresh" / name).read_text()
+    again = convert(folder, tmp_path / "again", base_dataset=str(tmp_path / "new"), **settings)
+    assert again["shards"] == updated["shards"]
+    assert inodes(tmp_path / "again") == inodes(tmp_path / "new")
+
+
+def test_ids_do_not_move(base, tmp_path):
+    folder, uri = base
+    write_tree(folder, {"aa/new.jpg": photo(80)})
+    shutil.rmtree(folder / "b")
+    convert(folder, tmp_path / "new", base_dataset=str(uri), **SMALL)
+    assert (tmp_path / "new/vocab/label.txt").read_text().split() == ["a", "b", "aa"]
+    labels = {
+        value(e, "filename"): value(e, "label")
+        for es in read(tmp_path / "new").values()
+        for e in es
+    }
+    assert labels.pop(b"aa/new.jpg") == 2
+    assert set(labels.values()) == {0}
+
+
+def test_deterministic(base, tmp_path):
+    folder, uri = base
+    write_tree(folder, tree(range(55, 70), offset=1))
+    made = [convert(folder, tmp_path / n, base_dataset=str(uri), **SMALL) for n in ("x", "y")]
+    assert made[0] == made[1]
+    assert (tmp_path / "x/inputs.json").read_bytes() == (tmp_path / "y/inputs.json").read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("setting", "changes"),
+    [
+        ("seed", {"seed": 6}),
+        ("resize_shorter_side", {"resize_shorter_side": 10}),
+        ("base_dataset", {"base_dataset": "{in}"}),
+        ("base_dataset", {"base_dataset": "{none}"}),
+    ],
+)
+def test_refused(base, tmp_path, setting, changes):
+    folder, uri = base
+    (tmp_path / "none").mkdir()
+    shutil.copytree(uri, tmp_path / "none", dirs_exist_ok=True)
+    (tmp_path / "none/inputs.json").unlink()
+    places = {"{in}": str(uri), "{none}": str(tmp_path / "none")}
+    given = {"base_dataset": str(uri), **SMALL, **changes}
+    given["base_dataset"] = places.get(given["base_dataset"], given["base_dataset"])
+    target = uri if changes.get("base_dataset") == "{in}" else tmp_path / "new"
+    with pytest.raises(ConfigError) as caught:
+        convert(folder, target, **given)
+    assert caught.value.setting == setting
+    assert json.loads((uri / "manifest.json").read_text())

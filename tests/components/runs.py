@@ -1,0 +1,140 @@
+"""Runs an ExampleGen's executor as TFX does, and reads what it wrote by TensorFlow's reader."""
+
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import apache_beam as beam
+import tensorflow as tf
+from tfx.components.example_gen import utils
+from tfx.dsl.components.base.base_beam_executor import BaseBeamExecutor
+from tfx.proto import example_gen_pb2
+from tfx.types import standard_artifacts
+from tfx.utils import proto_utils
+
+from components.common.beam import IN_PROCESS_RUNNER
+
+Row = dict[str, list[Any]]
+_JSON = ("columns", "column_names", "vocabulary", "image_roots")
+
+
+def input_config(**patterns: str) -> str:
+    """TFX's property: `input_config(train=pattern, …)`."""
+    splits = [
+        example_gen_pb2.Input.Split(name=name, pattern=pattern)
+        for name, pattern in patterns.items()
+    ]
+    return proto_utils.proto_to_json(example_gen_pb2.Input(splits=splits))
+
+
+def output_config(*, partition_feature_name: str = "", **shares: int) -> str:
+    """TFX's property: `output_config(train=2, eval=1)`."""
+    splits = [
+        example_gen_pb2.SplitConfig.Split(name=name, hash_buckets=share)
+        for name, share in shares.items()
+    ]
+    config = example_gen_pb2.SplitConfig(
+        splits=splits, partition_feature_name=partition_feature_name
+    )
+    return proto_utils.proto_to_json(example_gen_pb2.Output(split_config=config))
+
+
+def run(
+    executor: Any,
+    base: Path | str,
+    uri: Path,
+    *,
+    between: Callable[[], object] = lambda: None,
+    beam_args: list[Any] | None = None,
+    **settings: Any,
+) -> standard_artifacts.Examples:
+    """Runs an executor class; `between` is called after listing and before reading."""
+
+    def make_pipeline() -> beam.Pipeline:
+        between()
+        return beam.Pipeline(runner=IN_PROCESS_RUNNER)
+
+    artifact = standard_artifacts.Examples()
+    artifact.uri = str(uri)
+    context = BaseBeamExecutor.Context(
+        beam_pipeline_args=beam_args,
+        make_beam_pipeline_fn=None if beam_args else make_pipeline,
+        tmp_dir=f"{uri}.tmp",
+        unique_id="1",
+    )
+    properties = {
+        "input_base": str(base),
+        "input_config": proto_utils.proto_to_json(utils.make_default_input_config()),
+        "output_config": proto_utils.proto_to_json(example_gen_pb2.Output()),
+        **{
+            name: json.dumps(value) if name in _JSON and not isinstance(value, str) else value
+            for name, value in settings.items()
+        },
+    }
+    executor(context).Do({}, {"examples": [artifact]}, properties)
+    return artifact
+
+
+def manifest_of(uri: Path) -> dict[str, Any]:
+    return json.loads((uri / "manifest.json").read_text())
+
+
+def shards(uri: Path, split: str) -> list[Path]:
+    return sorted((uri / f"Split-{split}").iterdir())
+
+
+def examples_of(uri: Path) -> dict[str, list[tf.train.Example]]:
+    """The examples of each split, in order."""
+    names = sorted(path.name.removeprefix("Split-") for path in uri.glob("Split-*"))
+    return {
+        name: [
+            tf.train.Example.FromString(record)
+            for path in shards(uri, name)
+            for record in tf.data.TFRecordDataset(
+                str(path), "GZIP" if path.suffix else ""
+            ).as_numpy_iterator()
+        ]
+        for name in names
+    }
+
+
+def values_of(example: tf.train.Example) -> Row:
+    """An example's values by feature."""
+    return {
+        name: list(getattr(feature, feature.WhichOneof("kind")).value)
+        for name, feature in example.features.feature.items()
+    }
+
+
+def rows_of(uri: Path) -> dict[str, list[Row]]:
+    """The values of each split's examples, in order."""
+    return {split: [*map(values_of, found)] for split, found in examples_of(uri).items()}
+
+
+def vocabulary(uri: Path, feature: str = "label") -> list[str]:
+    path = uri / "vocab" / f"{feature}.txt"
+    return path.read_text("utf-8").split("\n")[:-1] if path.exists() else []
+
+
+def placed(uri: Path) -> dict[str, tuple[str, str | None]]:
+    """Split and label of every example, by filename."""
+    labels = vocabulary(uri)
+    found: dict[str, tuple[str, str | None]] = {}
+    for split, rows in rows_of(uri).items():
+        for row in rows:
+            name = os.fsdecode(row["filename"][0])
+            assert name not in found, "in the dataset twice"
+            found[name] = (split, labels[row["label"][0]] if "label" in row else None)
+    return found
+
+
+def rejects_in(uri: Path) -> list[dict[str, str]]:
+    path = uri / "rejects.jsonl"
+    lines = path.read_text("utf-8").split("\n")[:-1] if path.exists() else []
+    return [json.loads(line) for line in lines]
+
+
+def accounting(entry: dict[str, int]) -> dict[str, int]:
+    return {name: entry[name] for name in ("found", "written", "rejected", "skipped")}

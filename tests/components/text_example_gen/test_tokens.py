@@ -1,0 +1,223 @@
+"""Tokens of texts: those of the libraries themselves, asked text by text."""
+
+import hashlib
+import json
+import os
+import pydoc
+import textwrap
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import trainer_utils
+from trainer_utils.dataset import open_dataset
+from trainer_utils.format import ConfigError, DatasetError
+
+TEXTS = [
+    *filter(None, map(str.strip, (pydoc.__doc__ or "").split("\n"))),
+    *textwrap.wrap(textwrap.__doc__ or "", 20),
+    "naïve Straße ﬁ 漢字 🙂",
+    " ",
+    "",
+]
+NAME = "small.json"
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory) -> Path:
+    """Tokenizers of two libraries, made of a few texts."""
+    tokenizers = pytest.importorskip("tokenizers")
+    folder = tmp_path_factory.mktemp("tokenizers")
+    for name, size in ((NAME, 300), ("large.json", 70_000)):
+        made = tokenizers.Tokenizer(tokenizers.models.BPE())
+        made.pre_tokenizer = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False)
+        trainer = tokenizers.trainers.BpeTrainer(
+            vocab_size=300,
+            initial_alphabet=tokenizers.pre_tokenizers.ByteLevel.alphabet(),
+            show_progress=False,
+        )
+        made.train_from_iterator(TEXTS, trainer)
+        made.add_tokens([f"<{n}>" for n in range(size - made.get_vocab_size())])
+        made.enable_truncation(3)  # which is not for a dataset
+        made.enable_padding(length=3)
+        made.save(str(folder / name))
+    return folder
+
+
+def lines(texts: list[str]) -> str:
+    return "".join(json.dumps({"text": text, "stars": 3}) + "\n" for text in texts)
+
+
+def own_tokens(path: Path) -> dict[str, list[int]]:
+    """What the library makes of each text."""
+    import tokenizers
+
+    found = tokenizers.Tokenizer.from_file(str(path))
+    found.no_truncation()
+    found.no_padding()
+    return {text: found.encode(text, add_special_tokens=False).ids for text in TEXTS}
+
+
+@pytest.mark.parametrize(("name", "dtype"), [(NAME, "<u2"), ("large.json", "<u4")])
+@pytest.mark.parametrize("keep_text", [True, False])
+def test_tokens_are_those_of_the_library(convert, files, name, dtype, keep_text):
+    path = files / name
+    dataset = convert({"t.jsonl": lines(TEXTS)}, tokenizer=str(path), keep_text=keep_text)
+    expected = own_tokens(path)
+    rows = dataset.by_id()
+    assert len(rows) == len(TEXTS)
+    for number, text in enumerate(TEXTS, 1):
+        row = rows[f"t.jsonl:{number}"]
+        assert np.frombuffer(row["tokens"][0], dtype).tolist() == expected[text]
+        assert ("text" in row) is keep_text
+        assert row["stars"] == [3]
+
+
+def test_a_dataset_says_which_tokenizer_it_is_of_and_reads_as_integers(convert, files):
+    out = convert({"t.jsonl": lines(TEXTS)}, tokenizer=str(files / NAME)).uri
+    opened = open_dataset(str(out))
+    digest = hashlib.sha256((files / NAME).read_bytes()).hexdigest()
+    assert opened.features["tokens"].extra["tokens"] == {
+        "dtype": "uint16",
+        "vocabulary_size": 300,
+        "tokenizer": digest,
+    }
+    assert opened.manifest is not None
+    assert opened.manifest.config["tokenizer"] == NAME
+    expected = own_tokens(files / NAME)
+    for split in opened.records:
+        batches = trainer_utils.iterate(str(out), split, batch_size=4, shuffle=False)
+        for batch in batches:
+            for text, tokens in zip(batch["text"], batch["tokens"], strict=True):
+                wanted = expected[text.decode()]
+                assert tokens.dtype == np.int64
+                assert tokens[: len(wanted)].tolist() == wanted
+                assert not tokens[len(wanted) :].any()
+
+
+def test_packs_of_stored_tokens(convert, files):
+    out = str(convert({"t.jsonl": lines(TEXTS)}, tokenizer=str(files / NAME), keep_text=False).uri)
+    pack = trainer_utils.PackOptions(length=16, strategy="best_fit", eos=299)
+    found = [
+        row["tokens"][row["segment_ids"] == number].tolist()
+        for split in open_dataset(out).records
+        for row in trainer_utils.iterate(out, split, batch_size=None, pack=pack)
+        for number in range(1, row["segment_ids"].max() + 1)
+    ]
+    own = [
+        [*tokens, 299] for tokens in map(own_tokens(files / NAME).get, TEXTS) if tokens is not None
+    ]
+    cut = [tokens[n : n + 16] for tokens in own for n in range(0, len(tokens), 16)]
+    assert sorted(found) == sorted(cut)
+    with pytest.raises(ConfigError, match="eos"):
+        trainer_utils.iterate(out, "train", pack=trainer_utils.PackOptions(eos=300))
+
+
+def test_rows_without_a_text_have_no_tokens(convert, files):
+    texts = '{"text": "a text", "n": 1}\n{"n": 2}\n'
+    dataset = convert({"t.jsonl": texts}, tokenizer=str(files / NAME))
+    assert dataset.by_id()["t.jsonl:2"]["tokens"] == [b""]
+
+
+def test_a_changed_tokenizer_is_another_dataset(convert, files, tmp_path):
+    path = tmp_path / "own.json"
+    uris = []
+    for name in (NAME, "large.json"):
+        path.write_bytes((files / name).read_bytes())
+        os.utime(path, (1, 1))
+        uris.append(str(convert({"t.jsonl": lines(TEXTS)}, tokenizer=str(path)).uri))
+    assert len({open_dataset(uri).digest for uri in uris}) == 2
+    with pytest.raises(DatasetError, match="tokens"):
+        trainer_utils.iterate(uris, "train", features="tokens")
+    assert next(iter(trainer_utils.iterate(uris, "train", features="text"))).size
+
+
+def test_sentencepiece(convert, tmp_path):
+    sentencepiece = pytest.importorskip("sentencepiece")
+    (tmp_path / "corpus.txt").write_text("\n".join(TEXTS))
+    sentencepiece.SentencePieceTrainer.train(
+        input=str(tmp_path / "corpus.txt"),
+        model_prefix=str(tmp_path / "own"),
+        vocab_size=200,
+        hard_vocab_limit=False,
+        minloglevel=2,
+    )
+    path = tmp_path / "own.model"
+    dataset = convert({"t.jsonl": lines(TEXTS)}, tokenizer=str(path))
+    found = sentencepiece.SentencePieceProcessor(model_file=str(path))
+    for number, text in enumerate(TEXTS, 1):
+        tokens = dataset.by_id()[f"t.jsonl:{number}"]["tokens"][0]
+        assert np.frombuffer(tokens, "<u2").tolist() == found.encode(text)
+
+
+RANKS = "".join(f"{bytes([n]).hex()} {n}\n" for n in range(256))
+
+
+@pytest.fixture
+def tiny(monkeypatch, tmp_path) -> str:
+    """An encoding of tiktoken's whose file it would download: of each byte a token."""
+    tiktoken = pytest.importorskip("tiktoken")
+    monkeypatch.setenv("TIKTOKEN_CACHE_DIR", str(tmp_path / "kept"))
+    url = "https://localhost:1/tiny.tiktoken"
+
+    def constructor() -> dict[str, object]:
+        data = tiktoken.load.read_file_cached(url, hashlib.sha256(RANKS.encode()).hexdigest())
+        ranks = {bytes.fromhex(a): int(b) for a, b in map(str.split, data.decode().splitlines())}
+        return {
+            "name": "tiny",
+            "pat_str": r"\S+|\s+",
+            "mergeable_ranks": ranks,
+            "special_tokens": {"<|end|>": 256},
+        }
+
+    tiktoken.list_encoding_names()
+    monkeypatch.setitem(tiktoken.registry.ENCODING_CONSTRUCTORS, "tiny", constructor)
+    return url
+
+
+def test_tiktoken_takes_what_it_has_kept_or_a_file_and_downloads_nothing(tiny, tmp_path):
+    import pyarrow as pa
+
+    from components.tables.tokenizing import load_tokenizer
+
+    with pytest.raises(ConfigError, match="tokenizer"):
+        load_tokenizer("tiny")
+    path = tmp_path / "tiny.tiktoken"
+    path.write_text(RANKS)
+    (tmp_path / "kept").mkdir()
+    (tmp_path / "kept" / hashlib.sha1(tiny.encode()).hexdigest()).write_text(RANKS)
+    specs = []
+    for place in (str(path), "tiny"):
+        tokenizer = load_tokenizer(place)
+        specs.append(tokenizer.spec)
+        (made,) = tokenizer.encode(pa.array(["a <|end|> é"])).to_pylist()
+        assert np.frombuffer(made, "<u2").tolist() == list("a <|end|> é".encode())
+    assert specs[0] == specs[1]
+    assert specs[0].tokenizer == hashlib.sha256(RANKS.encode()).hexdigest()
+    assert specs[0].vocabulary_size == 257
+    path.write_text(RANKS + "00 256\n")
+    with pytest.raises(ConfigError, match="tokenizer"):
+        load_tokenizer(str(path))
+
+
+@pytest.mark.parametrize("name", ["absent.json", "bad.json", "bad.model", "no-such-encoding"])
+def test_what_is_no_tokenizer_is_refused(convert, files, name, tmp_path):
+    pytest.importorskip("tiktoken")
+    pytest.importorskip("sentencepiece")
+    for bad in ("bad.json", "bad.model"):
+        (tmp_path / bad).write_text("{}")
+    place = str(tmp_path / name) if "." in name else name
+    with pytest.raises(ConfigError, match="tokenizer"):
+        convert({"t.jsonl": lines(TEXTS)}, tokenizer=place)
+
+
+@pytest.mark.parametrize("row", [{"stars": 3}, {"text": "a", "tokens": "b"}])
+def test_rows_that_cannot_have_tokens_are_refused(convert, files, row):
+    with pytest.raises(ConfigError, match="tokenizer"):
+        convert({"t.jsonl": json.dumps(row) + "\n"}, tokenizer=str(files / NAME))
+
+
+def test_leaving_out_the_text_needs_a_tokenizer(convert):
+    with pytest.raises(ConfigError, match="keep_text"):
+        convert({"t.jsonl": lines(TEXTS)}, keep_text=False)

@@ -1,0 +1,70 @@
+"""What tests are made of: photos, sounds, trees of files, and what lies in a folder.
+
+write_files(tmp_path / "in", {"cat/1.jpg": jpeg(1), "cat/2.wav": wav(2)})
+"""
+
+import functools
+import io
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+from PIL import Image
+
+__all__ = ["everything", "jpeg", "photo", "wav", "write_files"]
+
+
+@functools.cache
+def _sample() -> Image.Image:
+    from sklearn.datasets import load_sample_images
+
+    return Image.fromarray(load_sample_images().images[0])
+
+
+@functools.cache
+def photo(
+    number: int = 0,
+    kind: str = "JPEG",
+    *,
+    mode: str = "RGB",
+    size: tuple[int, int] = (32, 24),
+    **options: object,
+) -> bytes:
+    """An encoded cut of a real photo of `(width, height)`; another number gives another cut."""
+    x, y = number % 600, number // 600
+    stream = io.BytesIO()
+    cut = _sample().crop((x, y, x + size[0], y + size[1])).convert(mode)
+    cut.save(stream, kind, **options)
+    return stream.getvalue()
+
+
+jpeg = functools.partial(photo, kind="JPEG")
+
+
+@functools.cache
+def wav(number: int = 0, *, kind: str = "WAV", frames: int = 400, rate: int = 8000) -> bytes:
+    """A sound of 16 bits; another number gives another pitch."""
+    import soundfile
+
+    stream = io.BytesIO()
+    wave = 0.4 * np.sin(np.arange(frames) * (number + 1) / 20)
+    soundfile.write(stream, wave, rate, format=kind, subtype="PCM_16")
+    return stream.getvalue()
+
+
+def write_files(base: Path, files: Mapping[str, bytes | str]) -> Path:
+    """A folder with files by their paths; texts as UTF-8, their line ends as they are."""
+    base.mkdir(parents=True, exist_ok=True)
+    for name, data in files.items():
+        (base / name).parent.mkdir(parents=True, exist_ok=True)
+        (base / name).write_bytes(data.encode() if isinstance(data, str) else data)
+    return base
+
+
+def everything(folder: Path) -> dict[str, bytes]:
+    """The bytes of every file below a folder."""
+    return {
+        str(path.relative_to(folder)): path.read_bytes()
+        for path in sorted(folder.rglob("*"))
+        if path.is_file()
+    }

@@ -1,0 +1,44 @@
+"""`convert(update=True)`: what the newest dataset of the folder has stays where its inputs do."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from pipelines import convert
+from pipelines.tools.conversion import convert as conversion
+from tests.components.image_example_gen.image_runs import photo, read, value, write_tree
+from trainer_utils.format import ConfigError
+
+
+def tree(numbers) -> dict[str, bytes]:
+    return {f"{'ab'[n % 2]}/{n}.jpg": photo(n) for n in numbers}
+
+
+def inodes(uri: Path) -> set[int]:
+    return {os.stat(path).st_ino for path in uri.glob("Split-*/*")}
+
+
+@pytest.mark.parametrize("tfx", [True, False])
+def test_update(tmp_path, monkeypatch, tfx):
+    if not tfx:
+        monkeypatch.setattr(conversion, "has_tfx", lambda: False)
+    source, out = write_tree(tmp_path / "in", tree(range(40))), tmp_path / "out"
+    settings = {"target_shard_bytes": 4000}
+    first = convert(str(source), str(out), update=True, **settings)
+    write_tree(source, tree(range(40, 43)))
+    second = convert(str(source), str(out), update=True, **settings)
+    assert second.examples != first.examples
+    found = {value(e, "filename").decode() for es in read(Path(second)).values() for e in es}
+    assert found == {*tree(range(43))}
+    assert inodes(Path(first.examples)) <= inodes(Path(second))
+    changes = second.manifest.config["update"]
+    assert (changes["added"], changes["kept"]) == (3, 40)
+
+
+def test_refused_for_tables(tmp_path):
+    table = tmp_path / "a.csv"
+    table.write_text("text,label\n" + "so good,pos\n" * 9)
+    with pytest.raises(ConfigError) as caught:
+        convert(str(table), str(tmp_path / "out"), update=True)
+    assert caught.value.setting == "update"

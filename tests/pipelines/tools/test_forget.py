@@ -1,0 +1,248 @@
+"""Records taken out of all datasets below a folder, told by TensorFlow's reader."""
+
+import contextlib
+import hashlib
+import itertools
+import json
+import os
+import shutil
+from pathlib import Path
+from unittest import mock
+
+import pytest
+from click.testing import CliRunner
+
+import trainer_utils
+from components import steps
+from components.example_gen.settings import ImageSettings
+from pipelines.cli import commands
+from pipelines.cli.app import app
+from pipelines.tools import forget
+from pipelines.tools.forget import Forgetting
+from pipelines.tools.verification import verify_dataset
+from tests.make import everything, jpeg, write_files
+from trainer_utils import ConfigError, DatasetError
+from trainer_utils.dataset import open_dataset
+from trainer_utils.reading.remote_parts import CachedFile, RemoteParts
+from trainer_utils.storage.cache_folder import CacheFolder
+
+NAME, SECRET = "cat/withdrawn 7.jpg", b"the text of a record that is withdrawn"
+OTHERS = [f"zz{number}.jpg" for number in range(9)]
+
+
+@pytest.fixture(autouse=True)
+def own_cache(tmp_path_factory, monkeypatch):
+    """Keeps off what this user's trainers have in their cache."""
+    folder = str(tmp_path_factory.mktemp("cache"))
+    monkeypatch.setattr(forget, "default_cache_dir", lambda: folder)
+
+
+def write(uri, names=(*OTHERS[:4], NAME, *OTHERS[4:]), **settings) -> str:
+    with trainer_utils.DatasetWriter(str(uri), num_shards={"train": 3}, **settings) as writer:
+        for name in names:
+            text = SECRET if name == NAME else b"others"
+            writer.write("train", {"filename": name, "text": text})
+    return str(uri)
+
+
+def take_out(names, roots, **settings):
+    found = Forgetting.find(names, [str(root) for root in roots], **settings)
+    found.carry_out()
+    return found.certificate
+
+
+def records_of(uri) -> dict[str, list[bytes]]:
+    from tensorflow.compat.v1.io import TFRecordOptions, tf_record_iterator
+
+    return {
+        path.name: [*tf_record_iterator(str(path), TFRecordOptions("GZIP" if path.suffix else ""))]
+        for path in sorted(Path(uri).glob("Split-*/*"))
+    }
+
+
+def state_of(uri) -> str:
+    """Whether a dataset has the record, has not, or is not there; never anything between."""
+    try:
+        open_dataset(str(uri))
+    except DatasetError:
+        assert not Path(uri).exists()
+        return "gone"
+    assert verify_dataset(str(uri)).is_good
+    found = [record for records in records_of(uri).values() for record in records]
+    return "old" if any(SECRET in record for record in found) else "new"
+
+
+@pytest.mark.parametrize("compression", ["none", "gzip"])
+def test_a_record_goes_and_all_others_stay_as_they_were(tmp_path, compression):
+    uri = write(tmp_path / "a", compression=compression)
+    (tmp_path / "a/README.md").write_text("one's own")
+    before, digest = records_of(uri), open_dataset(uri).digest
+    done = take_out([NAME], [tmp_path])
+    after = records_of(uri)
+    assert after == {
+        path: [record for record in records if SECRET not in record]
+        for path, records in before.items()
+    }
+    assert sum(map(len, after.values())) == 9
+    assert state_of(uri) == "new"
+    assert (tmp_path / "a/README.md").read_text() == "one's own"
+    assert not [
+        p for p, data in everything(tmp_path).items() if SECRET in data or NAME.encode() in data
+    ]
+    (entry,) = done["datasets"]
+    assert (entry["digest_before"], entry["digest_after"]) == (digest, open_dataset(uri).digest)
+    assert (done["complete"], len(entry["records"]), done["not_found"]) == (True, 1, [])
+
+
+def test_rejects_raw_files_and_settings_of_the_name_are_told(tmp_path):
+    photos = write_files(
+        tmp_path / "photos", {"a/1.jpg": jpeg(1), "a/2.jpg": b"none", "b/3.jpg": jpeg(3)}
+    )
+    settings = ImageSettings(max_reject_fraction=0.5)
+    steps.convert(str(photos), str(tmp_path / "data"), settings)
+    done = take_out(["a/2.jpg"], [tmp_path], plain_names=True, output=f"{tmp_path}.json")
+    (entry,) = done["datasets"]
+    assert (entry["records"], entry["rejects"]) == ([], ["a/2.jpg"])
+    assert not (tmp_path / "data/rejects.jsonl").exists()
+    assert sum(open_dataset(str(tmp_path / "data")).records.values()) == 2
+    assert [each["path"] for each in done["remains"]] == [str(photos / "a/2.jpg")]
+    assert not done["complete"]
+    (photos / "a/2.jpg").unlink()
+    named = write(tmp_path / "named")
+    with trainer_utils.DatasetWriter(str(tmp_path / "more"), num_shards=1) as writer:
+        for name in (NAME, "other"):
+            writer.write("train", {"filename": name, "who": name})
+    done = take_out([NAME], [tmp_path])
+    assert len(done["datasets"]) == 2
+    assert state_of(named) == "new"
+
+
+def in_a_child(work, *, calls: int) -> bool:
+    """Runs it in a process that ends before its n-th change of a file; whether it was done."""
+    child = os.fork()
+    if child:
+        return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    left = itertools.count(calls, -1)
+
+    def counted(function):
+        def call(*arguments, **named):
+            if next(left) <= 0:
+                os._exit(9)
+            return function(*arguments, **named)
+
+        return call
+
+    try:
+        for name in ("replace", "rename", "link", "remove", "unlink", "rmdir", "mkdir", "fsync"):
+            setattr(os, name, counted(getattr(os, name)))
+        work()
+        os._exit(0)
+    finally:
+        os._exit(1)
+
+
+@pytest.mark.parametrize("root", ["", "a"])
+def test_a_run_that_is_killed_at_any_change_is_finished_by_the_next(tmp_path, root):
+    template, it = tmp_path / "template", tmp_path / "it"
+    for name in ("a", "b"):
+        write(template / name)
+    (template / "a/README.md").write_text("one's own")
+    before, seen = records_of(template / "a"), set()
+    for calls in itertools.count(1, 3):
+        shutil.rmtree(it, ignore_errors=True)
+        shutil.copytree(template, it)
+        path = tmp_path / f"{calls}.json"
+        is_done = in_a_child(
+            lambda o=path: take_out([NAME], [it / root], output=str(o)), calls=calls
+        )
+        seen.add(state_of(it / "a"))
+        with contextlib.suppress(DatasetError):  # all was done
+            take_out([NAME], [it / root], output=f"{path}.again")
+        assert state_of(it / "a") == "new"
+        assert len(records_of(it / "a")) == len(before)
+        assert (it / "a/README.md").read_text() == "one's own"
+        assert state_of(it / "b") == ("old" if root else "new")
+        assert not [path for path in it.rglob(".*")]
+        if is_done:
+            break
+    assert {"old", "new"} <= seen <= {"old", "new", "gone"}
+
+
+def test_copies_in_caches_go(tmp_path):
+    uri = write(tmp_path / "data")
+    cache = CacheFolder(str(tmp_path / "cache"), 1 << 30)
+    parts = RemoteParts(cache, is_global=False)
+    for shard in open_dataset(uri).shards["train"]:
+        CachedFile(shard, parts).read(0, shard.bytes)
+    done = take_out([NAME], [tmp_path])
+    assert len(done["removed"]) == 1
+    assert not [p for p, data in everything(tmp_path).items() if SECRET in data]
+
+
+def test_many_names_and_numbers_as_ids(tmp_path):
+    uri = str(tmp_path / "data")
+    with trainer_utils.DatasetWriter(uri, num_shards={"train": 4}) as writer:
+        for number in range(100):
+            writer.write("train", {"id": number, "text": f"{number * 1000} qq"})
+    done = take_out([*map(str, range(40)), "300", "nobody"], [tmp_path])
+    assert sum(len(each["records"]) for each in done["datasets"]) == 40
+    assert len(done["not_found"]) == 2
+    assert sum(open_dataset(uri).records.values()) == 60
+    assert verify_dataset(uri).is_good
+
+
+def test_a_token_of_before_is_refused(tmp_path):
+    uri = write(tmp_path / "a")
+    token = trainer_utils.iterate(uri, batch_size=2, shuffle=False).state(1)
+    take_out([NAME], [tmp_path])
+    with pytest.raises(ConfigError):
+        trainer_utils.iterate(uri, batch_size=2, shuffle=False, state=token)
+
+
+def test_a_root_that_is_a_link_to_a_dataset(tmp_path):
+    uri = write(tmp_path / "data")
+    (tmp_path / "latest").symlink_to("data")
+    assert take_out([NAME], [tmp_path / "latest"])["complete"]
+    assert (tmp_path / "latest").is_symlink()
+    assert state_of(uri) == "new"
+
+
+def test_a_dataset_on_an_object_store(tmp_path, in_memory):
+    write(tmp_path / "root/a")
+    uri = in_memory(tmp_path / "root", f"forget-{tmp_path.name}")
+    fault = mock.patch.object(forget, "upload_dataset", side_effect=OSError("no network"))
+    with fault, pytest.raises(OSError, match="no network"):
+        take_out([NAME], [uri], output=f"{uri}/one.json")
+    with pytest.raises(DatasetError):  # the next finds what is new, and puts it in its place
+        take_out([NAME], [uri], output=f"{uri}/two.json")
+    assert verify_dataset(f"{uri}/a").is_good
+    assert sum(open_dataset(f"{uri}/a").records.values()) == 9
+
+
+def invoke(*arguments, **settings):
+    return CliRunner().invoke(app, ["forget", *map(str, arguments)], **settings)
+
+
+def test_the_command(tmp_path):
+    root, certificate = tmp_path / "root", tmp_path / "certificate.json"
+    write(root / "a")
+    before = everything(root)
+    dry = invoke(NAME, "--in", root, "--dry-run")
+    assert (dry.exit_code, everything(root)) == (0, before), dry.stderr
+    assert NAME in dry.stdout
+    assert invoke("--in", root).exit_code == 2
+    assert invoke(NAME, "--in", tmp_path / "nowhere").exit_code == 1
+    assert (invoke("none.jpg", "--in", root).exit_code, everything(root)) == (1, before)
+    with mock.patch.object(commands, "is_terminal", return_value=True):
+        assert invoke(NAME, "--in", root, input="n\n").exit_code == 1
+        assert everything(root) == before
+        (tmp_path / "names.txt").write_text(f"{NAME}\nnobody.jpg\n")
+        arguments = ["--file", tmp_path / "names.txt", "--in", root, "-o", certificate, "--yes"]
+        done = invoke(*arguments, "--json")
+    assert done.exit_code == 0, done.stderr
+    facts = json.loads(certificate.read_text())
+    assert json.loads(done.stdout) | {"checksum": facts["checksum"]} == facts
+    assert facts["records"] == sorted(
+        f"sha256:{hashlib.sha256(name.encode()).hexdigest()}" for name in (NAME, "nobody.jpg")
+    )
+    assert invoke("zz1.jpg", "--in", root, "-o", certificate).exit_code == 2  # it is there

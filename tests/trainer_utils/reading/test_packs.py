@@ -1,0 +1,203 @@
+"""Batches of packs, against the documents themselves."""
+
+import itertools
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import trainer_utils
+from trainer_utils import InputOptions, LabelOptions, PackOptions
+from trainer_utils.dataset.selection import open_sources
+from trainer_utils.format import ConfigError, DatasetError
+from trainer_utils.reading.packing import PackedSource, packed_sources
+
+LENGTH, EOS = 32, 900
+
+
+@pytest.fixture(scope="module")
+def documents() -> list[list[int]]:
+    """Their first token is a number of their own, so that a piece tells where it is from."""
+    sizes = np.random.default_rng(3).integers(0, 90, 150).tolist()
+    numbers = itertools.count(1000)
+    return [[next(numbers) for _ in range(size)] for size in sizes]
+
+
+@pytest.fixture(scope="module")
+def uri(documents, tmp_path_factory) -> str:
+    out = tmp_path_factory.mktemp("packs") / "out"
+    with trainer_utils.DatasetWriter(str(out), num_shards={"train": 3}) as writer:
+        for number, tokens in enumerate(documents):
+            writer.write("train", {"tokens": tokens, "id": f"{number}"})
+    return str(out)
+
+
+def pieces(batch: dict[str, Any]) -> list[list[int]]:
+    """The tokens of each segment; all that stands beside them is checked."""
+    found = []
+    for tokens, targets, segments, positions, mask in zip(
+        *(batch[name] for name in ("tokens", "targets", "segment_ids", "positions", "loss_mask")),
+        strict=True,
+    ):
+        used = int((segments > 0).sum())
+        for values in (tokens, targets, segments, positions, mask):
+            assert not values[used:].any()
+        assert sorted(set(segments[:used])) == [*range(1, segments.max() + 1)]
+        assert (np.diff(segments[:used]) >= 0).all()
+        for number in range(1, segments.max() + 1):
+            own = np.flatnonzero(segments == number)
+            assert positions[own].tolist() == [*range(len(own))]
+            assert targets[own[:-1]].tolist() == tokens[own[1:]].tolist()
+            piece = tokens[own].tolist()
+            assert mask[own[:-1]].all()
+            assert mask[own[-1]] == (targets[own[-1]] != 0)
+            found.append([*piece, *([int(targets[own[-1]])] if mask[own[-1]] else [])])
+    return found
+
+
+@pytest.mark.parametrize("strategy", ["concat", "best_fit", "one_document"])
+@pytest.mark.parametrize("eos", [None, EOS])
+def test_every_token_is_a_target_once_an_epoch(uri, documents, strategy, eos):
+    ended = [[*tokens, *([] if eos is None else [eos])] for tokens in documents]
+    expected = sorted(pair for tokens in ended for pair in itertools.pairwise(tokens))
+    pack = PackOptions(length=LENGTH, strategy=strategy, eos=eos)
+    for shuffle, workers in ((False, 1), ("global", 4), (True, 2)):
+        found = []
+        for worker in range(workers):
+            own = {"worker": worker, "num_workers": workers, "shuffle": shuffle}
+            batches = trainer_utils.iterate(uri, "train", batch_size=8, pack=pack, **own)
+            for batch in batches:
+                found += [pair for piece in pieces(batch) for pair in itertools.pairwise(piece)]
+        assert sorted(found) == expected
+
+
+def test_concat_is_all_documents_end_to_end(uri, documents):
+    records = trainer_utils.iterate(uri, "train", batch_size=None, shuffle=False)
+    own = [int(one) for record in records for one in record["tokens"]]
+    batches = trainer_utils.iterate(
+        uri, "train", batch_size=4, shuffle=False, pack={"length": LENGTH}
+    )
+    rows = [row for batch in batches for row in batch["tokens"]]
+    assert np.concatenate(rows)[: len(own)].tolist() == own
+    assert len(rows) == -(-len(own) // LENGTH)
+
+
+@pytest.mark.parametrize("strategy", ["concat", "best_fit"])
+def test_any_number_of_workers_goes_on_at_any_step(uri, strategy):
+    options = InputOptions(
+        batch_size=12,
+        pack=PackOptions(length=LENGTH, strategy=strategy, eos=EOS),
+        remainder="pad",
+        repeat=2,
+        seed=5,
+    )
+    whole = trainer_utils.iterate(uri, "train", options=options)
+    expected = list(whole)
+    for step, workers in ((0, 3), (7, 2), (len(whole) + 3, 6), (len(expected) - 1, 4)):
+        resumed = options.replace(state=whole.state(step))
+        parts = [
+            list(
+                trainer_utils.iterate(
+                    uri, "train", options=resumed, worker=worker, num_workers=workers
+                )
+            )
+            for worker in range(workers)
+        ]
+        for number, batch in enumerate(expected[step:]):
+            is_own = np.concatenate([part[number]["mask"] for part in parts]) > 0
+            for name, values in batch.items():
+                joined = np.concatenate([part[number][name] for part in parts])
+                np.testing.assert_array_equal(joined[is_own], values[batch["mask"] > 0], name)
+
+
+def test_rows_that_fill_up_a_batch_count_for_nothing(uri):
+    pack, batch_size = PackOptions(length=LENGTH), 16
+    settings = {"batch_size": batch_size, "pack": pack, "remainder": "pad"}
+    labels = LabelOptions(sample_weight="loss_mask")
+    triples = trainer_utils.iterate(
+        uri, "train", **settings, features="tokens", label="targets", labels=labels
+    )
+    plain = list(trainer_utils.iterate(uri, "train", **settings))
+    for (tokens, targets, weights), batch in zip(triples, plain, strict=True):
+        np.testing.assert_array_equal(tokens, batch["tokens"])
+        np.testing.assert_array_equal(targets, batch["targets"])
+        np.testing.assert_array_equal(weights, batch["loss_mask"])
+        assert not weights[batch["mask"] == 0].any()
+    assert 0 < plain[-1]["mask"].sum() < batch_size
+
+
+def test_weights_weigh_packs(uri, tmp_path):
+    other = str(tmp_path / "other")
+    with trainer_utils.DatasetWriter(other, num_shards={"train": 1}) as writer:
+        for number in range(20):
+            writer.write("train", {"tokens": [7] * (number + 20), "id": "x"})
+    uris, pack = [uri, other], PackOptions(length=LENGTH)
+    counts = {True: 0, False: 0}
+    for batch in trainer_utils.iterate(uris, "train", batch_size=4, pack=pack, weights=[1, 3]):
+        for row in batch["tokens"]:
+            counts[bool(row[0] == 7)] += 1
+    assert counts[True] == pytest.approx(3 * counts[False], abs=1)
+
+
+def test_single_packs(uri):
+    pack = PackOptions(length=LENGTH)
+    batches = trainer_utils.iterate(uri, "train", batch_size=1, pack=pack)
+    single = trainer_utils.iterate(uri, "train", batch_size=None, pack=pack)
+    for one, batch in zip(single, batches, strict=True):
+        assert {*one} == {*batch}
+        for name, values in one.items():
+            np.testing.assert_array_equal(values, batch[name][0])
+
+
+def test_lengths_are_found_once(uri, tmp_path, monkeypatch):
+    options = InputOptions(pack=PackOptions(length=LENGTH), cache=str(tmp_path / "cache"))
+    (first,) = packed_sources(open_sources(uri, "train"), options)
+    reads = []
+    monkeypatch.setattr(
+        "trainer_utils.reading.packing.RecordReader.read", lambda *given: reads.append(given)
+    )
+    longer = options.replace(pack=PackOptions(length=2 * LENGTH, strategy="best_fit"))
+    (second,) = packed_sources(open_sources(uri, "train"), longer)
+    assert isinstance(first, PackedSource)
+    assert isinstance(second, PackedSource)
+    assert not reads
+    np.testing.assert_array_equal(first.packs.lengths, second.packs.lengths)
+    monkeypatch.undo()
+    (kept,) = (Path(tmp_path) / "cache/lengths").iterdir()
+    kept.write_bytes(bytes(kept.stat().st_size))  # as a crash of the machine may leave it
+    (third,) = packed_sources(open_sources(uri, "train"), options)
+    assert isinstance(third, PackedSource)
+    np.testing.assert_array_equal(first.packs.lengths, third.packs.lengths)
+
+
+@pytest.mark.parametrize(
+    ("settings", "name"),
+    [
+        ({"on_corrupt": "skip"}, "on_corrupt"),
+        ({"features": "id"}, "features"),
+        ({"label": "id"}, "label"),
+        ({"image_size": (3, 3)}, "image_size"),
+        ({"ragged": True}, "ragged"),
+        ({"pre_batching_callback": dict}, "pre_batching_callback"),
+        ({"label": "targets", "labels": {"one_hot": True}}, "labels"),
+        ({"pack": {"length": LENGTH, "feature": "id"}}, "pack"),
+        ({"pack": 512}, "pack"),
+    ],
+)
+def test_what_packs_cannot_have_is_refused(uri, settings, name):
+    with pytest.raises(ConfigError, match=f"^{name}"):
+        trainer_utils.iterate(uri, "train", **{"pack": PackOptions(length=LENGTH), **settings})
+
+
+def test_a_feature_that_is_not_there_is_refused(uri):
+    with pytest.raises(DatasetError, match="words"):
+        trainer_utils.iterate(uri, "train", pack=PackOptions(feature="words"))
+
+
+def test_a_token_of_other_packs_is_refused(uri):
+    token = trainer_utils.iterate(uri, "train", pack=PackOptions(length=LENGTH)).state(1)
+    with pytest.raises(ConfigError, match=r"^state"):
+        trainer_utils.iterate(uri, "train", pack=PackOptions(length=LENGTH + 1), state=token)
+    with pytest.raises(ConfigError, match=r"^state"):
+        trainer_utils.iterate(uri, "train", state=token)

@@ -1,0 +1,338 @@
+"""Rows that are packs of documents: found by an index, cut out of records, laid side by side.
+
+    sources = packed_sources(sources, options)        # their ranges now count packs
+    rows = PackReader(sources, options, order.ranges).read(positions)
+    PackArrays(sources, options).batches(rows, [8])   # [{'tokens': (8, 4096) int32, …}]
+
+A document is read and checked whole, as the record that it is, wherever a piece of it is needed.
+"""
+
+import dataclasses
+import hashlib
+import itertools
+import zlib
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from trainer_utils.dataset.selection import Source, merged_features
+from trainer_utils.format import ConfigError, Feature
+from trainer_utils.format.file_ranges import FileRange
+from trainer_utils.order.packing import PACK_FEATURES, PackIndex, PackOptions, Pieces
+from trainer_utils.reading.arrays import ArraySpec, splits_of
+from trainer_utils.reading.examples import parse_rows
+from trainer_utils.reading.record_reader import RecordReader, Rows
+from trainer_utils.storage import exists, join, read_bytes, write_atomically
+from trainer_utils.storage.cache_folder import default_cache_dir, own_folder
+
+if TYPE_CHECKING:
+    from trainer_utils.options import InputOptions
+
+__all__ = ["PackArrays", "PackReader", "PackRows", "PackedSource", "packed_sources"]
+
+_SCAN_BYTES, _SCAN_ROWS = 16 << 20, 1 << 16  # of records whose lengths are taken together
+_ITEM_BYTES = 4  # of a token in a batch
+
+Array = npt.NDArray[Any]
+Numbers = npt.NDArray[np.int64]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class PackedSource(Source):
+    """A source whose `ranges`, and so whose records, are packs.
+
+    Args:
+        records: the source that it was.
+        packs: its index.
+    """
+
+    records: Source
+    packs: PackIndex
+
+    @property
+    def mean_bytes(self) -> float:
+        """Of a pack in memory."""
+        return float(self.packs.options.length * _ITEM_BYTES)
+
+
+def packed_sources(sources: Sequence[Source], options: "InputOptions") -> list[Source]:
+    """Sources as `options.pack` has them: where it is None, or they are packed, as they are.
+
+    The lengths of all documents are found by one pass over the dataset, and kept in the cache's
+    folder for the next time, for whatever packs.
+
+    Raises:
+        ConfigError: the feature holds no tokens, or `eos` is none of its tokenizer's.
+        DatasetError: a record is damaged, or a dataset has no such feature.
+    """
+    pack = options.pack
+    if pack is None:
+        return list(sources)
+    feature = merged_features(sources, pack.feature, ())[pack.feature]
+    check_tokens(feature, pack)
+    made: list[Source] = []
+    for source in sources:
+        if not isinstance(source, PackedSource):
+            index = PackIndex(_lengths(source, feature, options), pack, source.ranges)
+            how = f"{pack.strategy} {pack.length} {pack.eos} {pack.feature}"
+            path = f"{source.dataset.uri}: packs of {source.split} ({how})"
+            ranges = [FileRange(path, 0, index.num_packs)]
+            known = {
+                field.name: getattr(source, field.name) for field in dataclasses.fields(Source)
+            }
+            source = PackedSource(**{**known, "ranges": ranges}, records=source, packs=index)
+        made.append(source)
+    return made
+
+
+def check_tokens(feature: Feature, pack: PackOptions) -> None:
+    """Refuses a feature that is no list of tokens, and an `eos` that its tokenizer has not.
+
+    Raises:
+        ConfigError: it is so.
+    """
+    is_list = feature.type == "int" and not feature.is_sequence and len(feature.shape) <= 1
+    if not (is_list or feature.tokens):
+        raise ConfigError.of(
+            "pack",
+            pack.feature,
+            allowed="a feature of tokens, as TextExampleGen(tokenizer=…) writes it, or of integers",
+        )
+    size = feature.tokens.vocabulary_size if feature.tokens else None
+    if pack.eos is not None and size is not None and pack.eos >= size:
+        rule = f"a token of the tokenizer, below {size}"
+        raise ConfigError.of("eos", pack.eos, allowed=rule)
+
+
+def _lengths(source: Source, feature: Feature, options: "InputOptions") -> npt.NDArray[np.uint32]:
+    """`(records,)`: the tokens of each document, from the cache or from the records."""
+    from trainer_utils.options import CacheOptions  # which imports this room
+
+    assert options.pack is not None
+    name = options.pack.feature
+    if source.dataset.manifest is None:  # it may be another the next time
+        return _scan(source, feature, name, options)
+    given = options.cache.folder if isinstance(options.cache, CacheOptions) else None
+    outer = own_folder(given or default_cache_dir(), is_shared=given is not None)
+    folder = own_folder(join(outer, "lengths"))
+    known = [source.dataset.digest, source.split, name]
+    path = join(folder, hashlib.blake2b(repr(known).encode(), digest_size=16).hexdigest())
+    data = read_bytes(path) if exists(path) else b""
+    size = _ITEM_BYTES * source.num_records
+    if len(data) == size + 4 and zlib.crc32(data[:size]) == int.from_bytes(data[size:], "little"):
+        return np.frombuffer(data, "<u4", source.num_records)
+    found = _scan(source, feature, name, options)
+    data = found.astype("<u4").tobytes()
+    with write_atomically(path, temporary_folder=folder) as stream:
+        stream.write(data + zlib.crc32(data).to_bytes(4, "little"))
+    return found
+
+
+def _scan(
+    source: Source, feature: Feature, name: str, options: "InputOptions"
+) -> npt.NDArray[np.uint32]:
+    reader = RecordReader([source], options, source.ranges)
+    lengths = np.zeros(source.num_records, np.uint32)
+    step = max(1, min(_SCAN_ROWS, int(_SCAN_BYTES / max(source.mean_bytes, 1))))
+    for begin in range(0, len(lengths), step):
+        stop = min(begin + step, len(lengths))
+        lengths[begin:stop] = _documents(reader.read(np.arange(begin, stop)), name, feature)[0]
+    return lengths
+
+
+def _documents(rows: Rows, name: str, feature: Feature) -> tuple[Numbers, Sequence[Any]]:
+    """How many tokens each record has, and all of them: of bytes one array each, of ints one."""
+    column = parse_rows(rows, [name], views=[name])[name]
+    if feature.tokens is None:
+        return column.counts, [column.values]
+    if (column.counts != 1).any():
+        row = int((column.counts != 1).argmax())
+        got = str(column.counts[row])
+        raise rows.error(row, expected=f"feature {name!r} of 1 value", got=got)
+    values = column.values.tolist()
+    sizes = np.fromiter(map(len, values), np.int64, len(values))
+    return sizes // feature.tokens.stored.itemsize, values
+
+
+@dataclasses.dataclass(frozen=True)
+class PackRows:
+    """What some packs are made of.
+
+    Attributes:
+        rows: their documents, each once.
+        places: `(pieces,) int64`, which of these each piece is of.
+        lengths: `(documents,) int64`, the tokens of each, as the index has them.
+        pieces: of the packs, row by row.
+        count: how many packs.
+    """
+
+    rows: Rows
+    places: Numbers
+    lengths: Numbers
+    pieces: Pieces
+    count: int
+
+    def __len__(self) -> int:
+        return self.count
+
+
+class PackReader:
+    """Reads the documents of packs: a `RecordReader` of them.
+
+    Args:
+        sources: that are packed.
+        options: of the input.
+        ranges: of packs, that positions are places in, one after the other.
+    """
+
+    def __init__(
+        self, sources: Sequence[Source], options: "InputOptions", ranges: Sequence[FileRange]
+    ) -> None:
+        own = [source for source in sources if isinstance(source, PackedSource)]
+        self._packs = [source.packs for source in own]
+        records = [source.records for source in own]
+        inner = [part for source in records for part in source.ranges]
+        self._reader = RecordReader(records, options, inner)
+        self.unreadable = self._reader.unreadable
+        counts = [len(index.lengths) for index in self._packs]
+        self._firsts = np.cumsum([0, *counts])[:-1]
+        numbers = {part.path: n for n, source in enumerate(own) for part in source.ranges}
+        takes = np.array([part.take for part in ranges], np.int64)
+        self._stops = np.cumsum(takes)
+        self._shifts = np.array([part.skip for part in ranges], np.int64) - (self._stops - takes)
+        self._sources = np.array([numbers[part.path] for part in ranges], np.int64)
+
+    def read(self, positions: Numbers) -> PackRows:
+        """The documents of some packs.
+
+        Raises:
+            CorruptShardError: a record is damaged, or a shard is not the manifest's.
+        """
+        pieces, lengths = self._pieces(positions)
+        records, first, places = np.unique(pieces.records, return_index=True, return_inverse=True)
+        rows = self._reader.read(records)
+        return PackRows(rows, places, lengths[first], pieces, len(positions))
+
+    def read_ahead(self, positions: Numbers) -> None:
+        """Has documents at hand soon."""
+        self._reader.read_ahead(np.unique(self._pieces(positions)[0].records))
+
+    @property
+    def reads_ahead(self) -> bool:
+        """Whether it is worth while to say what is read soon."""
+        return self._reader.reads_ahead
+
+    def leave_out(self, error: Exception) -> None:
+        """No other document can stand in for one: raises the error."""
+        raise error
+
+    def _pieces(self, positions: Numbers) -> tuple[Pieces, Numbers]:
+        """Of packs, with records among those of all sources; and the lengths of the latter."""
+        ranges = np.searchsorted(self._stops, positions, side="right")
+        packs, sources = positions + self._shifts[ranges], self._sources[ranges]
+        parts, lengths = [], []
+        for number in np.unique(sources).tolist():
+            rows = np.flatnonzero(sources == number)
+            found = self._packs[number].pieces(packs[rows])
+            lengths.append(self._packs[number].lengths[found.records].astype(np.int64))
+            records = found.records + self._firsts[number]
+            parts.append(found._replace(rows=rows[found.rows], records=records))
+        pieces = Pieces(*map(np.concatenate, zip(*parts, strict=True)))
+        order = np.argsort(pieces.rows, kind="stable")
+        return Pieces(*(one[order] for one in pieces)), np.concatenate(lengths)[order]
+
+
+class PackArrays:
+    """Makes arrays of packs, as `FeatureArrays` does of records.
+
+    Args:
+        sources: that are packed.
+        options: of the input.
+    """
+
+    decodes = is_random = False
+
+    def __init__(self, sources: Sequence[Source], options: "InputOptions") -> None:
+        assert options.pack is not None
+        self._pack = options.pack
+        self._feature = merged_features(sources, self._pack.feature, ())[self._pack.feature]
+
+    @property
+    def structure(self) -> dict[str, ArraySpec]:
+        """Of one row."""
+        dtypes = {name: "int32" for name in PACK_FEATURES} | {"loss_mask": "float32"}
+        return {name: ArraySpec((self._pack.length,), dtype) for name, dtype in dtypes.items()}
+
+    def mixer(self, label: str | None) -> None:
+        """Nothing mixes tokens."""
+
+    def examples(self, rows: PackRows, keys: None = None) -> list[dict[str, Array]]:
+        """Each pack by itself."""
+        arrays = self._arrays(rows)
+        return [{name: own[n] for name, own in arrays.items()} for n in range(len(rows))]
+
+    def batches(
+        self, rows: PackRows, sizes: Sequence[int], keys: None = None
+    ) -> list[dict[str, Array]]:
+        """Arrays of so many packs each.
+
+        Raises:
+            DatasetError: a document is not as long as the index says.
+        """
+        arrays = self._arrays(rows)
+        parts = itertools.pairwise(itertools.accumulate(sizes, initial=0))
+        return [{name: own[a:b] for name, own in arrays.items()} for a, b in parts]
+
+    def _arrays(self, rows: PackRows) -> dict[str, Array]:
+        tokens, ends = self._tokens(rows)
+        arrays = {
+            name: np.zeros((len(rows), *spec.shape), spec.dtype)  # type: ignore[arg-type]
+            for name, spec in self.structure.items()
+        }
+        flat = [arrays[name].reshape(-1) for name in PACK_FEATURES]
+        places = np.arange(self._pack.length, dtype=np.int32)
+        begins = (ends - self._sizes(rows))[rows.places] + rows.pieces.offsets
+        pieces = zip(
+            *(one.tolist() for one in (rows.pieces.rows, rows.pieces.lengths, begins)),
+            ends[rows.places].tolist(),
+            strict=True,
+        )
+        before, start, number = -1, 0, 0
+        for row, count, begin, end in pieces:
+            if row != before:
+                before, start, number = row, row * self._pack.length, 0
+            number += 1
+            stop = start + count
+            # The last token of a piece has its target in the document, though not in the pack.
+            followed = min(count, end - begin - 1)
+            flat[0][start:stop] = tokens[begin : begin + count]
+            flat[1][start : start + followed] = tokens[begin + 1 : begin + 1 + followed]
+            flat[2][start:stop] = number
+            flat[3][start:stop] = places[:count]
+            flat[4][start : start + followed] = 1
+            start = stop
+        return arrays
+
+    def _sizes(self, rows: PackRows) -> Numbers:
+        return rows.lengths + (self._pack.eos is not None)
+
+    def _tokens(self, rows: PackRows) -> tuple[Array, Numbers]:
+        """The tokens of all documents, end to end, and where each ends there."""
+        lengths, values = _documents(rows.rows, self._pack.feature, self._feature)
+        if (lengths != rows.lengths).any():
+            row = int((lengths != rows.lengths).argmax())
+            raise rows.rows.error(
+                row,
+                expected=f"{rows.lengths[row]} tokens, as when the packs were made",
+                got=str(lengths[row]),
+                advice="The dataset was changed: begin anew.",
+            )
+        if self._feature.tokens is None:
+            tokens = values[0]
+        else:
+            tokens = self._feature.tokens.decode(b"".join(values))
+        if self._pack.eos is not None:
+            tokens = np.insert(tokens.astype(np.int32), np.cumsum(lengths), self._pack.eos)
+        return tokens, splits_of(self._sizes(rows))[1:]
