@@ -15,6 +15,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from tensorflow_metadata.proto.v0 import schema_pb2
 
+from components.schema.json_schema import render_example_schema
 from components.schema.statistics import check_facts, check_statistics, read_statistics
 from components.schema.tfmd import (
     adopt_shapes,
@@ -29,7 +30,6 @@ from trainer_utils.dataset import Dataset, open_dataset, read_shard_blocks
 from trainer_utils.dataset.inspection import DatasetFacts
 from trainer_utils.format import DatasetError, Feature
 from trainer_utils.format.datum import DATUM_IMAGE_FORMATS
-from trainer_utils.format.json_schema import render_example_schema
 from trainer_utils.format.naming import EXAMPLE_SCHEMA_FILE, SCHEMA_FILE
 from trainer_utils.format.tfds import (
     TFDS_FEATURES_FILE,
