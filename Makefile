@@ -39,8 +39,8 @@ demo: $(READY)  ## the whole pipeline on a small real photo set, or on yours: ma
 demo-text: $(READY)  ## the same with texts: real paragraphs by their source; SRC="my table.csv" takes yours
 	@$(BIN)/python -m pipelines.examples.demo --text $(if $(value SRC),"$$SRC")
 
-# A process a core, two at the most: some tests start clusters of their own, and TFX takes a GB each.
-PARALLEL := --numprocesses=auto --maxprocesses=2 --dist=loadfile
+# A process a core, eight at the most: TFX takes a GB each, and some tests start clusters of their own.
+PARALLEL := --numprocesses=auto --maxprocesses=8 --dist=loadfile
 
 test: $(READY)  ## every test; make test ARGS="-k naming -x" hands pytest its options
 	@$(BIN)/python -m pytest $(PARALLEL) --durations=10 $(ARGS)

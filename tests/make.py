@@ -21,11 +21,9 @@ def _sample() -> Image.Image:
     return Image.fromarray(load_sample_images().images[0])
 
 
-@functools.cache
 def photo(
     number: int = 0,
     kind: str = "JPEG",
-    *,
     mode: str = "RGB",
     size: tuple[int, int] = (32, 24),
     **options: object,

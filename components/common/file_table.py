@@ -6,7 +6,9 @@ files["cat/1.jpg"].size          # a mapping by path; nothing is kept of what it
 
 import functools
 import itertools
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence, ValuesView
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -15,12 +17,13 @@ import pyarrow.compute as pc
 
 from trainer_utils.storage import InputFile
 
-__all__ = ["FileTable", "decode_path", "encode_path"]
+__all__ = ["FileTable", "bytes_of", "decode_path", "encode_path"]
 
 _CHUNK = 1 << 15  # files that are Python objects at a time
+_PATH = pa.large_binary()
 _SCHEMA = pa.schema(
     [
-        ("path", pa.large_binary()),
+        ("path", _PATH),
         ("size", pa.int64()),
         ("version", pa.string()),
         ("code", pa.string()),
@@ -38,6 +41,14 @@ def encode_path(path: str) -> bytes:
 def decode_path(path: bytes) -> str:
     """What `encode_path` took."""
     return path.decode("utf-8", "surrogateescape")
+
+
+def bytes_of(array: pa.Array) -> list[bytes]:
+    """The values of an array of `large_binary` without nulls; ten times as fast as `to_pylist`."""
+    _, offsets, values = array.buffers()
+    bounds = np.frombuffer(offsets, np.int64, len(array) + 1, 8 * array.offset).tolist()
+    data = values.to_pybytes() if values is not None else b""
+    return [data[start:stop] for start, stop in itertools.pairwise(bounds)]
 
 
 class FileTable(Mapping[str, InputFile]):
@@ -69,6 +80,18 @@ class FileTable(Mapping[str, InputFile]):
         table = pa.concat_tables(parts).combine_chunks()
         return cls(table.take(pc.sort_indices(table.column("path"))))
 
+    def add_to(self, digest: Any) -> None:
+        """Has a digest of `hashlib` depend on all that is known of each file."""
+        for column in map(pa.ChunkedArray.combine_chunks, self.table.columns):
+            digest.update(np.asarray(column.is_valid()))
+            known = column.drop_null()
+            if pa.types.is_primitive(known.type):
+                digest.update(np.asarray(known))
+            else:
+                texts = bytes_of(known.cast(_PATH))
+                digest.update(np.array([*map(len, texts)], np.int64))
+                digest.update(b"".join(texts))
+
     def unlisted_folders(self) -> list[InputFile]:
         """The folders that cannot be looked into."""
         return [*_files_of(self.table.filter(self.table.column("is_folder")))]
@@ -78,7 +101,7 @@ class FileTable(Mapping[str, InputFile]):
 
     def __iter__(self) -> Iterator[str]:
         for batch in self.table.to_batches(max_chunksize=_CHUNK):
-            yield from map(decode_path, batch.column(0).to_pylist())
+            yield from map(decode_path, bytes_of(batch.column(0)))
 
     @functools.cached_property
     def _places(self) -> dict[str, int]:
@@ -101,6 +124,29 @@ class FileTable(Mapping[str, InputFile]):
         """The files in order, each made when it is asked for."""
         return _Files(self)
 
+    def ending(self, endings: Iterable[str]) -> "FileTable":
+        """Those files whose paths end so, in any case."""
+        pattern = f"(?i)(?:{'|'.join(map(re.escape, endings))})$"
+        found = pc.match_substring_regex(self.table.column("path"), pattern=pattern)
+        return self.select(found.to_numpy())
+
+    def below(self, folder: str) -> "FileTable":
+        """Those files that lie below a folder; all below `""`."""
+        if not folder:
+            return self
+        found = pc.starts_with(self.table.column("path"), pattern=encode_path(f"{folder}/"))
+        return self.select(found.to_numpy())
+
+    @property
+    def paths(self) -> pa.Array:
+        """Of the files, `(n,) large_binary`."""
+        return pa.concat_arrays(self.table.column("path").chunks or [pa.array([], _PATH)])
+
+    def folders(self) -> pa.DictionaryArray:
+        """The folder of each file, `large_binary`; that of one at the top is `""`."""
+        found = pc.replace_substring_regex(self.paths, pattern="/?[^/]*$", replacement="")
+        return found.dictionary_encode()
+
     def select(self, mask: npt.NDArray[np.bool_]) -> "FileTable":
         """Those files that a mask `(n,)` takes."""
         return self if mask.all() else FileTable(self.table.filter(pa.array(mask)))
@@ -121,9 +167,18 @@ class _Files(ValuesView[InputFile]):
 
 def _files_of(table: pa.Table) -> Iterator[InputFile]:
     for batch in table.to_batches(max_chunksize=_CHUNK):
-        paths, sizes, versions, codes, details, are_folders = (c.to_pylist() for c in batch.columns)
-        problems = (
-            None if code is None else (code, decode_path(detail))
-            for code, detail in zip(codes, details, strict=True)
+        paths, sizes, versions, codes, details, are_folders = batch.columns
+        problems: Iterable[tuple[str, str] | None] = itertools.repeat(None, len(batch))
+        if codes.null_count < len(batch):
+            problems = (
+                None if code is None else (code, decode_path(detail))
+                for code, detail in zip(codes.to_pylist(), details.to_pylist(), strict=True)
+            )
+        yield from map(
+            InputFile,
+            map(decode_path, bytes_of(paths)),
+            sizes.to_pylist(),
+            versions.to_pylist(),
+            problems,
+            are_folders.to_pylist(),
         )
-        yield from map(InputFile, map(decode_path, paths), sizes, versions, problems, are_folders)

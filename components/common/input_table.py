@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from components.common.entry import Blob, BlobColumn, Column, Entry, ExcludedInput
-from components.common.file_table import decode_path, encode_path
+from components.common.file_table import bytes_of, decode_path, encode_path
 from trainer_utils.format import InputError
 
 __all__ = [
@@ -85,6 +85,34 @@ class InputTable:
             parts.append(pa.Table.from_arrays(arrays, schema=schema))
         rows = pa.concat_tables(parts).combine_chunks()
         return cls(rows, tuple(excluded), columns, blobs)
+
+    @classmethod
+    def of_files(
+        cls,
+        paths: pa.Array,
+        sizes: pa.Array,
+        splits: pa.Array,
+        excluded: Iterable[ExcludedInput],
+        *,
+        blob: BlobColumn,
+        labels: pa.Array | None,
+    ) -> "InputTable":
+        """The table of files that are an input each.
+
+        Args:
+            paths: `(n,) large_binary`, relative to the input base.
+            sizes, splits: of each, `(n,)`.
+            labels: likewise; None where they have none.
+        """
+        columns = () if labels is None else (Column("label", "label"),)
+        schema = _schema(columns, (blob,))
+        known = {"size": sizes.combine_chunks()}
+        fields = [
+            known.get(name, pa.nulls(len(paths), kind)) for name, kind in _BLOB_FIELDS.items()
+        ]
+        files = pa.StructArray.from_arrays(fields, [*_BLOB_FIELDS])
+        arrays = [paths, splits, files, *([] if labels is None else [labels])]
+        return cls(pa.Table.from_arrays(arrays, schema=schema), tuple(excluded), columns, (blob,))
 
     @property
     def found(self) -> int:
@@ -169,7 +197,7 @@ def entries_of(rows: pa.Table) -> Iterator[Entry]:
         yield from map(
             Entry,
             names,
-            batch.column(1).to_pylist(),
+            texts_of(batch.column(1)),
             zip(*blobs, strict=True) if blobs else nothing,
             zip(*values, strict=True) if values else nothing,
         )
@@ -177,6 +205,13 @@ def entries_of(rows: pa.Table) -> Iterator[Entry]:
 
 def texts_of(array: pa.Array) -> list[Any]:
     """The values of an array as Python has them: bytes as texts, lists as tuples."""
+    if array.null_count == len(array):
+        return [None] * len(array)
+    if not array.null_count and array.type == _TEXT:
+        return [*map(decode_path, bytes_of(array))]
+    if not array.null_count and pa.types.is_primitive(array.type):
+        numbers: list[Any] = array.to_numpy(zero_copy_only=False).tolist()
+        return numbers
     values: list[Any] = array.to_pylist()
     if array.type == _TEXT or pa.types.is_large_list(array.type):
         return [*map(_plain, values)]

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from components.common.entry import BlobColumn, Entry, ExcludedInput, label_column
-from components.common.file_table import encode_path
+from components.common.file_table import bytes_of, encode_path
 from components.common.input_table import (
     InputTable,
     array_of,
@@ -247,7 +247,7 @@ def _split_numbers(
     groups: Mapping[str, str],
 ) -> Numbers:
     """The split of each input: its own, by class and hash rank, or by hash."""
-    names = array_of(inputs.rows, "name").to_pylist()
+    names = bytes_of(array_of(inputs.rows, "name"))
     if settings.stratify:
         digests = keyed_digests(names, seed=settings.seed, purpose="split")
         place = label_column(inputs.columns)
@@ -278,7 +278,7 @@ def _split_numbers(
 
 def _order(inputs: InputTable, numbers: Numbers, seed: int) -> npt.NDArray[np.int64]:
     """The inputs by split and hash; rows of a table as they lie, to be read in one go."""
-    names = array_of(inputs.rows, "name").to_pylist()
+    names = bytes_of(array_of(inputs.rows, "name"))
     digests = keyed_digests(names, seed=seed, purpose="order")
     keys: list[npt.NDArray[Any]] = [digests[:, 0], digests[:, 1], numbers]
     blob = f"blob:{inputs.blobs[0].name}"

@@ -12,7 +12,7 @@ import dataclasses
 import functools
 import resource
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from components.common.blobs import BlobReader
@@ -26,7 +26,7 @@ from components.example_gen.media import check_annotation, describe_media, store
 from components.example_gen.settings import MediaSettings
 from trainer_utils.format import Shard, ShardName, ShardWriter, encode_example
 from trainer_utils.format.crc32c import extend_crc32c
-from trainer_utils.format.planning import keyed_hash
+from trainer_utils.format.planning import keyed_digests
 from trainer_utils.format.record_names import name_of
 from trainer_utils.storage import is_remote, persist
 from trainer_utils.writing.shards import copy_shard, verify_shard, write_shard
@@ -77,6 +77,8 @@ class WriteMediaShard:
         facts: list[tuple[Blob, int | None]] = []
         rejected: list[tuple[Blob, int | None]] = []
         label_place = label_column(self.columns)
+        names: list[bytes] = []
+        states: list[bytes] = []
 
         def fill(writer: ShardWriter) -> None:
             for entry, blobs, sums in _read_ahead(
@@ -91,14 +93,16 @@ class WriteMediaShard:
                     summary.rejects.append(Reject(task.split, entry.name, error.code, error.detail))
                 else:
                     writer.write(example, name=named)
-                    summary.names.append(_sum_of(entry.name, purpose="name"))
-                    summary.states.append(_state_of(entry, blobs, sums))
+                    names.append(_text(entry.name))
+                    states.append(_state_of(entry, blobs, sums))
                     summary.add(media, self.columns, entry.values)
                     if label_place is not None:
                         _count(summary.labels, entry.values[label_place])
 
         shard = write_shard(name, fill, uri=self.uri)
         verify_shard(shard, uri=self.uri)
+        summary.names = _sums_of(names, purpose="name")
+        summary.states = _sums_of(states, purpose="state")
         summary.fingerprint = sum_blobs(facts, self.settings.image_roots)
         summary.own_fingerprint = summary.fingerprint - sum_blobs(
             rejected, self.settings.image_roots
@@ -110,11 +114,9 @@ class WriteMediaShard:
     ) -> tuple[Shard, ShardSummary] | None:
         """The shard that these inputs were in, under its new name; None where one has changed."""
         if not known.is_listed:
-            states, entries = known.summary.states, task.entries
-            read = _read_ahead(entries, self.base, self.settings.image_roots)
-            if len(entries) != len(states) or any(
-                _state_of(*one) != state for one, state in zip(read, states, strict=True)
-            ):
+            read = _read_ahead(task.entries, self.base, self.settings.image_roots)
+            states = (_state_of(*one) for one in read)
+            if _sums_of(states, purpose="state") != known.summary.states:
                 return None
         return copy_shard(known.shard, name, source=known.uri, uri=self.uri), known.summary
 
@@ -156,14 +158,16 @@ def _features(
 
 def _state_of(
     entry: Entry, blobs: list[bytes] | RejectedInputError, sums: Sequence[int | None]
-) -> int:
-    """A sum of all that a record is made of: a name, values, and files by length and CRC-32C."""
+) -> bytes:
+    """All that a record is made of: a name, values, and files by length and CRC-32C."""
     sizes = () if isinstance(blobs, RejectedInputError) else tuple(map(len, blobs))
-    return _sum_of(repr((entry.name, entry.values, sizes, (*sums,))), purpose="state")
+    return _text(repr((entry.name, entry.values, sizes, (*sums,))))
 
 
-def _sum_of(text: str, *, purpose: str) -> int:
-    return keyed_hash(_text(text), seed=0, purpose=purpose) % 2**64
+def _sums_of(texts: Iterable[bytes], *, purpose: str) -> list[int]:
+    """64-bit sums; of many at once, which takes a third of the time."""
+    sums: list[int] = keyed_digests(texts, seed=0, purpose=purpose)[:, 0].tolist()
+    return sums
 
 
 def _count(labels: dict[int, int], value: Value) -> None:

@@ -7,11 +7,16 @@ Hidden files and what operating systems leave behind are skipped and counted.
 
 import itertools
 import posixpath
-from collections.abc import Collection, Iterable, Iterator
+import re
+from collections.abc import Collection, Iterable
 
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 from absl import logging
 
-from components.common.entry import Blob, BlobColumn, Column, Entry, ExcludedInput
+from components.common.entry import BlobColumn, ExcludedInput
+from components.common.file_table import bytes_of, decode_path, encode_path
 from components.common.input_table import InputTable
 from components.common.layout_inputs import LayoutInputs
 from trainer_utils.format import InputError, canonical_split
@@ -33,6 +38,7 @@ _CLUTTER = frozenset(
     }
 )
 
+_CLUTTER_NAME = f"(?:^|/)(?:\\.[^/]*|{'|'.join(map(re.escape, sorted(_CLUTTER)))})$"
 _PLAIN_LISTS, _MOST_LISTS, _LINE_BYTES = (".txt", ".lst"), 10, 4096
 
 
@@ -42,66 +48,77 @@ def read(inputs: LayoutInputs) -> InputTable:
     Raises:
         InputError: the folders can be read as splits and as classes.
     """
-    tops, depth = _visible_folders(inputs)
+    files = inputs.files.below(inputs.root)
+    paths, folders = files.paths, files.folders()
+    names = map(decode_path, bytes_of(folders.dictionary))
+    parts = [() if name == inputs.root else inputs.parts_of(name) for name in names]
+    places = folders.indices.to_numpy()
+    named_so = pc.match_substring_regex(paths, pattern=_CLUTTER_NAME)
+    is_clutter_of = np.array([*map(is_clutter, parts)], np.bool_)[places] | np.asarray(named_so)
+    seen = [parts[place] for place in np.unique(places[~is_clutter_of]).tolist()]
+    tops = {folder[0] for folder in seen if folder}
     has_splits = inputs.split is None and _top_folders_are_splits(tops, inputs.base)
-    label_depth = 1 if has_splits else 0
-    listed = _listed_labels(inputs, label_depth)
-    has_labels = depth > label_depth + 1 or bool(listed)
-    excluded: list[ExcludedInput] = []
-    classes: set[str] = set()
-
-    def entries() -> Iterator[Entry]:
-        for parts, file in inputs.below_root():
-            split = inputs.split
-            if has_splits and len(parts) > 1:
-                split = canonical_split(parts[0])
-            if file.path == inputs.label_list:
-                continue  # which was read
-            if is_clutter(parts):
-                excluded.append(ExcludedInput(file.path, split, None, "hidden or system file"))
-            elif file.problem is not None:
-                excluded.append(ExcludedInput(file.path, split, *file.problem))
-            elif has_splits and len(parts) == 1:
-                detail = "beside the split folders"
-                excluded.append(ExcludedInput(file.path, None, "NO_SPLIT", detail))
-            elif has_labels and len(parts) <= label_depth + 1 and file.path not in listed:
-                detail = "beside the class folders"
-                excluded.append(ExcludedInput(file.path, split, "NO_LABEL", detail))
-            else:
-                label = listed.get(file.path) or parts[label_depth]
-                values = (label,) if has_labels else ()
-                classes.update(values)
-                yield Entry(file.path, split, (Blob(file.path, file.size),), values)
-
-    columns = (Column("label", "label"),) if has_labels else ()
-    listing = InputTable.of(entries(), excluded, columns, (BlobColumn(inputs.media, inputs.media),))
+    depth = 1 if has_splits else 0
+    is_flat = np.array([len(folder) <= depth for folder in parts], np.bool_)[places]
+    label_paths, labels = _listed_labels(inputs, paths.filter(pa.array(is_flat & ~is_clutter_of)))
+    has_labels = any(len(folder) > depth for folder in seen) or bool(label_paths)
+    splits = [canonical_split(f[0]) if has_splits and f else inputs.split for f in parts]
+    own = [encode_path(f[depth]) if len(f) > depth else None for f in parts]
+    values = pa.array(own, pa.large_binary()).take(folders.indices)
+    if label_paths:
+        listed = pc.index_in(paths, value_set=pa.array(label_paths, pa.large_binary()))
+        values = pc.coalesce(pa.array(labels, pa.large_binary()).take(listed), values)
+    # Which file is why in no example; the first reason counts.
+    lacks_split = np.array([has_splits and not folder for folder in parts], np.bool_)[places]
+    lacks_label = np.asarray(values.is_null()) & has_labels
+    is_bad = np.asarray(files.table.column("code").is_valid())
+    is_list = np.asarray(pc.equal(paths, encode_path(inputs.label_list or "")))
+    left_out = is_clutter_of | is_bad | lacks_split | lacks_label
+    excluded = []
+    for place in np.flatnonzero(left_out & ~is_list).tolist():
+        path = decode_path(paths[place].as_py())
+        split, problem = splits[places[place]], inputs.files[path].problem
+        why: tuple[str | None, str] = "NO_LABEL", "beside the class folders"
+        if is_clutter_of[place]:
+            why = None, "hidden or system file"
+        elif problem is not None:
+            why = problem
+        elif lacks_split[place]:
+            why = "NO_SPLIT", "beside the split folders"
+        excluded.append(ExcludedInput(path, split, *why))
+    taken = pa.array(~(left_out | is_list))
+    listing = InputTable.of_files(
+        paths.filter(taken),
+        files.table.column("size").filter(taken),
+        pa.array(splits, pa.string()).take(folders.indices).filter(taken),
+        excluded,
+        blob=BlobColumn(inputs.media, inputs.media),
+        labels=values.filter(taken) if has_labels else None,
+    )
     if has_labels and not is_remote(inputs.base):  # a bucket has no empty folders
+        classes = {*map(decode_path, bytes_of(pc.unique(values.filter(taken))))}
         _warn_of_empty_classes(inputs, tops if has_splits else [""], classes)
     return listing
 
 
-def _listed_labels(inputs: LayoutInputs, depth: int) -> dict[str, str]:
-    """The classes of files by path, where a text has them line by line.
+def _listed_labels(inputs: LayoutInputs, flat: pa.Array) -> tuple[list[bytes], list[bytes]]:
+    """Files in no class folder and their classes, where a text has them line by line.
 
     Args:
-        depth: how many folders the files lie below the root.
+        flat: the paths of those files.
     """
     if inputs.label_list is None:
-        return {}
+        return [], []
     if inputs.label_list not in inputs.files:
         raise InputError(f"label_list {inputs.label_list!r}: expected a text, found none")
-    flat = [
-        path
-        for parts, path in inputs.paths_below_root()
-        if len(parts) == depth + 1 and path != inputs.label_list and not is_clutter(parts)
-    ]
+    paths = [path for path in bytes_of(flat) if path != encode_path(inputs.label_list)]
     labels = [line.strip() for line in inputs.read_text(inputs.label_list).strip().split("\n")]
-    if len(labels) != len(flat) or not all(labels):
+    if len(labels) != len(paths) or not all(labels):
         got = f"{len(labels)} lines, {labels.count('')} of them empty"
         raise InputError.at(
-            inputs.label_list, expected=f"the classes of {len(flat)} files, one a line", got=got
+            inputs.label_list, expected=f"the classes of {len(paths)} files, one a line", got=got
         )
-    return dict(zip(flat, labels, strict=True))
+    return paths, [*map(encode_path, labels)]
 
 
 def _warn_of_empty_classes(inputs: LayoutInputs, parents: Iterable[str], classes: set[str]) -> None:
@@ -112,18 +129,6 @@ def _warn_of_empty_classes(inputs: LayoutInputs, parents: Iterable[str], classes
     if empty:
         shown = ", ".join(map(display_path, empty[:5])) + (", …" if len(empty) > 5 else "")
         logging.warning("%d class folders hold no file, and are no classes: %s", len(empty), shown)
-
-
-def _visible_folders(inputs: LayoutInputs) -> tuple[set[str], int]:
-    """The folders at the root that files are in, and of how many parts the longest path is."""
-    tops: set[str] = set()
-    depth = 0
-    for parts, _ in inputs.paths_below_root():
-        if not is_clutter(parts):
-            depth = max(depth, len(parts))
-            if len(parts) > 1:
-                tops.add(parts[0])
-    return tops, depth
 
 
 def refuse_plain_list(inputs: LayoutInputs) -> None:

@@ -8,6 +8,7 @@ import os
 import posixpath
 from collections.abc import Iterable, Mapping
 
+from components.common.file_table import FileTable
 from components.common.layout_inputs import ImageRoot
 from trainer_utils.storage import InputFile, is_remote
 
@@ -33,7 +34,10 @@ def roots_of(files: Mapping[str, InputFile]) -> tuple[ImageRoot, ...]:
             root_of[folder] = root
         path = posixpath.relpath(uri, root_of[folder])
         by_root[root_of[folder]][path] = files[uri]._replace(path=path)
-    return tuple(ImageRoot(root, by_root[root]) for root in sorted(by_root, key=len, reverse=True))
+    return tuple(
+        ImageRoot(root, FileTable.of(by_root[root].values()))
+        for root in sorted(by_root, key=len, reverse=True)
+    )
 
 
 def _is_below(folder: str, root: str) -> bool:

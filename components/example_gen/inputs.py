@@ -19,14 +19,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from components.common.file_table import FileTable, encode_path
+from components.common.file_table import FileTable
 from components.common.layout_inputs import FilesElsewhere, ImageRoot, LayoutInputs
 from components.example_gen.folder import is_clutter, refuse_dataset
 from components.example_gen.partition import Partition, check_split_names
 from trainer_utils.extras import HOW_TO_GET_TFX
 from trainer_utils.format import ConfigError, InputError
 from trainer_utils.storage import (
-    InputFile,
     MachineError,
     display_path,
     exists,
@@ -50,7 +49,6 @@ __all__ = [
 ]
 
 _WILDCARDS = frozenset("*?[")
-_HASHED_AT_ONCE = 1 << 10  # files
 
 
 class SplitPattern(NamedTuple):
@@ -250,16 +248,11 @@ def _unlisted(setting: str, folder: str, error: OSError) -> InputError:
 def fingerprint(located: LocatedInputs) -> str:
     """A hexadecimal digest that changes with any file's name, size or version. Reads no file."""
     digest = hashlib.sha256()
-    groups: list[tuple[str, Mapping[str, InputFile]]]
     groups = [(f"{p.name}\0{p.pattern}", p.files) for p in located.patterns]
     groups += [(root.base, root.files) for root in located.image_roots]
     for header, files in groups:
         digest.update(f"{header}\0".encode())
-        texts = (
-            f"{file.path}\0{file.size}\0{file.version}\0{file.problem}\0" for file in files.values()
-        )
-        while some := "".join(itertools.islice(texts, _HASHED_AT_ONCE)):
-            digest.update(encode_path(some))
+        files.add_to(digest)
     return digest.hexdigest()
 
 

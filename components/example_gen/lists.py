@@ -70,12 +70,11 @@ def find(inputs: LayoutInputs, *, kind: str | None = None) -> list[str]:
         kind: `csv`, `tsv`, `jsonl` or `parquet`; None for any.
     """
     if "csv_path" in inputs.names:
-        return [path for path in inputs.files if is_own_list(inputs, path) and is_list(path)]
+        return [path for path in inputs.files.ending(_ENDINGS) if is_own_list(inputs, path)]
     return [
         path
-        for path in inputs.files
-        if path.lower().endswith(_ENDINGS)
-        and (path == inputs.root or posixpath.dirname(path) == inputs.root)
+        for path in inputs.files.ending(_ENDINGS)
+        if (path == inputs.root or posixpath.dirname(path) == inputs.root)
         and is_list(path)
         and (kind is None or kind_of_table(path) == kind)
         and not posixpath.basename(path).startswith(".")

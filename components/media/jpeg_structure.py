@@ -10,7 +10,9 @@ Source: ITU-T T.81, annex B; `jdmarker.c` and `jdhuff.c` of libjpeg-turbo.
 """
 
 import functools
+import operator
 import re
+import struct
 from collections.abc import Mapping
 from typing import NamedTuple
 
@@ -43,8 +45,10 @@ _BASELINE_TO_PROGRESSIVE = (BASELINE, EXTENDED, PROGRESSIVE)
 _PROGRESSIVE = (PROGRESSIVE, 0xCA)
 _UNREAD = (0xC5, 0xC6, 0xC7, 0xCB, 0xCD, 0xCE, 0xCF)  # hierarchical, and lossless arithmetic
 _ARITHMETIC = (0xC9, 0xCA)
+_SEGMENT = struct.Struct(">BBH")
 _TABLES = frozenset([DQT, DHT])
 _SKIPPED = frozenset([DNL, DRI, COM, *range(0xE0, 0xF0)])
+_WEIGHTS = tuple(1 << 16 - bits for bits in range(1, 17))  # of a Huffman code of so many bits
 _CONDITIONING = 0x200  # of arithmetic coding, among the tables
 _AFTER_SCAN = re.compile(rb"\xff[^\x00\xd0-\xd7\xff]")
 _EXIF = b"Exif\0\0"
@@ -88,7 +92,9 @@ def scan_jpeg(data: bytes) -> ImageStructure:
     is_complete = False  # whether the last scan had all there is
     scans, position = 0, 2
     while True:
-        start, marker, length = find_segment(data, position)
+        start, (first, marker, length) = position, _head(data, position)
+        if first != 0xFF or marker in (0, 0xFF):
+            start, marker, length = find_segment(data, position)
         if marker == EOI and scans:
             break
         if marker in ALONE:
@@ -104,9 +110,7 @@ def scan_jpeg(data: bytes) -> ImageStructure:
                 "TRUNCATED_IMAGE", f"it ends before its pixels, in a segment (byte {start})"
             )
         if marker in _TABLES:
-            found, doubt = _tables(marker, segment)
-            tables |= found
-            doubts.append(doubt)
+            doubts.append((_add_codes if marker == DHT else _add_quantizers)(segment, tables))
         elif marker in _SKIPPED:
             if marker == APP1 and segment.startswith(_METADATA):
                 # Pillow joins several segments of EXIF, so that one alone says nothing.
@@ -235,42 +239,36 @@ def _process_doubt(process: int) -> str | None:
     return "lossless" if process == LOSSLESS else "arithmetic coding"
 
 
-@functools.lru_cache(maxsize=256)  # nearly all cameras write the tables of the standard's annex K
-def _tables(marker: int, segment: bytes) -> tuple[frozenset[int], str | None]:
-    """The tables that a segment defines, and what is odd about them."""
-    return _huffman_tables(segment) if marker == DHT else _quantizers(segment)
+def _head(data: bytes, position: int) -> tuple[int, int, int]:
+    """What a segment begins with: 0xFF, its marker and length; zeros at the end of the file."""
+    return _SEGMENT.unpack_from(data, position) if position + 4 <= len(data) else (0, 0, 0)
 
 
-def _quantizers(segment: bytes) -> tuple[frozenset[int], str | None]:
-    found: set[int] = set()
+def _add_quantizers(segment: bytes, tables: set[int]) -> str | None:
+    """Adds the tables that a segment defines; returns what is odd about them."""
     position = 0
     while position < len(segment):
-        found.add(0x100 + (segment[position] & 15))
+        tables.add(0x100 + (segment[position] & 15))
         position += 129 if segment[position] >> 4 else 65
-    is_whole = position == len(segment)
-    return frozenset(found), None if is_whole else "a damaged quantization table"
+    return None if position == len(segment) else "a damaged quantization table"
 
 
-def _huffman_tables(segment: bytes) -> tuple[frozenset[int], str | None]:
-    found: set[int] = set()
+def _add_codes(segment: bytes, tables: set[int]) -> str | None:
+    """The same of Huffman tables."""
     position = 0
     while position + 17 <= len(segment):
         number, counts = segment[position], segment[position + 1 : position + 17]
-        symbols = segment[position + 17 : position + 17 + sum(counts)]
-        position += 17 + sum(counts)
-        code = 0
-        for bits, count in enumerate(counts, 1):
-            code += count
-            if count and code >= 1 << bits:  # a code of ones alone is not allowed
-                return frozenset(found), "a Huffman table with too many codes"
-            code <<= 1
-        if number & 0xEF > 3 or sum(counts) > 256 or len(symbols) != sum(counts):
-            return frozenset(found), "a damaged Huffman table"
-        if not number & 0x10 and any(symbol > 15 for symbol in symbols):
-            return frozenset(found), "a Huffman table with a wrong symbol"
-        found.add(number)
-    is_whole = position == len(segment)
-    return frozenset(found), None if is_whole else "a damaged Huffman table"
+        start, position = position + 17, position + 17 + sum(counts)
+        # Kraft's sum: codes of 16 bits that begin with one of the table's. All of them would take
+        # a code of ones alone, which is not allowed.
+        if sum(map(operator.mul, counts, _WEIGHTS)) >= 1 << 16:
+            return "a Huffman table with too many codes"
+        if number & 0xEF > 3 or position - start > 256 or position > len(segment):
+            return "a damaged Huffman table"
+        if not number & 0x10 and max(segment[start:position], default=0) > 15:
+            return "a Huffman table with a wrong symbol"
+        tables.add(number)
+    return None if position == len(segment) else "a damaged Huffman table"
 
 
 def _scan_doubt(segment: bytes, frame: _Frame, tables: set[int]) -> str | None:

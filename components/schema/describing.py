@@ -17,6 +17,7 @@ from tensorflow_metadata.proto.v0 import schema_pb2
 
 from components.schema.json_schema import render_example_schema
 from components.schema.statistics import check_facts, check_statistics, read_statistics
+from components.schema.tfds import render_tfds_features, render_tfds_info
 from components.schema.tfmd import (
     adopt_shapes,
     check_agreement,
@@ -35,8 +36,6 @@ from trainer_utils.format.tfds import (
     TFDS_FEATURES_FILE,
     TFDS_INFO_FILE,
     labels_file,
-    render_tfds_features,
-    render_tfds_info,
 )
 from trainer_utils.storage import is_remote, join, read_text
 from trainer_utils.writing.publishing import describing_texts

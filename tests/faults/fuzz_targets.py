@@ -12,6 +12,7 @@ import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from components.common.file_table import FileTable
 from components.common.layout_inputs import LayoutInputs
 from components.common.rejects import RejectedInputError
 from components.layouts import read_layout
@@ -145,7 +146,7 @@ def _folder(files: dict[str, bytes]) -> Iterator[LayoutInputs]:
             path = Path(base, name)
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_bytes(data)
-        yield LayoutInputs(base=base, root="", files={f.path: f for f in list_files(base)})
+        yield LayoutInputs(base=base, root="", files=FileTable.of(list_files(base)))
 
 
 TARGETS: dict[str, Callable[[bytes], None]] = {

@@ -18,14 +18,11 @@ from typing import Any, BinaryIO
 import numpy as np
 import numpy.typing as npt
 
-from trainer_utils.format.crc32c import Buffer, extend_crc32c
+from trainer_utils.format.crc32c import extend_crc32c
 from trainer_utils.format.errors import CorruptShardError
 from trainer_utils.format.framing import (
-    HEADER_BYTES,
     RECORD_OVERHEAD_BYTES,
     Lengths,
-    frame_headers,
-    headers_of,
     read_record_at,
 )
 from trainer_utils.format.manifest import Shard
@@ -75,32 +72,6 @@ class RecordIndex:
     def framed_bytes(self) -> int:
         """Of the uncompressed file."""
         return int(self.lengths.sum(dtype=np.int64)) + RECORD_OVERHEAD_BYTES * len(self)
-
-    def check_headers(self, chunk: Buffer, *, offset: int, path: str) -> None:
-        """Checks that records begin where the index says, in a part of the shard.
-
-        Args:
-            chunk: the part, uncompressed; a header that is cut at an end of it is left out.
-            offset: where it begins in the shard, in bytes.
-            path: the shard's name, for error messages.
-
-        Raises:
-            CorruptShardError: a header has another length, or its checksum does not agree.
-        """
-        first, stop = np.searchsorted(
-            self.offsets[:-1], (offset, offset + len(chunk) - HEADER_BYTES + 1)
-        ).tolist()
-        headers = headers_of(chunk, self.offsets[first:stop] - offset)
-        expected = frame_headers(self.lengths[first:stop])
-        if headers.tobytes() != expected.tobytes():
-            number = first + int((headers != expected).any(axis=1).argmax())
-            raise CorruptShardError.at(
-                path,
-                expected=f"a record of {self.lengths[number]} bytes as the index says",
-                got="none or a damaged one",
-                record=number,
-                offset=int(self.offsets[number]),
-            )
 
     def read(self, stream: BinaryIO, number: int, *, path: str) -> bytes:
         """The payload of a record, verified.

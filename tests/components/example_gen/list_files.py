@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import Any
 
+from components.common.file_table import FileTable
 from components.common.input_table import InputTable
 from components.common.layout_inputs import ImageRoot, LayoutInputs
 from components.layouts import read_layout
@@ -17,11 +18,10 @@ def listed(base: Path, *, layout: str = "auto", roots: tuple[Path, ...] = (), **
         LayoutInputs(
             base=str(base),
             root="",
-            files={file.path: file for file in list_files(str(base))},
+            files=FileTable.of(list_files(str(base))),
             columns=columns,
             image_roots=tuple(
-                ImageRoot(str(root), {file.path: file for file in list_files(str(root))})
-                for root in roots
+                ImageRoot(str(root), FileTable.of(list_files(str(root)))) for root in roots
             ),
         ),
         layout=layout,

@@ -16,6 +16,7 @@ from tfx.proto import example_gen_pb2
 from tfx.utils import proto_utils
 
 from components.audio_example_gen import Executor as AudioExecutor
+from components.common.file_table import FileTable
 from components.common.layout_inputs import LayoutInputs
 from components.common.workspace import start_working
 from components.example_gen import file_shards
@@ -123,7 +124,7 @@ def test_a_table_of_texts_that_is_exchanged_is_a_reject(tmp_path, change, kind):
     write(base, {name: rows[kind]})
     if kind == "parquet":
         pyarrow.parquet.write_table(pa.table({"text": ["one"]}), base / name)
-    files = {file.path: file for file in list_files(str(base))}
+    files = FileTable.of(list_files(str(base)))
     inputs = LayoutInputs(base=str(base), root="", files=files)
     settings = TextSettings(layout=kind)
     (piece,), _ = find_pieces(inputs, settings, folder=str(tmp_path))

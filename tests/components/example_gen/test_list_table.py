@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from components.common.file_table import FileTable
 from components.common.layout_inputs import LayoutInputs
 from components.example_gen.list_table import ListTable, read_list
 from components.tables.kinds import column_facts, decide_column
@@ -23,7 +24,7 @@ from trainer_utils.storage.files import list_files
 
 
 def inputs_of(base: Path, **settings: Any) -> LayoutInputs:
-    files = {file.path: file for file in list_files(str(base))}
+    files = FileTable.of(list_files(str(base)))
     return LayoutInputs(base=str(base), root="", files=files, **settings)
 
 

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from components.common.file_table import FileTable
 from components.common.input_table import InputTable
 from components.common.layout_inputs import LayoutInputs
 from components.layouts import read_layout
@@ -15,7 +16,7 @@ def read():
     """Reads the files of a folder; the images may be stand-ins, since no layout opens them."""
 
     def read(base: Path, layout: str = "auto", root: str = "", **names: str) -> InputTable:
-        files = {file.path: file for file in list_files(str(base))}
+        files = FileTable.of(list_files(str(base)))
         inputs = LayoutInputs(base=str(base), root=root, files=files, names=names)
         return read_layout(inputs, layout=layout)
 

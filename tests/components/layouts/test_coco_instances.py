@@ -5,6 +5,7 @@ import re
 import numpy as np
 import pytest
 
+from components.common.file_table import FileTable
 from components.common.layout_inputs import LayoutInputs
 from components.layouts import read_layout
 from tests.components.layouts.coco_files import (
@@ -52,7 +53,7 @@ def test_the_reject_of_a_bad_annotation_says_what_is_bad(tmp_path, write, annota
     images = [image(1, "1.jpg"), image(2, "2.jpg")]
     text = instances(images, [annotation, thing(2, 7, [0, 0, 1, 1])])
     write(tmp_path, **{"instances_val.json": text, "val/1.jpg": b"", "val/2.jpg": b""})
-    files = {file.path: file for file in list_files(str(tmp_path))}
+    files = FileTable.of(list_files(str(tmp_path)))
     inputs = LayoutInputs(base=str(tmp_path), root="", files=files)
     listing = read_layout(inputs, layout="coco")
     assert [entry.name for entry in listing.entries] == ["val/2.jpg"]

@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet
 import pytest
 
+from components.common.file_table import FileTable
 from components.common.layout_inputs import LayoutInputs
 from components.tables import parquet
 from components.tables.options import TableOptions
@@ -118,7 +119,7 @@ def test_a_damaged_file_is_rows_or_an_error_of_the_family(tmp_path):
         for _ in range(chance.choice((1, 1, 4))):
             data[chance.randrange(len(data))] = chance.randrange(256)
         (tmp_path / "a.parquet").write_bytes(data)
-        files = {file.path: file for file in list_files(str(tmp_path))}
+        files = FileTable.of(list_files(str(tmp_path)))
         inputs = LayoutInputs(base=str(tmp_path), root="", files=files)
         with contextlib.suppress(DatasetError):
             pieces = pieces_of(
