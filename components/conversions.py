@@ -49,7 +49,7 @@ class ImageConversion(FileConversion):
     def read_layout(self, inputs: LayoutInputs, layout: str) -> InputTable:  # noqa: D102
         return layouts.read_layout(inputs, layout=layout)
 
-    def suited(self, settings: MediaSettings, found: InputTable) -> MediaSettings:
+    def adjusted_settings(self, settings: MediaSettings, found: InputTable) -> MediaSettings:
         """The settings for inputs whose boxes or label maps must go on fitting their images.
 
         Those are drawn on a file's pixels as they lie, so these are not turned.
@@ -57,7 +57,7 @@ class ImageConversion(FileConversion):
         Raises:
             ConfigError: images would be cut, and their boxes would not.
         """
-        settings = super().suited(settings, found)
+        settings = super().adjusted_settings(settings, found)
         has_boxes = any(column.name == "xmin" for column in found.columns)
         if has_boxes and settings.images.encoding == "raw":
             raise ConfigError(

@@ -10,8 +10,7 @@ import dataclasses
 from collections.abc import Iterator, Mapping
 
 from components.balancing.inputs import InputShard
-from components.common.workspace import working_folder
-from components.shuffle.edits import EditCounts, Edits, load_edits
+from components.shuffle.edits import EditCounts, Edits
 from components.shuffle.external import ExternalShuffle
 from trainer_utils.dataset import read_shard_blocks
 from trainer_utils.dataset.inspection import DatasetFacts
@@ -54,7 +53,7 @@ class JobContext:
         block_bytes: how much is read or read back at a time.
         run_bytes: how much is put in order at a time.
         infer: the numbers of the inputs whose features are to be found out on the way.
-        edits: what is to be changed of the records, or the key of what lies in the working folder.
+        edits: what is to be changed of the records.
         shuffles: by split.
     """
 
@@ -62,7 +61,7 @@ class JobContext:
     block_bytes: int
     run_bytes: int
     infer: frozenset[int] = frozenset()
-    edits: Edits | str = dataclasses.field(default_factory=Edits)
+    edits: Edits = dataclasses.field(default_factory=Edits)
     shuffles: Mapping[str, ExternalShuffle] = dataclasses.field(default_factory=dict)
 
     def start(self, split: str) -> TaskResult:
@@ -80,12 +79,9 @@ class JobContext:
             DatasetError: it has another number of records than the dataset says.
         """
         source, shard, records = given.source, given.shard, 0
-        edits = self.edits
-        if isinstance(edits, str):
-            edits = load_edits(working_folder(self.uri), edits)
         for block in read_shard_blocks(shard.path, block_bytes=self.block_bytes):
             records += len(block)
-            kept = edits.apply(block, result.counts, path=shard.path, source=source)
+            kept = self.edits.apply(block, result.counts, path=shard.path, source=source)
             read = multiset_checksum(block.lengths, block.payload_crcs)
             is_same = kept is block
             going_on = read if is_same else multiset_checksum(kept.lengths, kept.payload_crcs)

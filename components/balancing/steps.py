@@ -31,7 +31,6 @@ from components.shuffle.edits import (
     Edits,
     check_edits,
     describe_edits,
-    store_edits,
     total_counts,
 )
 from components.shuffle.external import HELD_TIMES
@@ -69,7 +68,7 @@ def balance(
         DatasetError: an input is damaged, or not what its manifest says.
         ConfigError: an edit is of no record.
     """
-    edits, working = edits_of(inputs, settings), working_folder(uri)
+    edits = edits_of(inputs, settings)
     key = _key(inputs, settings, edits)
     start_working(uri, key=key, keeps_dataset=True)  # a setting may be for other records
     context = JobContext(
@@ -77,7 +76,7 @@ def balance(
         block_bytes=settings.block_bytes,
         run_bytes=settings.held_bytes // HELD_TIMES,
         infer=inputs.without_features,
-        edits=store_edits(edits, working) if edits else edits,
+        edits=edits,
     )
     surveys = _survey(inputs, settings, context, runner)
     counts = {

@@ -7,7 +7,7 @@ files["cat/1.jpg"].size          # a mapping by path; nothing is kept of what it
 import functools
 import itertools
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence, ValuesView
+from collections.abc import Iterable, Iterator, Mapping, ValuesView
 from typing import Any
 
 import numpy as np
@@ -150,14 +150,6 @@ class FileTable(Mapping[str, InputFile]):
     def select(self, mask: npt.NDArray[np.bool_]) -> "FileTable":
         """Those files that a mask `(n,)` takes."""
         return self if mask.all() else FileTable(self.table.filter(pa.array(mask)))
-
-    def others_than(self, paths: Sequence[pa.Array]) -> Iterator[str]:
-        """The paths of the files that are in none of the arrays of `large_binary`."""
-        named = np.zeros(len(self), np.bool_)
-        for some in paths:
-            found = pc.is_in(self.table.column("path"), value_set=some)
-            named |= found.to_numpy()
-        yield from self.select(~named)
 
 
 class _Files(ValuesView[InputFile]):

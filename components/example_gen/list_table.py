@@ -35,7 +35,7 @@ from components.tables.options import TableOptions
 from components.tables.parquet import open_file, read_columns
 from components.tables.pieces import Piece, row_starts
 from components.tables.reading import DELIMITERS, kind_of_table, pieces_of, read_piece
-from components.tables.rows import NAMED_ENCODING, Rows, lines_of
+from components.tables.rows import Rows, lines_of
 from components.tables.splits import is_split_word
 from trainer_utils.format import InputError
 from trainer_utils.format.media_formats import EXTENSIONS
@@ -229,9 +229,8 @@ def _read_pieces(
         if rows.bad:
             bad = rows.bad[0]
             line = lines + int(piece.details.get("lines_before", 0)) + (bad.line or 0)
-            detail = bad.detail.replace(NAMED_ENCODING, options.encoding)
             raise InputError(
-                f"{piece.source!r}: {detail} ({bad.code}, line {line}). Mend that row. "
+                f"{piece.source!r}: {bad.detail} ({bad.code}, line {line}). Mend that row. "
                 "If the file is no list, set layout='folder'."
             )
         parts.append(rows)

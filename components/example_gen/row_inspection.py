@@ -24,7 +24,7 @@ from components.tables.kinds import LABEL_NAMES, ColumnFacts, column_facts, not_
 from components.tables.options import TableOptions
 from components.tables.pieces import Piece
 from components.tables.reading import read_piece
-from components.tables.rows import NAMED_ENCODING, BadRow
+from components.tables.rows import BadRow
 from components.tables.splits import MAYBE_SPLIT, SPLIT_NAMES
 from components.tables.texts import TextRules, text_columns
 from trainer_utils.storage.files import read_bytes, write_atomically
@@ -101,7 +101,7 @@ class Inspection:
             found=rows.found,
             kept=len(records),
             lines=rows.lines,
-            bad=[_named(bad, options.encoding) for bad in rows.bad],
+            bad=rows.bad,
             skipped=skipped,
             names=None if rows.names is None else list(rows.names),
             facts={
@@ -115,10 +115,6 @@ class Inspection:
             },
             sums=rows.sums,
         )
-
-
-def _named(bad: BadRow, encoding: str) -> BadRow:
-    return dataclasses.replace(bad, detail=bad.detail.replace(NAMED_ENCODING, encoding))
 
 
 def _stays_text(name: str, texts: Sequence[str], options: TableOptions) -> bool:

@@ -1,7 +1,6 @@
 """What is changed of records while they are moved: left out, relabelled, kept by a condition.
 
-    edits = read_edits(exclude=…, relabel=…, where=…, features=…)       # in the executor
-    key = store_edits(edits, folder); edits = load_edits(folder, key)   # for workers
+    edits = read_edits(exclude=…, relabel=…, where=…, features=…)       # in the launcher
     block = edits.apply(block, counts, path=shard.path)                 # of each block of records
 
 First the names that `exclude` has are left out, then `relabel` gives new values, then `where`
@@ -24,15 +23,15 @@ import numpy.typing as npt
 from absl import logging
 
 from components.shuffle.condition import parse_condition
+from components.shuffle.example_editing import replace_feature
 from trainer_utils.format import ConfigError, DatasetError, Feature, RecordBlock, frame_parts
 from trainer_utils.format.example_columns import Column, parse_examples
 from trainer_utils.format.example_decoding import decode_example
-from trainer_utils.format.example_editing import replace_feature
 from trainer_utils.format.framing import FOOTER_BYTES, HEADER_BYTES, RECORD_OVERHEAD_BYTES
 from trainer_utils.format.json_text import JsonObject
 from trainer_utils.format.naming import LABEL_FEATURES, NAME_FEATURES
 from trainer_utils.format.spelling import misspelt
-from trainer_utils.storage import join, read_bytes, read_text, write_text
+from trainer_utils.storage import read_bytes
 
 __all__ = [
     "EditCounts",
@@ -41,10 +40,8 @@ __all__ = [
     "check_feature",
     "describe_edits",
     "fingerprint_of_files",
-    "load_edits",
     "parse_block",
     "read_edits",
-    "store_edits",
     "total_counts",
 ]
 
@@ -82,15 +79,6 @@ class EditCounts(collections.Counter[tuple[Any, ...]]):
     def of(self, *key: str) -> dict[Any, int]:
         """The counts whose keys begin so, by what comes next."""
         return {k[len(key)]: count for k, count in self.items() if k[: len(key)] == key}
-
-    def to_json(self) -> str:
-        """As text."""
-        return json.dumps([[list(key), count] for key, count in self.items()])
-
-    @classmethod
-    def from_json(cls, text: str) -> "EditCounts":
-        """Reads what `to_json` made."""
-        return cls({tuple(key): count for key, count in json.loads(text)})
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -510,17 +498,3 @@ def fingerprint_of_files(files: Mapping[str, Any], datasets: Sequence[str]) -> s
 
 def _digest_of(data: bytes) -> str:
     return hashlib.blake2b(data, digest_size=16).hexdigest()
-
-
-def store_edits(edits: Edits, folder: str) -> str:
-    """Keeps edits where workers find them; returns the key that `load_edits` takes."""
-    text = json.dumps(dataclasses.asdict(edits))
-    write_text(join(folder, "edits.json"), text, temporary_folder=folder)
-    return _digest_of(text.encode())
-
-
-@functools.lru_cache(maxsize=1)
-def load_edits(folder: str, key: str) -> Edits:
-    """What `store_edits` kept, read once by each process; `key` is what it returned."""
-    assert key
-    return Edits(**json.loads(read_text(join(folder, "edits.json"))))

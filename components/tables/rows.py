@@ -13,11 +13,9 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from components.tables.transcoding import NO_TEXT
 from trainer_utils.format.media_formats import packing_of
 
 __all__ = [
-    "NAMED_ENCODING",
     "BadRow",
     "Rows",
     "checked_texts",
@@ -27,7 +25,6 @@ __all__ = [
 ]
 
 _UTF_16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
-NAMED_ENCODING = "{encoding}"  # in details, in place of its name
 
 
 @dataclasses.dataclass(frozen=True)
@@ -138,8 +135,6 @@ def _problem(value: bytes | None) -> tuple[str, str] | None:
 def not_utf8(error: UnicodeDecodeError) -> tuple[str, str]:
     """The code and detail of a failure to decode."""
     octets = error.object[error.start : error.start + 4]
-    if octets.startswith(NO_TEXT):
-        return "NOT_UTF8", f"expected {NAMED_ENCODING}, got bytes that are none of its texts"
     likely = "utf-16" if b"\0" in octets or octets.startswith(_UTF_16) else "latin-1"
     return (
         "NOT_UTF8",

@@ -7,17 +7,15 @@ import codecs
 import gzip
 import uuid
 import zlib
-from typing import Any, BinaryIO, cast
+from typing import BinaryIO, cast
 
 from components.common.layout_inputs import LayoutInputs
 from trainer_utils.format import InputError
 from trainer_utils.storage import join, make_folder, write_atomically
 
-__all__ = ["NO_TEXT", "in_utf8", "is_compressed"]
+__all__ = ["in_utf8", "is_compressed"]
 
 _BLOCK_BYTES = 4 << 20
-NO_TEXT = b"\xed\xb3\xbf"  # half of a surrogate pair, which UTF-8 has no place for
-_HANDLER = "tfx-shards-no-text"  # the name of the error handler below
 
 
 def is_compressed(path: str) -> bool:
@@ -28,15 +26,12 @@ def is_compressed(path: str) -> bool:
 def in_utf8(inputs: LayoutInputs, path: str, *, encoding: str, is_utf8: bool, folder: str) -> str:
     """The path of a file's text in UTF-8: its own, or that of a copy.
 
-    What does not decode becomes bytes that are no UTF-8 either, so that the rows with it are
-    found later, one by one.
-
     Args:
         path: relative to the input base.
         folder: for the copy.
 
     Raises:
-        InputError: the file is no whole gzip.
+        InputError: the file is no whole gzip, or not in that encoding.
     """
     if is_utf8 and not is_compressed(path):
         return path
@@ -52,23 +47,16 @@ def in_utf8(inputs: LayoutInputs, path: str, *, encoding: str, is_utf8: bool, fo
             _copy(cast(BinaryIO, source), target, None if is_utf8 else encoding)
         except (EOFError, zlib.error, gzip.BadGzipFile) as error:
             raise InputError(f"{path!r}: expected a whole gzip file: {error}", path=path) from error
+        except UnicodeError as error:
+            raise InputError.at(
+                path, expected=f"text in {encoding}", got=str(error), advice="Name its encoding."
+            ) from error
     return copy
 
 
 def _copy(source: BinaryIO, target: BinaryIO, encoding: str | None) -> None:
-    decoder = codecs.getincrementaldecoder(encoding)(_HANDLER) if encoding else None
+    decoder = codecs.getincrementaldecoder(encoding)("strict") if encoding else None
     while block := source.read(_BLOCK_BYTES):
-        target.write(_utf8(decoder.decode(block)) if decoder else block)
+        target.write(decoder.decode(block).encode() if decoder else block)
     if decoder:
-        target.write(_utf8(decoder.decode(b"", final=True)))
-
-
-def _utf8(text: str) -> bytes:
-    return text.encode("utf-8", "surrogatepass")
-
-
-def _mark(error: UnicodeError) -> tuple[str, int]:
-    return NO_TEXT.decode("utf-8", "surrogatepass"), cast(Any, error).end
-
-
-codecs.register_error(_HANDLER, _mark)
+        target.write(decoder.decode(b"", final=True).encode())

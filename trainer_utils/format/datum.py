@@ -12,7 +12,6 @@ Keys that Datum does not know are kept in `Feature.extra`; Datum ignores them.
 import dataclasses
 from collections.abc import Mapping
 
-from trainer_utils.format.base64_pixels import BASE64
 from trainer_utils.format.errors import DatasetError
 from trainer_utils.format.json_text import Json, parse_json_object, render_json
 from trainer_utils.format.tensors import TensorSpec
@@ -85,18 +84,9 @@ class Feature:
         return TokenSpec.from_json(self.extra["tokens"]) if is_tokens else None
 
     @property
-    def is_base64_image(self) -> bool:
-        """Whether its bytes are pixels in URL-safe base64, as TFRecorder writes them.
-
-        Their size is `extra["image_shape"]` where all have one; else each example's integers
-        `<name>_height`, `<name>_width` and `<name>_channels` say it.
-        """
-        return self.extra.get("encoding") == BASE64
-
-    @property
     def has_pixels(self) -> bool:
         """Whether it becomes an image."""
-        return self.is_image or self.is_raw_image or self.is_base64_image
+        return self.is_image or self.is_raw_image
 
     @property
     def is_sequence(self) -> bool:

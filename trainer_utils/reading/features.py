@@ -15,7 +15,6 @@ import numpy as np
 import numpy.typing as npt
 
 from trainer_utils.format import DatasetError, Feature
-from trainer_utils.format.base64_pixels import BASE64_SIZES, decode_base64_pixels
 from trainer_utils.format.example_columns import Column
 from trainer_utils.format.tensors import decode_tensor, item_bytes, numpy_dtype, tensor_header
 from trainer_utils.reading.arrays import (
@@ -85,8 +84,6 @@ class FeatureArrays:
         for name, feature in features.items():
             if _has_companion(feature):
                 self._names.append(name + _COMPANION)
-            if feature.is_base64_image and "image_shape" not in feature.extra:
-                self._names += [name + part for part in BASE64_SIZES]
         self._views = {n for n, one in features.items() if one.is_image or one.is_raw_image}
         self._views |= {*self._tokens}
 
@@ -142,8 +139,6 @@ class FeatureArrays:
         stored = 1 if len(feature.shape) == 2 else 3
         if "image_shape" in feature.extra:
             stored = feature.extra["image_shape"][-1]
-        elif feature.is_base64_image:
-            stored = max(feature.extra["channels"])
         asked = self._options.images.channels
         return stored if asked is None or feature.extra.get("label_map") else asked
 
@@ -275,22 +270,18 @@ class FeatureArrays:
         values: list[Any] = column.values.tolist()
         if feature.is_image:
             return values
-        sizes = [columns[name + part].values for part in BASE64_SIZES if name + part in columns]
+        shape = feature.extra["image_shape"]
         pixels = []
         for row, value in enumerate(values):
-            shape = feature.extra.get("image_shape") or [int(size[row]) for size in sizes]
-            data = decode_base64_pixels(value) if feature.is_base64_image else value
             try:
-                image = np.frombuffer(data, np.uint8).reshape(shape)
+                pixels.append(np.frombuffer(value, np.uint8).reshape(shape))
             except ValueError:
                 raise rows.error(
                     row,
                     expected=f"feature {name!r} of pixels {shape} as the dataset says",
-                    got=f"{len(data)} bytes",
+                    got=f"{len(value)} bytes",
                     advice="The dataset was changed: write it again.",
                 ) from None
-            stored = max(feature.extra["channels"]) if "channels" in feature.extra else shape[-1]
-            pixels.append(np.repeat(image, stored // shape[-1], axis=-1))
         return pixels
 
     def _equal_tensors(self, name: str, column: Column, rows: Rows) -> Array | None:

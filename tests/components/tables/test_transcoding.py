@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from components.tables import transcoding
+from trainer_utils.format import InputError
 
 ENCODINGS = {
     "utf-16": "Straße, 東京, 😀",
@@ -57,3 +58,17 @@ def test_text_is_transcoded_whole_however_it_is_read(text, block):
             patch.setattr(transcoding, "_BLOCK_BYTES", block)
             transcoding._copy(io.BytesIO(text.encode(encoding)), target, encoding)
         assert target.getvalue() == text.encode()
+
+
+@pytest.mark.parametrize(
+    ("encoding", "data"),
+    [
+        ("shift_jis", "text,n\n東京,1\n".encode("shift_jis") + b"\x81\xff,2\nc,3\n"),
+        ("cp1252", b"text,n\na,1\n\x81,2\nc,3\n"),
+        ("utf-16-le", "text,n\na,1\n".encode("utf-16-le") + b"\x00\xd8x\x00,\x002\x00\n\x00"),
+    ],
+)
+def test_bytes_that_are_not_of_the_encoding_are_refused(convert, encoding, data):
+    with pytest.raises(InputError) as caught:
+        convert({"t.csv": data}, encoding=encoding, max_reject_fraction=0.5)
+    assert caught.value.path == "t.csv"
