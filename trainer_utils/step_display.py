@@ -5,8 +5,7 @@
     say("Verified.")
 
 Nothing is shown of a step that is over at once, nor where nobody looks on: stderr is no terminal.
-The lines go away with their steps. Where a store lets this process wait, the last line says for
-what.
+The lines go away with their steps.
 """
 
 from __future__ import annotations
@@ -113,37 +112,21 @@ def _make_progress() -> Progress:
         TextColumn,
     )
 
-    from trainer_utils.format.printable import printable
-    from trainer_utils.storage.waiting import waiting_note
-
     class KnownBar(BarColumn):
         def render(self, task: Task) -> Any:
             return "" if task.total is None else super().render(task)
 
-    class Notes(TextColumn):
-        """Each step's own, and behind the innermost what is waited for."""
-
-        def __init__(self) -> None:
-            super().__init__("{task.fields[note]}", markup=False)
-
-        def render(self, task: Task) -> Any:
-            text = super().render(task)
-            if task.id == max(other.id for other in progress.tasks):
-                text.append(f"  {printable(note)}" if (note := waiting_note()) else "")
-            return text
-
-    progress = Progress(
+    return Progress(
         SpinnerColumn(),
         TextColumn("{task.description}", markup=False),
         KnownBar(),
         TaskProgressColumn(),
-        Notes(),
+        TextColumn("{task.fields[note]}", markup=False),
         console=Console(stderr=True),
         refresh_per_second=_REFRESHES,
         transient=True,
         redirect_stdout=False,
     )
-    return progress
 
 
 @contextlib.contextmanager

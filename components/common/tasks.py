@@ -23,7 +23,6 @@ from absl import logging
 from components.common.processes import Pool, count_processes
 from trainer_utils.format import ConfigError, DatasetError
 from trainer_utils.format.errors import error_from_json, error_to_json
-from trainer_utils.format.printable import printable
 from trainer_utils.step_display import show_step
 from trainer_utils.storage import (
     exists,
@@ -36,7 +35,6 @@ from trainer_utils.storage import (
     write_atomically,
 )
 from trainer_utils.storage.files import is_seen_by_others
-from trainer_utils.storage.waiting import waiting_note
 
 __all__ = ["Call", "Cost", "Runner", "Task", "map_tasks"]
 
@@ -287,8 +285,7 @@ def _watch(folder: str, tasks: Sequence[Task], unit: str, ended: threading.Event
                 last_logged = now
                 seconds = (now - started) / records * (total - records) if records else 0
                 left = f"{seconds:.0f} s" if records else "unknown"
-                waits = f", {printable(note)}" if (note := waiting_note()) else ""
                 logging.info(
-                    "%d of %d %s, %.0f MB/s, time left: %s%s",
-                    *(records, total, unit, pace, left, waits),
+                    "%d of %d %s, %.0f MB/s, time left: %s",
+                    *(records, total, unit, pace, left),
                 )

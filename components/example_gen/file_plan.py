@@ -25,15 +25,41 @@ from components.common.input_table import (
 )
 from components.common.tasks import Task
 from components.example_gen.assignment import EXCLUDED, Numbers, SplitRules
-from components.example_gen.file_reports import KnownShard
+from components.example_gen.file_reports import KnownShard, ShardSummary
 from components.example_gen.partition import NEAR_DUPLICATES, OWN_NAME, Partition
 from components.example_gen.plan import Plan, lay_out_shards
 from components.example_gen.settings import MediaSettings
 from components.tables.vocabularies import make_vocabularies
+from trainer_utils.format import CorruptShardError, RecordIndex
 from trainer_utils.format.naming import check_feature_names
 from trainer_utils.format.planning import keyed_digests, remainders
 
-__all__ = ["FilePlan", "ShardTask", "plan_shards"]
+__all__ = ["EncodedPart", "FilePlan", "ShardTask", "plan_shards"]
+
+
+@dataclasses.dataclass(frozen=True)
+class EncodedPart:
+    """Neighbouring records of a shard, framed, in a file of the working folder.
+
+    Args:
+        crc32c: of the file.
+        index: of the records.
+        summary: what became of their inputs.
+    """
+
+    path: str
+    crc32c: int
+    index: RecordIndex
+    summary: ShardSummary
+
+    def error(self) -> CorruptShardError:
+        """Of a file that is not what was written."""
+        return CorruptShardError.at(
+            self.path,
+            expected=f"the bytes with checksum {self.crc32c:08x} that were written",
+            got="none or others",
+            advice="The disk or file system lost data: run it again elsewhere.",
+        )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -44,6 +70,7 @@ class ShardTask:
         rows: of the inputs, or of all of a plan.
         places: of the inputs among `rows`; None: all of these. To another process goes no other.
         known: the shard that these inputs were in before, if they all come from one.
+        parts: what was made of the inputs already, in order; empty: nothing.
     """
 
     split: str
@@ -52,6 +79,7 @@ class ShardTask:
     rows: pa.Table
     places: npt.NDArray[np.int64] | None = None
     known: KnownShard | None = None
+    parts: tuple[EncodedPart, ...] = ()
 
     @property
     def own_rows(self) -> pa.Table:
@@ -64,8 +92,8 @@ class ShardTask:
         return [*entries_of(self.own_rows)]
 
     def __reduce__(self) -> Any:
-        given = self.split, self.shard_index, self.num_shards, self.own_rows, None, self.known
-        return ShardTask, given
+        place = self.split, self.shard_index, self.num_shards
+        return ShardTask, (*place, self.own_rows, None, self.known, self.parts)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

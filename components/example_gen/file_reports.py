@@ -45,6 +45,13 @@ class ImageFacts:
         if image.format not in self.formats:
             self.formats.append(image.format)
 
+    def join(self, other: "ImageFacts") -> None:
+        """Takes those of another part of the shard in, none of which is empty."""
+        self.one_size &= other.one_size and self.shape[:2] in ([], other.shape[:2])
+        self.shape = self.shape or other.shape
+        self.channels += [one for one in other.channels if one not in self.channels]
+        self.formats += [one for one in other.formats if one not in self.formats]
+
 
 @dataclasses.dataclass
 class AudioFacts:
@@ -120,6 +127,25 @@ class ShardSummary:
                 self.longest[column.name] = max(self.longest.get(column.name, 0), len(value))
             elif value is None and column.name not in self.incomplete:
                 self.incomplete.append(column.name)
+
+    def join(self, other: "ShardSummary") -> None:
+        """Takes that of the shard's next part in."""
+        for label, count in other.labels.items():
+            self.labels[label] = self.labels.get(label, 0) + count
+        for conversion, count in other.conversions.items():
+            self.conversions[conversion] = self.conversions.get(conversion, 0) + count
+        for feature, images in other.images.items():
+            self.images.setdefault(feature, ImageFacts()).join(images)
+        for feature, sounds in other.audio.items():
+            self.audio.setdefault(feature, AudioFacts()).join(sounds)
+        for column, most in other.longest.items():
+            self.longest[column] = max(self.longest.get(column, 0), most)
+        self.incomplete += [one for one in other.incomplete if one not in self.incomplete]
+        self.fingerprint += other.fingerprint
+        self.own_fingerprint += other.own_fingerprint
+        self.rejects += other.rejects
+        self.names += other.names
+        self.states += other.states
 
     def to_json(self) -> JsonObject:
         """What is known of the records themselves, as plain JSON types."""

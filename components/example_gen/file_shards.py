@@ -12,15 +12,19 @@ import dataclasses
 import functools
 import resource
 import threading
+import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
+
+import numpy as np
 
 from components.common.blobs import BlobReader
 from components.common.entry import Blob, BlobColumn, Column, Entry, Value, label_column
 from components.common.fingerprint import sum_blobs
 from components.common.rejects import Reject, RejectedInputError, reject_errors
+from components.common.workspace import working_folder
 from components.example_gen.boxes import SIZE_COLUMNS
-from components.example_gen.file_plan import ShardTask
+from components.example_gen.file_plan import EncodedPart, ShardTask
 from components.example_gen.file_reports import KnownShard, ShardSummary, Stored
 from components.example_gen.media import check_annotation, describe_media, store_media
 from components.example_gen.settings import MediaSettings
@@ -28,7 +32,14 @@ from trainer_utils.format import Shard, ShardName, ShardWriter, encode_example
 from trainer_utils.format.crc32c import extend_crc32c
 from trainer_utils.format.planning import keyed_digests
 from trainer_utils.format.record_names import name_of
-from trainer_utils.storage import is_remote, persist
+from trainer_utils.storage import (
+    exists,
+    is_remote,
+    join,
+    persist,
+    read_bytes,
+    write_atomically,
+)
 from trainer_utils.writing.shards import copy_shard, verify_shard, write_shard
 
 __all__ = ["WriteMediaShard"]
@@ -74,40 +85,75 @@ class WriteMediaShard:
         if task.known is not None and (kept := self._kept(task, task.known, name)) is not None:
             return kept
         summary = ShardSummary()
+
+        def fill(writer: ShardWriter) -> None:
+            for part in task.parts:
+                data = persist(part.path, read_bytes, part.path)
+                if extend_crc32c(0, data) != part.crc32c:
+                    raise part.error()
+                index = part.index
+                lengths = index.lengths.astype(np.int64)
+                assert index.payload_crcs is not None
+                writer.write_framed(data, lengths, index.payload_crcs, index.name_crcs)
+                summary.join(part.summary)
+            if not task.parts:
+                summary.join(self._fill(task, writer))
+
+        shard = write_shard(name, fill, uri=self.uri)
+        verify_shard(shard, uri=self.uri)
+        return shard, summary
+
+    def make_part(self, task: ShardTask) -> EncodedPart:
+        """Encodes a part of a shard into a file of the working folder."""
+        folder = working_folder(self.uri)
+        path = join(folder, f"{task.split}-{task.shard_index:05d}-{uuid.uuid4().hex}")
+        with write_atomically(path, temporary_folder=folder) as stream:
+            writer = ShardWriter(stream)
+            summary = self._fill(task, writer)
+            digest = writer.finish()
+        return EncodedPart(path, digest.crc32c, writer.index, summary)
+
+    def check_part(self, part: EncodedPart) -> None:
+        """Makes sure that a part of an earlier run stands as it was.
+
+        Raises:
+            DatasetError: it does not.
+        """
+        if not exists(part.path) or extend_crc32c(0, read_bytes(part.path)) != part.crc32c:
+            raise part.error()
+
+    def _fill(self, task: ShardTask, writer: ShardWriter) -> ShardSummary:
+        """Reads files, encodes the examples, and says what became of them."""
+        summary = ShardSummary()
         facts: list[tuple[Blob, int | None]] = []
         rejected: list[tuple[Blob, int | None]] = []
         label_place = label_column(self.columns)
         names: list[bytes] = []
         states: list[bytes] = []
 
-        def fill(writer: ShardWriter) -> None:
-            for entry, blobs, sums in _read_ahead(
-                task.entries, self.base, self.settings.image_roots
-            ):
-                facts.extend(zip(entry.blobs, sums, strict=True))
-                try:
-                    with reject_errors():
-                        media, example, named = persist(entry.name, self._encode, entry, blobs)
-                except RejectedInputError as error:
-                    rejected.extend(zip(entry.blobs, sums, strict=True))
-                    summary.rejects.append(Reject(task.split, entry.name, error.code, error.detail))
-                else:
-                    writer.write(example, name=named)
-                    names.append(_text(entry.name))
-                    states.append(_state_of(entry, blobs, sums))
-                    summary.add(media, self.columns, entry.values)
-                    if label_place is not None:
-                        _count(summary.labels, entry.values[label_place])
+        for entry, blobs, sums in _read_ahead(task.entries, self.base, self.settings.image_roots):
+            facts.extend(zip(entry.blobs, sums, strict=True))
+            try:
+                with reject_errors():
+                    media, example, named = persist(entry.name, self._encode, entry, blobs)
+            except RejectedInputError as error:
+                rejected.extend(zip(entry.blobs, sums, strict=True))
+                summary.rejects.append(Reject(task.split, entry.name, error.code, error.detail))
+            else:
+                writer.write(example, name=named)
+                names.append(_text(entry.name))
+                states.append(_state_of(entry, blobs, sums))
+                summary.add(media, self.columns, entry.values)
+                if label_place is not None:
+                    _count(summary.labels, entry.values[label_place])
 
-        shard = write_shard(name, fill, uri=self.uri)
-        verify_shard(shard, uri=self.uri)
         summary.names = _sums_of(names, purpose="name")
         summary.states = _sums_of(states, purpose="state")
         summary.fingerprint = sum_blobs(facts, self.settings.image_roots)
         summary.own_fingerprint = summary.fingerprint - sum_blobs(
             rejected, self.settings.image_roots
         )
-        return shard, summary
+        return summary
 
     def _kept(
         self, task: ShardTask, known: KnownShard, name: ShardName

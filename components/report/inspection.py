@@ -253,9 +253,6 @@ def _writer(dataset: Dataset) -> str:
 def feature_row(name: str, feature: Feature, classes: Mapping[str, int]) -> list[str]:
     """Name, type and shape of a feature, as people say it."""
     extra = feature.extra
-    if feature.is_base64_image:
-        size = " x ".join(map(str, extra["image_shape"])) if "image_shape" in extra else "any size"
-        return [name, "pixels (base64)", size]
     if feature.is_image or feature.is_raw_image:
         channels = feature.shape[2] if len(feature.shape) == 3 else 1
         size = f"{feature.shape[0]} x {feature.shape[1]}" if feature.is_fixed_size else "any size"
@@ -265,6 +262,8 @@ def feature_row(name: str, feature: Feature, classes: Mapping[str, int]) -> list
         formats = ", ".join(map(str, extra.get("formats", ())))
         kind = f"image ({formats})" if formats else "image"
         return [name, kind, f"{size}, {quantity(channels, 'channel')}"]
+    if feature.tokens is not None:
+        return [name, f"tokens ({feature.tokens.dtype})", f"of {feature.tokens.vocabulary_size:,}"]
     shape = " x ".join(map(str, feature.shape)) if feature.shape else "one value"
     if not feature.dense:
         shape = f"up to {shape} values" if all(feature.shape) else "any number of values"

@@ -15,7 +15,9 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from tensorflow_metadata.proto.v0 import schema_pb2
 
+from components.schema.json_schema import render_example_schema
 from components.schema.statistics import check_facts, check_statistics, read_statistics
+from components.schema.tfds import render_tfds_features, render_tfds_info
 from components.schema.tfmd import (
     adopt_shapes,
     check_agreement,
@@ -29,14 +31,11 @@ from trainer_utils.dataset import Dataset, open_dataset, read_shard_blocks
 from trainer_utils.dataset.inspection import DatasetFacts
 from trainer_utils.format import DatasetError, Feature
 from trainer_utils.format.datum import DATUM_IMAGE_FORMATS
-from trainer_utils.format.json_schema import render_example_schema
 from trainer_utils.format.naming import EXAMPLE_SCHEMA_FILE, SCHEMA_FILE
 from trainer_utils.format.tfds import (
     TFDS_FEATURES_FILE,
     TFDS_INFO_FILE,
     labels_file,
-    render_tfds_features,
-    render_tfds_info,
 )
 from trainer_utils.storage import is_remote, join, read_text
 from trainer_utils.writing.publishing import describing_texts
@@ -223,8 +222,6 @@ def datum_limits(features: Mapping[str, Feature], paths: Iterable[str]) -> list[
 def _notes(name: str, feature: Feature, features: Mapping[str, Feature]) -> list[str]:
     if feature.is_raw_image:
         return ["Datum has no raw pixels and reads bytes. Keep the images encoded."]
-    if feature.is_base64_image:
-        return ["Datum has no pixels in base64 and reads text. Convert the images anew."]
     if feature.is_image:
         notes = []
         others = sorted(set(feature.extra.get("formats", ())) - DATUM_IMAGE_FORMATS)

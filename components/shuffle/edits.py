@@ -23,10 +23,10 @@ import numpy.typing as npt
 from absl import logging
 
 from components.shuffle.condition import parse_condition
+from components.shuffle.example_editing import replace_feature
 from trainer_utils.format import ConfigError, DatasetError, Feature, RecordBlock, frame_parts
 from trainer_utils.format.example_columns import Column, parse_examples
 from trainer_utils.format.example_decoding import decode_example
-from trainer_utils.format.example_editing import replace_feature
 from trainer_utils.format.framing import FOOTER_BYTES, HEADER_BYTES, RECORD_OVERHEAD_BYTES
 from trainer_utils.format.json_text import JsonObject
 from trainer_utils.format.naming import LABEL_FEATURES, NAME_FEATURES

@@ -113,7 +113,7 @@ def load_tokenizer(place: str) -> Tokenizer:
 
 def _of_tokenizers(name: str, data: bytes) -> tuple[int, str, _Encode]:
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")  # other processes use the other cores
-    import tokenizers  # type: ignore[import-not-found]
+    import tokenizers
 
     found = tokenizers.Tokenizer.from_str(data.decode())
     found.no_truncation()
@@ -127,7 +127,7 @@ def _of_tokenizers(name: str, data: bytes) -> tuple[int, str, _Encode]:
 
 
 def _of_sentencepiece(name: str, data: bytes) -> tuple[int, str, _Encode]:
-    import sentencepiece  # type: ignore[import-not-found]
+    import sentencepiece
 
     found = sentencepiece.SentencePieceProcessor(model_proto=data)
 
@@ -139,7 +139,8 @@ def _of_sentencepiece(name: str, data: bytes) -> tuple[int, str, _Encode]:
 
 def _of_tiktoken(name: str, data: bytes) -> tuple[int, str, _Encode]:
     """An encoding, from the file of its name or from those that tiktoken has kept."""
-    import tiktoken  # type: ignore[import-not-found]
+    import tiktoken
+    import tiktoken.load
 
     encoding = name.removesuffix(".tiktoken")
     if encoding not in tiktoken.list_encoding_names():
@@ -147,14 +148,14 @@ def _of_tiktoken(name: str, data: bytes) -> tuple[int, str, _Encode]:
         raise ConfigError.of("tokenizer", name, allowed=f"{_ALLOWED}, of {known}")
     read = hashlib.sha256()
 
-    def read_file(url: str, expected_hash: str | None = None) -> bytes:
-        content = data or _kept_file(encoding, url)
+    def read_file(blobpath: str, expected_hash: str | None = None) -> bytes:
+        content = data or _kept_file(encoding, blobpath)
         if expected_hash not in (None, hashlib.sha256(content).hexdigest()):
             raise ConfigError.of("tokenizer", name, allowed=f"a file of SHA-256 {expected_hash}")
         read.update(content)
         return content
 
-    constructors = tiktoken.registry.ENCODING_CONSTRUCTORS
+    constructors = tiktoken.registry.ENCODING_CONSTRUCTORS or {}
     usual, tiktoken.load.read_file_cached = tiktoken.load.read_file_cached, read_file
     try:
         found = tiktoken.Encoding(**constructors[encoding]())

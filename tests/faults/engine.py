@@ -1,16 +1,18 @@
-"""Runs of components that may be killed or starved: a process that forks one a request.
+"""Runs of steps that may be killed or starved: a process that forks one a request.
 
     with Engine(folder) as engine:
         engine.run("images", photos, out, kill_after=0.2).status      # -9
 
-TFX takes ten seconds to import. So one process imports it, starts no thread, and forks for each
-run, which leads a session of its own. Requests and replies are lines of JSON through its pipes.
+One process imports all that steps need, starts no thread, and forks for each run, which leads a
+session of its own. Requests and replies are lines of JSON through its pipes.
 """
 
 import contextlib
 import ctypes
 import dataclasses
 import errno
+import importlib
+import itertools
 import json
 import os
 import resource
@@ -19,7 +21,7 @@ import subprocess
 import sys
 import time
 import traceback
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import IO, Any, cast
 
@@ -90,12 +92,12 @@ class Engine:
         beam_args: Sequence[str] = (),
         **settings: object,
     ) -> Run:
-        """Runs a component.
+        """Runs a step.
 
         Args:
-            step: `images`, `texts`, `audio` or `balance`.
-            source: the raw files, or the dataset to balance.
-            uri: the dataset to write.
+            step: one of `STEPS`.
+            source: the raw files, or the dataset to go out from.
+            uri: the folder to write.
             processes: of the pool; 1: all in one process.
             kill_after: seconds until SIGKILL.
             whole_group: whether the pool's processes are killed too, or are to end by themselves.
@@ -105,7 +107,7 @@ class Engine:
             file_bytes: the most that a file may get, as a quota of the system's has it.
             mount: over which folder a tmpfs lies for this run alone, with which options.
             beam_args: Beam's own arguments, such as those of a runner.
-            settings: of the component.
+            settings: of the step; of a conversion also `splits`, shares by name.
         """
         request = {
             "step": step,
@@ -141,17 +143,13 @@ class Engine:
 
 
 def _serve(shim: str) -> None:
-
-    from components.audio_example_gen import Executor as Audio
     from components.common import processes
-    from components.image_example_gen import Executor as Images
-    from components.shard_balancer import Executor as Balancer
-    from components.text_example_gen import Executor as Texts
     from trainer_utils.storage import file_system
 
     processes._WORTH_SECONDS = 0.0  # small runs use processes too
     file_system._PAUSES = (0.0, 0.0, 0.0)  # so that faults cost no time
-    steps = {"images": Images, "texts": Texts, "audio": Audio, "balance": Balancer}
+    for name in _MODULES:
+        importlib.import_module(name)
     replies = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
     for line in sys.stdin.buffer:
@@ -163,7 +161,7 @@ def _serve(shim: str) -> None:
             os.close(result)
             os.setsid()
             with contextlib.suppress(BaseException):
-                os.write(into, json.dumps(_do(steps, request, ctypes.CDLL(shim))).encode())
+                os.write(into, json.dumps(_do(request, ctypes.CDLL(shim))).encode())
             os._exit(0)
         os.close(into)
         status = _wait(child, request["kill_after"], request["whole_group"])
@@ -174,32 +172,115 @@ def _serve(shim: str) -> None:
         replies.flush()
 
 
-def _do(steps: dict[str, Any], request: dict[str, Any], shim: Any) -> dict[str, Any]:
-    from tfx.dsl.components.base.base_beam_executor import BaseBeamExecutor
-    from tfx.types import standard_artifacts
+# What steps import, which no run is to import anew.
+_MODULES = (
+    "components.balancing.parts",
+    "components.balancing.steps",
+    "components.conversions",
+    "components.example_gen.file_shards",
+    "components.example_gen.row_encoding",
+    "components.media.audio",
+    "components.report.page",
+    "components.schema.anomalies",
+    "components.schema.describing",
+    "components.steps",
+    "pyarrow.csv",
+    "pyarrow.json",
+    "pyarrow.parquet",
+    "soundfile",
+    "trainer_utils.frameworks.numpy",
+    "trainer_utils.writing.dataset_writer",
+)
 
-    uri = request["uri"]
-    target = standard_artifacts.Examples()
-    target.uri = uri
-    context = BaseBeamExecutor.Context(
-        beam_pipeline_args=[
-            f"--direct_num_workers={request['processes']}",
-            *request["beam_args"],
-        ],
-        tmp_dir=f"{uri}.tmp",
-        unique_id="1",
-    )
-    executor = steps[request["step"]](context)
-    settings = dict(request["settings"])
-    if request["step"] == "balance":
-        source = standard_artifacts.Examples()
-        source.uri = request["source"]
-        given, outputs = {"examples": [source]}, {"balanced_examples": [target]}
-    else:
-        given, outputs = {}, {"examples": [target]}
-        pattern = {"splits": [{"name": "all", "pattern": "*"}]}
-        settings |= {"input_base": request["source"], "input_config": json.dumps(pattern)}
-        settings.setdefault("output_config", "{}")
+
+def _convert(kind: str) -> "Step":
+    def run(source: str, uri: str, settings: dict[str, Any], beam: Sequence[str]) -> None:
+        from components import conversions, steps
+        from components.common.beam import runner_of
+        from components.example_gen import settings as kinds
+        from components.example_gen.inputs import InputSelection
+        from components.example_gen.partition import Partition
+
+        splits = settings.pop("splits", None)
+        asked = getattr(kinds, f"{kind}Settings").from_arguments(settings)
+        selection = InputSelection(
+            base=source, partition=None if splits is None else Partition(tuple(splits.items()))
+        )
+        module = conversions.conversion_class(asked).workers_module
+        with runner_of(beam, module=module) as runner:
+            steps.convert(selection, uri, asked, runner=runner)
+
+    return run
+
+
+def _balance(source: str, uri: str, settings: dict[str, Any], beam: Sequence[str]) -> None:
+    from components import steps
+    from components.balancing.settings import BalancerSettings
+    from components.common.beam import runner_of
+
+    with runner_of(beam, module="balancing.parts") as runner:
+        steps.balance([source], uri, BalancerSettings(**settings), runner=runner)
+
+
+def _schema(source: str, uri: str, settings: dict[str, Any], _: Sequence[str]) -> None:
+    from components import steps
+
+    steps.export_schema(source, uri, **settings)
+
+
+def _audit(source: str, uri: str, settings: dict[str, Any], _: Sequence[str]) -> None:
+    from components import steps
+    from components.settings import AuditSettings
+
+    steps.audit(source, uri, AuditSettings(**settings))
+
+
+def _report(source: str, uri: str, settings: dict[str, Any], _: Sequence[str]) -> None:
+    from components import steps
+    from components.settings import DatasetReportSettings
+
+    steps.report(source, uri, DatasetReportSettings(**settings))
+
+
+def _write(source: str, uri: str, settings: dict[str, Any], _: Sequence[str]) -> None:
+    """What `iterate` reads, by hand into a dataset of one's own."""
+    from trainer_utils import DatasetWriter, iterate
+
+    with DatasetWriter(uri, **settings) as writer:
+        for batch in iterate(source, "train", batch_size=4, shuffle=False):
+            for name, label in zip(batch["filename"], batch["label"], strict=True):
+                writer.write("train", {"name": name, "label": int(label)})
+
+
+def _read(source: str, uri: str, settings: dict[str, Any], _: Sequence[str]) -> None:
+    """A digest of every batch of an epoch, which begins anew in its midst."""
+    from trainer_utils import iterate
+
+    how: dict[str, Any] = {"batch_size": 4, "features": ["filename", "label"], **settings}
+    found = iterate(source, "train", **how)
+    batches = [*itertools.islice(found, 2)]
+    batches += iterate(source, "train", **how, state=found.state(2))
+    digests = [{name: values.tolist() for name, values in batch.items()} for batch in batches]
+    os.makedirs(uri)
+    Path(uri, "batches").write_text(repr(digests))
+
+
+Step = Callable[[str, str, dict[str, Any], Sequence[str]], None]
+STEPS: dict[str, Step] = {
+    "images": _convert("Image"),
+    "texts": _convert("Text"),
+    "audio": _convert("Audio"),
+    "balance": _balance,
+    "schema": _schema,
+    "audit": _audit,
+    "report": _report,
+    "write": _write,
+    "read": _read,
+}
+
+
+def _do(request: dict[str, Any], shim: Any) -> dict[str, Any]:
+    beam = [f"--direct_num_workers={request['processes']}", *request["beam_args"]]
     calls = 0
     outcome: dict[str, Any] = {}
     unlimited = resource.getrlimit(resource.RLIMIT_FSIZE)
@@ -212,7 +293,7 @@ def _do(steps: dict[str, Any], request: dict[str, Any], shim: Any) -> dict[str, 
             folder, number, fate, *times = request["refuse"]
             code = getattr(errno, fate, 0)
             shim.arm(os.fsencode(folder), number, fate.encode(), code, *times or [0])
-        executor.Do(given, outputs, settings)
+        STEPS[request["step"]](request["source"], request["uri"], request["settings"], beam)
     except BaseException as error:
         resource.setrlimit(resource.RLIMIT_FSIZE, unlimited)  # the log is a file too
         traceback.print_exc()

@@ -22,8 +22,15 @@ def folders_of(uri: Path) -> set[str]:
 
 
 def check_not_half(uri: Path, good: dict[str, bytes]) -> None:
-    """What a disturbed run left is no dataset, or the whole one: nothing between."""
-    if (uri / MANIFEST).exists():
+    """What a disturbed run left is no dataset, or the whole one: nothing between.
+
+    Of what is no dataset, such as a page, each file is whole or not there.
+    """
+    if MANIFEST not in good:
+        found = content_of(uri) if uri.exists() else {}
+        halves = {name for name, data in found.items() if data != good.get(name)}
+        assert not {name for name in halves if not name.startswith(".")}, halves
+    elif (uri / MANIFEST).exists():
         found = content_of(uri)
         assert {name: found.get(name) for name in good} == good
     else:

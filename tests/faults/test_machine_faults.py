@@ -135,7 +135,7 @@ def sources(tmp_path_factory, engine) -> dict[str, Source]:
     for name in NAMES:
         folder = tmp_path_factory.mktemp(name)
         base, uri = folder / "in", folder / "whole"
-        step, settings = "balance", dict[str, object](num_shards="2", stratify_by="label")
+        step, settings = "balance", dict[str, object](num_shards=2, stratify_by="label")
         if name == "balance":
             shards = engine.run("images", found["classes"].base, base, target_shard_bytes=4096)
             assert shards.error == ""

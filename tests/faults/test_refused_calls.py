@@ -1,59 +1,65 @@
-"""Every system call on the output is refused once: a clear error, and the next run is clean."""
+"""Every system call on an output fails, once or from then on, or is the process's last one.
 
+A clear error or the same files; nothing half-written that looks whole; and the next run is clean.
+"""
+
+import errno
 import os
 from pathlib import Path
 
 import pytest
 
-from tests.faults.conftest import STEPS, Undisturbed
+from tests.faults.conftest import OTHERS, STEPS, Undisturbed
 from tests.faults.counts import long
 from tests.faults.engine import Engine
 from tests.faults.outputs import check_not_half, check_whole
 
-QUICK = 2  # calls of each component
-FATES = {
-    "ENOSPC": os.strerror(28),
-    "EIO": os.strerror(5),
-    "EACCES": os.strerror(13),
-    "EMFILE": os.strerror(24),
-    "SHORT": "",
-}
+QUICK = 2  # calls of each step
+FOR_EVER = 1_000_000
+ERRORS = ("ENOSPC", "EIO", "EACCES", "EMFILE", "ESTALE", "EDQUOT", "EROFS", "ETIMEDOUT")
+UNSEEN = ("SHORT", "EINTR")  # what a caller makes good
 
 
-def refuse(plain: Undisturbed, engine: Engine, folder: Path, number: int, fate: str) -> None:
-    """One run with a call that fails, and one without; both are checked."""
+def refuse(
+    plain: Undisturbed, engine: Engine, folder: Path, number: int, fate: str, times: int
+) -> None:
+    """A run with a call that fails, or all from it on, and one without; both are checked."""
     uri = folder / "out"
-    said = f"call {number} of {plain.step}: {fate}"
-    run = plain.run(engine, uri, refuse=(str(uri), number, fate))
-    assert run.status == 0, said
+    said = f"call {number} of {plain.step}: {fate} {times} times"
+    how = (str(uri), number, fate) if times == 1 else (str(uri), number, fate, times)
+    run = plain.run(engine, uri, refuse=how)
+    assert run.status == (-9 if fate == "KILL" else 0), said
     check_not_half(uri, plain.content)
     if run.error:
-        assert fate != "SHORT", f"{said}: {run.error}"
-        assert FATES[fate] in run.error, f"{said}: {run.error}"
+        assert fate not in UNSEEN, f"{said}: {run.error}"
+        assert os.strerror(getattr(errno, fate)) in run.error, f"{said}: {run.error}"
         assert str(uri) in run.error, f"{said}: {run.error}"
-    else:
+    elif fate != "KILL" and times == 1:
         check_whole(uri, plain.content, plain.folders)
     again = plain.run(engine, uri)
-    assert again.error == "", said
+    assert again.error == "", f"{said}: {again.error}"
     check_whole(uri, plain.content, plain.folders)
 
 
-@pytest.mark.faults
-@pytest.mark.parametrize("step", STEPS)
+@pytest.mark.parametrize("step", [*STEPS, *OTHERS])
 def test_a_refused_call_is_an_error_and_no_loss(undisturbed, engine, tmp_path, step, chance):
-    for part, fate in enumerate(chance.sample([*FATES], QUICK)):
+    plain = undisturbed[step]
+    for part in range(QUICK):
         folder = tmp_path / str(part)
         folder.mkdir()
-        number = chance.randrange(1, undisturbed[step].calls + 1)
-        refuse(undisturbed[step], engine, folder, number, fate)
+        number = chance.randrange(1, plain.calls + 1)
+        fate = chance.choice([*ERRORS, *UNSEEN, "KILL"])
+        refuse(plain, engine, folder, number, fate, 1)
 
 
 @pytest.mark.faults
-@pytest.mark.parametrize("step", STEPS)
-def test_every_call_is_refused_once(undisturbed, engine, tmp_path, step, chance):
-    fates = chance.sample([*FATES], len(FATES))
-    calls = range(1, undisturbed[step].calls + 1)
+@pytest.mark.parametrize("step", [*STEPS, *OTHERS])
+@pytest.mark.parametrize("fate", [*ERRORS, *UNSEEN, "KILL"])
+def test_every_call_is_refused(undisturbed, engine, tmp_path, step, fate, chance):
+    plain = undisturbed[step]
+    calls = range(1, plain.calls + 1)
     for number in sorted(chance.sample(calls, long(len(calls)))):
-        folder = tmp_path / str(number)
-        folder.mkdir()
-        refuse(undisturbed[step], engine, folder, number, fates[number % len(fates)])
+        for times in (1, FOR_EVER) if fate in ERRORS else (1,):
+            folder = tmp_path / f"{number}-{times}"
+            folder.mkdir()
+            refuse(plain, engine, folder, number, fate, times)

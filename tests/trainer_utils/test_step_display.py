@@ -1,6 +1,5 @@
 """Where long work is: shown on a terminal, and nowhere else."""
 
-import re
 import subprocess
 import sys
 
@@ -46,23 +45,6 @@ def test_steps_share_the_terminal_and_leave_nothing_behind():
     assert "Converting" not in after
     assert after.rstrip().endswith("done")
     assert printed.count("\x1b[?25l") == printed.count("\x1b[?25h") > 0  # the cursor is back
-
-
-def test_what_a_store_is_waited_for_is_said_once():
-    program = """
-from trainer_utils.storage import waiting
-waiting.PATIENCE_SECONDS = 0
-with show_step("Outer"), show_step("Inner"):
-    wait()
-    with waiting.asking("s3://b/x" + chr(27)):
-        wait()
-"""
-    status, printed = run_on_a_terminal(program)
-    assert status == 0
-    lines = re.split(r"\x1b\[2K|[\r\n]", printed)
-    said = [line for line in lines if "waiting for s3://b/x\\x1b, 0 s" in line]
-    assert said
-    assert all("Inner" in line and "Outer" not in line for line in said)
 
 
 def test_a_pipe_gets_nothing():

@@ -9,16 +9,10 @@ input pipeline, ShardBalancer or a command, the answer is made here.
 """
 
 import dataclasses
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from trainer_utils.format import DatasetError, Feature, RecordBlock
-from trainer_utils.format.base64_pixels import (
-    BASE64,
-    BASE64_SIZES,
-    base64_size,
-    is_base64_of,
-)
 from trainer_utils.format.datum import DATUM_IMAGE_FORMATS
 from trainer_utils.format.example_columns import Column, parse_examples, parse_feature_lists
 from trainer_utils.format.framing import HEADER_BYTES
@@ -36,10 +30,7 @@ _NONE_YET = 1 << 62
 
 @dataclasses.dataclass
 class ImageFacts:
-    """Of a feature whose every value is an encoded image, or pixels in base64.
-
-    Height and width are those of the first; `base64` is a format of such pixels.
-    """
+    """Of a feature whose every value is an encoded image, of the first one's height and width."""
 
     height: int
     width: int
@@ -158,9 +149,6 @@ class DatasetFacts:
                 column = columns[name]
                 first = column.counts[column.counts > 0][:1].sum()
                 features[name].first = column.values[: min(first, _MOST_RANK)].tolist()
-        for name, facts in features.items():
-            if facts.kind == "string" and (images := _base64_images(name, columns)):
-                facts.images, facts.is_text, facts.spaces = images, False, 0
         steps = {name: _facts_of_steps(column) for name, column in lists.items() if column.kind}
         self.merge(DatasetFacts(len(block), features, steps), where=where)
 
@@ -239,13 +227,6 @@ def _feature(facts: FeatureFacts, records: int) -> Feature:
 
 def _image(facts: ImageFacts) -> Feature:
     extra: JsonObject = {"sizes": "fixed" if facts.one_size else "mixed"}
-    if BASE64 in facts.formats:
-        if facts.formats != [BASE64]:
-            return Feature(type="string")
-        extra |= {"encoding": BASE64, "channels": facts.channels}
-        if facts.one_size and len(facts.channels) == 1:
-            extra["image_shape"] = [facts.height, facts.width, *facts.channels]
-        return Feature(type="string", extra=extra)
     if not DATUM_IMAGE_FORMATS.issuperset(facts.formats):
         extra["formats"] = facts.formats
     grey = facts.channels == [1]  # Datum decodes rank 2 to one channel and rank 3 to three
@@ -286,24 +267,6 @@ def _facts(column: Column) -> FeatureFacts:
 def _facts_of_steps(column: Column) -> FeatureFacts:
     counts = [len(step) for steps in column.values for step in steps]
     return FeatureFacts(column.kind, len(counts), sum(counts), min(counts), max(counts))
-
-
-def _base64_images(name: str, columns: Mapping[str, Column]) -> ImageFacts | None:
-    """Of values that are all pixels in URL-safe base64, as many as the integers beside them say."""
-    sizes = [columns.get(name + part) for part in BASE64_SIZES]
-    own = [columns[name], *sizes]
-    if not all(c is not None and c.counts.size and (c.counts == 1).all() for c in own):
-        return None
-    numbers = (column.values.tolist() for column in sizes if column is not None)
-
-    def found() -> Iterator[ImageSize | None]:
-        for value, *said in zip(columns[name].values.tolist(), *numbers, strict=True):
-            known = zip(BASE64_SIZES, said, strict=True)
-            size = base64_size(name, {name + part: [number] for part, number in known})
-            is_such = size is not None and is_base64_of(value, size)
-            yield ImageSize(BASE64, *size) if is_such and size else None
-
-    return ImageFacts.of(found())
 
 
 def _joined_text(values: Sequence[bytes]) -> str | None:

@@ -32,10 +32,8 @@ def merge_descriptions(features: Sequence[Feature]) -> Feature:
         extra["tensor"] = tensor.to_json()
     sizes = {feature.extra.get("sizes") for feature in features}
     shapes = {(*f.shape, repr(f.extra.get("image_shape"))) for f in features}
-    if (first.is_image or first.is_base64_image) and ("mixed" in sizes or len(shapes) > 1):
+    if first.is_image and ("mixed" in sizes or len(shapes) > 1):
         extra["sizes"] = "mixed"
-    if first.is_base64_image:
-        extra["channels"] = sorted(set().union(*(f.extra["channels"] for f in features)))
     formats = [feature.extra.get("formats", DATUM_IMAGE_FORMATS) for feature in features]
     if any("formats" in feature.extra for feature in features):
         extra["formats"] = sorted(set().union(*formats))

@@ -12,7 +12,6 @@ Keys that Datum does not know are kept in `Feature.extra`; Datum ignores them.
 import dataclasses
 from collections.abc import Mapping
 
-from trainer_utils.format.base64_pixels import BASE64
 from trainer_utils.format.errors import DatasetError
 from trainer_utils.format.json_text import Json, parse_json_object, render_json
 from trainer_utils.format.tensors import TensorSpec
@@ -59,6 +58,9 @@ class Feature:
         if self.tensor is not None and (self.type != "string" or self.is_image):
             raise DatasetError(f"tensor: expected it in one string, got {self.type} {self.shape!r}")
 
+        if self.tokens is not None and (self.type != "string" or self.shape):
+            raise DatasetError(f"tokens: expected them in one string, got {self.type} {self.shape}")
+
     @property
     def is_image(self) -> bool:
         """Whether its bytes are an encoded image."""
@@ -78,22 +80,13 @@ class Feature:
     @property
     def tokens(self) -> TokenSpec | None:
         """Of bytes that are a document of tokens: what all of these have in common."""
-        said = self.extra.get("tokens")
-        return TokenSpec.from_json(said) if isinstance(said, Mapping) else None
-
-    @property
-    def is_base64_image(self) -> bool:
-        """Whether its bytes are pixels in URL-safe base64, as TFRecorder writes them.
-
-        Their size is `extra["image_shape"]` where all have one; else each example's integers
-        `<name>_height`, `<name>_width` and `<name>_channels` say it.
-        """
-        return self.extra.get("encoding") == BASE64
+        is_tokens = self.extra.get("encoding") == "tokens"
+        return TokenSpec.from_json(self.extra["tokens"]) if is_tokens else None
 
     @property
     def has_pixels(self) -> bool:
         """Whether it becomes an image."""
-        return self.is_image or self.is_raw_image or self.is_base64_image
+        return self.is_image or self.is_raw_image
 
     @property
     def is_sequence(self) -> bool:

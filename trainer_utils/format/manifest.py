@@ -75,15 +75,18 @@ class Shard:
         }
 
     @classmethod
-    def from_entries(cls, entries: Sequence[Mapping[str, Json]]) -> "tuple[Shard, ...]":
-        """Reads what `to_entry` made, 100,000 in some 0.3 s; raises ValueError or KeyError."""
-        shards = [object.__new__(cls) for _ in entries]  # whose fields come all at once
-        for shard, entry in zip(shards, entries, strict=True):
-            vars(shard).update(entry)
+    def from_entries(cls, entries: Sequence[JsonObject]) -> "tuple[Shard, ...]":
+        """Reads what `to_entry` made, whose entries it takes over; raises ValueError or KeyError.
+
+        Of 100,000, which take some 0.2 s, the fields come all at once and are checked together.
+        """
         for name in _SUMS:
-            for shard, entry in zip(shards, entries, strict=True):
+            for entry in entries:
                 if name in entry:
-                    vars(shard)[name] = int(entry[name], 16)
+                    entry[name] = int(entry[name], 16)
+        shards = [object.__new__(cls) for _ in entries]
+        for shard, entry in zip(shards, entries, strict=True):
+            object.__setattr__(shard, "__dict__", entry)
         _check_shards(shards)
         return tuple(shards)
 
@@ -97,8 +100,8 @@ def _check_shards(shards: Sequence[Shard]) -> None:
             is_number and min(filter(None, column), default=0) < 0
         ):
             raise DatasetError(f"{name} of a shard: expected texts and counts, got {column[:3]}")
-    if {*map(len, map(vars, shards))} - {*range(len(_KINDS) + 1)}:
-        raise DatasetError(f"a shard: expected {', '.join(_KINDS)}, and no more of it")
+    if unknown := set[str]().union(*map(vars, shards)) - {*_KINDS}:
+        raise DatasetError(f"a shard: expected {', '.join(_KINDS)} of it, got {unknown}")
     for path, index_crc32c in zip(columns["path"], columns["index_crc32c"], strict=True):
         if index_crc32c is None:
             check_inner_path(path)

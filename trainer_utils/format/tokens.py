@@ -7,7 +7,6 @@ What all documents of a feature have in common is the feature's `extra["tokens"]
 """
 
 import dataclasses
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -59,6 +58,6 @@ class TokenSpec:
         return dataclasses.asdict(self)
 
     @classmethod
-    def from_json(cls, value: Mapping[str, Any]) -> "TokenSpec":
+    def from_json(cls, value: Any) -> "TokenSpec":
         """Reads what `to_json` made; raises DatasetError, KeyError or TypeError."""
         return cls(**{field.name: value[field.name] for field in dataclasses.fields(cls)})

@@ -299,7 +299,8 @@ class Batches:
 
     def _error_of_record(self, error: Exception, rows: Rows, keys: Keys | None) -> Exception:
         """That of the first record that cannot be decoded by itself, whatever a decoder raises."""
-        if isinstance(error, DatasetError) and error.record is not None:
+        is_named = isinstance(error, DatasetError) and error.record is not None
+        if is_named or self.options.pack is not None:
             return error
         for row in range(len(rows)):
             path, record = rows.name(row)

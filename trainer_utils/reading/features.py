@@ -15,10 +15,8 @@ import numpy as np
 import numpy.typing as npt
 
 from trainer_utils.format import DatasetError, Feature
-from trainer_utils.format.base64_pixels import BASE64_SIZES, decode_base64_pixels
 from trainer_utils.format.example_columns import Column
 from trainer_utils.format.tensors import decode_tensor, item_bytes, numpy_dtype, tensor_header
-from trainer_utils.format.tokens import TokenSpec
 from trainer_utils.reading.arrays import (
     ArraySpec,
     Ragged,
@@ -33,7 +31,7 @@ from trainer_utils.reading.audio import decode_wav, is_audio
 from trainer_utils.reading.augmentation.mixing import Mixer
 from trainer_utils.reading.boxes import boxes_of, check_followers, mirror_boxes
 from trainer_utils.reading.crops import Keys, are_mirrored
-from trainer_utils.reading.examples import parse_lists, parse_rows
+from trainer_utils.reading.examples import documents_of, parse_lists, parse_rows
 from trainer_utils.reading.images import ImageDecoder
 from trainer_utils.reading.record_reader import Rows
 
@@ -86,8 +84,6 @@ class FeatureArrays:
         for name, feature in features.items():
             if _has_companion(feature):
                 self._names.append(name + _COMPANION)
-            if feature.is_base64_image and "image_shape" not in feature.extra:
-                self._names += [name + part for part in BASE64_SIZES]
         self._views = {n for n, one in features.items() if one.is_image or one.is_raw_image}
         self._views |= {*self._tokens}
 
@@ -143,8 +139,6 @@ class FeatureArrays:
         stored = 1 if len(feature.shape) == 2 else 3
         if "image_shape" in feature.extra:
             stored = feature.extra["image_shape"][-1]
-        elif feature.is_base64_image:
-            stored = max(feature.extra["channels"])
         asked = self._options.images.channels
         return stored if asked is None or feature.extra.get("label_map") else asked
 
@@ -188,7 +182,8 @@ class FeatureArrays:
         if self._lists:
             columns |= parse_lists(rows, self._lists)
         for name, spec in self._tokens.items():
-            columns[name] = _token_column(columns[name], spec)
+            lengths, tokens = documents_of(rows, name, columns[name], spec)
+            columns[name] = Column("int", lengths, tokens.astype(np.int64))
         for name, feature in self._features.items():
             kind = columns[name].kind
             if kind not in ("", feature.type):
@@ -275,22 +270,18 @@ class FeatureArrays:
         values: list[Any] = column.values.tolist()
         if feature.is_image:
             return values
-        sizes = [columns[name + part].values for part in BASE64_SIZES if name + part in columns]
+        shape = feature.extra["image_shape"]
         pixels = []
         for row, value in enumerate(values):
-            shape = feature.extra.get("image_shape") or [int(size[row]) for size in sizes]
-            data = decode_base64_pixels(value) if feature.is_base64_image else value
             try:
-                image = np.frombuffer(data, np.uint8).reshape(shape)
+                pixels.append(np.frombuffer(value, np.uint8).reshape(shape))
             except ValueError:
                 raise rows.error(
                     row,
                     expected=f"feature {name!r} of pixels {shape} as the dataset says",
-                    got=f"{len(data)} bytes",
+                    got=f"{len(value)} bytes",
                     advice="The dataset was changed: write it again.",
                 ) from None
-            stored = max(feature.extra["channels"]) if "channels" in feature.extra else shape[-1]
-            pixels.append(np.repeat(image, stored // shape[-1], axis=-1))
         return pixels
 
     def _equal_tensors(self, name: str, column: Column, rows: Rows) -> Array | None:
@@ -376,14 +367,6 @@ class FeatureArrays:
         values = array_of([value for step in steps for value in step], _DTYPES[feature.type])
         inner = splits_of(np.array([len(step) for step in steps], np.int64))
         return Ragged(Ragged(values, inner), splits)
-
-
-def _token_column(column: Column, spec: TokenSpec) -> Column:
-    """Documents of tokens as lists of integers."""
-    sizes = np.array([len(value) for value in column.values], np.int64) // spec.stored.itemsize
-    counts = column.counts.copy()
-    counts[counts > 0] = np.add.reduceat(sizes, splits_of(counts)[:-1][counts > 0])
-    return Column("int", counts, spec.decode(b"".join(column.values)).astype(np.int64))
 
 
 def _is_plain(feature: Feature) -> bool:

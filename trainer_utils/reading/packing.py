@@ -22,7 +22,7 @@ from trainer_utils.format import ConfigError, Feature
 from trainer_utils.format.file_ranges import FileRange
 from trainer_utils.order.packing import PACK_FEATURES, PackIndex, PackOptions, Pieces
 from trainer_utils.reading.arrays import ArraySpec, splits_of
-from trainer_utils.reading.examples import parse_rows
+from trainer_utils.reading.examples import documents_of, parse_rows
 from trainer_utils.reading.record_reader import RecordReader, Rows
 from trainer_utils.storage import exists, join, read_bytes, write_atomically
 from trainer_utils.storage.cache_folder import default_cache_dir, own_folder
@@ -142,18 +142,12 @@ def _scan(
     return lengths
 
 
-def _documents(rows: Rows, name: str, feature: Feature) -> tuple[Numbers, Sequence[Any]]:
-    """How many tokens each record has, and all of them: of bytes one array each, of ints one."""
+def _documents(rows: Rows, name: str, feature: Feature) -> tuple[Numbers, Array]:
+    """How many tokens each record has, and those of all, end to end."""
     column = parse_rows(rows, [name], views=[name])[name]
     if feature.tokens is None:
-        return column.counts, [column.values]
-    if (column.counts != 1).any():
-        row = int((column.counts != 1).argmax())
-        got = str(column.counts[row])
-        raise rows.error(row, expected=f"feature {name!r} of 1 value", got=got)
-    values = column.values.tolist()
-    sizes = np.fromiter(map(len, values), np.int64, len(values))
-    return sizes // feature.tokens.stored.itemsize, values
+        return column.counts, column.values
+    return documents_of(rows, name, column, feature.tokens)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -320,7 +314,7 @@ class PackArrays:
 
     def _tokens(self, rows: PackRows) -> tuple[Array, Numbers]:
         """The tokens of all documents, end to end, and where each ends there."""
-        lengths, values = _documents(rows.rows, self._pack.feature, self._feature)
+        lengths, tokens = _documents(rows.rows, self._pack.feature, self._feature)
         if (lengths != rows.lengths).any():
             row = int((lengths != rows.lengths).argmax())
             raise rows.rows.error(
@@ -329,10 +323,6 @@ class PackArrays:
                 got=str(lengths[row]),
                 advice="The dataset was changed: begin anew.",
             )
-        if self._feature.tokens is None:
-            tokens = values[0]
-        else:
-            tokens = self._feature.tokens.decode(b"".join(values))
         if self._pack.eos is not None:
             tokens = np.insert(tokens.astype(np.int32), np.cumsum(lengths), self._pack.eos)
         return tokens, splits_of(self._sizes(rows))[1:]

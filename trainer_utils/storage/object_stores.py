@@ -17,7 +17,7 @@ import os
 from collections import deque
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, BinaryIO, cast
 
 from trainer_utils.format import ConfigError
@@ -30,7 +30,6 @@ from trainer_utils.storage.file_system import (
     changed_size,
 )
 from trainer_utils.storage.store_settings import VARIABLES, open_store
-from trainer_utils.storage.waiting import asking
 
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer, WriteableBuffer
@@ -94,7 +93,7 @@ class _ObjectStores(FileSystem):
             return folders + files
 
     def walk(self, base: str) -> Iterator[InputFile]:
-        with _os_errors(base, waits=False):  # who takes the files may take their time
+        with _os_errors(base):
             store, key = _find(base)
             skipped = len(key) + 1 if key else 0
             for page in store.list(_prefix(key), chunk_size=_LISTED_AT_ONCE):
@@ -366,16 +365,10 @@ def _name(path: str) -> str:
 
 
 @contextmanager
-def _os_errors(path: str, *, waits: bool = True) -> Iterator[None]:
-    """Makes `OSError` of what obstore raises beside it, which says how often it was tried.
-
-    Args:
-        path: the url.
-        waits: whether all that is done within is to wait for the store.
-    """
+def _os_errors(path: str) -> Iterator[None]:
+    """Makes `OSError` of what obstore raises beside it, which says how often it was tried."""
     try:
-        with asking(path) if waits else nullcontext():
-            yield
+        yield
     except (FileRefusedError, ConfigError):
         raise
     except FileNotFoundError as error:

@@ -29,7 +29,6 @@ from trainer_utils.storage.file_system import (
 )
 from trainer_utils.storage.paths import is_object_store
 from trainer_utils.storage.store_settings import CONNECT_SECONDS, REQUEST_SECONDS
-from trainer_utils.storage.waiting import asking
 
 __all__ = ["REMOTE"]
 
@@ -270,8 +269,7 @@ def _entry(path: str, info: Mapping[str, Any]) -> FolderEntry:
 def _os_errors(path: str) -> Iterator[None]:
     """Makes `OSError` of what stores raise beside it, such as for want of credentials."""
     try:
-        with asking(path):
-            yield
+        yield
     except (FileRefusedError, ConfigError, MachineError):
         raise
     except Exception as error:

@@ -19,7 +19,6 @@ from components.report.records.values import Value, value_of
 from trainer_utils.dataset import ShardFile, open_dataset, open_records, read_index
 from trainer_utils.dataset.location import Place
 from trainer_utils.format import DatasetError, RecordIndex, resolve_slices
-from trainer_utils.format.base64_pixels import base64_size
 from trainer_utils.format.example_decoding import decode_example
 from trainer_utils.format.json_text import JsonObject
 from trainer_utils.format.naming import NAME_FEATURES
@@ -106,8 +105,7 @@ class ExampleReader:
             found = decode_example(record)
             values = {}
             for name in sorted(found, key=lambda name: (name not in features, name)):
-                size = base64_size(name, found)
-                value = value_of(found[name], features.get(name), labels.get(name, ()), size)
+                value = value_of(found[name], features.get(name), labels.get(name, ()))
                 if value.kind == "bytes" and name in NAME_FEATURES:  # of a file, not in UTF-8
                     value = dataclasses.replace(value, kind="text")
                 values[name] = value

@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 
 from trainer_utils.format import Feature
-from trainer_utils.format.base64_pixels import decode_base64_pixels, is_base64_of
 from trainer_utils.format.image_size import image_size
 from trainer_utils.format.json_text import Json
 from trainer_utils.format.media_formats import FORMATS, format_of
@@ -80,7 +79,6 @@ def value_of(
     values: Sequence[Any],
     feature: Feature | None = None,
     vocabulary: Sequence[str] = (),
-    size: tuple[int, int, int] | None = None,
 ) -> Value:
     """Finds out what some values are, by looking at them.
 
@@ -88,7 +86,6 @@ def value_of(
         values: as `decode_example` gives them.
         feature: what the dataset says of it, if anything.
         vocabulary: the names of classes, by number.
-        size: of the image that it may be in base64, as other features of the example say.
     """
     if not values or not isinstance(values[0], memoryview):
         are_classes = all(isinstance(v, int) and 0 <= v < len(vocabulary) for v in values)
@@ -98,9 +95,6 @@ def value_of(
     if feature is not None and feature.is_raw_image and len(contents) == 1:
         shape = tuple(feature.extra.get("image_shape", ()))
         return Value(values=contents, kind="image", format="RAW", shape=shape)
-    if size is not None and len(contents) == 1 and is_base64_of(contents[0], size):
-        pixels = decode_base64_pixels(contents[0])
-        return Value(values=[pixels], kind="image", format="RAW", shape=size)
     if (image := image_size(contents[0])) is not None:
         shape = (image.height, image.width, image.channels)
         return Value(values=contents, kind="image", format=image.format, shape=shape)

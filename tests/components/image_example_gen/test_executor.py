@@ -73,9 +73,9 @@ def test_class_folders_give_the_label_and_a_hash_the_split(tmp_path, expected):
 
 
 SPELLINGS = {
-    "train": ["train", "TRAIN", "Training"],
-    "eval": ["eval", "Evaluation", "val", "VALID", "validation", "VALIDATION", "validate", "dev"],
-    "test": ["test", "Testing", "TEST"],
+    "train": ["Training"],
+    "eval": ["Evaluation", "VALID", "dev"],
+    "test": ["TEST"],
 }
 
 

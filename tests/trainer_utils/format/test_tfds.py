@@ -10,8 +10,6 @@ from trainer_utils.format import DatasetError, Feature
 from trainer_utils.format.tfds import (
     parse_tfds_features,
     parse_tfds_splits,
-    render_tfds_features,
-    render_tfds_info,
 )
 
 GOLDEN = Path(__file__).parents[2] / "golden/tfds"
@@ -90,28 +88,3 @@ def test_another_file_format_is_refused_with_the_cure():
     text = json.dumps({"name": "a", "fileFormat": "array_record", "splits": []})
     with pytest.raises(DatasetError, match=r"format tfrecord, got 'array_record'.*convert"):
         parse_tfds_splits(text, path="x")
-
-
-def test_what_we_write_is_read_again():
-    features = {
-        "image": Feature(type="string", shape=(0, 0, 3), extra={"sizes": "mixed"}),
-        "mask": Feature(type="string", shape=(4, 5), extra={"sizes": "fixed"}),
-        "label": Feature(type="int"),
-        "box": Feature(type="float", shape=(4,)),
-        "tokens": sparse("int"),
-        "words": sparse("string"),
-        "raw": Feature(type="string"),
-    }
-    text = render_tfds_features(features, classes={"label": 3})
-    assert parse_tfds_features(text, path="x") == features
-    assert json.loads(text)["featuresDict"]["features"]["label"]["classLabel"] == {
-        "numClasses": "3"
-    }
-    template = "../3/Split-train/data_tfrecord-{SHARD_X_OF_Y}"
-    info = render_tfds_info("photos", {"train": (template, [5, 4], 900)})
-    assert parse_tfds_splits(info, path="x") == {
-        "train": {
-            "../3/Split-train/data_tfrecord-00000-of-00002": 5,
-            "../3/Split-train/data_tfrecord-00001-of-00002": 4,
-        }
-    }

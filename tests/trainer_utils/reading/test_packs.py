@@ -1,6 +1,7 @@
 """Batches of packs, against the documents themselves."""
 
 import itertools
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ import pytest
 import trainer_utils
 from trainer_utils import InputOptions, LabelOptions, PackOptions
 from trainer_utils.dataset.selection import open_sources
-from trainer_utils.format import ConfigError, DatasetError
+from trainer_utils.format import ConfigError, CorruptShardError, DatasetError
 from trainer_utils.reading.packing import PackedSource, packed_sources
 
 LENGTH, EOS = 32, 900
@@ -150,6 +151,14 @@ def test_single_packs(uri):
             np.testing.assert_array_equal(values, batch[name][0])
 
 
+def test_processes_make_the_same_packs(uri):
+    options = {"batch_size": 8, "pack": PackOptions(length=LENGTH), "remainder": "drop"}
+    made = trainer_utils.iterate(uri, "train", processes=2, **options)
+    for batch, other in zip(made, trainer_utils.iterate(uri, "train", **options), strict=True):
+        for name, values in batch.items():
+            np.testing.assert_array_equal(values, other[name])
+
+
 def test_lengths_are_found_once(uri, tmp_path, monkeypatch):
     options = InputOptions(pack=PackOptions(length=LENGTH), cache=str(tmp_path / "cache"))
     (first,) = packed_sources(open_sources(uri, "train"), options)
@@ -169,6 +178,21 @@ def test_lengths_are_found_once(uri, tmp_path, monkeypatch):
     (third,) = packed_sources(open_sources(uri, "train"), options)
     assert isinstance(third, PackedSource)
     np.testing.assert_array_equal(first.packs.lengths, third.packs.lengths)
+
+
+def test_damage_is_told_by_its_record(uri, tmp_path):
+    """Also where the lengths are known."""
+    shutil.copytree(uri, tmp_path / "d")
+    settings = {"batch_size": 8, "pack": PackOptions(length=LENGTH)}
+    assert len(list(trainer_utils.iterate(str(tmp_path / "d"), "train", **settings)))
+    path = next((tmp_path / "d/Split-train").iterdir())
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 1
+    path.write_bytes(data)
+    with pytest.raises(CorruptShardError) as found:
+        list(trainer_utils.iterate(str(tmp_path / "d"), "train", **settings))
+    assert found.value.path == str(path)
+    assert found.value.record is not None
 
 
 @pytest.mark.parametrize(

@@ -5,8 +5,8 @@ import json
 import jsonschema
 import pytest
 
+from components.schema.json_schema import render_example_schema
 from trainer_utils.format import Feature
-from trainer_utils.format.json_schema import render_example_schema
 
 FEATURES = {
     "id": Feature(type="int", shape=(), extra={}),

@@ -3,8 +3,8 @@
 import pytest
 import tensorflow as tf
 
+from components.shuffle.example_editing import replace_feature
 from trainer_utils.format import DatasetError
-from trainer_utils.format.example_editing import replace_feature
 
 
 def feature(value):

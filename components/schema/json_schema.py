@@ -51,9 +51,6 @@ def render_example_schema(
 def _property(feature: Feature, classes: Sequence[str] | None) -> JsonObject:
     if feature.is_raw_image:
         return _array(_PIXEL, feature.extra["image_shape"])
-    if feature.is_base64_image:
-        any_size = (None, None, max(feature.extra["channels"]))
-        return _array(_PIXEL, feature.extra.get("image_shape", any_size))
     if feature.is_image:
         channels = 1 if len(feature.shape) == 2 else 3
         size = feature.shape[:2] if feature.is_fixed_size else (None, None)
