@@ -54,7 +54,7 @@ from trainer_utils.storage.file_system import problem_of
 from trainer_utils.storage.paths import display_path, is_remote
 from trainer_utils.writing.shards import remove_shard, rename_shard
 
-__all__ = ["FileConversion"]
+__all__ = ["FileConversion", "parts_of_shard"]
 
 # What one core takes for a file that is kept, and for a byte of one that is decoded.
 _FILE_SECONDS, _DECODED_BYTE_SECONDS = 300e-6, 1 / 25e6
@@ -242,8 +242,7 @@ class FileConversion(Conversion[FilePlan]):
         parts = []
         for task in tasks:
             places = task.argument.places
-            most = math.ceil(_PARTS_A_PROCESS * processes / len(tasks))
-            number = min(most, task.records // _PART_RECORDS)
+            number = parts_of_shard(task.records, shards=len(tasks), processes=processes)
             if number < 2 or task.argument.known is not None:
                 continue
             bounds = shard_bounds(num_records=task.records, num_shards=number).tolist()
@@ -295,6 +294,11 @@ def _renamed(inputs: InputTable, settings: MediaSettings) -> tuple[InputTable, M
             group_by=settings.group_by and wanted.get(settings.group_by, settings.group_by),
         ),
     )
+
+
+def parts_of_shard(records: int, *, shards: int, processes: int) -> int:
+    """Of how many parts a shard is made: three for each process, so that all end at about once."""
+    return min(math.ceil(_PARTS_A_PROCESS * processes / shards), records // _PART_RECORDS)
 
 
 def _joining(task: Task, parts: Sequence[EncodedPart]) -> Task:

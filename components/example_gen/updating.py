@@ -75,7 +75,10 @@ class BaseDataset:
             ConfigError: it names the settings that differ.
         """
         assert self.dataset.manifest is not None
-        if not is_remote(uri) and os.path.realpath(uri) == os.path.realpath(self.dataset.uri):
+        own = self.dataset.uri
+        if uri.rstrip("/") == own or (
+            not is_remote(uri) and os.path.realpath(uri) == os.path.realpath(own)
+        ):
             raise ConfigError.of("base_dataset", uri, allowed="another dataset than is written")
         old, new = (
             dict(self.dataset.manifest.config),

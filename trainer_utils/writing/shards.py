@@ -32,6 +32,8 @@ from trainer_utils.format.tfrecord import BLOCK_BYTES
 from trainer_utils.storage import (
     begin_sync,
     copy_file,
+    file_size,
+    file_system_of,
     is_remote,
     join,
     make_folder,
@@ -123,7 +125,9 @@ def files_of_shard(shard: Shard) -> list[str]:
 
 
 def copy_shard(shard: Shard, name: ShardName, *, source: str, uri: str) -> Shard:
-    """Puts a shard and its index into another dataset: as hard links, or as copies, read back.
+    """Puts a shard and its index into another dataset, as hard links or as copies.
+
+    Copies are read back, but for those that a store makes of its own objects.
 
     Args:
         name: that it gets there.
@@ -139,7 +143,11 @@ def copy_shard(shard: Shard, name: ShardName, *, source: str, uri: str) -> Shard
         make_folder(target.rpartition("/")[0])
         make_folder(folder)
         linked.append(copy_file(join(source, old), target, temporary_folder=folder))
-    if not all(linked):
+    path = join(uri, copied.path)
+    if is_remote(uri) and file_system_of(uri) is file_system_of(source):  # the store's own copy
+        if (size := file_size(path)) != shard.bytes:
+            raise CorruptShardError.at(path, expected=f"{shard.bytes} bytes", got=str(size))
+    elif not all(linked):
         verify_shard(copied, uri=uri)
     return copied
 

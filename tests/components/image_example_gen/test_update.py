@@ -3,11 +3,15 @@
 import json
 import os
 import shutil
+import uuid
 from pathlib import Path
 
 import pytest
 
+from components import steps
 from components.example_gen import file_shards
+from components.example_gen.settings import ImageSettings
+from pipelines.tools.verification.verify import verify_dataset
 from tests.components.image_example_gen.image_runs import convert, photo, read, value, write_tree
 from trainer_utils.format import ConfigError
 
@@ -107,6 +111,22 @@ def test_ids_do_not_move(base, tmp_path):
     }
     assert labels.pop(b"aa/new.jpg") == 2
     assert set(labels.values()) == {0}
+
+
+def test_in_a_store(base, tmp_path):
+    folder, _ = base
+    place, settings = f"memory://{uuid.uuid4().hex}", ImageSettings(**SMALL)
+    steps.convert(str(folder), f"{place}/base", settings)
+    write_tree(folder, tree(range(60, 63)))
+    settings = ImageSettings(**SMALL, base_dataset=f"{place}/base")
+    made = steps.convert(str(folder), f"{place}/new", settings).manifest
+    fresh = convert(folder, tmp_path / "fresh", **SMALL)
+    for split in made.splits:
+        assert f"{made.content_of(split):016x}" == fresh["splits"][split]["content"]
+    assert made.config["update"]["kept"] == 60
+    with pytest.raises(ConfigError):
+        steps.convert(str(folder), f"{place}/base", settings)
+    assert not verify_dataset(f"{place}/new").problems
 
 
 def test_deterministic(base, tmp_path):
