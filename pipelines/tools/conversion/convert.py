@@ -60,6 +60,9 @@ __all__ = [
 ]
 
 
+_CHANGES = ("added", "changed", "removed", "kept")  # of inputs, by an update
+
+
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)
 class Converted(str):
     """The uri of the balanced dataset, below `out` as it was given: a text that goes wherever a uri
@@ -127,6 +130,8 @@ class Converted(str):
         """What a person wants to know of it, as text."""
         how = "nothing changed: taken from cache" if self.cached else f"in {self.seconds:.1f} s"
         parts: list[Part] = [f"{self.manifest.total}; {how}"]
+        if changes := self.manifest.config.get("update"):
+            parts.append(", ".join(f"{changes[name]:,} {name}" for name in _CHANGES))
         if rejects := self.manifest.reject_counts:
             parts.append(f"rejected: {list_counts(rejects)} ({self.examples}/{REJECTS_FILE})")
             for code in sorted(rejects):
