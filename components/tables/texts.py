@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 
 from components.tables.casting import texts_of
 from components.tables.rows import Rows
-from trainer_utils.format import ConfigError
+from trainer_utils.format import ConfigError, InputError
 
 __all__ = ["TextRules", "text_columns"]
 
@@ -52,6 +52,7 @@ class TextRules:
 
         Raises:
             ConfigError: something is asked, and no column is known to hold texts.
+            InputError: a column of texts holds lists.
         """
         asked = self.lowercase or self.normalize or self.min_chars
         if (asked or self.max_chars or self.deduplicate) and rows.columns and not texts:
@@ -62,6 +63,11 @@ class TextRules:
             )
         for name in texts:
             array = rows.columns[name]
+            if pa.types.is_nested(array.type):
+                raise InputError(
+                    f"column {name!r}: expected texts, got lists. Take them as they are: "
+                    f"columns={{{name!r}: 'string'}}."
+                )
             if not pa.types.is_string(array.type):
                 array = texts_of(array)
             if self.normalize:

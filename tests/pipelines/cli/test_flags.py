@@ -42,6 +42,7 @@ FLAGS = {  # words of the command line, and what `prepare` gets for them
     "verify": ("--verify decode", "decode"),
     "max_pixels": ("--max-pixels 1000", 1000),
     "feature_names": ("--feature-name a=b/c --feature-name c=d", {"a": "b/c", "c": "d"}),
+    "base_dataset": ("--base-dataset out/1", "out/1"),
     "image_dir": ("--image-dir jpg", "jpg"),
     "csv_path": ("--csv-path lists/{split}.csv", "lists/{split}.csv"),
     "annotation_dir": ("--annotation-dir xml", "xml"),
@@ -84,6 +85,7 @@ def test_each_setting_has_a_flag():
     flags = {one.name for one in params if isinstance(one, click.Option) and "help" not in one.name}
     assert declared == {*FLAGS}
     others = {"kind", "splits", "others", "beam_args", "metadata", "dry_run", "as_json"}
+    others |= {"update"}
     assert flags - {"verbose"} == declared | others
 
 
