@@ -1,5 +1,6 @@
 """ImageExampleGen gives the same bytes whatever the runner, the file system or a broken run."""
 
+import json
 import os
 import random
 import sys
@@ -128,7 +129,15 @@ def test_place_time_and_order_of_writing_of_the_photos_do_not_matter(folder, ref
     convert(base, tmp_path / "out")
     made = contents(tmp_path / "out")
     said = made["lineage.json"].decode().replace(str(base), str(folder))
-    assert made | {"lineage.json": seal(said).encode()} == reference
+    made |= {"lineage.json": seal(said).encode()}
+    assert _without_times(made) == _without_times(reference)
+
+
+def _without_times(files: dict[str, bytes | None]) -> dict[str, Any]:
+    """A dataset but for what tells an update which files were not touched since."""
+    inputs = json.loads(files["inputs.json"] or b"")
+    shards = [{**shard, "listing": None} for shard in inputs["shards"]]
+    return {**files, "inputs.json": shards}
 
 
 # The seed -----------------------------------------------------------------------------------------
