@@ -184,8 +184,11 @@ class Call:
                 if self.check is not None:
                     self.check(result)
                 return result
-        if not is_remote(self.workspace) and not exists(self.workspace):
-            raise self.unshared()
+        if not is_remote(self.workspace):
+            try:
+                list_names(self.workspace)
+            except FileNotFoundError:
+                raise self.unshared() from None
         result = self.function(task.argument)
         self._write(f"{_RESULTS}/{task.name}", result)
         return result

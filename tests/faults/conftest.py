@@ -15,7 +15,7 @@ from tests.faults.engine import Engine, Run
 from tests.faults.outputs import content_of, folders_of
 
 STEPS = ("images", "texts", "audio", "balance")
-OTHERS = ("update", "exclude", "schema", "audit", "report", "write")
+OTHERS = ("update", "exclude", "audit", "report", "write")
 TYPES = ("images", "texts", "audio")
 KINDS = ("images", "texts", "audio", "balanced", "gzipped")
 SETTINGS: dict[str, object] = {
@@ -108,7 +108,6 @@ def undisturbed(tmp_path_factory, engine, datasets, raw) -> dict[str, Undisturbe
         "balance": ("balance", datasets["images"], {"num_shards": 3}),
         "update": ("images", raw["more"], {**SETTINGS, "base_dataset": str(datasets["images"])}),
         "exclude": ("balance", datasets["images"], {"exclude": ["a/00.jpg"], "num_shards": 2}),
-        "schema": ("schema", datasets["images"], {"tfds": True}),
         "audit": ("audit", datasets["images"], {}),
         "report": ("report", datasets["images"], {}),
         "write": ("write", datasets["images"], {"num_shards": {"train": 2}}),

@@ -222,12 +222,6 @@ def _balance(source: str, uri: str, settings: dict[str, Any], beam: Sequence[str
         steps.balance([source], uri, BalancerSettings(**settings), runner=runner)
 
 
-def _schema(source: str, uri: str, settings: dict[str, Any], _: Sequence[str]) -> None:
-    from components import steps
-
-    steps.export_schema(source, uri, **settings)
-
-
 def _audit(source: str, uri: str, settings: dict[str, Any], _: Sequence[str]) -> None:
     from components import steps
     from components.settings import AuditSettings
@@ -271,7 +265,6 @@ STEPS: dict[str, Step] = {
     "texts": _convert("Text"),
     "audio": _convert("Audio"),
     "balance": _balance,
-    "schema": _schema,
     "audit": _audit,
     "report": _report,
     "write": _write,
