@@ -34,7 +34,7 @@ from trainer_utils.format import ConfigError, Shard
 from trainer_utils.format.json_text import JsonObject, parse_json_object, render_json
 from trainer_utils.format.naming import INPUTS_FILE
 from trainer_utils.format.planning import keyed_digests
-from trainer_utils.format.sealing import NO_CHECKSUM, seal
+from trainer_utils.format.sealing import NO_CHECKSUM, is_sealed, seal
 from trainer_utils.storage import exists, is_remote, join, read_text
 
 __all__ = [
@@ -117,7 +117,7 @@ def read_base(uri: str) -> BaseDataset:
         )
     text = read_text(path)
     value = parse_json_object(text, path=path)
-    if value.get("format_version") != _FORMAT_VERSION or seal(text) != text:
+    if value.get("format_version") != _FORMAT_VERSION or not is_sealed(text):
         raise ConfigError.of(
             "base_dataset",
             uri,

@@ -11,7 +11,7 @@ from trainer_utils.format.crc32c import extend_crc32c
 from trainer_utils.format.json_text import Json, JsonObject
 from trainer_utils.format.naming import check_inner_path
 
-__all__ = ["NO_CHECKSUM", "FileDigest", "seal"]
+__all__ = ["NO_CHECKSUM", "FileDigest", "is_sealed", "seal"]
 
 NO_CHECKSUM = "00000000"
 # Two blanks of indent are the top level's alone, and no text of JSON holds a newline.
@@ -58,3 +58,11 @@ def seal(text: str) -> str:
     start, stop = places[0]
     crc = extend_crc32c(0, (text[:start] + NO_CHECKSUM + text[stop:]).encode())
     return f"{text[:start]}{crc:08x}{text[stop:]}"
+
+
+def is_sealed(text: str) -> bool:
+    """Whether a text has its own checksum, and the right one."""
+    try:
+        return seal(text) == text
+    except ValueError:
+        return False

@@ -35,6 +35,7 @@ from trainer_utils.format.naming import (
     vocabulary_of,
 )
 from trainer_utils.format.origin import Origin
+from trainer_utils.format.sealing import is_sealed
 from trainer_utils.format.tfds import TFDS_FEATURES_FILE, TFDS_INFO_FILE
 
 __all__ = [
@@ -83,8 +84,8 @@ def check_no_manifest(files: DatasetFiles) -> Iterator[Problem]:
 
 
 def _sums(files: DatasetFiles, manifest: Manifest) -> Iterator[Problem]:
-    """Compares small files with their checksums; `lineage.json` has one of its own."""
-    for path in sorted({*manifest.files, *({LINEAGE_FILE} & files.sizes.keys())}):
+    """Compares small files with their checksums; those beside the manifest have their own."""
+    for path in sorted({*manifest.files, *({LINEAGE_FILE, INPUTS_FILE} & files.sizes.keys())}):
         where = files.path(path)
         if path not in files.sizes:
             message = f"{where!r}: is missing, though {MANIFEST_FILE} names it. Write it again."
@@ -93,6 +94,11 @@ def _sums(files: DatasetFiles, manifest: Manifest) -> Iterator[Problem]:
         try:
             if path == LINEAGE_FILE:
                 Origin.from_json(files.read_text(path), path=where)
+            elif path == INPUTS_FILE:
+                if not is_sealed(files.read_text(path)):
+                    raise DatasetError.at(
+                        where, expected="the checksum that it names", got="another content"
+                    )
             else:
                 manifest.check_text(path, files.read_bytes(path), path=where)
         except OSError as error:
