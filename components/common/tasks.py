@@ -25,7 +25,6 @@ from trainer_utils.format import ConfigError, DatasetError
 from trainer_utils.format.errors import error_from_json, error_to_json
 from trainer_utils.step_display import show_step
 from trainer_utils.storage import (
-    exists,
     is_remote,
     join,
     list_names,
@@ -158,7 +157,7 @@ def map_tasks(
     if not tasks:
         return []
     folder = join(workspace, _RESULTS)
-    there = set(list_names(folder)) if exists(folder) else set()
+    there = set(list_names(folder, may_lack=True))
     if done := sum(task.name in there for task in tasks):
         logging.info("continuing: %s of %s shards are there", f"{done:,}", f"{len(tasks):,}")
     call = Call(function, workspace, frozenset(there.intersection(t.name for t in tasks)), check)
@@ -204,7 +203,7 @@ class Call:
     def reported(self) -> DatasetError | None:
         """The first by name of those that were kept."""
         folder = join(self.workspace, _ERRORS)
-        names = sorted(list_names(folder)) if exists(folder) else []
+        names = sorted(list_names(folder, may_lack=True))
         return error_from_json(read_plain(join(folder, names[0]))) if names else None
 
     def check_finished(self, names: Sequence[str]) -> None:
@@ -214,7 +213,7 @@ class Call:
             DatasetError: one is not there.
         """
         folder = join(self.workspace, _RESULTS)
-        missing = sorted({*names} - {*(list_names(folder) if exists(folder) else ())})
+        missing = sorted({*names} - {*list_names(folder, may_lack=True)})
         if missing:
             raise DatasetError.at(
                 self.workspace,
@@ -279,7 +278,7 @@ def _watch(folder: str, tasks: Sequence[Task], unit: str, ended: threading.Event
     started = last_logged = time.monotonic()
     with show_step(unit.capitalize()) as step:
         while not ended.wait(_POLL_SECONDS[is_remote(folder)]):
-            names = list_names(folder) if exists(folder) else []
+            names = list_names(folder, may_lack=True)
             finished = [work[name] for name in names if name in work]
             records, now = sum(records for records, _ in finished), time.monotonic()
             pace = sum(size for _, size in finished) / 1e6 / (now - started)

@@ -174,7 +174,7 @@ def meets_another(uri: str) -> bool:
 
 def _refuse_others(uri: str) -> None:
     """Refuses to write where a dataset's own files and folders are somebody else's."""
-    names = list_names(uri) if exists(uri) else []  # a store has no empty folders
+    names = list_names(uri, may_lack=True)  # a store has no empty folders
     is_ours = WORKING_FOLDER in names or _has_manifest(uri)
     found = [name for name in names if name in DATASET_FILES]
     for folder in filter(_is_of_dataset, {*names}.difference(DATASET_FILES)):
@@ -220,7 +220,7 @@ def _remove_files(uri: str) -> None:
     make_folder(working_folder(uri))  # by which the rest is known for ours
     if exists(join(uri, MANIFEST_FILE)):
         remove_file(join(uri, MANIFEST_FILE))  # first, so that nothing passes for whole
-    for name in filter(_is_of_dataset, list_names(uri) if exists(uri) else []):
+    for name in filter(_is_of_dataset, list_names(uri, may_lack=True)):
         (remove_file if name in DATASET_FILES else remove_tree)(join(uri, name))
 
 

@@ -137,8 +137,14 @@ def list_folder(folder: str) -> list[FolderEntry]:
     return persist(folder, file_system_of(folder).list_folder, folder)
 
 
-def list_names(folder: str) -> list[str]:
-    """The names of what is in a folder, without what is below its folders, in no order."""
+def list_names(folder: str, *, may_lack: bool = False) -> list[str]:
+    """The names of what is in a folder, without what is below its folders, in no order.
+
+    Args:
+        may_lack: whether there may be no such folder; then there are no names.
+    """
+    if may_lack and not exists(folder):
+        return []
     return [entry.name for entry in list_folder(folder)]
 
 
