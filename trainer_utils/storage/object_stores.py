@@ -53,7 +53,7 @@ class _ObjectStores(FileSystem):
 
     def open(self, path: str, *, root: str | None = None) -> BinaryIO:
         with _os_errors(path):
-            store, key = _find(path)
+            store, key = _find(path, to_read=True)
             return cast(BinaryIO, io.BufferedReader(_ObjectReader(path, store, key), 64 << 10))
 
     def read(self, path: str, *, start: int = 0, stop: int | None = None) -> bytes:
@@ -64,7 +64,7 @@ class _ObjectStores(FileSystem):
                 stream.seek(start)
                 return stream.read(-1 if stop is None else stop - start)
         with _os_errors(path):
-            store, key = _find(path)
+            store, key = _find(path, to_read=True)
             return bytes(_get(store, key, start, stop)[0])
 
     def info(self, path: str) -> FolderEntry:
@@ -269,8 +269,10 @@ os.register_at_fork(after_in_child=_note_fork)
 
 
 @functools.lru_cache(maxsize=256)
-def _store(scheme: str, bucket: str, environment: tuple[object, ...]) -> "ObjectStore":
-    return open_store(scheme, bucket)
+def _store(
+    scheme: str, bucket: str, environment: tuple[object, ...], to_read: bool
+) -> "ObjectStore":
+    return open_store(scheme, bucket, to_read=to_read)
 
 
 @functools.lru_cache(maxsize=1)
@@ -279,7 +281,7 @@ def _pool(process: int) -> ThreadPoolExecutor:
     return ThreadPoolExecutor(16, thread_name_prefix="tfx-shards-store")
 
 
-def _find(url: str) -> "tuple[ObjectStore, str]":
+def _find(url: str, *, to_read: bool = False) -> "tuple[ObjectStore, str]":
     """The store of a url, and the object's key in it; empty: the bucket."""
     if _forked_from:  # obstore's threads are not there, and would be waited for without end
         raise OSError(
@@ -291,7 +293,7 @@ def _find(url: str) -> "tuple[ObjectStore, str]":
     bucket, _, key = rest.partition("/")
     if not bucket:
         raise ConfigError(f"{url!r}: expected the name of a bucket after {scheme}://, got none")
-    return _store(scheme, bucket, _environment()), key.strip("/")
+    return _store(scheme, bucket, _environment(), to_read), key.strip("/")
 
 
 # As CPython holds them: to decode 64 variables took as long as a third of a photo's request.

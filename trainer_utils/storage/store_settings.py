@@ -21,13 +21,15 @@ from trainer_utils.storage.paths import OBJECT_SCHEMES
 if TYPE_CHECKING:
     from obstore.store import ObjectStore
 
-__all__ = ["CONNECT_SECONDS", "REQUEST_SECONDS", "VARIABLES", "open_store"]
+__all__ = ["CONNECT_SECONDS", "REQUEST_SECONDS", "SILENCE_SECONDS", "VARIABLES", "open_store"]
 
 _PREFIXES = ("AWS_", "AZURE_", "AZURITE_", "MINIO_")
 VARIABLES = tuple(prefix.encode() for prefix in _PREFIXES) if os.name == "posix" else _PREFIXES
 """How the names of the variables begin that say how stores are reached."""
 REQUEST_SECONDS = 60
 """Of one request, which asks for some MiB."""
+SILENCE_SECONDS = 5
+"""After which an answer of which nothing more comes is asked for again, from where it stopped."""
 CONNECT_SECONDS = 10
 _RETRY_SECONDS = 120
 _MOST_RETRIES = 8
@@ -44,13 +46,15 @@ _AWS_VARIABLES = (
 )
 
 
-def open_store(scheme: str, bucket: str) -> "ObjectStore":
+def open_store(scheme: str, bucket: str, *, to_read: bool = False) -> "ObjectStore":
     """The store of a bucket.
 
     Args:
         scheme: of S3 or Azure, in `OBJECT_SCHEMES`.
         bucket: its name; of Azure a container, `container@account.…` or with the account in the
             environment.
+        to_read: whether it is read from alone: then an answer has to go on. An upload is silent
+            until it is whole.
 
     Raises:
         ImportError: a package is not installed; the message says which extra brings it.
@@ -66,16 +70,18 @@ def open_store(scheme: str, bucket: str) -> "ObjectStore":
         ) from error
     if kind == "s3":
         config = _s3(scheme)
-        return store.S3Store(bucket, **_common(config), **config)
+        return store.S3Store(bucket, **_common(config, to_read), **config)
     container, _, host = bucket.partition("@")
     config = {"account_name": host.partition(".")[0]} if host else {}
-    return store.AzureStore(container, **_common(config), **config)
+    return store.AzureStore(container, **_common(config, to_read), **config)
 
 
-def _common(config: Mapping[str, object]) -> dict[str, Any]:
+def _common(config: Mapping[str, object], to_read: bool) -> dict[str, Any]:
     """What is the same for all stores: time-outs, and attempts with growing, random pauses."""
+    silence = {"read_timeout": timedelta(seconds=SILENCE_SECONDS)} if to_read else {}
     return {
         "client_options": {
+            **silence,
             "allow_http": any("http://" in str(value) for value in config.values()),
             "connect_timeout": timedelta(seconds=CONNECT_SECONDS),
             "timeout": timedelta(seconds=REQUEST_SECONDS),

@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+import threading
 import urllib.request
 from pathlib import Path
 
@@ -188,6 +189,25 @@ def test_an_answer_that_stalls_is_asked_for_again(large, data, at_s3, s3_store, 
         at_s3(proxy)
         assert storage.read_range(large, start=5, stop=1 << 20) == data[5 : 1 << 20]
         assert proxy.counts()["cut"] == 1
+
+
+def test_an_answer_that_falls_silent_is_asked_for_again_long_before_its_time_is_over(
+    large, data, at_s3, s3_store, monkeypatch
+):
+    from trainer_utils.storage import store_settings
+
+    monkeypatch.setattr(store_settings, "SILENCE_SECONDS", 1)
+    monkeypatch.setattr(store_settings, "REQUEST_SECONDS", 3600)
+    found: list[bytes] = []
+    with faulty(s3_store, cut=1, stall=3600, most=1) as proxy:
+        at_s3(proxy)
+        read = threading.Thread(
+            target=lambda: found.append(storage.read_range(large, start=5, stop=1 << 20)),
+            daemon=True,
+        )
+        read.start()
+        read.join(60)  # else it hangs
+        assert found == [data[5 : 1 << 20]]
 
 
 @pytest.mark.parametrize("fault", ["drop", "busy"])
