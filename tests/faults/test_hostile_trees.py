@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from pipelines.tools.verification import verify_dataset
-from tests.faults.conftest import SETTINGS, Undisturbed
+from tests.faults.conftest import SETTINGS, STEPS, Undisturbed
 from tests.faults.counts import long
 from tests.faults.engine import Engine
 from tests.faults.outputs import MANIFEST, check_not_half, check_whole, content_of
@@ -120,7 +120,7 @@ def check_refused(
 def test_a_quota_on_files_is_an_error_that_names_the_file(
     undisturbed, engine, tmp_path, file_bytes
 ):
-    for plain in undisturbed.values():
+    for plain in (undisturbed[step] for step in STEPS):
         uri = tmp_path / plain.step / "out"
         uri.parent.mkdir()
         check_refused(plain, engine, uri, "File too large", file_bytes=file_bytes)
@@ -139,7 +139,7 @@ def test_a_quota_on_files_is_an_error_that_names_the_file(
 def test_a_place_that_takes_no_more_is_an_error_that_names_it(
     undisturbed, engine, tmp_path, options, said
 ):
-    for plain in undisturbed.values():
+    for plain in (undisturbed[step] for step in STEPS):
         place = tmp_path / plain.step
         place.mkdir()
         check_refused(plain, engine, place / "out", said, mount=(str(place), options))
