@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from trainer_utils.options import CacheOptions, ImageOptions, InputOptions, LabelOptions
     from trainer_utils.order import InputState
     from trainer_utils.order.packing import PackOptions
+    from trainer_utils.order.recipe import Part, Recipe
     from trainer_utils.planning import plan
     from trainer_utils.resuming import InputBackup, InputProgress, load_state
     from trainer_utils.training.loop import evaluate, fit
@@ -39,6 +40,8 @@ _MODULES = {
     "InputState": "order",
     "LabelOptions": "options",
     "PackOptions": "order.packing",
+    "Part": "order.recipe",
+    "Recipe": "order.recipe",
     "cu_seqlens": "frameworks.torch",
     "distribute": "frameworks.tensorflow",
     "evaluate": "training.loop",
@@ -67,6 +70,8 @@ __all__ = [
     "InputState",
     "LabelOptions",
     "PackOptions",
+    "Part",
+    "Recipe",
     "cu_seqlens",
     "distribute",
     "evaluate",

@@ -4,26 +4,28 @@ print(plan(uri, "train", workers=8, batch_size=256, remainder="pad"))
 """
 
 import logging
+import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from trainer_utils.dataset.location import Artifacts
+from trainer_utils.dataset.location import Inputs
 from trainer_utils.dataset.selection import Source, digest_of, mean_bytes, open_sources
 from trainer_utils.format import ConfigError, DatasetError, canonical_split
 from trainer_utils.format.printable import printable
 from trainer_utils.format.spelling import did_you_mean
 from trainer_utils.options import InputOptions, choose_options
-from trainer_utils.order import InputOrder, InputPlan, plan_workers
-from trainer_utils.order.mixing import mix_ranges
+from trainer_utils.order import InputOrder, InputPlan, MixPart, plan_workers
+from trainer_utils.order.recipe import Recipe
 from trainer_utils.reading.packing import packed_sources
+from trainer_utils.storage import read_text
 
-__all__ = ["check_has_records", "order_of", "plan"]
+__all__ = ["check_has_records", "mix_parts", "open_input", "order_of", "plan"]
 
 _logger = logging.getLogger(__name__)
 
 
 def plan(
-    artifact_uri: Artifacts,
+    artifact_uri: Inputs,
     split: str | None = None,
     *,
     workers: int = 1,
@@ -48,7 +50,7 @@ def plan(
     """
     own = ("split", "workers", "replicas", "options")
     chosen = choose_options(options, settings, of="plan", arguments=own)
-    sources = open_sources(artifact_uri, split, apart=chosen.weights is not None)
+    sources, chosen = open_input(artifact_uri, split, chosen)
     sources = packed_sources(sources, chosen)
     order = order_of(sources, chosen, num_workers=workers, num_replicas=replicas or workers)
     return plan_workers(order)
@@ -74,13 +76,46 @@ def order_of(
     for name in ("pre_batching_callback", "post_batching_callback"):
         _check_splits(name, getattr(options, name), sources)
     return InputOrder(
-        mix_ranges([source.ranges for source in sources], options.weights),
+        [part for source in sources for part in source.ranges],
         options,
         num_workers=num_workers,
         num_replicas=num_replicas,
         mean_record_bytes=mean_bytes(sources),
         digest=digest_of(sources),
+        parts=mix_parts(sources),
     )
+
+
+def mix_parts(sources: Sequence[Source]) -> list[MixPart]:
+    """What an order knows of the datasets that it mixes."""
+    return [MixPart(source.num_records, digest_of([source])) for source in sources]
+
+
+def open_input(
+    artifact_uri: Inputs, split: str | None, options: InputOptions
+) -> tuple[list[Source], InputOptions]:
+    """Opens what `input_fn` was asked for: datasets, or the parts of a recipe, and its weights.
+
+    Raises:
+        ConfigError: a recipe comes with a split or weights beside its own, or a part is several
+            datasets.
+        DatasetError: as `input_fn`.
+    """
+    recipe = artifact_uri
+    if isinstance(recipe, (str, os.PathLike)) and os.fspath(recipe).endswith((".yaml", ".yml")):
+        recipe = Recipe.from_yaml(read_text(os.fspath(recipe)))
+    if not isinstance(recipe, Recipe):
+        return open_sources(recipe, split, apart=options.weights is not None), options
+    for name, value in (("split", split), ("weights", options.weights)):
+        if value is not None:
+            raise ConfigError.of(name, value, allowed="None with a recipe, whose parts have them")
+    sources = []
+    for part in recipe.parts:
+        found = open_sources(part.uri, part.split)
+        if len(found) != 1:
+            raise ConfigError.of("uri", part.uri, allowed=f"one dataset for part {part.name!r}")
+        sources += found
+    return sources, options.replace(weights=recipe.weights)
 
 
 def _check_splits(name: str, callbacks: object, sources: Sequence[Source]) -> None:

@@ -21,9 +21,10 @@ from trainer_utils.format import ConfigError, DatasetError
 from trainer_utils.format.file_ranges import RecordName
 from trainer_utils.format.json_text import JsonObject
 from trainer_utils.options import InputOptions
-from trainer_utils.order import InputOrder, mix_ranges
+from trainer_utils.order import InputOrder
 from trainer_utils.order.ledger import InputHistory, SeenAt, Segment
 from trainer_utils.order.packing import DocumentPart, PackIndex
+from trainer_utils.planning import mix_parts
 from trainer_utils.reading.packing import PackedSource, packed_sources
 from trainer_utils.recording import read_ledger
 from trainer_utils.text_output import Part, Shown, make_table, quantity
@@ -292,8 +293,9 @@ class RunLedger:
         sources = packed_sources(sources, InputOptions(pack=segment.settings.get("pack")))
         self._packs |= {s.ranges[0].path: s.packs for s in sources if isinstance(s, PackedSource)}
         order = segment.order(
-            mix_ranges([source.ranges for source in sources], segment.settings["weights"]),
+            [part for source in sources for part in source.ranges],
             digest=digest_of(sources),
+            parts=mix_parts(sources),
         )
         if order.digest != segment.digest:
             uris = ", ".join(repr(source.dataset.uri) for source in sources)

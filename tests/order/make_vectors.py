@@ -6,7 +6,7 @@ python -m tests.order.make_vectors > tests/order/vectors.json
 import json
 import random
 
-from trainer_utils.order import FileRange, InputOrder, OrderOptions, mix_ranges
+from trainer_utils.order import FileRange, InputOrder, MixPart, OrderOptions
 
 _DATASETS = [[[10]], [[300, 7, 0, 93]], [[5000]], [[70_001]], [[1_000_003]]]
 _SETTINGS = [
@@ -28,7 +28,6 @@ _CORNERS = [
     ([[5000]], {"batch_size": 2, "shuffle": True, "mean_record_bytes": 3.0}, 2),
     # (full // K) * B // 256 is 1, full * B // K // 256 is 2.
     ([[5000]], {"batch_size": 56, "shuffle": 500}, 4),
-    # round(2.5) is 2.
     ([[5], [1]], {"batch_size": 2, "shuffle": False, "weights": [2, 1]}, 1),
     ([[5], [1]], {"batch_size": 2, "shuffle": "global", "weights": [2, 1]}, 2),
     # Single examples that workers cannot share.
@@ -66,7 +65,11 @@ def case(datasets, settings, rng, workers=None):
         allowed = [w for w in (1, 2, 4, 8) if w <= most and (size is None or size % w == 0)]
         workers = rng.choice(allowed)
     order = InputOrder(
-        mix_ranges(ranges, options.weights), options, num_workers=workers, mean_record_bytes=mean
+        [part for some in ranges for part in some],
+        options,
+        num_workers=workers,
+        mean_record_bytes=mean,
+        parts=[MixPart(sum(shards), "") for shards in datasets],
     )
     last = order.steps_per_epoch - 1
     asked = {(0, 0), (0, last), (1, rng.randint(0, last)), (5, max(last - 1, 0))}

@@ -11,6 +11,7 @@ weights, echoing, reshuffle_each_iteration, and mean_record_bytes, the `bytes` o
 
 import math
 from bisect import bisect_right
+from fractions import Fraction
 from functools import lru_cache
 from hashlib import blake2b, shake_128
 from typing import NamedTuple
@@ -22,13 +23,12 @@ MASK = 2**64 - 1
 
 
 def number_of_records(datasets, weights):
-    """`n`, the length of the list that an epoch reads: the order needs to know no more of it."""
+    """`n`, the records of an epoch: the order needs to know no more of the list that it reads."""
     totals = [sum(shards) for shards in datasets]
     if weights is None:
         return sum(totals)
-    present = [(total, weight) for total, weight in zip(totals, weights, strict=True) if total > 0]
-    longest = max((total / weight for total, weight in present), default=0)
-    return sum(round(longest * weight) for _, weight in present)
+    shares = whole_shares(weights)
+    return max(math.ceil(Fraction(t * sum(shares), w)) for t, w in zip(totals, shares, strict=True))
 
 
 # Batches
@@ -187,6 +187,76 @@ def position(batches, settings, epoch, batch, row):
     return position_of_place(n, chunk_size, key, place_in_epoch(batches, blocks, key, batch, row))
 
 
+# Mixtures
+
+
+def whole_shares(weights):
+    """The smallest whole numbers of the same ratios, or those that are rounded to 10,000 parts."""
+    exact = [Fraction(repr(float(weight))) for weight in weights]
+    unit = math.lcm(*(weight.denominator for weight in exact))
+    shares = [int(weight * unit) for weight in exact]
+    shares = [share // math.gcd(*shares) for share in shares]
+    if sum(shares) > 10_000:
+        shares = [max(1, round(weight / sum(exact) * 10_000)) for weight in exact]
+        shares = [share // math.gcd(*shares) for share in shares]
+    return shares
+
+
+@lru_cache(maxsize=64)
+def turns(shares):
+    """Whose turn each of the rows is, after which it repeats."""
+    total, q = sum(shares), max(2, 2 * len(shares) - 2)
+    come, rows = [0] * len(shares), []
+    for row in range(total):
+        waiting = []
+        for part, w in enumerate(shares):
+            j = come[part]
+            if j < w and math.ceil(Fraction((j * q + 1) * total, q * w)) - 1 <= row:
+                waiting.append(((j * q + q - 1) * total // (q * w), str(part), part))
+        part = min(waiting)[-1]
+        come[part] += 1
+        rows.append(part)
+    return rows
+
+
+def mixed_positions(datasets, settings, epoch, batch):
+    """The positions of all rows of a batch. One stage; parts have their numbers for names."""
+    totals = [sum(shards) for shards in datasets]
+    shares = whole_shares(settings["weights"])
+    whose, batches = turns(tuple(shares)), batches_of(datasets, settings, settings["workers"])
+    start = epoch * batches.n + batches.begin(batch)
+    rows = []  # part, its epoch, its block and the index there, position
+    for row in range(start, start + batches.size(batch)):
+        periods, place = divmod(row, len(whose))
+        part = whose[place]
+        own, place = divmod(periods * shares[part] + whose[:place].count(part), totals[part])
+        seed = hash_number(settings.get("seed", 0), "part", str(part).encode()) % 2**63
+        single = {**settings, "seed": seed, "batch_size": 1, "remainder": None}
+        alone = Batches(totals[part], 1, totals[part], [], None)
+        index = 0
+        if settings["shuffle"] not in (False, "global"):
+            index = index_in_block(alone, single, own, place)
+        found = sum(totals[:part]) + position(alone, single, own, place, 0)
+        rows.append((part, own, *(index or (0, 0)), found))
+    for group in {row[:3] for row in rows}:
+        places = [number for number, row in enumerate(rows) if row[:3] == group]
+        if settings["shuffle"] in (False, "global"):
+            continue
+        for number, row in zip(places, sorted(rows[n] for n in places), strict=True):
+            rows[number] = row
+    return [row[-1] for row in rows]
+
+
+def index_in_block(batches, settings, epoch, step):
+    """The block of a step whose batch is a single record, and the index of that record in it."""
+    blocks = max(1, batches.full // records_per_block(settings))
+    block = max(k for k in range(blocks) if k * batches.full // blocks <= step)
+    first, stop = block * batches.full // blocks, (block + 1) * batches.full // blocks
+    key = hash_number(settings["seed"], "block", uint64(epoch) + uint64(block))
+    shuffled = sorted(range(stop - first), key=lambda q: random(key, q))
+    return block, shuffled[step - first]
+
+
 # What is asked for
 
 
@@ -203,4 +273,7 @@ def positions(datasets, settings, workers, epoch, step, worker):
     batch = step // settings.get("echoing", 1)
     size = batches.size(batch)
     rows = range(worker * size // workers, (worker + 1) * size // workers)
+    if settings.get("weights") is not None:
+        mixed = {**settings, "workers": workers}
+        return mixed_positions(datasets, mixed, epoch, batch)[rows.start : rows.stop]
     return [position(batches, settings, epoch, batch, row) for row in rows]

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from tests.order import reference
 from trainer_utils.format import ConfigError
-from trainer_utils.order import FileRange, InputOrder, OrderOptions, mix_ranges
+from trainer_utils.order import FileRange, InputOrder, MixPart, OrderOptions
 
 CASES = json.loads(Path(__file__).with_name("vectors.json").read_text(encoding="utf-8"))
 
@@ -22,10 +22,11 @@ def input_order(case) -> InputOrder:
         for d, shards in enumerate(case["datasets"])
     ]
     return InputOrder(
-        mix_ranges(datasets, options.weights),
+        [part for some in datasets for part in some],
         options,
         num_workers=case["workers"],
         mean_record_bytes=mean_record_bytes,
+        parts=[MixPart(sum(shards), "") for shards in case["datasets"]],
     )
 
 

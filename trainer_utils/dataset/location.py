@@ -14,12 +14,14 @@ from typing import Protocol, TypeAlias, cast
 from trainer_utils.format import ConfigError
 from trainer_utils.format.layouts import is_named_as_records
 from trainer_utils.format.naming import MANIFEST_FILE, SHARD_PREFIX, SPLIT_PREFIX
+from trainer_utils.order.recipe import Recipe
 from trainer_utils.storage import is_remote, join, list_folder
 
 __all__ = [
     "LATEST",
     "Artifact",
     "Artifacts",
+    "Inputs",
     "Place",
     "datasets_in",
     "group_artifacts",
@@ -40,6 +42,7 @@ class Artifact(Protocol):
 
 _One: TypeAlias = str | os.PathLike[str] | Artifact
 Artifacts: TypeAlias = _One | Sequence[_One]
+Inputs: TypeAlias = Artifacts | Recipe
 """One dataset or several: by uri, by artifact, or by files: paths, patterns such as `data/train-*`,
 those of TFX's `fn_args.train_files`."""
 

@@ -7,11 +7,12 @@ source.input_steps, source.state(120), source.class_names
 import logging
 from collections.abc import Mapping, Sequence
 
-from trainer_utils.dataset.location import Artifacts
-from trainer_utils.dataset.selection import class_names_of, numbers_of_classes, open_sources
+from trainer_utils.dataset.location import Inputs
+from trainer_utils.dataset.selection import class_names_of, numbers_of_classes
 from trainer_utils.format import ConfigError, Feature
 from trainer_utils.options import InputOptions
 from trainer_utils.order import InputOrder, InputState
+from trainer_utils.planning import open_input
 from trainer_utils.reading.audio import check_batches
 from trainer_utils.reading.batches import Batches
 
@@ -45,7 +46,7 @@ class Input:
 
     def __init__(
         self,
-        artifact_uri: Artifacts,
+        artifact_uri: Inputs,
         split: str | None,
         options: InputOptions,
         *,
@@ -54,7 +55,7 @@ class Input:
         num_replicas: int | None = None,
         callbacks: bool = True,
     ) -> None:
-        sources = open_sources(artifact_uri, split, apart=options.weights is not None)
+        sources, options = open_input(artifact_uri, split, options)
         self.batches = Batches(
             sources,
             options,

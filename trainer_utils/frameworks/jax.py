@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from trainer_utils.dataset.location import Artifacts
+from trainer_utils.dataset.location import Inputs
 from trainer_utils.format import ConfigError
 from trainer_utils.frameworks.numpy import NumpyInput
 from trainer_utils.options import InputOptions, choose_options, shows_settings
@@ -24,7 +24,7 @@ __all__ = ["JaxBatches", "jax_batches"]
 
 @shows_settings
 def jax_batches(
-    artifact_uri: Artifacts,
+    artifact_uri: Inputs,
     split: str | None = None,
     *,
     sharding: Any = None,
@@ -61,7 +61,7 @@ class JaxBatches(NumpyInput):
     """The global batches of all processes: see `jax_batches`."""
 
     def __init__(
-        self, artifact_uri: Artifacts, split: str | None, options: InputOptions, sharding: Any
+        self, artifact_uri: Inputs, split: str | None, options: InputOptions, sharding: Any
     ) -> None:
         try:
             import jax  # type: ignore[import-not-found]

@@ -11,7 +11,7 @@ import functools
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
-from trainer_utils.dataset.location import Artifacts
+from trainer_utils.dataset.location import Inputs
 from trainer_utils.format import ConfigError
 from trainer_utils.frameworks.base import Input
 from trainer_utils.options import InputOptions, choose_options, shows_settings
@@ -22,7 +22,7 @@ __all__ = ["keras_dataset"]
 
 @shows_settings
 def keras_dataset(
-    artifact_uri: Artifacts,
+    artifact_uri: Inputs,
     split: str | None = None,
     *,
     worker: int = 0,

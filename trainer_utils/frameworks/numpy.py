@@ -7,7 +7,7 @@ for batch in iterate(uri, "train", batch_size=256, features=["text", "label"]):
 from collections.abc import Iterator
 from typing import Any
 
-from trainer_utils.dataset.location import Artifacts
+from trainer_utils.dataset.location import Inputs
 from trainer_utils.frameworks.base import Input
 from trainer_utils.options import InputOptions, choose_options, shows_settings
 from trainer_utils.reading.prefetch import read_ahead
@@ -17,7 +17,7 @@ __all__ = ["NumpyInput", "iterate"]
 
 @shows_settings
 def iterate(
-    artifact_uri: Artifacts,
+    artifact_uri: Inputs,
     split: str | None = None,
     *,
     worker: int = 0,

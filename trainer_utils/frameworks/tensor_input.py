@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 import tensorflow as tf
 
-from trainer_utils.dataset.location import Artifacts
+from trainer_utils.dataset.location import Inputs
 from trainer_utils.format import ConfigError
 from trainer_utils.frameworks.base import Input
 from trainer_utils.frameworks.read_timer import add_read_timer
@@ -52,7 +52,7 @@ class TensorInput(Input):
 
     def __init__(
         self,
-        artifact_uri: Artifacts,
+        artifact_uri: Inputs,
         split: str | None,
         options: InputOptions,
         context: tf.distribute.InputContext | None,

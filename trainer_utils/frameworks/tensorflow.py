@@ -15,7 +15,7 @@ except ModuleNotFoundError as error:
     ) from error
 
 from trainer_utils.dataset import open_dataset, uri_of
-from trainer_utils.dataset.location import Artifacts, group_artifacts
+from trainer_utils.dataset.location import Artifacts, Inputs, group_artifacts
 from trainer_utils.format import DatasetError, resolve_slices
 from trainer_utils.frameworks.tensor_input import TensorInput
 from trainer_utils.options import InputOptions, choose_options, shows_settings
@@ -26,7 +26,7 @@ __all__ = ["distribute", "input_fn", "is_chief", "load", "num_workers"]
 
 @shows_settings
 def input_fn(
-    artifact_uri: Artifacts,
+    artifact_uri: Inputs,
     split: str | None = None,
     *,
     options: InputOptions | None = None,
@@ -72,7 +72,7 @@ def input_fn(
 @shows_settings
 def distribute(
     strategy: tf.distribute.Strategy,
-    artifact_uri: Artifacts,
+    artifact_uri: Inputs,
     split: str | None = None,
     *,
     options: InputOptions | None = None,

@@ -15,7 +15,7 @@ import sys
 from collections.abc import Mapping
 from typing import Any
 
-from trainer_utils.dataset.location import Artifacts
+from trainer_utils.dataset.location import Inputs
 from trainer_utils.format import ConfigError
 from trainer_utils.frameworks.base import Input
 from trainer_utils.options import InputOptions, choose_options, shows_settings
@@ -26,7 +26,7 @@ __all__ = ["cu_seqlens", "torch_dataset"]
 
 @shows_settings
 def torch_dataset(
-    artifact_uri: Artifacts,
+    artifact_uri: Inputs,
     split: str | None = None,
     *,
     worker: int = 0,
@@ -84,7 +84,7 @@ class StepDataset:
 
     def __init__(
         self,
-        artifact_uri: Artifacts,
+        artifact_uri: Inputs,
         split: str | None,
         options: InputOptions,
         *,

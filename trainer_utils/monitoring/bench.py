@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
-from trainer_utils.dataset.location import Artifacts
+from trainer_utils.dataset.location import Inputs
 from trainer_utils.dataset.selection import mean_bytes
 from trainer_utils.format import ConfigError, DatasetError
 from trainer_utils.format.json_text import JsonObject
@@ -125,7 +125,7 @@ _CURES = {
 
 
 def measure_input(
-    artifact_uri: Artifacts,
+    artifact_uri: Inputs,
     split: str = "train",
     *,
     batch_size: int = 64,

@@ -13,7 +13,7 @@
 from trainer_utils.format.file_ranges import FileRange, RecordName
 from trainer_utils.order.input_order import InputOrder
 from trainer_utils.order.layout import BatchLayout
-from trainer_utils.order.mixing import mix_ranges
+from trainer_utils.order.mixing import MixPart, WeightSchedule
 from trainer_utils.order.options import OrderOptions
 from trainer_utils.order.plan import InputPlan, WorkerPlan, plan_workers
 from trainer_utils.order.state import InputState
@@ -24,9 +24,10 @@ __all__ = [
     "InputOrder",
     "InputPlan",
     "InputState",
+    "MixPart",
     "OrderOptions",
     "RecordName",
+    "WeightSchedule",
     "WorkerPlan",
-    "mix_ranges",
     "plan_workers",
 ]

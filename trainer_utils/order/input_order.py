@@ -7,18 +7,27 @@ Every input reads by this object: what is said here, without reading anything, i
 gets. docs/order.md specifies it.
 """
 
-import dataclasses
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
 from trainer_utils.format import ConfigError, CorruptShardError
 from trainer_utils.format.file_ranges import FileRange, RecordName, RecordPositions
 from trainer_utils.order.layout import BatchLayout
+from trainer_utils.order.mixing import (
+    MixPart,
+    Mixture,
+    Shares,
+    Stage,
+    WeightSchedule,
+    make_schedule,
+    part_seed,
+    shares_of,
+)
 from trainer_utils.order.options import OrderOptions
 from trainer_utils.order.shuffling import BlockShuffle, FileOrder, GlobalShuffle, Order, Positions
-from trainer_utils.order.state import InputState, check_state, order_digest
+from trainer_utils.order.state import InputState, MixState, check_state, order_digest
 
 __all__ = ["InputOrder"]
 
@@ -30,14 +39,14 @@ class InputOrder:
     """The order of an input, for all of its workers.
 
     Args:
-        ranges: the parts of files that hold an epoch's records; of several datasets with weights
-            those of `mix_ranges`.
+        ranges: the parts of files that hold the records that are read.
         options: of the order; `InputOptions` are such options too.
         num_workers: input pipelines, each of which gets an equal share.
         num_replicas: of all workers together, a multiple of the workers. None: one each.
         mean_record_bytes: of a serialized record, from which follows how many records
             `shuffle=True` shuffles together.
         digest: of the dataset and of the slices that are read.
+        parts: with weights, the datasets whose records `ranges` hold one after the other.
 
     Attributes:
         ranges, options: as given, the former without those that are empty.
@@ -59,11 +68,17 @@ class InputOrder:
         num_replicas: int | None = None,
         mean_record_bytes: float | None = None,
         digest: str = "",
+        parts: Sequence[MixPart] = (),
     ) -> None:
         self.ranges = [part for part in ranges if part.take]
         self.options = options
+        self._num_records = num_records = sum(part.take for part in ranges)
+        self._schedule = None if options.weights is None else WeightSchedule.of(options.weights)
+        self._parts: Mapping[str, MixPart] = {}
+        if self._schedule is not None:
+            self._parts, num_records = make_schedule(self._schedule, parts)
         self.layout = _layout_of(
-            sum(part.take for part in ranges),
+            num_records,
             options,
             num_workers=num_workers,
             num_replicas=num_workers if num_replicas is None else num_replicas,
@@ -72,6 +87,8 @@ class InputOrder:
         self._mean_record_bytes = mean_record_bytes
         self._files = RecordPositions(self.ranges)
         self.digest = order_digest(digest, options)
+        self._stages = self._make_stages()
+        self._gone: Mapping[str, MixPart] = {}
         self.start = self._first_state()
 
     @property
@@ -139,8 +156,7 @@ class InputOrder:
         """The steps of an epoch that a record comes at, on whichever worker, in rising order."""
         found: set[int] = set()
         for position in self._files.positions_of(record) if self.steps_per_epoch else ():
-            batch = self._order.step_of(self._epoch_of_order(epoch), position)
-            if batch is not None:
+            for batch in self._order.steps_of(self._epoch_of_order(epoch), position):
                 echoing = self.options.echoing
                 found.update(range(batch * echoing, (batch + 1) * echoing))
         return sorted(found)
@@ -153,7 +169,7 @@ class InputOrder:
         """
         if is_good(record):
             return record
-        total = self.layout.num_records
+        total = self._num_records
         position = self._files.positions_of(record)[0]
         for ahead in range(1, total):
             (found,) = self._files.locate(np.array([(position + ahead) % total]))
@@ -170,8 +186,53 @@ class InputOrder:
             step=within,
             batch_size=self.layout.batch_size,
             seed=self.options.seed,
-            digest=self.digest,
+            digest=self._digest_of_token,
+            mix=self._mix_until(epoch, within) if self._stages else None,
         )
+
+    @property
+    def _digest_of_token(self) -> str:
+        """Of a mixture, whose parts and weights may change later, of the other settings alone."""
+        if not self._stages:
+            return self.digest
+        return order_digest("", self.options, with_weights=False)
+
+    def _mix_until(self, epoch: int, step: int) -> MixState:
+        """What a mixture has behind it at a step: the stages that gave records, and their parts."""
+        row = self._row(epoch, step)
+        stages = [(first, shares) for first, shares in self._stages if first < row]
+        read = {name for _, shares in stages for name in shares}
+        parts = {n: part for n, part in {**self._gone, **self._parts}.items() if n in read}
+        return MixState(
+            records=self.layout.num_records,
+            steps=self.steps_per_epoch,
+            stages=stages,
+            parts=parts,
+        )
+
+    def _row(self, epoch: int, step: int) -> int:
+        """How many rows the batches before a step have, of all epochs."""
+        begin = self.layout.begin(step // self.options.echoing)
+        return epoch * self.layout.num_records + begin
+
+    def _make_stages(self) -> Sequence[Stage]:
+        """The stages of a mixture, by the rows of the run; those of the same shares are one.
+
+        Raises:
+            ConfigError: there are several, though each epoch is to be as the first.
+        """
+        stages: dict[int, Shares] = {}
+        for step, weights in self._schedule.stages if self._schedule is not None else ():
+            each = self.steps_per_epoch
+            if not each:
+                continue
+            row, shares = self._row(*divmod(step, each)), shares_of(weights)
+            if not stages or [*stages.values()][-1] != shares:
+                stages[row] = shares
+        if len(stages) > 1 and not self.options.reshuffle_each_iteration:
+            rule = "True with weights that change in the run"
+            raise ConfigError.of("reshuffle_each_iteration", False, allowed=rule)
+        return [*stages.items()]
 
     def _first_state(self) -> InputState:
         """Where the input begins.
@@ -186,7 +247,7 @@ class InputOrder:
         here = self.state(0)
         cures = {
             "digest": "It is of another dataset, split, or of other settings of the order "
-            "(shuffle, remainder, weights, echoing): begin anew, with state=None",
+            "(shuffle, remainder, echoing): begin anew, with state=None",
             "seed": "Set that seed",
         }
         if token.step:
@@ -201,7 +262,29 @@ class InputOrder:
         if token.step and token.step >= self.steps_per_epoch:
             rule = f"a step below {self.steps_per_epoch}, the steps of an epoch"
             raise ConfigError.of("state", token.step, allowed=rule)
-        return dataclasses.replace(here, epoch=token.epoch, step=token.step)
+        if self._stages:
+            self._go_on_from(token)
+        return self.state(token.epoch * self.steps_per_epoch + token.step)
+
+    def _go_on_from(self, token: InputState) -> None:
+        """Takes over what is gone of a mixture.
+
+        Raises:
+            ConfigError: parts and weights before the token are not those that it says.
+        """
+        here, then = self._mix_until(token.epoch, token.step), token.mix
+        cure = "Take the recipe of the run and change it: recipe.change(state, …)"
+        if then is None:
+            raise ConfigError.of("state", None, allowed="a token of a mixture", advice=cure)
+        for name in ("records", "stages"):
+            if getattr(here, name) != getattr(then, name):
+                rule = f"the {name} of the token, {getattr(then, name)!r}"
+                raise ConfigError.of("state", getattr(here, name), allowed=rule, advice=cure)
+        for name, part in here.parts.items():
+            if then.parts[name] != part:
+                rule = f"part {name!r} as the token has it, {then.parts[name]!r}"
+                raise ConfigError.of("state", part, allowed=rule, advice=cure)
+        self._gone = {name: part for name, part in then.parts.items() if name not in self._parts}
 
     def _epoch_of_order(self, epoch: int) -> int:
         return epoch if self.options.reshuffle_each_iteration else 0
@@ -209,10 +292,18 @@ class InputOrder:
     @functools.cached_property
     def _order(self) -> Order:
         options, layout = self.options, self.layout
-        if options.shuffle == "global":
-            return GlobalShuffle(layout, seed=options.seed)
-        if options.shuffle:
-            return BlockShuffle(layout, seed=options.seed, block_records=self.block_records)
+        if self._stages:
+            seed = functools.partial(part_seed, options.seed)
+            return Mixture(
+                layout, self._stages, self._parts, lambda name, own: self._order_of(own, seed(name))
+            )
+        return self._order_of(layout, options.seed)
+
+    def _order_of(self, layout: BatchLayout, seed: int) -> Order:
+        if self.options.shuffle == "global":
+            return GlobalShuffle(layout, seed=seed)
+        if self.options.shuffle:
+            return BlockShuffle(layout, seed=seed, block_records=self.block_records)
         return FileOrder(layout)
 
 

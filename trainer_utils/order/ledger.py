@@ -21,6 +21,7 @@ from trainer_utils.format import ConfigError, DatasetError
 from trainer_utils.format.file_ranges import FileRange, RecordName
 from trainer_utils.format.json_text import JsonObject, parse_json_object
 from trainer_utils.order.input_order import InputOrder
+from trainer_utils.order.mixing import MixPart, WeightSchedule
 from trainer_utils.order.options import OrderOptions
 
 __all__ = [
@@ -77,8 +78,10 @@ class Segment:
         """The number of the step after its last."""
         return self.first_step + self.steps
 
-    def order(self, ranges: Sequence[FileRange], *, digest: str) -> InputOrder:
-        """The order again, of the ranges that `mix_ranges` has; `digest`: of the datasets now."""
+    def order(
+        self, ranges: Sequence[FileRange], *, digest: str, parts: Sequence[MixPart] = ()
+    ) -> InputOrder:
+        """The order again, of the datasets as they are now; see `InputOrder`."""
         return InputOrder(
             ranges,
             OrderOptions(**self.settings),
@@ -86,6 +89,7 @@ class Segment:
             num_replicas=self.num_replicas,
             mean_record_bytes=self.mean_record_bytes,
             digest=digest,
+            parts=parts,
         )
 
     def to_json(self) -> JsonObject:
@@ -111,7 +115,7 @@ def settings_of_order(options: OrderOptions) -> JsonObject:
     """What a segment keeps of the options."""
     settings = {name: getattr(options, name) for name in _ORDER_SETTINGS}
     if options.weights is not None:
-        settings["weights"] = [float(weight) for weight in options.weights]
+        settings["weights"] = WeightSchedule.of(options.weights).to_dict()
     if options.pack is not None:
         settings["pack"] = dataclasses.asdict(options.pack)
     return settings

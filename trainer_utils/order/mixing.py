@@ -1,56 +1,309 @@
-"""`weights=`: several datasets mixed, so that records of each come as often as its weight says.
+"""`weights=`: several datasets mixed, every row of a batch from the part whose turn it is.
 
-ranges = mix_ranges([photos.ranges, drawings.ranges], [3, 1])
+    weights = WeightSchedule.of([3, 1])
+    weights = WeightSchedule(names=("web", "books"),
+                             stages=((0, {"web": 3, "books": 1}), (1000, {"web": 1, "books": 1})))
 
-An epoch is as long as it takes to see every record of all of them; those that run out begin again.
+The rows of a run are numbered through all of its epochs. Which part a row is of follows from the
+weights; each part has an order of its own, and begins its next epoch when all of its records have
+come. So parts may come, go and change their weights at any step without touching what others read.
 """
 
+import dataclasses
+import fractions
+import functools
+import heapq
 import itertools
-from collections.abc import Sequence
+import math
+import numbers
+from bisect import bisect_right
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
 
 from trainer_utils.format import ConfigError
-from trainer_utils.format.file_ranges import FileRange, RecordPositions
+from trainer_utils.format.json_text import JsonObject
+from trainer_utils.format.planning import keyed_hash
+from trainer_utils.format.spelling import did_you_mean
+from trainer_utils.order.layout import BatchLayout
+from trainer_utils.order.shuffling import Order, Positions, step_at, wrapped_seed
 
-__all__ = ["mix_ranges"]
+__all__ = [
+    "MixPart",
+    "Mixture",
+    "Shares",
+    "Stage",
+    "WeightSchedule",
+    "Weights",
+    "make_schedule",
+    "part_seed",
+    "shares_of",
+]
 
-_MOST_TURNS = 100_000  # of one dataset in an epoch, whose list of parts is held in memory
-_PARTS = 840  # of an epoch: many enough that the datasets are mixed where nothing is shuffled
+_MOST_TURNS = 10_000  # in a period, after which the turns of the parts repeat
+
+Shares: TypeAlias = Mapping[str, int]
+Stage: TypeAlias = tuple[int, Shares]
+"""The row of a run from which on parts have these shares, whole numbers without common factor."""
 
 
-def mix_ranges(
-    datasets: Sequence[Sequence[FileRange]], weights: Sequence[float] | None
-) -> list[FileRange]:
-    """The parts of files that an epoch reads.
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class WeightSchedule:
+    """How often records of each part come, by the steps of a run.
 
     Args:
-        datasets: the parts of files of each.
-        weights: of each, in any unit; None: every record comes once.
+        names: of the parts, in the order of their datasets. Others may be in stages that a run has
+            behind it: of parts that are gone.
+        stages: the steps, counted over all epochs, the first 0, from which on parts have these
+            weights, in any unit; a part that is not named in one weighs nothing in it.
+        epoch_records: of an epoch. None: as many as it takes until every record of each part that
+            weighs something in the first stage has come.
 
     Raises:
-        ConfigError: there is not a weight for each dataset, one of them is empty, or the weights
-            lie too far apart.
+        ConfigError: names come twice; stages are not in order; a weight is no finite number from 0
+            on, or the weights of a stage lie over 10,000 times apart.
     """
-    if weights is None:
-        return list(itertools.chain.from_iterable(datasets))
-    totals = [sum(part.take for part in ranges) for ranges in datasets]
-    if len(weights) != len(datasets) or not all(totals):
-        rule = f"one for each of {len(datasets)} datasets with records in them"
-        raise ConfigError.of("weights", weights, allowed=rule)
-    longest = max(total / weight for total, weight in zip(totals, weights, strict=True))
-    turns = max(longest * weight / total for total, weight in zip(totals, weights, strict=True))
-    if not turns <= _MOST_TURNS:
-        rule = f"numbers by which no dataset is read over {_MOST_TURNS:,} times in an epoch"
-        raise ConfigError.of("weights", weights, allowed=rule)
-    repeated = []
-    for ranges, total, weight in zip(datasets, totals, weights, strict=True):
-        records = round(longest * weight)
-        again = RecordPositions([*ranges] * -(-records // total))
-        repeated.append((records, again))
-    parts = min(_PARTS, min(records for records, _ in repeated))
-    return list(
-        itertools.chain.from_iterable(
-            ranges.cut(part * records // parts, (part + 1) * records // parts)
-            for part in range(parts)
-            for records, ranges in repeated
-        )
+
+    names: Sequence[str]
+    stages: Sequence[tuple[int, Mapping[str, float]]]
+    epoch_records: int | None = None
+
+    def __post_init__(self) -> None:
+        if len({*self.names}) < len(self.names):
+            raise ConfigError.of("weights", [*self.names], allowed="parts of different names")
+        steps = [step for step, _ in self.stages]
+        if not steps or steps[0] or steps != sorted({*steps}):
+            raise ConfigError.of("schedule", steps, allowed="steps in rising order, the first 0")
+        last = self.stages[-1][1]
+        for name in last:
+            if last[name] and name not in self.names:
+                rule = f"one of the parts {', '.join(self.names)}, or weight 0 in the end"
+                meant = did_you_mean(name, self.names).strip()
+                raise ConfigError.of("schedule", name, allowed=rule, advice=meant)
+        _ = [shares_of(weights) for _, weights in self.stages]
+
+    @classmethod
+    def of(cls, weights: "Weights") -> "WeightSchedule":
+        """What a setting says: a schedule, its `to_dict`, or a weight a dataset, by numbers."""
+        if isinstance(weights, WeightSchedule):
+            return weights
+        if isinstance(weights, Mapping):
+            stages = [(int(step), dict(some)) for step, some in weights["stages"]]
+            return cls(**{**weights, "stages": stages})
+        names = [str(number) for number in range(len(weights))]
+        return cls(names=names, stages=[(0, dict(zip(names, map(float, weights), strict=True)))])
+
+    def to_dict(self) -> JsonObject:
+        """The schedule as what JSON can hold."""
+        return {
+            "names": [*self.names],
+            "stages": [[step, dict(weights)] for step, weights in self.stages],
+            "epoch_records": self.epoch_records,
+        }
+
+
+Weights: TypeAlias = Sequence[float] | Mapping[str, Any] | WeightSchedule
+
+
+def shares_of(weights: Mapping[str, float]) -> Shares:
+    """Weights as whole numbers: exactly, where such add up to 10,000 at most, else rounded to that.
+
+    Raises:
+        ConfigError: they are no numbers, or lie too far apart.
+    """
+    for name, weight in weights.items():
+        is_number = isinstance(weight, numbers.Real) and not isinstance(weight, bool)
+        if not is_number or not 0 <= float(weight) < math.inf:
+            rule = f"finite numbers from 0 on, for {name!r} too"
+            raise ConfigError.of("weights", weight, allowed=rule)
+    exact = {n: fractions.Fraction(repr(float(w))) for n, w in weights.items() if w > 0}
+    total = sum(exact.values())
+    if not total or min(exact.values()) * _MOST_TURNS < total:
+        rule = f"some above 0, each at least 1/{_MOST_TURNS:,} of their sum"
+        raise ConfigError.of("weights", dict(weights), allowed=rule)
+    unit = fractions.Fraction(math.lcm(*(weight.denominator for weight in exact.values())))
+    unit /= math.gcd(*(int(weight * unit) for weight in exact.values()))
+    unit = min(unit, _MOST_TURNS / total)
+    counts = {name: max(1, round(weight * unit)) for name, weight in exact.items()}
+    common = math.gcd(*counts.values())
+    return {name: counts[name] // common for name in sorted(counts)}
+
+
+@functools.lru_cache(maxsize=128)
+def _turns(shares: tuple[int, ...]) -> npt.NDArray[np.int32]:
+    """`(sum of shares,) int32`: whose turn each row of a period is.
+
+    After any number of rows each part has had its exact share but for less than one record.
+    Source: R. Tijdeman, "The chairman assignment problem" (1980): each part's j-th turn has a first
+    and a last row; of those that may come, the one that must come soonest does.
+    """
+    total, q = sum(shares), 2 * max(len(shares), 2) - 2
+    jobs = sorted(
+        (-(-(j * q + 1) * total // (q * share)) - 1, (j * q + q - 1) * total // (q * share), part)
+        for part, share in enumerate(shares)
+        for j in range(share)
     )
+    waiting: list[tuple[int, int]] = []
+    turns = np.empty(total, np.int32)
+    begun = 0
+    for row in range(total):
+        while begun < total and jobs[begun][0] <= row:
+            heapq.heappush(waiting, jobs[begun][1:])
+            begun += 1
+        turns[row] = heapq.heappop(waiting)[1]
+    return turns
+
+
+def part_seed(seed: int, name: str) -> int:
+    """The seed of a part's own order, by its name, so that parts that come and go change none."""
+    return keyed_hash(name.encode(), seed=wrapped_seed(seed), purpose="part") % (1 << 63)
+
+
+class MixPart(NamedTuple):
+    """A dataset of a mixture: how many records are read of it, and a digest of which."""
+
+    records: int
+    digest: str
+
+
+class _Turns:
+    """Whose turn each row of one stage is, counted from its first."""
+
+    def __init__(self, row: int, shares: Shares, begun: Mapping[str, int]) -> None:
+        self.row, self.begun, self.shares, self.names = row, begun, shares, [*shares]
+        self._turns = _turns(tuple(shares.values()))
+        self._rows = {n: np.flatnonzero(self._turns == i) for i, n in enumerate(self.names)}
+        self._number = np.empty_like(self._turns)
+        for rows in self._rows.values():
+            self._number[rows] = np.arange(len(rows))
+
+    def numbers(self, first: int, stop: int) -> dict[str, tuple[Positions, Positions]]:
+        """Of some rows of the run, by part: which these are from `first` on, and how many-eth."""
+        periods, rows = np.divmod(np.arange(first, stop) - self.row, len(self._turns))
+        turns, found = self._turns[rows], {}
+        for index, name in enumerate(self.names):
+            (own,) = np.nonzero(turns == index)
+            begun = self.begun.get(name, 0)
+            found[name] = own, begun + periods[own] * self.shares[name] + self._number[rows[own]]
+        return found
+
+    def count(self, name: str, row: int) -> int:
+        """How many records of a part have come before a row of this stage or the one after it."""
+        begun = self.begun.get(name, 0)
+        if name not in self._rows:
+            return begun
+        periods, rows = divmod(row - self.row, len(self._turns))
+        return begun + periods * self.shares[name] + int(np.searchsorted(self._rows[name], rows))
+
+    def row_of(self, name: str, number: int) -> int:
+        """The row at which a part's so-many-eth record comes, if the stage lasts so long."""
+        periods, turn = divmod(number - self.begun.get(name, 0), self.shares[name])
+        return self.row + periods * len(self._turns) + int(self._rows[name][turn])
+
+
+class Mixture(Order):
+    """The order of several parts, mixed by stages.
+
+    Args:
+        layout: of an epoch.
+        stages: of the run, the first at row 0.
+        parts: what is read, by name, in the order of positions.
+        make_order: the order of a part by itself, whose batches are single records, by its name.
+    """
+
+    def __init__(
+        self,
+        layout: BatchLayout,
+        stages: Sequence[Stage],
+        parts: Mapping[str, MixPart],
+        make_order: Callable[[str, BatchLayout], Order],
+    ) -> None:
+        self._layout, self._parts = layout, parts
+        starts = itertools.accumulate((part.records for part in parts.values()), initial=0)
+        self._starts = dict(zip(parts, starts, strict=False))
+        self._orders = {
+            name: make_order(name, BatchLayout(num_records=part.records, batch_size=1))
+            for name, part in parts.items()
+        }
+        self._stages: list[_Turns] = []
+        begun: dict[str, int] = {}
+        for row, shares in stages:
+            if self._stages:
+                last = self._stages[-1]
+                begun |= {name: last.count(name, row) for name in last.names}
+            self._stages.append(_Turns(row, shares, dict(begun)))
+
+    def batch(self, epoch: int, step: int, first: int, stop: int) -> Positions:
+        """As of `Order`."""
+        begin = epoch * self._layout.num_records + self._layout.begin(step)
+        end = begin + self._layout.size(step)
+        positions = np.empty(end - begin, np.int64)
+        for stage, start, until in self._parts_of(begin, end):
+            for name, (rows, counts) in stage.numbers(start, until).items():
+                if len(rows):
+                    positions[rows + (start - begin)] = self._records(name, counts)
+        return positions[first:stop]
+
+    def steps_of(self, epoch: int, position: int) -> list[int]:
+        """As of `Order`."""
+        name = [*self._starts][bisect_right([*self._starts.values()], position) - 1]
+        records, order = self._parts[name].records, self._orders[name]
+        begin = epoch * self._layout.num_records
+        found: set[int] = set()
+        for stage, start, until in self._parts_of(begin, begin + self._layout.num_records):
+            numbers = range(stage.count(name, start), stage.count(name, until))
+            if not numbers:
+                continue
+            for own in range(numbers[0] // records, numbers[-1] // records + 1):
+                (place,) = order.steps_of(own, position - self._starts[name])
+                if own * records + place in numbers:
+                    row = stage.row_of(name, own * records + place)
+                    found.update(step_at(self._layout, row - begin))
+        return sorted(found)
+
+    def _parts_of(self, begin: int, end: int) -> list[tuple[_Turns, int, int]]:
+        """The stages that some rows are of, and which of the rows."""
+        stops = [stage.row for stage in self._stages[1:]] + [max(end, self._stages[-1].row)]
+        parts = [
+            (stage, max(begin, stage.row), min(end, stop))
+            for stage, stop in zip(self._stages, stops, strict=True)
+        ]
+        return [part for part in parts if part[1] < part[2]]
+
+    def _records(self, name: str, numbers: Positions) -> Positions:
+        """The positions of a part's so-many-eth records, which are neighbours."""
+        if name not in self._parts:
+            rule = "a step at which no part is read that the recipe has no more"
+            raise ConfigError.of("step", name, allowed=rule)
+        epochs, places = np.divmod(numbers, self._parts[name].records)
+        found = [
+            self._orders[name].sequence(int(epoch), places[epochs == epoch])
+            for epoch in np.unique(epochs)
+        ]
+        positions: Positions = np.concatenate(found) + self._starts[name]
+        return positions
+
+
+def make_schedule(
+    schedule: WeightSchedule, parts: Sequence[MixPart]
+) -> tuple[Mapping[str, MixPart], int]:
+    """The parts of a schedule by name, and the records of an epoch.
+
+    Raises:
+        ConfigError: there is not a weight for each dataset, or one of them is empty.
+    """
+    if len(parts) != len(schedule.names) or not all(part.records for part in parts):
+        rule = f"one for each of {len(parts)} datasets with records in them"
+        raise ConfigError.of("weights", [*schedule.names], allowed=rule)
+    by_name = dict(zip(schedule.names, parts, strict=True))
+    if schedule.epoch_records is not None:
+        return by_name, schedule.epoch_records
+    shares = shares_of(schedule.stages[0][1])
+    total = sum(shares.values())
+    needed = [-(-by_name[n].records * total // shares[n]) for n in shares if n in by_name]
+    if not needed:
+        rule = "the records of an epoch, since of the first parts none is there any more"
+        raise ConfigError.of("epoch_records", None, allowed=rule)
+    return by_name, max(needed)

@@ -6,7 +6,7 @@ options = OrderOptions(batch_size=256, shuffle="global", seed=7, remainder="pad"
 import dataclasses
 import math
 import numbers
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from trainer_utils.format import ConfigError
@@ -21,6 +21,7 @@ from trainer_utils.format.settings import (
     where,
 )
 from trainer_utils.order.layout import REMAINDERS
+from trainer_utils.order.mixing import Weights, WeightSchedule
 from trainer_utils.order.packing import PackOptions, check_pack
 
 __all__ = ["OrderOptions", "check_setting"]
@@ -39,6 +40,8 @@ def _is_state(value: Any) -> bool:
 
 
 def _are_weights(value: Any) -> bool:
+    if isinstance(value, (WeightSchedule, Mapping)):
+        return True
     return (
         isinstance(value, Collection)
         and len(value) > 0
@@ -88,15 +91,15 @@ class OrderOptions(Settings):
         "None: the last batch is smaller; with fewer records than replicas, some replicas get an "
         "empty one. Of single examples, fewer than there are workers are dropped.",
     )
-    weights: Sequence[float] | None = setting(
+    weights: Weights | None = setting(
         None,
         where(
             _are_weights,
             "a number above 0 for each dataset",
         ),
         "how often records of each of several datasets come, in any unit; datasets that run out "
-        "begin again, and an epoch lasts until every record of all of them has come. None: every "
-        "record comes once.",
+        "begin their next epoch, and an epoch lasts until every record of all of them has come. A "
+        "`Recipe` in place of the uri says more. None: every record comes once.",
     )
     pack: PackOptions | None = setting(
         None,

@@ -2,7 +2,7 @@
 
     order = BlockShuffle(layout, seed=7, block_records=10_000)
     order.batch(epoch=2, step=5, first=0, stop=8)     # positions of rows 0 to 7 of that batch
-    order.step_of(epoch=2, position=123)              # 5
+    order.steps_of(epoch=2, position=123)             # [5]
 
 A position is a record's place in the list of all records of an epoch. docs/order.md specifies all
 three orders, with test vectors. Any step of any epoch is worked out alone, for any worker; nothing
@@ -19,7 +19,16 @@ import numpy.typing as npt
 from trainer_utils.format.planning import keyed_hash, permute, splitmix64, unpermute
 from trainer_utils.order.layout import BatchLayout
 
-__all__ = ["BlockShuffle", "FileOrder", "GlobalShuffle", "Order", "Positions", "epoch_key"]
+__all__ = [
+    "BlockShuffle",
+    "FileOrder",
+    "GlobalShuffle",
+    "Order",
+    "Positions",
+    "epoch_key",
+    "step_at",
+    "wrapped_seed",
+]
 
 Positions = npt.NDArray[np.int64]
 """`(records,) int64`: places in the list of all records of an epoch, from 0."""
@@ -36,8 +45,16 @@ class Order(abc.ABC):
         """The records in the rows `first` to `stop` of a global batch, the latter not included."""
 
     @abc.abstractmethod
-    def step_of(self, epoch: int, position: int) -> int | None:
-        """The step whose batch has a record; None: the epoch drops it."""
+    def steps_of(self, epoch: int, position: int) -> list[int]:
+        """The steps whose batches have a record, in rising order; none: the epoch drops it."""
+
+    def sequence(self, epoch: int, places: Positions) -> Positions:
+        """The records at some neighbouring places of an epoch whose batches are single records.
+
+        Those that are shuffled together may come in any order, so that who has the first of them
+        batch for batch, as a worker has, reads neighbours.
+        """
+        raise NotImplementedError
 
 
 class FileOrder(Order):
@@ -54,9 +71,13 @@ class FileOrder(Order):
         begin = self._layout.begin(step) + self._first(epoch)
         return np.arange(begin + first, begin + stop) % max(self._layout.num_records, 1)
 
-    def step_of(self, epoch: int, position: int) -> int | None:
+    def steps_of(self, epoch: int, position: int) -> list[int]:
         """As of `Order`."""
-        return _step_at(self._layout, (position - self._first(epoch)) % self._layout.num_records)
+        return step_at(self._layout, (position - self._first(epoch)) % self._layout.num_records)
+
+    def sequence(self, epoch: int, places: Positions) -> Positions:
+        """As of `Order`."""
+        return places
 
     def _first(self, epoch: int) -> int:
         return epoch * self._layout.num_dropped % max(self._layout.num_records, 1)
@@ -72,21 +93,24 @@ class GlobalShuffle(Order):
     def batch(self, epoch: int, step: int, first: int, stop: int) -> Positions:
         """As of `Order`."""
         begin = self._layout.begin(step)
-        places = np.arange(begin + first, begin + stop)
+        return self.sequence(epoch, np.arange(begin + first, begin + stop))
+
+    def sequence(self, epoch: int, places: Positions) -> Positions:
+        """As of `Order`."""
         if self._layout.num_records <= 1 << 16:  # `permute` would make a table each time
             found: Positions = self._table(epoch)[places]
             return found
         records = self._layout.num_records
         return permute(places, num_records=records, seed=self._epoch_seed(epoch))
 
-    def step_of(self, epoch: int, position: int) -> int | None:
+    def steps_of(self, epoch: int, position: int) -> list[int]:
         """As of `Order`."""
         (place,) = unpermute(
             np.array([position], np.int64),
             num_records=self._layout.num_records,
             seed=self._epoch_seed(epoch),
         ).tolist()
-        return _step_at(self._layout, place)
+        return step_at(self._layout, place)
 
     def _epoch_seed(self, epoch: int) -> int:
         return epoch_key(self._seed, epoch, "global") >> 1
@@ -141,12 +165,26 @@ class BlockShuffle(Order):
             within = _places(block, np.arange(first, stop) * block.steps + order)
         else:
             within = block.left[step - layout.full_steps :: len(layout.rest)][first:stop]
+        return self._records(block, within)
+
+    def sequence(self, epoch: int, places: Positions) -> Positions:
+        """As of `Order`."""
+        found = []
+        numbers = ((places + 1) * self._num_blocks - 1) // self._layout.num_records
+        for number in np.unique(numbers).tolist():
+            order = self._rows(epoch, number, 0, 1)[0]
+            within = np.sort(order[places[numbers == number] - self._first_step(number)])
+            found.append(self._records(self._block(epoch, number), within.astype(np.int64)))
+        return np.concatenate(found)
+
+    def _records(self, block: _Block, within: Positions) -> Positions:
+        """The records at some places of a block."""
         chunk, place = np.divmod(within + block.first_place, self._chunk)
         positions: Positions = block.chunks[chunk - block.first_place // self._chunk] + place
-        positions %= layout.num_records
+        positions %= self._layout.num_records
         return positions
 
-    def step_of(self, epoch: int, position: int) -> int | None:
+    def steps_of(self, epoch: int, position: int) -> list[int]:
         """As of `Order`."""
         layout = self._layout
         begin = self._begin(epoch)
@@ -161,10 +199,10 @@ class BlockShuffle(Order):
         before = int(np.searchsorted(block.left, within))
         if before < len(block.left) and block.left[before] == within:
             rest = len(layout.rest)
-            return layout.full_steps + before % rest if rest else None
+            return [layout.full_steps + before % rest] if rest else []
         row, column = divmod(within - before, block.steps)
         order: list[int] = self._row_order(epoch, number, row, row + 1)[0].tolist()
-        return self._first_step(number) + order.index(column)
+        return [self._first_step(number) + order.index(column)]
 
     def _block_at(self, step: int) -> int:
         """The block of a step; the last has those whose batch is not full as well."""
@@ -214,9 +252,13 @@ def epoch_key(seed: int, epoch: int, purpose: str, number: int = 0) -> int:
 
     Source: BLAKE2b (RFC 7693), with the seed as its key and the use as its personalisation.
     """
-    signed = (seed + (1 << 63)) % (1 << 64) - (1 << 63)
     identity = epoch.to_bytes(8, "little", signed=True) + number.to_bytes(8, "little")
-    return keyed_hash(identity, seed=signed, purpose=purpose) % (1 << 64)
+    return keyed_hash(identity, seed=wrapped_seed(seed), purpose=purpose) % (1 << 64)
+
+
+def wrapped_seed(seed: int) -> int:
+    """A seed within 64 bits, as others wrap around."""
+    return (seed + (1 << 63)) % (1 << 64) - (1 << 63)
 
 
 def _places(block: _Block, indices: Positions) -> Positions:
@@ -227,9 +269,9 @@ def _places(block: _Block, indices: Positions) -> Positions:
     return indices + np.searchsorted(block.left - np.arange(len(block.left)), indices, side="right")
 
 
-def _step_at(layout: BatchLayout, place: int) -> int | None:
-    """The step whose batch has the `place`-th record of an epoch; None: it is dropped."""
+def step_at(layout: BatchLayout, place: int) -> list[int]:
+    """The step whose batch has the `place`-th record of an epoch; none: it is dropped."""
     if place < layout.full_steps * layout.batch_size:
-        return place // layout.batch_size
+        return [place // layout.batch_size]
     rest = range(layout.full_steps, layout.steps)
-    return next((step for step in rest if place < layout.begin(step + 1)), None)
+    return [step for step in rest if place < layout.begin(step + 1)][:1]

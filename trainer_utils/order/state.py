@@ -10,14 +10,44 @@ decoding, callbacks; between two epochs the batch size, too.
 import dataclasses
 import hashlib
 import json
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from trainer_utils.format import ConfigError
+from trainer_utils.order.mixing import MixPart, Stage, WeightSchedule
 
 if TYPE_CHECKING:
     from trainer_utils.order.options import OrderOptions
 
-__all__ = ["InputState", "check_state", "order_digest"]
+__all__ = ["InputState", "MixState", "check_state", "order_digest"]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class MixState:
+    """What a mixture has behind it.
+
+    Args:
+        records: of an epoch.
+        steps: of an epoch.
+        stages: the rows of the run from which on parts had these shares.
+        parts: the parts that gave records: how many they have, and a digest of which.
+    """
+
+    records: int
+    steps: int
+    stages: Sequence[Stage]
+    parts: Mapping[str, MixPart]
+
+    @classmethod
+    def from_dict(cls, value: Mapping[str, Any]) -> "MixState":
+        """What `dataclasses.asdict` and JSON make of one; raises KeyError or TypeError if none."""
+        try:
+            stages = [(int(row), dict(shares)) for row, shares in value["stages"]]
+        except ValueError as error:
+            raise TypeError(f"stages: {error}") from error
+        parts = {name: MixPart(*part) for name, part in value["parts"].items()}
+        return cls(**{**value, "stages": stages, "parts": parts})
+
 
 _VERSION = 3  # of the order of records: another is a token of other batches
 
@@ -33,6 +63,7 @@ class InputState:
         seed: of all orders.
         digest: of the dataset, the slices that are read, and the settings that shape batches.
         version: of the order of records.
+        mix: of a mixture, what it has behind it; None: there is no mixture.
 
     Raises:
         ConfigError: it is of another version, or no such token.
@@ -44,6 +75,7 @@ class InputState:
     seed: int
     digest: str
     version: int = _VERSION
+    mix: MixState | None = None
 
     def __post_init__(self) -> None:
         if self.version != _VERSION:
@@ -58,7 +90,8 @@ class InputState:
 
     def to_json(self) -> str:
         """The token as one line of text."""
-        return json.dumps(dataclasses.asdict(self), sort_keys=True)
+        fields = dataclasses.asdict(self)
+        return json.dumps({n: v for n, v in fields.items() if v is not None}, sort_keys=True)
 
     @classmethod
     def from_json(cls, text: str) -> "InputState":
@@ -71,8 +104,10 @@ class InputState:
             fields = json.loads(text)
             if (version := fields.get("version", 1)) != _VERSION:  # which may have other fields
                 return cls(epoch=0, step=0, batch_size=1, seed=0, digest="", version=version)
+            if (mix := fields.get("mix")) is not None:
+                fields["mix"] = MixState.from_dict(mix)
             return cls(**fields)
-        except (AttributeError, TypeError, json.JSONDecodeError) as error:
+        except (AttributeError, KeyError, TypeError, json.JSONDecodeError) as error:
             raise ConfigError.of("state", text, allowed="a token of state(step)") from error
 
 
@@ -87,12 +122,14 @@ def check_state(token: Any) -> InputState | None:
     return InputState.from_json(json.dumps(token) if isinstance(token, dict) else str(token))
 
 
-def order_digest(digest: str, options: "OrderOptions") -> str:
+def order_digest(digest: str, options: "OrderOptions", *, with_weights: bool = True) -> str:
     """A digest of the dataset's own and of the settings that shape batches.
 
     Each setting counts in one form, whatever it was given as: SHA-256 of their JSON, 32 hex digits.
     """
-    weights = None if options.weights is None else [float(weight) for weight in options.weights]
+    weights: Any = options.weights
+    if weights is not None:
+        weights = WeightSchedule.of(weights).to_dict() if with_weights else "mixed"
     shuffle = options.shuffle if isinstance(options.shuffle, (bool, str)) else int(options.shuffle)
     settings: list[Any] = [digest, shuffle, options.remainder, weights, options.echoing]
     if not options.reshuffle_each_iteration:

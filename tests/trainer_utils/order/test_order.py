@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from trainer_utils.format import ConfigError
 from trainer_utils.format.file_ranges import RecordName
-from trainer_utils.order import FileRange, InputOrder, OrderOptions, mix_ranges, plan_workers
+from trainer_utils.order import FileRange, InputOrder, MixPart, OrderOptions, plan_workers
 
 SHUFFLES = st.one_of(st.sampled_from([True, False, "global"]), st.integers(1, 3000))
 
@@ -187,7 +187,8 @@ def test_between_epochs_the_batch_size_may_change():
 def test_weights_give_each_dataset_its_share():
     parts = [ranges_of([900], "a"), ranges_of([100, 50], "b")]
     options = OrderOptions(batch_size=50, shuffle=500, weights=[3, 1])
-    order = InputOrder(mix_ranges(parts, options.weights), options)
+    sizes = [MixPart(sum(one.take for one in part), "") for part in parts]
+    order = InputOrder([*parts[0], *parts[1]], options, parts=sizes)
     counts = Counter(
         record.path[0]
         for step in range(order.steps_per_epoch)

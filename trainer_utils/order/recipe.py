@@ -1,0 +1,245 @@
+"""`Recipe`: what is read and in which shares, as one object or as YAML, and how that changes.
+
+    recipe = Recipe([Part("data/web", name="web", weight=3), Part("data/books", name="books")],
+                    schedule=[(10_000, {"web": 1})])
+    train = input_fn(recipe, batch_size=256, repeat=True, state=token)
+    recipe = recipe.change(token, add=[Part("data/code", name="code")], drop=["web"])
+
+A recipe holds its whole history: what a change adds is one line of its schedule. So a run goes on
+from a token with every recipe that is the same up to there.
+"""
+
+import dataclasses
+import itertools
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+
+from trainer_utils.format import ConfigError
+from trainer_utils.format.spelling import did_you_mean
+from trainer_utils.order.mixing import WeightSchedule
+from trainer_utils.order.state import check_state
+
+__all__ = ["Part", "Recipe"]
+
+_STAIRS = 32  # of a slope between two steps
+_INTERPOLATIONS = ("stages", "linear")
+
+Change = tuple[int, Mapping[str, float]]
+
+
+@dataclasses.dataclass(frozen=True)
+class Part:
+    """One dataset of a recipe.
+
+    Args:
+        uri: as `input_fn` takes it, of one dataset.
+        name: by which the schedule calls it; its order follows from it. None: the uri.
+        split: slices, such as `train[:80%]`. None: as `input_fn` has it.
+        weight: how often its records come, in any unit, until the schedule says otherwise.
+    """
+
+    uri: Any
+    name: str | None = dataclasses.field(default=None, kw_only=True)
+    split: str | None = dataclasses.field(default=None, kw_only=True)
+    weight: float = dataclasses.field(default=1.0, kw_only=True)
+
+    def __post_init__(self) -> None:
+        if self.name is None:
+            object.__setattr__(self, "name", str(getattr(self.uri, "uri", self.uri)))
+
+
+@dataclasses.dataclass(frozen=True)
+class Recipe:
+    """Datasets to mix, and their weights by the steps of a run.
+
+    Args:
+        parts: the datasets.
+        schedule: steps, counted over all epochs, from which on parts have other weights; parts that
+            are not named keep theirs, and weight 0 is a rest. In steps that a run has behind it,
+            names of parts may stand that are gone.
+        interpolation: `"stages"`: weights change at those steps. `"linear"`: they change evenly
+            from each of them to the next, in 32 stairs.
+        epoch_records: of an epoch, which is only what Keras and tokens count by: each part begins
+            its own next epoch when all of its records have come. None: as many as it takes until
+            every record of each part of the first stage has come.
+
+    Raises:
+        ConfigError: a name is not known or comes twice, steps are not in order, or weights are no
+            numbers from 0 on whose shares are at least 1/10,000.
+    """
+
+    parts: Sequence[Part]
+    schedule: Sequence[Change] = dataclasses.field(default=(), kw_only=True)
+    interpolation: str = dataclasses.field(default="stages", kw_only=True)
+    epoch_records: int | None = dataclasses.field(default=None, kw_only=True)
+
+    def __post_init__(self) -> None:
+        if not self.parts or not all(isinstance(part, Part) for part in self.parts):
+            raise ConfigError.of("parts", self.parts, allowed="a list of Part(uri, …)")
+        if self.interpolation not in _INTERPOLATIONS:
+            rule = " or ".join(map(repr, _INTERPOLATIONS))
+            raise ConfigError.of("interpolation", self.interpolation, allowed=rule)
+        records = self.epoch_records
+        if records is not None and (type(records) is not int or records < 1):
+            rule = "a number of records of at least 1, or None"
+            raise ConfigError.of("epoch_records", records, allowed=rule)
+        for change in self.schedule:
+            _check_change(change)
+        _ = self.weights
+
+    @property
+    def weights(self) -> WeightSchedule:
+        """The weights as `input_fn` takes them for the parts' datasets."""
+        stages = dict(self._changes())
+        if self.interpolation == "linear":
+            stages = _with_slopes(stages)
+        return WeightSchedule(
+            names=[str(part.name) for part in self.parts],
+            stages=[*stages.items()],
+            epoch_records=self.epoch_records,
+        )
+
+    def _changes(self) -> list[Change]:
+        """The weights of all parts from each step on."""
+        now = {str(part.name): part.weight for part in self.parts}
+        changes: list[Change] = [] if self.schedule and self.schedule[0][0] == 0 else [(0, now)]
+        for step, weights in self.schedule:
+            now = {**now, **weights}
+            changes.append((step, now))
+        if [step for step, _ in changes] != sorted({step for step, _ in changes}):
+            steps = [step for step, _ in self.schedule]
+            raise ConfigError.of("schedule", steps, allowed="steps in rising order, from 0 on")
+        return changes
+
+    def change(
+        self,
+        state: Any,
+        *,
+        add: Sequence[Part] = (),
+        drop: Collection[str] = (),
+        reweight: Mapping[str, float] | None = None,
+    ) -> "Recipe":
+        """The recipe that goes on from a token with other parts or weights.
+
+        What stays is read on where it is, what comes in from its beginning.
+
+        Args:
+            state: the token to go on from, of a run with this recipe.
+            add: parts that come in.
+            drop: names of parts that go; their datasets are not opened any more.
+            reweight: names of parts that stay, and their weights from now on.
+
+        Raises:
+            ConfigError: a name is not known or comes twice, or the token is of no mixture.
+        """
+        token = check_state(state)
+        if token is None or token.mix is None:
+            raise ConfigError.of("state", state, allowed="a token of state(step) of a recipe")
+        step = token.epoch * token.mix.steps + token.step
+        own = {str(part.name): part for part in self.parts}
+        for name in [*drop, *(reweight or {})]:
+            if name not in own:
+                meant = did_you_mean(name, own).strip()
+                rule = f"one of the parts {', '.join(own)}"
+                raise ConfigError.of("change", name, allowed=rule, advice=meant)
+        known = {name for _, weights in self._changes() for name in weights}
+        for part in add:
+            if part.name in known:
+                rule = "a name that no part has or had"
+                raise ConfigError.of("add", part.name, allowed=rule)
+        added = {str(part.name): part.weight for part in add}
+        stages = self.weights.stages
+        now = [weights for at, weights in stages if at <= step][-1]
+        schedule = [
+            *((at, dict(weights)) for at, weights in stages if at < step),
+            (step, {**now, **dict.fromkeys(drop, 0.0), **(reweight or {}), **added}),
+            *(
+                (at, {n: weight for n, weight in weights.items() if n not in drop})
+                for at, weights in stages
+                if at > step
+            ),
+        ]
+        schedule[0] = 0, {**dict.fromkeys(added, 0.0), **schedule[0][1]}
+        return Recipe(
+            [*(part for name, part in own.items() if name not in drop), *add],
+            schedule=schedule,
+            epoch_records=token.mix.records,
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """The recipe as what YAML and JSON can hold."""
+        parts = [dataclasses.asdict(part) for part in self.parts]
+        made: dict[str, Any] = {
+            "parts": [
+                {**part, "uri": str(getattr(own.uri, "uri", own.uri))}
+                for part, own in zip(parts, self.parts, strict=True)
+            ],
+            "schedule": [{"step": step, "weights": dict(some)} for step, some in self.schedule],
+        }
+        return {
+            **made,
+            "interpolation": self.interpolation,
+            "epoch_records": self.epoch_records,
+        }
+
+    @classmethod
+    def from_dict(cls, value: Mapping[str, Any]) -> "Recipe":
+        """What `to_dict` gave, or somebody wrote.
+
+        Raises:
+            ConfigError: it is none.
+        """
+        try:
+            parts = [Part(**part) for part in value["parts"]]
+            schedule = [(one["step"], one["weights"]) for one in value.get("schedule") or ()]
+            rest = {n: v for n, v in value.items() if n not in ("parts", "schedule")}
+            return cls(parts, schedule=schedule, **rest)
+        except (AttributeError, KeyError, TypeError) as error:
+            rule = (
+                "parts, each with uri, name, split and weight, and a schedule of step and weights"
+            )
+            raise ConfigError.of("recipe", value, allowed=f"{rule} ({error})") from error
+
+    def to_yaml(self) -> str:
+        """The recipe as YAML."""
+        import yaml
+
+        return str(yaml.safe_dump(self.to_dict(), sort_keys=False, allow_unicode=True))
+
+    @classmethod
+    def from_yaml(cls, text: str) -> "Recipe":
+        """Reads what `to_yaml` made, or somebody wrote; JSON is YAML too.
+
+        Raises:
+            ConfigError: it is no recipe.
+        """
+        import yaml
+
+        try:
+            value = yaml.safe_load(text)
+        except yaml.YAMLError as error:
+            raise ConfigError.of("recipe", text, allowed=f"YAML ({error})") from error
+        return cls.from_dict(value)
+
+
+def _check_change(change: Any) -> None:
+    is_pair = isinstance(change, (tuple, list)) and len(change) == 2
+    if not is_pair or type(change[0]) is not int or not isinstance(change[1], Mapping):
+        rule = "pairs of a step from 0 on and weights by the names of parts"
+        raise ConfigError.of("schedule", change, allowed=rule)
+
+
+def _with_slopes(stages: Mapping[int, Mapping[str, float]]) -> dict[int, Mapping[str, float]]:
+    """The stages with stairs between them, each of the mean weights of its steps."""
+    steps, found = [*stages], dict[int, Mapping[str, float]]()
+    for begin, end in itertools.pairwise(steps):
+        count = min(_STAIRS, end - begin)
+        for stair in range(count):
+            at, share = begin + stair * (end - begin) // count, (stair + 0.5) / count
+            names = {**stages[begin], **stages[end]}
+            found[at] = {
+                n: round((1 - share) * stages[begin].get(n, 0) + share * stages[end].get(n, 0), 12)
+                for n in names
+            }
+    found[steps[-1]] = stages[steps[-1]]
+    return found
