@@ -3,20 +3,23 @@
 print(plan(uri, "train", workers=8, batch_size=256, remainder="pad"))
 """
 
+import functools
 import logging
 import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from trainer_utils.dataset.location import Inputs
+from trainer_utils.dataset.record_index import record_keys
 from trainer_utils.dataset.selection import Source, digest_of, mean_bytes, open_sources
 from trainer_utils.format import ConfigError, DatasetError, canonical_split
 from trainer_utils.format.printable import printable
 from trainer_utils.format.spelling import did_you_mean
 from trainer_utils.options import InputOptions, choose_options
 from trainer_utils.order import InputOrder, InputPlan, MixPart, plan_workers
+from trainer_utils.order.mixing import Weights, WeightSchedule
 from trainer_utils.order.recipe import Recipe
-from trainer_utils.reading.packing import packed_sources
+from trainer_utils.reading.packing import PackedSource, packed_sources
 from trainer_utils.storage import read_text
 
 __all__ = ["check_has_records", "mix_parts", "open_input", "order_of", "plan"]
@@ -82,13 +85,43 @@ def order_of(
         num_replicas=num_replicas,
         mean_record_bytes=mean_bytes(sources),
         digest=digest_of(sources),
-        parts=mix_parts(sources),
+        parts=mix_parts(sources, options.weights),
     )
 
 
-def mix_parts(sources: Sequence[Source]) -> list[MixPart]:
-    """What an order knows of the datasets that it mixes."""
-    return [MixPart(source.num_records, digest_of([source])) for source in sources]
+def mix_parts(sources: Sequence[Source], weights: Weights | None) -> list[MixPart]:
+    """What an order knows of the datasets that it mixes; nothing without weights.
+
+    Raises:
+        ConfigError: packs are read of a part that has an older version.
+        DatasetError: an older version is not there any more.
+    """
+    if weights is None:
+        return []
+    schedule = WeightSchedule.of(weights)
+
+    def part_of(name: str, source: Source) -> MixPart:
+        after = None
+        if name in schedule.older:
+            if isinstance(source, PackedSource):
+                rule = f"None with part {name!r}, which has an older version, since packs have none"
+                raise ConfigError.of("pack", source.packs.options, allowed=rule)
+            old, place, split = schedule.older[name]
+            after = old, part_of(old, _one_source(old, place, split))
+        keys = functools.partial(record_keys, source.dataset, source.ranges)
+        return MixPart(source.num_records, digest_of([source]), source.mean_bytes, keys, after)
+
+    if len(schedule.names) != len(sources):
+        rule = f"one for each of {len(sources)} datasets"
+        raise ConfigError.of("weights", [*schedule.names], allowed=rule)
+    return [part_of(*found) for found in zip(schedule.names, sources, strict=True)]
+
+
+def _one_source(name: str | None, uri: Any, split: str | None) -> Source:
+    found = open_sources(uri, split)
+    if len(found) != 1:
+        raise ConfigError.of("uri", uri, allowed=f"one dataset for part {name!r}")
+    return found[0]
 
 
 def open_input(
@@ -109,12 +142,7 @@ def open_input(
     for name, value in (("split", split), ("weights", options.weights)):
         if value is not None:
             raise ConfigError.of(name, value, allowed="None with a recipe, whose parts have them")
-    sources = []
-    for part in recipe.parts:
-        found = open_sources(part.uri, part.split)
-        if len(found) != 1:
-            raise ConfigError.of("uri", part.uri, allowed=f"one dataset for part {part.name!r}")
-        sources += found
+    sources = [_one_source(part.name, part.uri, part.split) for part in recipe.parts]
     return sources, options.replace(weights=recipe.weights)
 
 

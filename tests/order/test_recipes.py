@@ -77,7 +77,8 @@ def test_no_history_of_changes_kills_and_workers_loses_a_record_or_reads_one_twi
     weight = st.integers(1, 9)
     steps = sorted(draw(st.sets(st.integers(1, 60), max_size=3)))
     schedule = [
-        (at, {name: draw(st.integers(0, 9)) for name in sizes if draw(st.booleans())}) for at in steps
+        (at, {name: draw(st.integers(0, 9)) for name in sizes if draw(st.booleans())})
+        for at in steps
     ]
     recipe = Recipe([Part(name, weight=draw(weight)) for name in sizes])
     try:

@@ -8,20 +8,22 @@ import errno
 import functools
 import logging
 import math
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 
 import numpy as np
+import numpy.typing as npt
 
 from trainer_utils.dataset.opening import Dataset, ShardFile, check_count
 from trainer_utils.dataset.shards import open_records, read_shard_blocks
 from trainer_utils.format import CorruptShardError, DatasetError, RecordIndex, Shard, scan_lengths
 from trainer_utils.format.example_decoding import decode_context
+from trainer_utils.format.file_ranges import FileRange
 from trainer_utils.format.framing import HEADER_BYTES
 from trainer_utils.format.naming import NAME_FEATURES, SPLIT_PREFIX, index_file
 from trainer_utils.format.record_names import name_crcs, name_of
 from trainer_utils.storage import exists, read_bytes
 
-__all__ = ["believed_index", "find_numbers", "read_index", "summed_index"]
+__all__ = ["believed_index", "find_numbers", "read_index", "record_keys", "summed_index"]
 
 _logger = logging.getLogger(__name__)
 
@@ -65,6 +67,25 @@ def summed_index(shard: ShardFile) -> RecordIndex:
         names = name_crcs(block.data, begins, begins + block.lengths)
         parts.append(np.stack([block.payload_crcs, names]))
     return RecordIndex(index.lengths, *np.concatenate(parts, axis=1))
+
+
+def record_keys(dataset: Dataset, ranges: Sequence[FileRange]) -> npt.NDArray[np.uint64]:
+    """`(records,) uint64`: by which records are known in another version of their dataset.
+
+    They are of the sums of payloads and of names, and the lengths.
+
+    Raises:
+        CorruptShardError: as `summed_index`.
+    """
+    shards = {shard.path: shard for shard in dataset.shard_files}
+    found = [np.zeros(0, np.uint64)]
+    for path, skip, take in ranges:
+        index = summed_index(shards[path])
+        sums = (index.payload_crcs, index.name_crcs, index.lengths)
+        payloads, names, lengths = (np.asarray(some).astype(np.uint64) for some in sums)
+        keys = payloads << np.uint64(32) | names ^ lengths
+        found.append(keys[skip : skip + take])
+    return np.concatenate(found)
 
 
 def find_numbers(dataset: Dataset, shard: ShardFile, names: Collection[bytes]) -> list[int] | None:

@@ -88,7 +88,7 @@ class InputOrder:
         self._files = RecordPositions(self.ranges)
         self.digest = order_digest(digest, options)
         self._stages = self._make_stages()
-        self._gone: Mapping[str, MixPart] = {}
+        self._gone: Mapping[str, tuple[int, str]] = {}
         self.start = self._first_state()
 
     @property
@@ -103,13 +103,7 @@ class InputOrder:
         Raises:
             ConfigError: it follows from the size of a record, which was not said.
         """
-        shuffle = self.options.shuffle
-        if isinstance(shuffle, int) and not isinstance(shuffle, bool):
-            return shuffle
-        if self._mean_record_bytes is None:
-            rule = f"the bytes of a record, of which shuffle=True shuffles {_BLOCK_BYTES} together"
-            raise ConfigError.of("mean_record_bytes", None, allowed=rule)
-        return max(1, int(_BLOCK_BYTES / (self._mean_record_bytes + _RECORD_BYTES)))
+        return _block_records(self.options, self._mean_record_bytes)
 
     def positions(self, epoch: int, step: int, worker: int = 0) -> Positions:
         """The records of a worker's rows of a batch, as places in `ranges`' records.
@@ -202,7 +196,13 @@ class InputOrder:
         row = self._row(epoch, step)
         stages = [(first, shares) for first, shares in self._stages if first < row]
         read = {name for _, shares in stages for name in shares}
-        parts = {n: part for n, part in {**self._gone, **self._parts}.items() if n in read}
+        own: dict[str, tuple[int, str]] = {}
+        for name, part in self._parts.items():
+            own[name] = part.records, part.digest
+            while part.after is not None:  # a newer version has its older one with it
+                name, part = part.after
+                own[name] = part.records, part.digest
+        parts = {name: part for name, part in {**self._gone, **own}.items() if name in read}
         return MixState(
             records=self.layout.num_records,
             steps=self.steps_per_epoch,
@@ -293,18 +293,30 @@ class InputOrder:
     def _order(self) -> Order:
         options, layout = self.options, self.layout
         if self._stages:
-            seed = functools.partial(part_seed, options.seed)
-            return Mixture(
-                layout, self._stages, self._parts, lambda name, own: self._order_of(own, seed(name))
-            )
-        return self._order_of(layout, options.seed)
+            return Mixture(layout, self._stages, self._parts, self._order_of_part)
+        return self._order_of(layout, options.seed, self._mean_record_bytes)
 
-    def _order_of(self, layout: BatchLayout, seed: int) -> Order:
+    def _order_of_part(self, name: str, part: MixPart, layout: BatchLayout) -> Order:
+        size = self._mean_record_bytes if part.record_bytes is None else part.record_bytes
+        return self._order_of(layout, part_seed(self.options.seed, name), size)
+
+    def _order_of(self, layout: BatchLayout, seed: int, record_bytes: float | None) -> Order:
         if self.options.shuffle == "global":
             return GlobalShuffle(layout, seed=seed)
         if self.options.shuffle:
-            return BlockShuffle(layout, seed=seed, block_records=self.block_records)
+            block = _block_records(self.options, record_bytes)
+            return BlockShuffle(layout, seed=seed, block_records=block)
         return FileOrder(layout)
+
+
+def _block_records(options: OrderOptions, record_bytes: float | None) -> int:
+    shuffle = options.shuffle
+    if isinstance(shuffle, int) and not isinstance(shuffle, bool):
+        return shuffle
+    if record_bytes is None:
+        rule = f"the bytes of a record, of which shuffle=True shuffles {_BLOCK_BYTES} together"
+        raise ConfigError.of("mean_record_bytes", None, allowed=rule)
+    return max(1, int(_BLOCK_BYTES / (record_bytes + _RECORD_BYTES)))
 
 
 def _check_pairs(options: OrderOptions, layout: BatchLayout) -> None:

@@ -18,7 +18,7 @@ import math
 import numbers
 from bisect import bisect_right
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -60,6 +60,8 @@ class WeightSchedule:
             weights, in any unit; a part that is not named in one weighs nothing in it.
         epoch_records: of an epoch. None: as many as it takes until every record of each part that
             weighs something in the first stage has come.
+        older: of parts that are newer versions of datasets, the part that was the older one: its
+            name, uri and split.
 
     Raises:
         ConfigError: names come twice; stages are not in order; a weight is no finite number from 0
@@ -69,6 +71,7 @@ class WeightSchedule:
     names: Sequence[str]
     stages: Sequence[tuple[int, Mapping[str, float]]]
     epoch_records: int | None = None
+    older: Mapping[str, tuple[str, Any, str | None]] = dataclasses.field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if len({*self.names}) < len(self.names):
@@ -91,7 +94,8 @@ class WeightSchedule:
             return weights
         if isinstance(weights, Mapping):
             stages = [(int(step), dict(some)) for step, some in weights["stages"]]
-            return cls(**{**weights, "stages": stages})
+            older = {str(name): tuple(one) for name, one in weights["older"].items()}
+            return cls(**{**weights, "stages": stages, "older": older})
         names = [str(number) for number in range(len(weights))]
         return cls(names=names, stages=[(0, dict(zip(names, map(float, weights), strict=True)))])
 
@@ -101,6 +105,7 @@ class WeightSchedule:
             "names": [*self.names],
             "stages": [[step, dict(weights)] for step, weights in self.stages],
             "epoch_records": self.epoch_records,
+            "older": {name: [*older] for name, older in self.older.items()},
         }
 
 
@@ -161,11 +166,76 @@ def part_seed(seed: int, name: str) -> int:
     return keyed_hash(name.encode(), seed=wrapped_seed(seed), purpose="part") % (1 << 63)
 
 
-class MixPart(NamedTuple):
-    """A dataset of a mixture: how many records are read of it, and a digest of which."""
+@dataclasses.dataclass(frozen=True)
+class MixPart:
+    """A dataset of a mixture.
+
+    Args:
+        records: how many are read of it.
+        digest: of which these are.
+        record_bytes: the mean size of one, from which follows how `shuffle=True` shuffles them.
+        keys: makes `(records,) uint64`, by which the same record is known in another version.
+        after: the name of the part that was an older version of it, and that part: what that one
+            gave in its last epoch does not come in the first epoch of this one.
+    """
 
     records: int
     digest: str
+    record_bytes: float | None = None
+    keys: Callable[[], npt.NDArray[np.uint64]] | None = None
+    after: "tuple[str, MixPart] | None" = None
+
+
+class _PartOrder:
+    """The records of one part by their numbers in the run, through all of its epochs."""
+
+    def __init__(self, part: MixPart, make: Callable[[int], Order], unread: Positions | None):
+        self._part, self._order, self._unread = part, make(part.records), unread
+        self._first_order = self._order if unread is None else make(max(len(unread), 1))
+        self._first = part.records if unread is None else len(unread)
+
+    def records(self, numbers: Positions) -> Positions:
+        """The positions, within the part, of neighbouring numbers."""
+        is_first = numbers < self._first
+        epochs, places = np.divmod(numbers - self._first, self._part.records)
+        epochs, places = np.where(is_first, -1, epochs), np.where(is_first, numbers, places)
+        found = [numbers[:0]]
+        for epoch in np.unique(epochs).tolist():
+            own = places[epochs == epoch]
+            if epoch >= 0:
+                found.append(self._order.sequence(epoch + 1, own))
+            else:
+                chosen = self._first_order.sequence(0, own)
+                found.append(chosen if self._unread is None else self._unread[chosen])
+        return np.concatenate(found)
+
+    def numbers_of(self, position: int, numbers: range) -> list[int]:
+        """Which of some numbers are a record, in rising order."""
+        found, first, each = [], self._first, self._part.records
+        chosen = position
+        if self._unread is not None:
+            chosen = int(np.searchsorted(self._unread, position))
+        if self._unread is None or position in self._unread[chosen : chosen + 1]:
+            found += self._first_order.steps_of(0, chosen)
+        begin = max((numbers[0] - first) // each, 0)
+        for epoch in range(begin, max((numbers[-1] - first) // each, -1) + 1):
+            found += [first + epoch * each + n for n in self._order.steps_of(epoch + 1, position)]
+        return [number for number in found if number in numbers]
+
+    def epoch_begin(self, number: int) -> int:
+        """The number with which the epoch of a number begins."""
+        return number - (number - self._first) % self._part.records if number >= self._first else 0
+
+
+def _unread(keys: npt.NDArray[np.uint64], read: npt.NDArray[np.uint64]) -> Positions:
+    """The positions of the keys that were not read; of equal ones as many as are left."""
+    order = np.argsort(keys, kind="stable")
+    ordered = keys[order]
+    before = np.arange(len(keys)) - np.searchsorted(ordered, ordered)
+    read = np.sort(read)
+    times = np.searchsorted(read, ordered, "right") - np.searchsorted(read, ordered)
+    positions: Positions = np.sort(order[before >= times])
+    return positions
 
 
 class _Turns:
@@ -210,7 +280,8 @@ class Mixture(Order):
         layout: of an epoch.
         stages: of the run, the first at row 0.
         parts: what is read, by name, in the order of positions.
-        make_order: the order of a part by itself, whose batches are single records, by its name.
+        make_order: the order of a part by itself, of so many records in batches of one, by its
+            name.
     """
 
     def __init__(
@@ -218,15 +289,11 @@ class Mixture(Order):
         layout: BatchLayout,
         stages: Sequence[Stage],
         parts: Mapping[str, MixPart],
-        make_order: Callable[[str, BatchLayout], Order],
+        make_order: Callable[[str, MixPart, BatchLayout], Order],
     ) -> None:
-        self._layout, self._parts = layout, parts
+        self._layout, self._make_order = layout, make_order
         starts = itertools.accumulate((part.records for part in parts.values()), initial=0)
         self._starts = dict(zip(parts, starts, strict=False))
-        self._orders = {
-            name: make_order(name, BatchLayout(num_records=part.records, batch_size=1))
-            for name, part in parts.items()
-        }
         self._stages: list[_Turns] = []
         begun: dict[str, int] = {}
         for row, shares in stages:
@@ -234,6 +301,7 @@ class Mixture(Order):
                 last = self._stages[-1]
                 begun |= {name: last.count(name, row) for name in last.names}
             self._stages.append(_Turns(row, shares, dict(begun)))
+        self._orders = {name: self._order_of(name, part) for name, part in parts.items()}
 
     def batch(self, epoch: int, step: int, first: int, stop: int) -> Positions:
         """As of `Order`."""
@@ -242,25 +310,25 @@ class Mixture(Order):
         positions = np.empty(end - begin, np.int64)
         for stage, start, until in self._parts_of(begin, end):
             for name, (rows, counts) in stage.numbers(start, until).items():
+                if name not in self._orders and len(rows):
+                    rule = "a step at which no part is read that the recipe has no more"
+                    raise ConfigError.of("step", name, allowed=rule)
                 if len(rows):
-                    positions[rows + (start - begin)] = self._records(name, counts)
+                    own = self._orders[name].records(counts) + self._starts[name]
+                    positions[rows + (start - begin)] = own
         return positions[first:stop]
 
     def steps_of(self, epoch: int, position: int) -> list[int]:
         """As of `Order`."""
         name = [*self._starts][bisect_right([*self._starts.values()], position) - 1]
-        records, order = self._parts[name].records, self._orders[name]
         begin = epoch * self._layout.num_records
         found: set[int] = set()
         for stage, start, until in self._parts_of(begin, begin + self._layout.num_records):
             numbers = range(stage.count(name, start), stage.count(name, until))
-            if not numbers:
-                continue
-            for own in range(numbers[0] // records, numbers[-1] // records + 1):
-                (place,) = order.steps_of(own, position - self._starts[name])
-                if own * records + place in numbers:
-                    row = stage.row_of(name, own * records + place)
-                    found.update(step_at(self._layout, row - begin))
+            if numbers:
+                own = self._orders[name].numbers_of(position - self._starts[name], numbers)
+                rows = [stage.row_of(name, number) - begin for number in own]
+                found.update(step for row in rows for step in step_at(self._layout, row))
         return sorted(found)
 
     def _parts_of(self, begin: int, end: int) -> list[tuple[_Turns, int, int]]:
@@ -272,18 +340,26 @@ class Mixture(Order):
         ]
         return [part for part in parts if part[1] < part[2]]
 
-    def _records(self, name: str, numbers: Positions) -> Positions:
-        """The positions of a part's so-many-eth records, which are neighbours."""
-        if name not in self._parts:
-            rule = "a step at which no part is read that the recipe has no more"
-            raise ConfigError.of("step", name, allowed=rule)
-        epochs, places = np.divmod(numbers, self._parts[name].records)
-        found = [
-            self._orders[name].sequence(int(epoch), places[epochs == epoch])
-            for epoch in np.unique(epochs)
-        ]
-        positions: Positions = np.concatenate(found) + self._starts[name]
-        return positions
+    def _order_of(self, name: str, part: MixPart) -> _PartOrder:
+        """The order of a part; of a newer version without what the older one gave."""
+
+        def make(records: int) -> Order:
+            return self._make_order(name, part, BatchLayout(num_records=records, batch_size=1))
+
+        if part.after is None or part.keys is None:
+            return _PartOrder(part, make, None)
+        return _PartOrder(part, make, _unread(part.keys(), self._read_by(*part.after)))
+
+    def _read_by(self, name: str, part: MixPart) -> npt.NDArray[np.uint64]:
+        """The keys of what an older version had given of its epoch when it went."""
+        assert part.keys is not None
+        order, last = self._order_of(name, part), self._stages[-1]
+        stop = last.count(name, last.row)
+        begin = order.epoch_begin(stop)
+        read = part.keys()[order.records(np.arange(begin, stop))]
+        if begin == 0 and part.after is not None:
+            read = np.concatenate([read, self._read_by(*part.after)])
+        return read
 
 
 def make_schedule(

@@ -36,16 +36,32 @@ class Part:
         name: by which the schedule calls it; its order follows from it. None: the uri.
         split: slices, such as `train[:80%]`. None: as `input_fn` has it.
         weight: how often its records come, in any unit, until the schedule says otherwise.
+        after: the part that was an older version of this one. What it gave in its last epoch does
+            not come in the first epoch of this one; so its dataset has to stay where it is.
     """
 
     uri: Any
     name: str | None = dataclasses.field(default=None, kw_only=True)
     split: str | None = dataclasses.field(default=None, kw_only=True)
     weight: float = dataclasses.field(default=1.0, kw_only=True)
+    after: "Part | None" = dataclasses.field(default=None, kw_only=True)
 
     def __post_init__(self) -> None:
         if self.name is None:
-            object.__setattr__(self, "name", str(getattr(self.uri, "uri", self.uri)))
+            object.__setattr__(self, "name", self.place)
+        if isinstance(self.after, Mapping):
+            object.__setattr__(self, "after", Part(**self.after))
+
+    @property
+    def place(self) -> str:
+        """The uri as text."""
+        return str(getattr(self.uri, "uri", self.uri))
+
+    def to_dict(self) -> dict[str, Any]:
+        """The part as what YAML and JSON can hold."""
+        after = self.after and self.after.to_dict()
+        shown = {**vars(self), "uri": self.place, "after": after}
+        return {name: value for name, value in shown.items() if value is not None}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -93,10 +109,16 @@ class Recipe:
         stages = dict(self._changes())
         if self.interpolation == "linear":
             stages = _with_slopes(stages)
+        older = {}
+        for part in self.parts:
+            while part.after is not None:
+                older[str(part.name)] = str(part.after.name), part.after.place, part.after.split
+                part = part.after
         return WeightSchedule(
             names=[str(part.name) for part in self.parts],
             stages=[*stages.items()],
             epoch_records=self.epoch_records,
+            older=older,
         )
 
     def _changes(self) -> list[Change]:
@@ -118,6 +140,7 @@ class Recipe:
         add: Sequence[Part] = (),
         drop: Collection[str] = (),
         reweight: Mapping[str, float] | None = None,
+        update: Mapping[str, Any] | None = None,
     ) -> "Recipe":
         """The recipe that goes on from a token with other parts or weights.
 
@@ -128,6 +151,8 @@ class Recipe:
             add: parts that come in.
             drop: names of parts that go; their datasets are not opened any more.
             reweight: names of parts that stay, and their weights from now on.
+            update: names of parts whose dataset has a newer version, and the uri of that. The part
+                is called `name@2` from now on, and what it gave in this epoch does not come again.
 
         Raises:
             ConfigError: a name is not known or comes twice, or the token is of no mixture.
@@ -137,24 +162,34 @@ class Recipe:
             raise ConfigError.of("state", state, allowed="a token of state(step) of a recipe")
         step = token.epoch * token.mix.steps + token.step
         own = {str(part.name): part for part in self.parts}
-        for name in [*drop, *(reweight or {})]:
+        updated = dict(update or {})
+        for name in [*drop, *(reweight or {}), *updated]:
             if name not in own:
                 meant = did_you_mean(name, own).strip()
                 rule = f"one of the parts {', '.join(own)}"
                 raise ConfigError.of("change", name, allowed=rule, advice=meant)
         known = {name for _, weights in self._changes() for name in weights}
+        stages = self.weights.stages
+        now = [weights for at, weights in stages if at <= step][-1]
+        now = {**now, **dict.fromkeys(drop, 0.0), **(reweight or {})}
+        for name, uri in updated.items():
+            old = dataclasses.replace(own[name], weight=1.0)
+            new = Part(uri, name=_next_name(name), split=old.split, weight=now[name], after=old)
+            add, drop = [*add, new], [*drop, name]
         for part in add:
             if part.name in known:
                 rule = "a name that no part has or had"
                 raise ConfigError.of("add", part.name, allowed=rule)
+        newer = {name: _next_name(name) for name in updated}
         added = {str(part.name): part.weight for part in add}
-        stages = self.weights.stages
-        now = [weights for at, weights in stages if at <= step][-1]
         schedule = [
             *((at, dict(weights)) for at, weights in stages if at < step),
-            (step, {**now, **dict.fromkeys(drop, 0.0), **(reweight or {}), **added}),
+            (step, {**now, **dict.fromkeys(drop, 0.0), **added}),
             *(
-                (at, {n: weight for n, weight in weights.items() if n not in drop})
+                (
+                    at,
+                    {newer.get(n, n): w for n, w in weights.items() if newer.get(n, n) not in drop},
+                )
                 for at, weights in stages
                 if at > step
             ),
@@ -168,16 +203,9 @@ class Recipe:
 
     def to_dict(self) -> dict[str, Any]:
         """The recipe as what YAML and JSON can hold."""
-        parts = [dataclasses.asdict(part) for part in self.parts]
-        made: dict[str, Any] = {
-            "parts": [
-                {**part, "uri": str(getattr(own.uri, "uri", own.uri))}
-                for part, own in zip(parts, self.parts, strict=True)
-            ],
-            "schedule": [{"step": step, "weights": dict(some)} for step, some in self.schedule],
-        }
         return {
-            **made,
+            "parts": [part.to_dict() for part in self.parts],
+            "schedule": [{"step": step, "weights": dict(some)} for step, some in self.schedule],
             "interpolation": self.interpolation,
             "epoch_records": self.epoch_records,
         }
@@ -227,6 +255,12 @@ def _check_change(change: Any) -> None:
     if not is_pair or type(change[0]) is not int or not isinstance(change[1], Mapping):
         rule = "pairs of a step from 0 on and weights by the names of parts"
         raise ConfigError.of("schedule", change, allowed=rule)
+
+
+def _next_name(name: str) -> str:
+    """What a part is called when its dataset has a newer version: `photos@2`, then `photos@3`."""
+    stem, at, number = name.rpartition("@")
+    return f"{stem}@{int(number) + 1}" if at and number.isdecimal() else f"{name}@2"
 
 
 def _with_slopes(stages: Mapping[int, Mapping[str, float]]) -> dict[int, Mapping[str, float]]:

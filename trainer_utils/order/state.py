@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from trainer_utils.format import ConfigError
-from trainer_utils.order.mixing import MixPart, Stage, WeightSchedule
+from trainer_utils.order.mixing import Stage, WeightSchedule
 
 if TYPE_CHECKING:
     from trainer_utils.order.options import OrderOptions
@@ -30,22 +30,22 @@ class MixState:
         records: of an epoch.
         steps: of an epoch.
         stages: the rows of the run from which on parts had these shares.
-        parts: the parts that gave records: how many they have, and a digest of which.
+        parts: those that gave records: how many they have, and a digest of which.
     """
 
     records: int
     steps: int
     stages: Sequence[Stage]
-    parts: Mapping[str, MixPart]
+    parts: Mapping[str, tuple[int, str]]
 
     @classmethod
     def from_dict(cls, value: Mapping[str, Any]) -> "MixState":
         """What `dataclasses.asdict` and JSON make of one; raises KeyError or TypeError if none."""
         try:
             stages = [(int(row), dict(shares)) for row, shares in value["stages"]]
+            parts = {name: (count, digest) for name, (count, digest) in value["parts"].items()}
         except ValueError as error:
-            raise TypeError(f"stages: {error}") from error
-        parts = {name: MixPart(*part) for name, part in value["parts"].items()}
+            raise TypeError(str(error)) from error
         return cls(**{**value, "stages": stages, "parts": parts})
 
 
