@@ -261,8 +261,10 @@ def _cells(column: Any) -> Sequence[Any]:
         kind, depth = kind.value_type, depth + 1
     if depth < 2 or not values:
         return values
+    import pyarrow as pa  # which the column is of
+
     try:
-        dtype = np.dtype(kind.to_pandas_dtype())
+        dtype = pa.nulls(0, kind).to_numpy(zero_copy_only=False).dtype
         return [None if value is None else np.array(value, dtype) for value in values]
     except (NotImplementedError, TypeError, ValueError):
         return values  # ragged, and refused with the row's number
