@@ -82,6 +82,7 @@ class FileConversion(Conversion[FilePlan]):
     found: InputTable
 
     def __init__(self, settings: Any, selection: InputSelection, runner: Runner | None) -> None:
+        settings.audio.check_installed()
         super().__init__(settings, selection, runner)
         self._named: InputTable | None = None
         self._elsewhere: FilesElsewhere | None = None

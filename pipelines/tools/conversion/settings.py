@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from components.balancing.settings import BalancerSettings
+from components.common.beam import asks_for_beam
 from components.example_gen.settings import (
     AudioSettings,
     ExampleGenSettings,
@@ -144,6 +145,7 @@ def _check_beam(arguments: Sequence[str] | None) -> None:
     ):
         rule = "flags as Beam takes them, such as ['--runner=DataflowRunner']"
         raise ConfigError.of("beam_pipeline_args", arguments, allowed=rule)
+    asks_for_beam(arguments or ())  # and has it
 
 
 def _whole_shares(

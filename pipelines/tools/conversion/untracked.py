@@ -76,8 +76,8 @@ def balance_here(examples: str, settings: Mapping[str, Any], root: str, beam: Se
 def _balance(
     examples: Sequence[str], folder: str, settings: BalancerSettings, beam: Sequence[str]
 ) -> str:
-    uri = _next_output(folder, *_BALANCED)
     with runner_of(beam, module="balancing.parts") as runner:
+        uri = _next_output(folder, *_BALANCED)
         steps.balance(examples, uri, settings, runner=runner)
     return uri
 
