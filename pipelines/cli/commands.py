@@ -448,7 +448,7 @@ def plan(
 ) -> Any:
     """Show what each worker will read: records, steps, dropped or padded.
 
-    No record is read. A plan that is impossible is an error that says what to change: exit 1.
+    No record is read. A plan that is impossible is an error that says what to change: exit 2.
 
     \b
     tfx-shards plan out/ --workers 8 --batch-size 256 --remainder pad --json
@@ -465,11 +465,8 @@ def plan(
 
     options: dict[str, Any] = {"replicas": replicas, "remainder": remainder}
     options |= {"workers": workers, "batch_size": batch_size, "shuffle": not no_shuffle}
-    try:
-        with show_progress("Planning"):
-            return trainer_utils.plan(uri, split, **options)
-    except trainer_utils.ConfigError as error:
-        raise trainer_utils.DatasetError(str(error)) from error
+    with show_progress("Planning"):
+        return trainer_utils.plan(uri, split, **options)
 
 
 @command()

@@ -23,20 +23,26 @@ from typing import Any, cast
 
 from components.balancing.settings import BalancerSettings
 from components.common.reject_codes import REJECT_CODES
+from components.common.settings import path_of
+from components.example_gen.file_conversion import FileConversion
+from components.example_gen.settings import ExampleGenSettings
 from components.report.inspection import inspect_dataset
+from components.steps import conversion_of
 from pipelines.noise import quiet_import, quiet_run
 from pipelines.tools.conversion import METADATA_FILE
-from pipelines.tools.conversion.dry_run import check_small_table
+from pipelines.tools.conversion.dry_run import check_small_table, selection_of
 from pipelines.tools.conversion.python_sources import is_in_python
 from pipelines.tools.conversion.recognition import KINDS, recognise
 from pipelines.tools.conversion.settings import (
     EXAMPLE_GENS,
+    SETTINGS,
     Conversion,
     check_options,
     check_places,
     prepare,
 )
 from pipelines.tools.conversion.untracked import balance_here, convert_here
+from trainer_utils.dataset import open_dataset
 from trainer_utils.dataset.files import read_manifest
 from trainer_utils.dataset.location import LATEST, datasets_in, newest_dataset
 from trainer_utils.extras import HOW_TO_GET_TFX
@@ -200,7 +206,7 @@ def convert(
             options["beam_pipeline_args"] = beam_pipeline_args
         conversion = prepare_all(
             source,
-            os.fspath(out),
+            path_of("out", out),
             kind=kind,
             metadata=metadata,
             splits=splits,
@@ -232,6 +238,7 @@ def prepare_all(
     Raises:
         InputError, ConfigError: as `convert`.
     """
+    metadata = None if metadata is None else path_of("metadata", metadata)
     if is_in_python(source):
         from pipelines.tools.conversion.python_tables import as_table
 
@@ -240,6 +247,8 @@ def prepare_all(
         beam = {n: options.pop(n) for n in ("beam_pipeline_args",) if n in options}
         named = {n: v for n, v in options.items() if n != "splits"}
         check_options(named, kind=kind if kind in KINDS else None)
+        SETTINGS.get(kind or "", ExampleGenSettings).from_arguments(named)
+        BalancerSettings.from_arguments(named)
         folder = os.path.join(out or "", "source")
         if out is None or is_remote(out):  # what is read in place lies on this machine
             folder = tempfile.mkdtemp(prefix="tfx-shards-")
@@ -270,9 +279,23 @@ def _updating(conversion: Conversion, out: str) -> Conversion:
     ]
     if not made:
         return conversion
-    balancer = {**conversion.balancer, "keep_shards": True}
-    BalancerSettings.from_arguments(balancer)
     example_gen = {**conversion.example_gen, "base_dataset": made[0]}
+    settings = SETTINGS[conversion.kind].from_arguments(example_gen)
+    steps = conversion_of(selection_of(conversion), settings)
+    assert isinstance(steps, FileConversion)
+    assert steps.base is not None
+    assert steps.base.dataset.manifest is not None
+    if steps.is_up_to_date():  # the run that made it is asked for again: it comes from the cache
+        if not (before := steps.base.dataset.manifest.config.get("update")):
+            return conversion
+        same = (uri for uri in made[1:] if open_dataset(uri, inspect=False).digest == before["base"])
+        example_gen["base_dataset"] = next(same, made[0])
+    balancer = {**conversion.balancer, "keep_shards": True}
+    try:
+        BalancerSettings.from_arguments(balancer)
+    except ConfigError as error:
+        rule = "False with settings that divide shards anew"
+        raise ConfigError.of("update", True, allowed=rule, advice=str(error)) from error
     return dataclasses.replace(conversion, example_gen=example_gen, balancer=balancer)
 
 
@@ -315,8 +338,8 @@ def run_conversion(
     Raises:
         InputError, ConfigError: as `convert`.
     """
-    out = os.fspath(out)
-    metadata = None if metadata is None else os.fspath(metadata)
+    out = path_of("out", out)
+    metadata = None if metadata is None else path_of("metadata", metadata)
     check_places(conversion.source, out, metadata)
     if is_remote(out) and metadata is None and has_tfx():
         with _kept_metadata(out) as local:
@@ -428,8 +451,9 @@ def balance(
         ConfigError: a setting is not allowed.
         DatasetError: an input is no dataset, not whole, or damaged.
     """
+    out = path_of("out", out)
     check_balancing(out, settings)
-    given = newest_dataset(examples)
+    given = newest_dataset(path_of("examples", examples))
     if not is_remote(given):
         given, folder = os.path.abspath(given), os.path.realpath(given)
         if os.path.commonpath([folder, os.path.realpath(out)]) == folder:
@@ -457,5 +481,5 @@ def check_balancing(out: str, settings: Mapping[str, Any]) -> None:
     """
     check_names("balance", settings, BalancerSettings.argument_names())
     BalancerSettings(**settings)
-    if not out or is_remote(out):
+    if is_remote(out):
         raise ConfigError.of("out", out, allowed="a local folder")

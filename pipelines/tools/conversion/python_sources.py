@@ -74,13 +74,19 @@ def rows_of(source: Any, options: Options) -> Iterator[tuple[str | None, Row]]:
 def _called(source: Callable[..., Any], names: Sequence[str]) -> Any:
     """What a function gives: for each split, or where it asks for none, for all of them."""
     try:
-        parameters = inspect.signature(source).parameters.values()
-    except (TypeError, ValueError):
-        parameters = {}.values()
+        signature = inspect.signature(source)
+    except (TypeError, ValueError):  # of a class or of C
+        return source()
+    parameters = signature.parameters.values()
     by_name = any(p.name == "split" or p.kind is p.VAR_KEYWORD for p in parameters)
     needed = [p for p in parameters if p.default is p.empty and p.kind < p.VAR_POSITIONAL]
     if not by_name and not needed:
         return source()
+    try:
+        signature.bind(split="") if by_name else signature.bind("")
+    except TypeError as error:
+        rule = f"a function of the name of a split, or of nothing ({error})"
+        raise ConfigError.of("source", source, allowed=rule) from error
     return {name: source(split=name) if by_name else source(name) for name in names}
 
 

@@ -14,6 +14,7 @@ from typing import Any
 
 from components.balancing.settings import BalancerSettings
 from components.common.beam import asks_for_beam
+from components.common.settings import path_of
 from components.example_gen.settings import (
     AudioSettings,
     ExampleGenSettings,
@@ -76,9 +77,7 @@ def prepare(
         InputError: the input is missing, or of no one kind.
         ConfigError: a setting is not allowed.
     """
-    if not isinstance(source, (str, os.PathLike)) or not os.fspath(source):
-        raise ConfigError.of("source", source, allowed="a path")
-    source = os.fspath(source)
+    source = path_of("source", source)
     if kind not in (None, *KINDS):
         rule = f"one of {', '.join(KINDS)}, or None"
         raise ConfigError(f"kind: expected {rule}, got {misspelt(kind, KINDS)}", setting="kind")
