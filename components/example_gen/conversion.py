@@ -24,7 +24,7 @@ from components.example_gen.settings import ExampleGenSettings
 from components.example_gen.simple_layouts import names_at_top
 from trainer_utils.dataset import Dataset
 from trainer_utils.format import InputError
-from trainer_utils.storage.files import list_names, write_text
+from trainer_utils.storage.files import exists, list_names, remove_file, write_text
 
 __all__ = ["Conversion", "check_outcome"]
 
@@ -154,6 +154,8 @@ def check_outcome(
             searched = f"Looked for {conversion.looked_for}; at its top: {top}."
             raise InputError(f"{error} {searched}") from None
         raise
+    if exists(listed_in):  # of a run before, which failed
+        remove_file(listed_in)
 
 
 def _why_none(plan: Plan, rejects: Sequence[Reject]) -> str:

@@ -41,12 +41,12 @@ from pipelines.tools.conversion.settings import (
     check_places,
     prepare,
 )
-from pipelines.tools.conversion.untracked import balance_here, convert_here
+from pipelines.tools.conversion.untracked import balance_here, check_trainable, convert_here
 from trainer_utils.dataset import open_dataset
 from trainer_utils.dataset.files import read_manifest
 from trainer_utils.dataset.location import LATEST, datasets_in, newest_dataset
 from trainer_utils.extras import HOW_TO_GET_TFX
-from trainer_utils.format import ConfigError, InputError, Manifest, keyed_hash
+from trainer_utils.format import ConfigError, Manifest, keyed_hash
 from trainer_utils.format.json_text import JsonObject
 from trainer_utils.format.naming import INPUTS_FILE, MANIFEST_FILE, REJECTS_FILE
 from trainer_utils.format.printable import printable
@@ -353,25 +353,19 @@ def _run(conversion: Conversion, out: str, metadata: str | None) -> Converted:
     own = os.path.abspath(os.path.join(out, METADATA_FILE))
     store = os.path.abspath(metadata or own)
     root = out.rstrip("/") if is_remote(out) else os.path.abspath(out)
-    if not is_remote(root):
-        _make_folder("out", root)
-    _make_folder("metadata", os.path.dirname(store))
     # A cache knows nothing of where things lie: runs into other folders are another pipeline.
     place = os.fsencode(root if is_remote(root) else os.path.realpath(root))
     name = "tfx-shards-convert"
     name += "" if store == own else f"-{keyed_hash(place, seed=0, purpose='out'):016x}"
-    if has_tfx():
-        start_tfx()
-        from pipelines.tools.conversion.runs import run_pipeline
-
-        with show_step("Converting"), quiet_run():
-            uris, cached = run_pipeline(conversion, root, name, store)
-            if not all(map(is_folder, uris.values())):  # somebody removed one since
-                uris, cached = run_pipeline(conversion, root, name, store, use_cache=False)
-    else:
-        with show_step("Converting"):
+    with contextlib.ExitStack() as folders:
+        if not is_remote(root):
+            folders.enter_context(_folder("out", root))
+        if not has_tfx():
+            folders.enter_context(show_step("Converting"))
             uris, cached = convert_here(conversion, root)
-    _check_trainable(uris[EXAMPLE_GENS[conversion.kind]])
+        else:
+            folders.enter_context(_folder("metadata", os.path.dirname(store)))
+            uris, cached = _run_tracked(conversion, root, name, store)
     if not is_remote(root):
         point_to(root, uris["ShardBalancer"])
         uris = {n: os.path.join(out, os.path.relpath(uri, root)) for n, uri in uris.items()}
@@ -390,25 +384,41 @@ def _run(conversion: Conversion, out: str, metadata: str | None) -> Converted:
     )
 
 
-def _make_folder(name: str, place: str) -> None:
+def _run_tracked(
+    conversion: Conversion, root: str, name: str, store: str
+) -> tuple[dict[str, str], bool]:
+    start_tfx()
+    from pipelines.tools.conversion.runs import run_pipeline
+
+    with show_step("Converting"), quiet_run():
+        uris, cached = run_pipeline(conversion, root, name, store)
+        if not all(map(is_folder, uris.values())):  # somebody removed one since
+            uris, cached = run_pipeline(conversion, root, name, store, use_cache=False)
+    if (manifest := read_manifest(uris[EXAMPLE_GENS[conversion.kind]])) is not None:
+        check_trainable(manifest)
+    return uris, cached
+
+
+@contextlib.contextmanager
+def _folder(name: str, place: str) -> Iterator[None]:
+    """Makes a folder for a run; one that fails leaves no empty folder there."""
+    made = place
+    while not os.path.lexists(above := os.path.dirname(made)):
+        made = above
+    was_there = os.path.lexists(place)
     try:
         os.makedirs(place, exist_ok=True)
     except OSError as error:  # such as a file system that is read-only
         rule = f"a folder that can be made ({error.strerror})"
         raise ConfigError.of(name, place, allowed=rule) from error
-
-
-def _check_trainable(examples: str) -> None:
-    """Refuses a dataset whose split `train` has no example left."""
-    manifest = inspect_dataset(examples).manifest
-    counts = {} if manifest is None else manifest.accounting
-    if "train" in counts and not counts["train"].written:
-        found = "; ".join(f"{split}: {count}" for split, count in counts.items())
-        raise InputError(
-            f"split 'train': expected examples, got none ({found}). Give it a larger share "
-            f"(splits=, --splits), or see {join(examples, REJECTS_FILE)}.",
-            path=examples,
-        )
+    try:
+        yield
+    except BaseException:
+        of_run = os.path.join(place, "artifacts") if was_there else made
+        for folder, _, _ in os.walk(of_run, topdown=False):
+            with contextlib.suppress(OSError):  # there is something in it
+                os.rmdir(folder)
+        raise
 
 
 def point_to(out: str, uri: str) -> None:
@@ -459,16 +469,16 @@ def balance(
         if os.path.commonpath([folder, os.path.realpath(out)]) == folder:
             raise ConfigError.of("out", out, allowed=f"a folder outside the dataset {given!r}")
     root = os.path.abspath(out)
-    _make_folder("out", root)
     beam = beam_pipeline_args or ()
-    if has_tfx():
-        start_tfx()
-        from pipelines.tools.conversion.runs import run_balancer
+    with _folder("out", root):
+        if has_tfx():
+            start_tfx()
+            from pipelines.tools.conversion.runs import run_balancer
 
-        metadata = os.path.join(root, METADATA_FILE)
-        uri = run_balancer(given, settings, root, "tfx-shards-balance", metadata, beam)
-    else:
-        uri = balance_here(given, settings, root, beam)
+            metadata = os.path.join(root, METADATA_FILE)
+            uri = run_balancer(given, settings, root, "tfx-shards-balance", metadata, beam)
+        else:
+            uri = balance_here(given, settings, root, beam)
     point_to(root, uri)
     return os.path.join(out, os.path.relpath(uri, root))
 

@@ -17,9 +17,9 @@ from typing import Any
 from components import conversions, steps
 from components.balancing.settings import BalancerSettings
 from components.common.beam import runner_of
-from components.common.lineage import package_versions
 from pipelines.tools.conversion.dry_run import selection_of
 from pipelines.tools.conversion.settings import EXAMPLE_GENS, SETTINGS, Conversion
+from trainer_utils.format import InputError, Manifest
 from trainer_utils.format.naming import MANIFEST_FILE
 from trainer_utils.storage import (
     exists,
@@ -28,10 +28,12 @@ from trainer_utils.storage import (
     list_names,
     make_folder,
     read_text,
+    remove_tree,
     write_atomically,
 )
+from trainer_utils.text_output import list_counts
 
-__all__ = ["balance_here", "convert_here"]
+__all__ = ["balance_here", "check_trainable", "convert_here"]
 
 _RUN_FILE = "conversion.json"
 _BALANCED = ("ShardBalancer", "balanced_examples")
@@ -55,8 +57,13 @@ def convert_here(conversion: Conversion, root: str) -> tuple[dict[str, str], boo
             return made, True
         name = EXAMPLE_GENS[conversion.kind]
         examples = _next_output(folder, name, "examples")
-        steps.convert(planned, examples, settings, runner=runner)
-    balanced = _balance([examples], folder, balancing, beam)
+        made = steps.convert(planned, examples, settings, runner=runner)
+    try:
+        check_trainable(made.manifest)
+        balanced = _balance([examples], folder, balancing, beam)
+    except BaseException:
+        remove_tree(examples)  # which nobody asked for by itself
+        raise
     schema, dataset = (
         _next_output(folder, "SchemaExport", output) for output in ("datum_schema", "datum_dataset")
     )
@@ -73,6 +80,22 @@ def balance_here(examples: str, settings: Mapping[str, Any], root: str, beam: Se
     return _balance([examples], join(root, "artifacts"), BalancerSettings(**settings), beam)
 
 
+def check_trainable(manifest: Manifest) -> None:
+    """Refuses a dataset whose split `train` has no example left.
+
+    Raises:
+        InputError: it says what became of the inputs of each split.
+    """
+    counts = manifest.accounting
+    if "train" in counts and not counts["train"].written:
+        found = "; ".join(f"{split}: {count}" for split, count in counts.items())
+        rejects = f"; {list_counts(manifest.reject_counts)}" * bool(manifest.reject_counts)
+        raise InputError(
+            f"split 'train': expected examples, got none ({found}{rejects}). "
+            "Give it a larger share (splits=, --splits)."
+        )
+
+
 def _balance(
     examples: Sequence[str], folder: str, settings: BalancerSettings, beam: Sequence[str]
 ) -> str:
@@ -83,7 +106,7 @@ def _balance(
 
 
 def _digest(key: str, balancing: BalancerSettings) -> str:
-    known = [key, dataclasses.asdict(balancing), package_versions()]
+    known = [key, dataclasses.asdict(balancing)]
     return hashlib.sha256(json.dumps(known, default=repr).encode()).hexdigest()
 
 
