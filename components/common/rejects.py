@@ -96,9 +96,9 @@ def check_reject_fraction(
 class reject_errors:
     """Turns every error but `RejectedInputError` into one, of the code INTERNAL.
 
-    It names the exception. Those by which a user or the system ends the process pass, libraries that
-    are not installed, and faults of the machine, for which `persist` within makes the call again. A class, since a generator would
-    take three times as long, and cannot take StopIteration.
+    It names the exception. Those by which a user or the system ends the process pass, a library
+    that is not installed, and faults of the machine, for which `persist` within makes the call
+    again. A class, since a generator would take three times as long, and cannot take StopIteration.
     """
 
     def __enter__(self) -> None:

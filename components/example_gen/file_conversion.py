@@ -123,7 +123,7 @@ class FileConversion(Conversion[FilePlan]):
         return {} if self.base is None else {"base_dataset": [self.base.dataset]}
 
     def is_up_to_date(self) -> bool:
-        """Whether the base dataset was made with these settings of inputs listed as they are now."""
+        """Whether the base dataset was made with these settings, of inputs listed as now."""
         assert self.base is not None
         config = config_of(self.settings, self.selection.partition)
         same_settings = not self.base.differing(config, free=("update",))

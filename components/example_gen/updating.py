@@ -5,11 +5,10 @@
     count_changes(base, summaries)        # {'added': 10, 'changed': 0, 'removed': 0, 'kept': 990}
 
 `inputs.json` has two 64-bit sums of each record's input: of its name, and of all that the record
-was made of, which are its values and the length and CRC-32C of its files; and of each shard a
-digest of what a listing says of its inputs, sizes and times of change among it; and a fingerprint of
-the listing of all inputs, rejected ones as well. A shard of which
-that is the same is linked or copied; of any other the files are read, and where one has changed,
-the inputs that are left are converted anew, in their order. So a dataset that is updated holds the
+was made of, which are its values and the length and CRC-32C of its files; of each shard a digest of
+what a listing says of its inputs, sizes and times of change among it; and a fingerprint of the
+listing of all inputs. A shard of which that is the same is linked or copied; of any other the files
+are read, and where one has changed, the inputs that are left are converted anew, in their order. So a dataset that is updated holds the
 records that a fresh conversion would.
 """
 
@@ -143,9 +142,7 @@ def read_base(uri: str) -> BaseDataset:
     return BaseDataset(dataset, tuple(shards), value.get("fingerprint", ""))
 
 
-def render_inputs(
-    written: Iterable[tuple[Shard, ShardSummary, str]], *, fingerprint: str
-) -> str:
+def render_inputs(written: Iterable[tuple[Shard, ShardSummary, str]], *, fingerprint: str) -> str:
     """`inputs.json`: of each shard what its records were made of, in their order.
 
     Args:

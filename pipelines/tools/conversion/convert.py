@@ -249,11 +249,13 @@ def prepare_all(
         check_options(named, kind=kind if kind in KINDS else None)
         SETTINGS.get(kind or "", ExampleGenSettings).from_arguments(named)
         BalancerSettings.from_arguments(named)
-        folder = os.path.join(out or "", "source")
         if out is None or is_remote(out):  # what is read in place lies on this machine
             folder = tempfile.mkdtemp(prefix="tfx-shards-")
             atexit.register(shutil.rmtree, folder, ignore_errors=True)
-        source, options, roots = as_table(source, folder, options)
+            source, options, roots = as_table(source, folder, options)
+        else:
+            with _folder("out", os.path.abspath(out)):
+                source, options, roots = as_table(source, os.path.join(out, "source"), options)
         kind = kind or recognise(source, options)[0]
         options |= {"image_roots": roots} if roots and kind != "text" else {}
         options |= beam
@@ -288,7 +290,9 @@ def _updating(conversion: Conversion, out: str) -> Conversion:
     if steps.is_up_to_date():  # the run that made it is asked for again: it comes from the cache
         if not (before := steps.base.dataset.manifest.config.get("update")):
             return conversion
-        same = (uri for uri in made[1:] if open_dataset(uri, inspect=False).digest == before["base"])
+        same = (
+            uri for uri in made[1:] if open_dataset(uri, inspect=False).digest == before["base"]
+        )
         example_gen["base_dataset"] = next(same, made[0])
     balancer = {**conversion.balancer, "keep_shards": True}
     try:

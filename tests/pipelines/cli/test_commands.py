@@ -136,7 +136,7 @@ def test_plan_is_that_of_trainer_utils(invoke, whole_dataset):
     assert (facts["steps"], facts["padded"]) == (3, 4)
     assert [worker["records"] for worker in facts["workers"]] == [10, 10]
     impossible = invoke("plan", whole_dataset, "--workers", 3, "--batch-size", 8)
-    assert (impossible.exit_code, impossible.stdout) == (1, "")
+    assert (impossible.exit_code, impossible.stdout) == (2, "")
 
 
 def test_bench_tells_stages_and_what_bounds_them(invoke, whole_dataset):
