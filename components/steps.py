@@ -114,9 +114,9 @@ def conversion_of(
     from components import conversions
 
     _check_settings(settings, *_PRODUCERS)
-    is_selection = isinstance(source, InputSelection)
-    selection = source if is_selection else InputSelection(base=path_of("source", source))
-    return conversions.conversion_class(settings)(settings, selection, runner)
+    if not isinstance(source, InputSelection):
+        source = InputSelection(base=path_of("source", source))
+    return conversions.conversion_class(settings)(settings, source, runner)
 
 
 def convert(

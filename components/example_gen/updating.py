@@ -8,8 +8,8 @@
 was made of, which are its values and the length and CRC-32C of its files; of each shard a digest of
 what a listing says of its inputs, sizes and times of change among it; and a fingerprint of the
 listing of all inputs. A shard of which that is the same is linked or copied; of any other the files
-are read, and where one has changed, the inputs that are left are converted anew, in their order. So a dataset that is updated holds the
-records that a fresh conversion would.
+are read, and where one has changed, the inputs that are left are converted anew, in their order. So
+a dataset that is updated holds the records that a fresh conversion would.
 """
 
 import base64

@@ -290,10 +290,8 @@ def _updating(conversion: Conversion, out: str) -> Conversion:
     if steps.is_up_to_date():  # the run that made it is asked for again: it comes from the cache
         if not (before := steps.base.dataset.manifest.config.get("update")):
             return conversion
-        same = (
-            uri for uri in made[1:] if open_dataset(uri, inspect=False).digest == before["base"]
-        )
-        example_gen["base_dataset"] = next(same, made[0])
+        known = {open_dataset(uri, inspect=False).digest: uri for uri in made[1:]}
+        example_gen["base_dataset"] = known.get(before["base"], made[0])
     balancer = {**conversion.balancer, "keep_shards": True}
     try:
         BalancerSettings.from_arguments(balancer)

@@ -57,9 +57,9 @@ def convert_here(conversion: Conversion, root: str) -> tuple[dict[str, str], boo
             return made, True
         name = EXAMPLE_GENS[conversion.kind]
         examples = _next_output(folder, name, "examples")
-        made = steps.convert(planned, examples, settings, runner=runner)
+        converted = steps.convert(planned, examples, settings, runner=runner)
     try:
-        check_trainable(made.manifest)
+        check_trainable(converted.manifest)
         balanced = _balance([examples], folder, balancing, beam)
     except BaseException:
         remove_tree(examples)  # which nobody asked for by itself

@@ -173,19 +173,16 @@ def read_through(cache, *uris, as_files=False):
     parts = RemoteParts(CacheFolder(str(cache), 1 << 30), is_global=False)
     for uri in uris:
         for shard in open_dataset(str(uri)).shards["train"]:
-            CachedFile(shard._replace(entry=None) if as_files else shard, parts).read(
-                0, shard.bytes
-            )
+            shard = shard._replace(entry=None) if as_files else shard
+            CachedFile(shard, parts).read(0, shard.bytes)
     return {path.name: path.read_bytes() for path in (cache / "shards").glob("*-data_tfrecord-*")}
 
 
 @pytest.mark.parametrize("as_files", [False, True])
 def test_copies_in_caches_go_and_those_of_other_datasets_stay(tmp_path, as_files):
     cache = tmp_path / "cache"
-    uri, other = (
-        write(tmp_path / "data"),
-        write(tmp_path / "other/data", [f"o{n}" for n in range(9)]),
-    )
+    uri = write(tmp_path / "data")
+    other = write(tmp_path / "other/data", [f"other{number}" for number in range(9)])
     copies = read_through(cache, uri, other, as_files=as_files)
     assert len(copies) == 6
     assert len({name[-28:] for name in copies}) == 3  # shards of two datasets are called alike
