@@ -149,7 +149,7 @@ def check_outcome(
             )
     except InputError as error:
         write_text(listed_in, render_rejects(rejects), temporary_folder=working_folder(uri))
-        if settings.layout == "auto" and not written:
+        if settings.layout == "auto" and not plan.found:
             top = names_at_top(list_names(base))
             searched = f"Looked for {conversion.looked_for}; at its top: {top}."
             raise InputError(f"{error} {searched}") from None

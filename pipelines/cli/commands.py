@@ -253,8 +253,10 @@ def report(
     output: Annotated[str, "-o --output", _FILE] = "report.html",
     sample: Annotated[int, _1] = 1000,
     statistics: _Uri = None,
-) -> None:
+) -> Any:
     """Write a page that shows what is in a dataset: one HTML file that needs no network.
+
+    The exit status is 1 if a record that was read is damaged; the page is there.
 
     \b
     tfx-shards report out/ -o report.html
@@ -269,8 +271,11 @@ def report(
     from components.report.page import write_report
 
     with show_progress("Reading") as advance:
-        write_report(uri, output, sample_records=sample, statistics=statistics, advance=advance)
-    print_messages(f"Written: {output}")
+        damage = write_report(
+            uri, output, sample_records=sample, statistics=statistics, advance=advance
+        )
+    print_messages(f"Written: {output}", *([f"Error: {damage}"] if damage else []))
+    return None, not damage
 
 
 @command(has_json=False)
