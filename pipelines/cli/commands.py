@@ -34,11 +34,16 @@ _0, _1 = click.IntRange(min=0), click.IntRange(min=1)
 
 
 def _require_tfx(name: str) -> None:
-    if importlib.util.find_spec("tfx") is None:
-        from trainer_utils.extras import HOW_TO_GET_TFX
+    from trainer_utils.extras import HOW_TO_GET_TFX
+
+    _require(name, "tfx", HOW_TO_GET_TFX)
+
+
+def _require(name: str, package: str, cure: str) -> None:
+    if importlib.util.find_spec(package) is None:
         from trainer_utils.format import ConfigError
 
-        raise ConfigError(f"tfx-shards {name} needs TFX: {HOW_TO_GET_TFX}")
+        raise ConfigError(f"tfx-shards {name} needs {package}, which is not installed: {cure}")
 
 
 def _start_tfx() -> None:
@@ -673,6 +678,7 @@ def compile(
     """
     if ":" not in pipeline:  # a pipeline of kfp.dsl needs none
         _require_tfx(f"compile {pipeline}")
+    _require("compile", "kfp", "run pip install 'tfx-shards[kfp]'")
     given = {"dataset_root": dataset_root, "input_fingerprint": input_fingerprint, **of_steps}
     with show_progress("Compiling"):
         from pipelines.kubeflow import compile_pipeline

@@ -124,6 +124,10 @@ class Forgetting(Shown):
             if not is_folder(root):
                 raise DatasetError.at(root, expected="a folder to search", got="none")
         now = datetime.datetime.now(datetime.timezone.utc)
+        for cache in caches:
+            if not os.path.isdir(os.path.join(cache, COPIES_FOLDER)):
+                rule = f"the folder of a cache, with {COPIES_FOLDER}/ in it"
+                raise ConfigError.of("cache", cache, allowed=rule)
         path = output or join(roots[0], f"forgotten-{now:%Y%m%dT%H%M%SZ}.json")
         if exists(path):
             raise ConfigError.of("output", path, allowed="a file that is not there yet")

@@ -10,6 +10,7 @@ import inspect
 import itertools
 import os
 import re
+import zipfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
@@ -96,9 +97,10 @@ def _load_arrays(path: str) -> Any:
             with np.load(path, allow_pickle=False) as arrays:
                 return {name: arrays[name] for name in arrays.files}
         return np.load(path, mmap_mode="r", allow_pickle=False)
-    except (OSError, ValueError, EOFError) as error:
+    except (OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
+        why = f": {error.strerror}" if isinstance(error, OSError) and error.strerror else ""
         raise InputError(
-            f"source {path!r}: expected arrays as numpy.save writes them, without objects: {error}",
+            f"source {path!r}: expected arrays as numpy.save writes them, without objects{why}",
             path=path,
         ) from error
 

@@ -202,6 +202,14 @@ def test_copies_that_were_read_by_another_address_go(tmp_path, monkeypatch):
     assert not any(SECRET in path.read_bytes() for path in (cache / "shards").iterdir())
 
 
+def test_a_cache_that_is_none_is_refused(tmp_path):
+    uri = write(tmp_path / "data")
+    for wrong in (tmp_path / "none", uri):
+        with pytest.raises(ConfigError):
+            take_out([NAME], [tmp_path], caches=[str(wrong)])
+    assert state_of(uri) == "old"
+
+
 def test_many_names_and_numbers_as_ids(tmp_path):
     uri = str(tmp_path / "data")
     with trainer_utils.DatasetWriter(uri, num_shards={"train": 4}) as writer:
