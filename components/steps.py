@@ -25,11 +25,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from components.common.lineage import make_origin
+from components.common.places import check_folder, is_within, path_of
 from components.common.publish import publish_dataset, write_artifact
-from components.common.settings import ExecProperties, path_of
+from components.common.settings import ExecProperties
 from components.common.tasks import Runner
 from components.common.workspace import removed_on_failure
-from components.example_gen.inputs import InputSelection, LocatedInputs
+from components.example_gen.inputs import ALL_FILES, InputSelection, LocatedInputs
 from components.example_gen.partition import OWN_NAME, Partition
 from components.example_gen.settings import (
     AudioSettings,
@@ -38,6 +39,7 @@ from components.example_gen.settings import (
     TextSettings,
 )
 from components.schema.properties import Properties, of_dataset, of_export
+from trainer_utils.dataset.location import newest_dataset
 from trainer_utils.format import ConfigError, Manifest
 
 if TYPE_CHECKING:
@@ -147,7 +149,7 @@ def convert(
     from components.example_gen.manifest import make_manifest
 
     _check_settings(settings, *_PRODUCERS)
-    uri, producer = path_of("uri", uri), _PRODUCERS[type(settings)]
+    uri, producer = _output(uri), _PRODUCERS[type(settings)]
     module = conversions.conversion_class(settings).workers_module
     runs = runner or Runner(module=f"components.{module}")
     with runs as runner, spare_old_objects():
@@ -155,6 +157,10 @@ def convert(
             conversion = source
         else:
             conversion = conversion_of(source, settings, runner)
+        selection = conversion.selection
+        if selection.patterns == ALL_FILES and is_within(uri, selection.base):
+            rule = f"a folder outside the input {selection.base!r}"
+            raise ConfigError.of("uri", uri, allowed=rule)
         with removed_on_failure(uri):
             plan = conversion.plan(uri)
             conversion.check(plan, uri)
@@ -234,7 +240,7 @@ def balance(
     _check_settings(settings, BalancerSettings)
     if isinstance(examples, (str, os.PathLike)) or not isinstance(examples, Sequence):
         raise ConfigError.of("examples", examples, allowed="a list of uris of datasets")
-    examples, uri = [path_of("examples", one) for one in examples], path_of("uri", uri)
+    examples, uri = [path_of("examples", one) for one in examples], _output(uri)
     uris = [*examples, *settings.add]
     check_apart(uris, uri)
     inputs = open_inputs(uris, before_transform=before_transform, transform_graphs=transform_graphs)
@@ -279,7 +285,9 @@ def export_schema(
     """
     from components.schema.describing import describe
 
-    examples, uri = path_of("examples", examples), path_of("uri", uri)
+    examples, uri = path_of("examples", examples), _output(uri)
+    if is_within(uri, newest_dataset(examples)):
+        raise ConfigError.of("uri", uri, allowed=f"a folder outside the dataset {examples!r}")
     described = describe(examples, uri, schema=schema, statistics=statistics, tfds=tfds)
     write_artifact(uri, described.files)
     if schema_uri is not None and schema_uri != uri:
@@ -308,7 +316,7 @@ def audit(
     from components.settings import AuditSettings
 
     _check_settings(settings, AuditSettings)
-    examples, uri = path_of("examples", examples), None if uri is None else path_of("uri", uri)
+    examples, uri = path_of("examples", examples), None if uri is None else _output(uri)
     audit = audit_dataset(examples, against=against, label=settings.label, most=settings.most)
     if uri is not None:
         write_artifact(uri, anomalies.files_of(audit, settings.fail_on))
@@ -337,7 +345,7 @@ def report(
     from components.settings import DatasetReportSettings
 
     _check_settings(settings, DatasetReportSettings)
-    examples, uri = path_of("examples", examples), path_of("uri", uri)
+    examples, uri = path_of("examples", examples), _output(uri)
     page = render_report(
         examples,
         sample_records=settings.sample_records,
@@ -345,6 +353,13 @@ def report(
         schema=schema,
     )
     write_artifact(uri, {REPORT_FILE: page.encode()})
+
+
+def _output(uri: object) -> str:
+    """A folder that can be written to."""
+    path = path_of("uri", uri)
+    check_folder("uri", path)
+    return path
 
 
 def _check_settings(settings: object, *kinds: type) -> None:

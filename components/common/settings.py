@@ -11,7 +11,6 @@ SchemaExportSettings.from_properties({"tfds": 1})        # SchemaExportSettings(
 import ast
 import dataclasses
 import json
-import os
 import pathlib
 import re
 import sys
@@ -32,7 +31,6 @@ __all__ = [
     "ExecProperties",
     "are_texts",
     "is_text",
-    "path_of",
     "without_empty",
     "without_runtime_parameters",
 ]
@@ -51,18 +49,6 @@ def is_text(value: object) -> bool:
 def are_texts(value: object) -> bool:
     """Whether a value is a list of such texts."""
     return isinstance(value, (list, tuple)) and all(map(is_text, value))
-
-
-def path_of(name: str, value: object) -> str:
-    """A path or url that was given as a text or as `pathlib` has it.
-
-    Raises:
-        ConfigError: it is neither, or empty.
-    """
-    path = os.fspath(value) if isinstance(value, (str, os.PathLike)) else None
-    if not is_text(path):
-        raise ConfigError.of(name, value, allowed="a path or a url")
-    return str(path)
 
 
 # An entry of a docstring's section `Args`.

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from components.common.entry import ExcludedInput
-from trainer_utils.format import ConfigError, keyed_hash
+from trainer_utils.format import ConfigError, keyed_hash, settings
 from trainer_utils.format.naming import check_split_name
 
 __all__ = [
@@ -44,6 +44,16 @@ class Partition:
 
     buckets: tuple[tuple[str, int], ...] = (("train", 2), ("eval", 1))
     feature: str = OWN_NAME
+
+    def __post_init__(self) -> None:
+        is_pairs = isinstance(self.buckets, tuple) and all(
+            isinstance(bucket, tuple) and len(bucket) == 2 for bucket in self.buckets
+        )
+        if not is_pairs or not self.buckets:
+            rule = "pairs of a split and its share, such as (('train', 2), ('eval', 1))"
+            raise ConfigError.of("buckets", self.buckets, allowed=rule)
+        for split, share in self.buckets:
+            settings.number(1)(f"share of {check_split_name(split)!r}", share)
 
     @property
     def names(self) -> tuple[str, ...]:

@@ -1,5 +1,6 @@
 """What components do as plain functions: the same files as the components of TFX make."""
 
+import functools
 import hashlib
 import json
 import subprocess
@@ -170,6 +171,47 @@ def test_what_is_no_argument_is_refused_by_its_name(tmp_path, setting, call):
         call(str(tmp_path / "out"))
     assert refused.value.setting == setting
     assert not [*tmp_path.iterdir()]
+
+
+def test_a_place_that_would_harm_something_is_refused_and_nothing_changes(pictures, tmp_path):
+    made, file = tmp_path / "made", tmp_path / "file"
+    steps.convert(pictures, made, ImageSettings(**SETTINGS))
+    file.write_text("one's own")
+    before = files(tmp_path), files(pictures)
+    calls = [
+        *(
+            functools.partial(steps.convert, pictures, out, ImageSettings(**SETTINGS))
+            for out in (pictures, pictures / "a/out", file, file / "below")
+        ),
+        functools.partial(steps.balance, [made], made, BalancerSettings()),
+        functools.partial(steps.balance, [made], file, BalancerSettings()),
+        functools.partial(steps.export_schema, made, made),
+        functools.partial(steps.export_schema, made, made / "below"),
+        functools.partial(steps.report, made, file / "below", DatasetReportSettings()),
+    ]
+    for call in calls:
+        with pytest.raises(ConfigError):
+            call()
+    for name in ("schema", "statistics"):
+        with pytest.raises(DatasetError):
+            steps.export_schema(made, tmp_path / "told", **{name: str(tmp_path / "none")})
+    assert (files(tmp_path), files(pictures)) == before
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: ImageSettings(images={"quality": 3}),
+        lambda: ImageSettings(names=3),
+        lambda: Partition(()),
+        lambda: Partition({"train": 1}),
+        lambda: Partition((("train", -1),)),
+        lambda: Partition((("../train", 1),)),
+    ],
+)
+def test_settings_that_are_none_are_refused_where_they_are_made(make):
+    with pytest.raises(DatasetError):
+        make()
 
 
 def test_paths_are_taken_as_pathlib_has_them(pictures, tmp_path):

@@ -22,8 +22,8 @@ from pathlib import Path
 from typing import Any, cast
 
 from components.balancing.settings import BalancerSettings
+from components.common.places import check_folder, is_within, path_of
 from components.common.reject_codes import REJECT_CODES
-from components.common.settings import path_of
 from components.example_gen.file_conversion import FileConversion
 from components.example_gen.settings import ExampleGenSettings
 from components.report.inspection import inspect_dataset
@@ -465,11 +465,11 @@ def balance(
     """
     out = path_of("out", out)
     check_balancing(out, settings)
+    check_folder("out", out)
     given = newest_dataset(path_of("examples", examples))
-    if not is_remote(given):
-        given, folder = os.path.abspath(given), os.path.realpath(given)
-        if os.path.commonpath([folder, os.path.realpath(out)]) == folder:
-            raise ConfigError.of("out", out, allowed=f"a folder outside the dataset {given!r}")
+    if is_within(out, given):
+        raise ConfigError.of("out", out, allowed=f"a folder outside the dataset {given!r}")
+    given = given if is_remote(given) else os.path.abspath(given)
     root = os.path.abspath(out)
     beam = beam_pipeline_args or ()
     with _folder("out", root):

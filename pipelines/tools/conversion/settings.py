@@ -14,7 +14,7 @@ from typing import Any
 
 from components.balancing.settings import BalancerSettings
 from components.common.beam import asks_for_beam
-from components.common.settings import path_of
+from components.common.places import check_folder, is_within, path_of
 from components.example_gen.settings import (
     AudioSettings,
     ExampleGenSettings,
@@ -188,12 +188,10 @@ def check_places(source: str, out: str, metadata: str | None) -> None:
     if metadata and (is_remote(metadata) or os.path.isdir(metadata)):
         raise ConfigError.of("metadata", metadata, allowed="a local file, since it is a database")
     if metadata:
-        _check_folder("metadata", os.path.dirname(metadata) or ".")
+        check_folder("metadata", os.path.dirname(metadata) or ".")
     if not out or (is_remote(out) and not is_object_store(out)):
         raise ConfigError.of("out", out, allowed="a folder, local or in a bucket")
-    base, place = (path if is_remote(path) else os.path.realpath(path) for path in (source, out))
-    is_folder = is_remote(source) or os.path.isdir(source)
-    if is_folder and f"{place.rstrip('/')}/".startswith(f"{base.rstrip('/')}/"):
+    if (is_remote(source) or os.path.isdir(source)) and is_within(out, source):
         raise ConfigError.of(
             "out",
             out,
@@ -202,18 +200,4 @@ def check_places(source: str, out: str, metadata: str | None) -> None:
         )
     if is_remote(out):
         exists(out)  # raises where there is no such store, or no credentials for it
-    else:
-        _check_folder("out", out)
-
-
-def _check_folder(name: str, folder: str) -> None:
-    """Refuses a folder that is not there and cannot be made, or that cannot be written into."""
-    place = os.path.abspath(folder)
-    while not os.path.lexists(place):
-        place = os.path.dirname(place)
-    if not os.path.isdir(place):
-        rule = f"a folder, which the file {place!r} is not"
-        raise ConfigError.of(name, folder, allowed=rule)
-    if not os.access(place, os.W_OK | os.X_OK):
-        rule = f"a folder that can be written to: no permission to write in {place!r}"
-        raise ConfigError.of(name, folder, allowed=rule)
+    check_folder("out", out)
