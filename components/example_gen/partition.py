@@ -51,9 +51,10 @@ class Partition:
         )
         if not is_pairs or not self.buckets:
             rule = "pairs of a split and its share, such as (('train', 2), ('eval', 1))"
-            raise ConfigError.of("buckets", self.buckets, allowed=rule)
+            raise ConfigError.of("splits", self.buckets, allowed=rule)
+        check_split_names("splits", self.names)
         for split, share in self.buckets:
-            settings.number(1)(f"share of {check_split_name(split)!r}", share)
+            settings.number(1)(f"splits[{split!r}]", share)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -129,13 +130,6 @@ def read_output_config(output_config: Any) -> Partition | None:
     split_config = output_config.split_config
     if not split_config.splits:
         return None
-    check_split_names("output_config", [split.name for split in split_config.splits])
-    for split in split_config.splits:
-        if split.hash_buckets <= 0:
-            raise ConfigError(
-                f"output_config split {split.name!r}: expected hash_buckets of at least 1, "
-                f"got {split.hash_buckets}"
-            )
     return Partition(
         tuple((split.name, split.hash_buckets) for split in split_config.splits),
         split_config.partition_feature_name or OWN_NAME,
