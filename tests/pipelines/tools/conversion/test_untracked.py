@@ -1,5 +1,6 @@
 """`convert` and `balance` on an install that has no TFX, TensorFlow, Beam or ML Metadata."""
 
+import concurrent.futures
 import hashlib
 import io
 import json
@@ -15,6 +16,7 @@ from PIL import Image
 
 import pipelines
 from pipelines.tools.conversion import convert as conversion
+from pipelines.tools.verification import verify_dataset
 from trainer_utils.dataset.files import read_manifest
 from trainer_utils.format import ConfigError, InputError
 
@@ -177,6 +179,19 @@ def test_a_run_that_fails_leaves_nothing(pictures, tmp_path, monkeypatch, comman
     done = shell(*(out if argument == "OUT" else argument for argument in command))
     assert done.returncode == status, done.stderr
     assert not Path("new").exists()
+
+
+def test_runs_into_one_folder_at_the_same_time_do_not_touch_each_other(pictures, tmp_path):
+    def run(seed: int) -> subprocess.CompletedProcess[str]:
+        return shell("convert", str(pictures), str(tmp_path / "out"), "--seed", str(seed))
+
+    with concurrent.futures.ThreadPoolExecutor() as threads:
+        runs = [*threads.map(run, range(3))]
+    assert [done.returncode for done in runs] == [0, 0, 0], [done.stderr for done in runs]
+    made = [done.stdout.strip() for done in runs]
+    assert len(set(made)) == 3
+    for uri in [*made, *(tmp_path / "out/artifacts/ImageExampleGen/examples").iterdir()]:
+        assert verify_dataset(str(uri)).is_good
 
 
 def test_the_list_of_rejects_goes_with_the_next_good_run(without_tfx, pictures, tmp_path):
