@@ -1,7 +1,9 @@
 """What the components do, as plain functions of folders and settings; no TFX, no Beam.
 
     from components import steps
+    from components.balancing.settings import BalancerSettings
     from components.example_gen.settings import ImageSettings
+    from components.settings import AuditSettings, DatasetReportSettings
 
     steps.convert("photos/", "examples/", ImageSettings(seed=3))
     steps.balance(["examples/"], "balanced/", BalancerSettings(num_shards=8))
@@ -18,15 +20,17 @@ import contextlib
 import dataclasses
 import functools
 import gc
+import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from components.common.lineage import make_origin
+from components.common.places import check_folder, is_within, path_of
 from components.common.publish import publish_dataset, write_artifact
 from components.common.settings import ExecProperties
 from components.common.tasks import Runner
 from components.common.workspace import removed_on_failure
-from components.example_gen.inputs import InputSelection, LocatedInputs
+from components.example_gen.inputs import ALL_FILES, InputSelection, LocatedInputs
 from components.example_gen.partition import OWN_NAME, Partition
 from components.example_gen.settings import (
     AudioSettings,
@@ -35,7 +39,8 @@ from components.example_gen.settings import (
     TextSettings,
 )
 from components.schema.properties import Properties, of_dataset, of_export
-from trainer_utils.format import Manifest
+from trainer_utils.dataset.location import newest_dataset
+from trainer_utils.format import ConfigError, Manifest
 
 if TYPE_CHECKING:
     from components.auditing import Audit
@@ -110,8 +115,10 @@ def conversion_of(
     """
     from components import conversions
 
-    selection = InputSelection(base=source) if isinstance(source, str) else source
-    return conversions.conversion_class(settings)(settings, selection, runner)
+    _check_settings(settings, *_PRODUCERS)
+    if not isinstance(source, InputSelection):
+        source = InputSelection(base=path_of("source", source))
+    return conversions.conversion_class(settings)(settings, source, runner)
 
 
 def convert(
@@ -141,7 +148,8 @@ def convert(
     from components.example_gen.conversion import Conversion, check_outcome
     from components.example_gen.manifest import make_manifest
 
-    producer = _PRODUCERS[type(settings)]
+    _check_settings(settings, *_PRODUCERS)
+    uri, producer = _output(uri), _PRODUCERS[type(settings)]
     module = conversions.conversion_class(settings).workers_module
     runs = runner or Runner(module=f"components.{module}")
     with runs as runner, spare_old_objects():
@@ -149,6 +157,10 @@ def convert(
             conversion = source
         else:
             conversion = conversion_of(source, settings, runner)
+        selection = conversion.selection
+        if selection.patterns == ALL_FILES and is_within(uri, selection.base):
+            rule = f"a folder outside the input {selection.base!r}"
+            raise ConfigError.of("uri", uri, allowed=rule)
         with removed_on_failure(uri):
             plan = conversion.plan(uri)
             conversion.check(plan, uri)
@@ -223,7 +235,12 @@ def balance(
     """
     from components.balancing import steps
     from components.balancing.inputs import check_apart, open_inputs
+    from components.balancing.settings import BalancerSettings
 
+    _check_settings(settings, BalancerSettings)
+    if isinstance(examples, (str, os.PathLike)) or not isinstance(examples, Sequence):
+        raise ConfigError.of("examples", examples, allowed="a list of uris of datasets")
+    examples, uri = [path_of("examples", one) for one in examples], _output(uri)
     uris = [*examples, *settings.add]
     check_apart(uris, uri)
     inputs = open_inputs(uris, before_transform=before_transform, transform_graphs=transform_graphs)
@@ -268,6 +285,9 @@ def export_schema(
     """
     from components.schema.describing import describe
 
+    examples, uri = path_of("examples", examples), _output(uri)
+    if is_within(uri, newest_dataset(examples)):
+        raise ConfigError.of("uri", uri, allowed=f"a folder outside the dataset {examples!r}")
     described = describe(examples, uri, schema=schema, statistics=statistics, tfds=tfds)
     write_artifact(uri, described.files)
     if schema_uri is not None and schema_uri != uri:
@@ -293,7 +313,10 @@ def audit(
     """
     from components.auditing import audit_dataset
     from components.schema import anomalies
+    from components.settings import AuditSettings
 
+    _check_settings(settings, AuditSettings)
+    examples, uri = path_of("examples", examples), None if uri is None else _output(uri)
     audit = audit_dataset(examples, against=against, label=settings.label, most=settings.most)
     if uri is not None:
         write_artifact(uri, anomalies.files_of(audit, settings.fail_on))
@@ -319,7 +342,10 @@ def report(
         DatasetError: the examples are no dataset, or the statistics none.
     """
     from components.report.page import render_report
+    from components.settings import DatasetReportSettings
 
+    _check_settings(settings, DatasetReportSettings)
+    examples, uri = path_of("examples", examples), _output(uri)
     page = render_report(
         examples,
         sample_records=settings.sample_records,
@@ -327,6 +353,20 @@ def report(
         schema=schema,
     )
     write_artifact(uri, {REPORT_FILE: page.encode()})
+
+
+def _output(uri: object) -> str:
+    """A folder that can be written to."""
+    path = path_of("uri", uri)
+    check_folder("uri", path)
+    return path
+
+
+def _check_settings(settings: object, *kinds: type) -> None:
+    if type(settings) not in kinds:
+        names = ", ".join(kind.__name__ for kind in kinds)
+        rule = f"{names}(…)" if len(kinds) == 1 else f"settings, one of {names}"
+        raise ConfigError.of("settings", settings, allowed=rule)
 
 
 @contextlib.contextmanager

@@ -7,15 +7,14 @@ inputs.features([None, facts_of_b])          # where a dataset does not say, wha
 
 import collections
 import dataclasses
-import os
-import posixpath
 from collections.abc import Mapping, Sequence
 
+from components.common.places import is_within
 from trainer_utils.dataset import Dataset, ShardFile, open_dataset
 from trainer_utils.dataset.inspection import DatasetFacts, features_of_facts
 from trainer_utils.dataset.merging import merge_features
 from trainer_utils.format import ConfigError, DatasetError, Feature
-from trainer_utils.storage import is_folder, is_remote, join, list_names, read_text
+from trainer_utils.storage import is_folder, join, list_names, read_text
 
 __all__ = ["InputShard", "Inputs", "check_apart", "open_inputs"]
 
@@ -174,22 +173,14 @@ def check_apart(uris: Sequence[str], output: str) -> None:
     Raises:
         ConfigError: the output is an input, or a folder that an input lies in.
     """
-    target = _normal(output)
     for uri in uris:
-        if posixpath.commonpath([target, _normal(uri)]) == target:
+        if is_within(uri, output):
             raise ConfigError(
                 f"balanced_examples: expected a folder apart from the input, got {output!r} for "
                 f"the input {uri!r}. Writing there would destroy it.",
                 setting="balanced_examples",
                 value=output,
             )
-
-
-def _normal(uri: str) -> str:
-    if is_remote(uri):
-        scheme, _, path = uri.partition("://")
-        return f"/{scheme}:/{posixpath.normpath(path)}"
-    return os.path.realpath(uri)
 
 
 def _few(values: Sequence[str]) -> str:

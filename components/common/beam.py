@@ -6,6 +6,7 @@ Beam is imported where one of its runners is asked for, and not before.
 """
 
 import argparse
+import importlib.util
 from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
@@ -16,7 +17,14 @@ from trainer_utils.format import ConfigError
 if TYPE_CHECKING:
     import apache_beam as beam
 
-__all__ = ["DASK_RUNNER", "IN_PROCESS_RUNNER", "make_pipeline", "runner_of", "takes_package"]
+__all__ = [
+    "DASK_RUNNER",
+    "IN_PROCESS_RUNNER",
+    "asks_for_beam",
+    "make_pipeline",
+    "runner_of",
+    "takes_package",
+]
 
 # Beam's DirectRunner would first try to download another runner (Prism) from the internet.
 IN_PROCESS_RUNNER = "apache_beam.runners.portability.fn_api_runner.FnApiRunner"
@@ -43,10 +51,25 @@ def runner_of(
     Raises:
         ConfigError: an argument has a value that it cannot have, or Beam is not installed.
     """
-    asked = _flags(arguments)
-    if make_beam_pipeline is None and _is_direct(asked) and asked.mode == "in_memory":
-        return Runner(processes=asked.processes, module=f"components.{module}")
+    if make_beam_pipeline is None and not asks_for_beam(arguments):
+        return Runner(processes=_flags(arguments).processes, module=f"components.{module}")
     return Runner(make_pipeline=make_beam_pipeline or (lambda: make_pipeline(arguments)))
+
+
+def asks_for_beam(arguments: Sequence[str]) -> bool:
+    """Whether arguments are of a runner of Beam's own.
+
+    Raises:
+        ConfigError: they are, and Beam is not installed; or one has a value that it cannot have.
+    """
+    asked = _flags(arguments)
+    if _is_direct(asked) and asked.mode == "in_memory":
+        return False
+    if importlib.util.find_spec("apache_beam") is None:
+        advice = "Run pip install 'tfx-shards[beam]'"
+        rule = "none without Beam, which is not installed"
+        raise ConfigError.of("beam_pipeline_args", list(arguments), allowed=rule, advice=advice)
+    return True
 
 
 def make_pipeline(arguments: Sequence[str]) -> "beam.Pipeline":
@@ -56,20 +79,10 @@ def make_pipeline(arguments: Sequence[str]) -> "beam.Pipeline":
     module is pickled for workers, which Beam would do on Dataflow, and which no component needs. On
     Dask, that an element is a partition: Beam's own default gives 128 of them, and so as many
     shards, to one worker.
-
-    Raises:
-        ConfigError: Beam is not installed.
     """
-    try:
-        import apache_beam as beam
-        from apache_beam.options.pipeline_options import PipelineOptions, SetupOptions
-    except ModuleNotFoundError as error:
-        raise ConfigError.of(
-            "beam_pipeline_args",
-            list(arguments),
-            allowed="none without Beam",
-            advice="Run pip install 'tfx-shards[beam]'",
-        ) from error
+    import apache_beam as beam
+    from apache_beam.options.pipeline_options import PipelineOptions, SetupOptions
+
     arguments = list(arguments)
     if PipelineOptions(arguments).view_as(SetupOptions).save_main_session is None:
         arguments.append("--no_save_main_session")

@@ -210,8 +210,9 @@ def texts_of(array: pa.Array) -> list[Any]:
     if not array.null_count and array.type == _TEXT:
         return [*map(decode_path, bytes_of(array))]
     if not array.null_count and (pa.types.is_integer(array.type) or array.type == pa.float64()):
-        # Arrow's own `to_numpy` imports pandas where there is one: half a second in each process.
-        held = np.frombuffer(array.buffers()[1], array.type.to_pandas_dtype())
+        # Arrow's own `to_numpy` imports pandas where there is one, half a second in each process;
+        # its `to_pandas_dtype` fails where there is none.
+        held = np.frombuffer(array.buffers()[1], str(array.type))
         numbers: list[Any] = held[array.offset : array.offset + len(array)].tolist()
         return numbers
     values: list[Any] = array.to_pylist()

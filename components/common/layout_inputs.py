@@ -316,7 +316,10 @@ def decode_text(data: bytes, *, path: str, errors: str = "strict") -> str:
         return data.decode("utf-8-sig", errors)
     except UnicodeDecodeError as error:
         got = repr(error.object[error.start : error.end])
-        raise InputError.at(path, expected="UTF-8", got=got, offset=error.start) from error
+        advice = "Save it as UTF-8."
+        raise InputError.at(
+            path, expected="UTF-8", got=got, offset=error.start, advice=advice
+        ) from error
 
 
 def _whole(root: str) -> str:

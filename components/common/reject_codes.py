@@ -56,7 +56,7 @@ REJECT_CODES = {
     ),
     "NOT_UTF8": RejectCode(
         "bytes that are no text in UTF-8, or in the `encoding` that was given",
-        'name it: `encoding="latin-1"`',
+        'save it as UTF-8, or name its encoding: `encoding="latin-1"`',
     ),
     "NO_ANNOTATION": RejectCode("an image without its annotation", "add it, or remove the image"),
     "NO_IMAGE": RejectCode("a key of an archive that has no image", "add it, or remove the key"),
@@ -68,7 +68,8 @@ REJECT_CODES = {
     "NO_SAMPLES": RejectCode("a sound of no length", "restore or remove it"),
     "NO_SPLIT": RejectCode("a file beside the split folders", "move it to its split"),
     "NUL_BYTE": RejectCode(
-        "a text with a byte of 0, as UTF-16 has", 'name it: `encoding="utf-16"`; or mend the text'
+        "a text with a byte of 0, as UTF-16 has",
+        'name its encoding: `encoding="utf-16"`; or mend the text',
     ),
     "OUTSIDE_INPUT_BASE": RejectCode(
         "a link that leads out of `input_base`, or a path out of the `image_roots` that are given",

@@ -24,7 +24,8 @@ __all__ = [
 
 _SHOWN = 10
 _MOST_SHOWN = 200  # characters of what a library says
-_PASSING = (KeyboardInterrupt, SystemExit, GeneratorExit)
+# What is missing on the machine is no input's doing either.
+_PASSING = (KeyboardInterrupt, SystemExit, GeneratorExit, ImportError)
 
 
 class RejectedInputError(Exception):
@@ -95,9 +96,9 @@ def check_reject_fraction(
 class reject_errors:
     """Turns every error but `RejectedInputError` into one, of the code INTERNAL.
 
-    It names the exception. Those by which a user or the system ends the process pass, and faults of
-    the machine, for which `persist` within makes the call again. A class, since a generator would
-    take three times as long, and cannot take StopIteration.
+    It names the exception. Those by which a user or the system ends the process pass, a library
+    that is not installed, and faults of the machine, for which `persist` within makes the call
+    again. A class, since a generator would take three times as long, and cannot take StopIteration.
     """
 
     def __enter__(self) -> None:

@@ -24,7 +24,7 @@ from components.example_gen.settings import ExampleGenSettings
 from components.example_gen.simple_layouts import names_at_top
 from trainer_utils.dataset import Dataset
 from trainer_utils.format import InputError
-from trainer_utils.storage.files import list_names, write_text
+from trainer_utils.storage.files import exists, is_folder, list_names, remove_file, write_text
 
 __all__ = ["Conversion", "check_outcome"]
 
@@ -149,15 +149,19 @@ def check_outcome(
             )
     except InputError as error:
         write_text(listed_in, render_rejects(rejects), temporary_folder=working_folder(uri))
-        if settings.layout == "auto" and not written:
+        if settings.layout == "auto" and not plan.found and is_folder(conversion.selection.base):
             top = names_at_top(list_names(base))
             searched = f"Looked for {conversion.looked_for}; at its top: {top}."
             raise InputError(f"{error} {searched}") from None
         raise
+    if exists(listed_in):  # of a run before, which failed
+        remove_file(listed_in)
 
 
 def _why_none(plan: Plan, rejects: Sequence[Reject]) -> str:
     if rejects:
         first = rejects[0]
         return f" ({len(rejects)} rejected, first {first.source!r}: {first.code}, {first.detail})"
-    return "" if plan.found else " (a table that has a header alone has none)"
+    if plan.found:
+        return f" ({plan.found} skipped, as the settings ask for)"
+    return " (a table that has a header alone has none)"

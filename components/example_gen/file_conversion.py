@@ -32,7 +32,12 @@ from components.example_gen.file_plan import EncodedPart, FilePlan, plan_shards
 from components.example_gen.file_shards import WriteMediaShard
 from components.example_gen.fingerprint import fingerprint_of_files
 from components.example_gen.image_roots import roots_of
-from components.example_gen.inputs import InputSelection, layout_inputs, refuse_overlap
+from components.example_gen.inputs import (
+    InputSelection,
+    fingerprint,
+    layout_inputs,
+    refuse_overlap,
+)
 from components.example_gen.manifest import config_of
 from components.example_gen.media import DESCRIPTIONS
 from components.example_gen.near_duplicates import find_near_duplicates
@@ -82,6 +87,7 @@ class FileConversion(Conversion[FilePlan]):
     found: InputTable
 
     def __init__(self, settings: Any, selection: InputSelection, runner: Runner | None) -> None:
+        settings.audio.check_installed()
         super().__init__(settings, selection, runner)
         self._named: InputTable | None = None
         self._elsewhere: FilesElsewhere | None = None
@@ -115,6 +121,13 @@ class FileConversion(Conversion[FilePlan]):
     @property
     def parents(self) -> dict[str, list[Dataset]]:  # noqa: D102
         return {} if self.base is None else {"base_dataset": [self.base.dataset]}
+
+    def is_up_to_date(self) -> bool:
+        """Whether the base dataset was made with these settings, of inputs listed as now."""
+        assert self.base is not None
+        config = config_of(self.settings, self.selection.partition)
+        same_settings = not self.base.differing(config, free=("update",))
+        return same_settings and self.base.fingerprint == fingerprint(self.located)
 
     def is_source_file(self, path: str) -> bool:
         """Whether a path is by itself what examples are made of, as a list is."""
@@ -220,7 +233,9 @@ class FileConversion(Conversion[FilePlan]):
         full = (shard for shard in kept if shard.records)
         return Written(
             shards=kept,
-            inputs=render_inputs(zip(full, filled, listings, strict=True)),
+            inputs=render_inputs(
+                zip(full, filled, listings, strict=True), fingerprint=fingerprint(self.located)
+            ),
             update={} if self.base is None else count_changes(self.base, filled),
             features=features_of_files(plan, summaries),
             label_counts=sum_label_counts(

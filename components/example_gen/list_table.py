@@ -271,6 +271,8 @@ def _automl_rows(
     if inputs.column_names or inputs.header:
         return []
     head = data[:_LINE_BYTES].removeprefix(codecs.BOM_UTF8).lstrip(b"\r\n")
+    if b"\0" in head:
+        return []  # whoever reads it with a header refuses it
     first = _csv_rows(head[: head.find(b"\n") + 1 or None], path, DELIMITERS[kind], strict=False)
     names = [field.strip() for _, row in first[:1] for field in row]
     if {name.lower() for name in names} & known or {*names} & {*inputs.columns}:

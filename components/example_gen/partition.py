@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from components.common.entry import ExcludedInput
-from trainer_utils.format import ConfigError, keyed_hash
+from trainer_utils.format import ConfigError, keyed_hash, settings
 from trainer_utils.format.naming import check_split_name
 
 __all__ = [
@@ -44,6 +44,17 @@ class Partition:
 
     buckets: tuple[tuple[str, int], ...] = (("train", 2), ("eval", 1))
     feature: str = OWN_NAME
+
+    def __post_init__(self) -> None:
+        is_pairs = isinstance(self.buckets, tuple) and all(
+            isinstance(bucket, tuple) and len(bucket) == 2 for bucket in self.buckets
+        )
+        if not is_pairs or not self.buckets:
+            rule = "pairs of a split and its share, such as (('train', 2), ('eval', 1))"
+            raise ConfigError.of("splits", self.buckets, allowed=rule)
+        check_split_names("splits", self.names)
+        for split, share in self.buckets:
+            settings.number(1)(f"splits[{split!r}]", share)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -119,13 +130,6 @@ def read_output_config(output_config: Any) -> Partition | None:
     split_config = output_config.split_config
     if not split_config.splits:
         return None
-    check_split_names("output_config", [split.name for split in split_config.splits])
-    for split in split_config.splits:
-        if split.hash_buckets <= 0:
-            raise ConfigError(
-                f"output_config split {split.name!r}: expected hash_buckets of at least 1, "
-                f"got {split.hash_buckets}"
-            )
     return Partition(
         tuple((split.name, split.hash_buckets) for split in split_config.splits),
         split_config.partition_feature_name or OWN_NAME,

@@ -59,6 +59,8 @@ class RowConversion(Conversion[RowPlan]):
         selection: InputSelection,
         runner: Runner | None,
     ) -> None:
+        named = getattr(settings, "tokenizer", None)  # which is there, or nothing is read
+        self._tokenizer_digest = load_tokenizer(named).spec.tokenizer if named else ""
         super().__init__(settings, selection, runner)
         self._options = select_settings(TableOptions, settings)
         self._rules = select_settings(TextRules, settings)
@@ -73,8 +75,7 @@ class RowConversion(Conversion[RowPlan]):
     @property
     def digest_of_files(self) -> str:
         """Of the tokenizer, where there is one."""
-        named = getattr(self.settings, "tokenizer", None)
-        return load_tokenizer(named).spec.tokenizer if named else ""
+        return self._tokenizer_digest
 
     def plan(self, uri: str) -> RowPlan:
         """Reads every row once, and lays out the shards."""

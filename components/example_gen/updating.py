@@ -5,18 +5,18 @@
     count_changes(base, summaries)        # {'added': 10, 'changed': 0, 'removed': 0, 'kept': 990}
 
 `inputs.json` has two 64-bit sums of each record's input: of its name, and of all that the record
-was made of, which are its values and the length and CRC-32C of its files; and of each shard a
-digest of what a listing says of its inputs, sizes and times of change among it. A shard of which
-that is the same is linked or copied; of any other the files are read, and where one has changed,
-the inputs that are left are converted anew, in their order. So a dataset that is updated holds the
-records that a fresh conversion would.
+was made of, which are its values and the length and CRC-32C of its files; of each shard a digest of
+what a listing says of its inputs, sizes and times of change among it; and a fingerprint of the
+listing of all inputs. A shard of which that is the same is linked or copied; of any other the files
+are read, and where one has changed, the inputs that are left are converted anew, in their order. So
+a dataset that is updated holds the records that a fresh conversion would.
 """
 
 import base64
 import dataclasses
 import hashlib
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -47,8 +47,8 @@ __all__ = [
 ]
 
 _FORMAT_VERSION = 1
-# Settings that may differ: what they change of an example is in the sum of its input.
-_FREE = ("vocabulary", "update")
+# Settings that may differ: what they change of an example, if anything, is in its input's sum.
+_FREE = ("vocabulary", "update", "max_reject_fraction")
 
 Sums = npt.NDArray[np.uint64]
 
@@ -59,10 +59,12 @@ class BaseDataset:
 
     Args:
         shards: those whose inputs are known.
+        fingerprint: of the listing of all inputs; empty where it was not kept.
     """
 
     dataset: Dataset
     shards: tuple[KnownShard, ...]
+    fingerprint: str
 
     def check(self, config: Mapping[str, Any], uri: str) -> None:
         """Makes sure that a conversion with other settings, or to the same place, takes nothing.
@@ -74,29 +76,33 @@ class BaseDataset:
         Raises:
             ConfigError: it names the settings that differ.
         """
-        assert self.dataset.manifest is not None
         own = self.dataset.uri
         if uri.rstrip("/") == own or (
             not is_remote(uri) and os.path.realpath(uri) == os.path.realpath(own)
         ):
             raise ConfigError.of("base_dataset", uri, allowed="another dataset than is written")
-        old, new = (
-            dict(self.dataset.manifest.config),
-            parse_json_object(render_json(config), path=""),
-        )
-        differing = [
-            name
-            for name in sorted({*old, *new}.difference(_FREE))
-            if old.get(name) != new.get(name)
-        ]
-        if differing:
-            name = differing[0]
+        for name, (old, new) in self.differing(config, free=_FREE).items():
             raise ConfigError(
-                f"{name}: expected {old.get(name)!r} as base_dataset was made with, got "
-                f"{new.get(name)!r}. Convert without base_dataset to change settings.",
+                f"{name}: expected {old!r} as base_dataset was made with, got {new!r}. "
+                "To change a setting, convert without base_dataset (--update).",
                 setting=name,
-                value=new.get(name),
+                value=new,
             )
+
+    def differing(
+        self, config: Mapping[str, Any], *, free: Collection[str]
+    ) -> dict[str, tuple[Any, Any]]:
+        """What settings it was made with, and what those of a conversion are, where they differ.
+
+        Args:
+            config: of the conversion, as its manifest will have it.
+            free: settings that may differ.
+        """
+        assert self.dataset.manifest is not None
+        old = dict(self.dataset.manifest.config)
+        new = parse_json_object(render_json(config), path="")
+        names = sorted({*old, *new}.difference(free))
+        return {n: (old.get(n), new.get(n)) for n in names if old.get(n) != new.get(n)}
 
 
 def read_base(uri: str) -> BaseDataset:
@@ -133,14 +139,15 @@ def read_base(uri: str) -> BaseDataset:
             summary = ShardSummary.from_json(entry["summary"])
             summary.names, summary.states = names.tolist(), states.tolist()
             shards.append(KnownShard(dataset.uri, shard, summary, entry["listing"]))
-    return BaseDataset(dataset, tuple(shards))
+    return BaseDataset(dataset, tuple(shards), value.get("fingerprint", ""))
 
 
-def render_inputs(written: Iterable[tuple[Shard, ShardSummary, str]]) -> str:
+def render_inputs(written: Iterable[tuple[Shard, ShardSummary, str]], *, fingerprint: str) -> str:
     """`inputs.json`: of each shard what its records were made of, in their order.
 
     Args:
         written: the shards, each with its summary and the listing of its inputs.
+        fingerprint: of the listing of all inputs.
     """
     entries: list[JsonObject] = [
         {
@@ -153,7 +160,12 @@ def render_inputs(written: Iterable[tuple[Shard, ShardSummary, str]]) -> str:
         }
         for shard, summary, listing in written
     ]
-    value = {"format_version": _FORMAT_VERSION, "checksum": NO_CHECKSUM, "shards": entries}
+    value = {
+        "format_version": _FORMAT_VERSION,
+        "checksum": NO_CHECKSUM,
+        "fingerprint": fingerprint,
+        "shards": entries,
+    }
     return seal(render_json(value))
 
 

@@ -16,7 +16,7 @@ from components import steps
 from components.balancing.settings import BalancerSettings
 from components.common.settings import ComponentSettings, without_empty
 from components.example_gen.inputs import ALL_FILES, InputSelection, SplitPattern
-from components.example_gen.partition import OWN_NAME, Partition, check_split_names, order_splits
+from components.example_gen.partition import OWN_NAME, Partition, order_splits
 from components.example_gen.settings import AudioSettings, ImageSettings, TextSettings
 from components.kubeflow.artifacts import (
     find_dataset,
@@ -125,13 +125,8 @@ def _dataset_report(given: _Given) -> None:
 
 def _partition(splits: Mapping[str, int], split_by: str) -> Partition | None:
     """Shares by split, and what is hashed; None leaves them to the inputs."""
-    for name, share in splits.items():
-        if isinstance(share, bool) or not isinstance(share, int) or share < 1:
-            allowed = "a whole number of at least 1"
-            raise ConfigError.of(f"splits[{name!r}]", share, allowed=allowed)
     if not splits:
         return None
-    check_split_names("splits", list(splits))
     shares = tuple((name, splits[name]) for name in order_splits(splits, ()))
     return Partition(shares, split_by or OWN_NAME)
 

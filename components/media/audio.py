@@ -21,7 +21,6 @@ from components.common.rejects import RejectedInputError
 from components.media.mpeg_frames import count_frames
 from components.media.ogg_pages import check_pages
 from components.media.options import LARGEST_RATE, AudioOptions
-from trainer_utils.format import ConfigError
 from trainer_utils.format.media_formats import EXTENSIONS, FORMATS, RIFF, WAVE, packing_of
 
 __all__ = ["StoredAudio", "store_audio"]
@@ -250,15 +249,8 @@ def _mixed(samples: npt.NDArray[np.float32], channels: int | None) -> npt.NDArra
 
 
 def _resample(samples: npt.NDArray[np.float32], rate: int, wished: int) -> npt.NDArray[np.float32]:
-    try:
-        from scipy import signal  # takes a second
-    except ModuleNotFoundError as error:
-        raise ConfigError.of(
-            "sample_rate",
-            wished,
-            allowed="None without scipy",
-            advice="Run pip install 'tfx-shards[audio]'",
-        ) from error
+    from scipy import signal  # takes a second
+
     if rate > LARGEST_RATE:  # whose filter alone may take gigabytes
         raise RejectedInputError(
             "UNSUPPORTED_FORMAT", f"expected at most {LARGEST_RATE} Hz to resample, got {rate}"

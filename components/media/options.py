@@ -4,6 +4,7 @@ ImageOptions(resize_shorter_side=256), AudioOptions(sample_rate=16_000)
 """
 
 import dataclasses
+import importlib.util
 
 from trainer_utils.format import ConfigError
 from trainer_utils.format.settings import Settings, number, one_of, setting
@@ -45,3 +46,13 @@ class AudioOptions(Settings):
 
     sample_rate: int | None = setting(None, number(1, LARGEST_RATE))
     channels: int | None = setting(None, one_of(None, 1, 2))
+
+    def check_installed(self) -> None:
+        """Asks for the library that resampling needs, before any sound is read.
+
+        Raises:
+            ConfigError: it is not installed.
+        """
+        if self.sample_rate is not None and importlib.util.find_spec("scipy") is None:
+            rule, advice = "None without scipy", "Run pip install 'tfx-shards[audio]'"
+            raise ConfigError.of("sample_rate", self.sample_rate, allowed=rule, advice=advice)

@@ -18,7 +18,7 @@ from components.report.doctor import Check, dataset_checks
 from components.report.html import load_template, write_page
 from components.report.inspection import DatasetFacts, feature_row, inspect_dataset
 from components.report.records import ExampleReader
-from components.report.sample import draw_sample
+from components.report.sample import Sample, draw_sample
 from trainer_utils.dataset.files import read_origin
 from trainer_utils.format import DatasetError
 from trainer_utils.format.naming import REJECTS_FILE, SCHEMA_FILE
@@ -38,7 +38,7 @@ def write_report(
     statistics: str | None = None,
     schema: str | None = None,
     advance: Callable[[int, int], None] = lambda done, total: None,
-) -> None:
+) -> str:
     """Writes the page, whole or not at all.
 
     Args:
@@ -49,17 +49,15 @@ def write_report(
         schema: the uri of TFX's Schema of it; where the two disagree is a finding.
         advance: called after each record with 1, and how many records will be read.
 
+    Returns:
+        What is damaged among the records that were read, as the page says; empty: nothing.
+
     Raises:
         DatasetError: there is no such dataset, or no such statistics.
     """
-    page = render_report(
-        uri,
-        sample_records=sample_records,
-        statistics=statistics,
-        schema=schema,
-        advance=advance,
-    )
-    write_page(path, page)
+    sample = draw_sample(ExampleReader(uri), most_records=sample_records, advance=advance)
+    write_page(path, _render(uri, sample, statistics=statistics, schema=schema))
+    return sample.damage
 
 
 def render_report(
@@ -68,11 +66,14 @@ def render_report(
     sample_records: int = SAMPLE_RECORDS,
     statistics: str | None = None,
     schema: str | None = None,
-    advance: Callable[[int, int], None] = lambda done, total: None,
 ) -> str:
     """The page as HTML; arguments and errors as those of `write_report`."""
+    sample = draw_sample(ExampleReader(uri), most_records=sample_records)
+    return _render(uri, sample, statistics=statistics, schema=schema)
+
+
+def _render(uri: str, sample: Sample, *, statistics: str | None, schema: str | None) -> str:
     facts, reader = inspect_dataset(uri), ExampleReader(uri)
-    sample = draw_sample(reader, most_records=sample_records, advance=advance)
     checks = [*dataset_checks(uri), *([_schema_check(schema, facts)] if schema else [])]
     parts = [part for part in facts.uri.split("/") if part]  # an artifact's ends with a number
     totals = facts.label_totals

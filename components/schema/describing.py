@@ -37,7 +37,7 @@ from trainer_utils.format.tfds import (
     TFDS_INFO_FILE,
     labels_file,
 )
-from trainer_utils.storage import is_remote, join, read_text
+from trainer_utils.storage import exists, is_remote, join, read_text
 from trainer_utils.writing.publishing import describing_texts
 
 __all__ = ["Described", "datum_limits", "describe"]
@@ -112,6 +112,8 @@ def _describe_features(
     if schema_uri is None:
         return source, features, schema
     path = join(schema_uri, SCHEMA_FILE)
+    if not exists(path):
+        raise DatasetError.at(path, expected="a schema of TFX's", got="none")
     given = parse_schema(read_text(path), path=path)
     check_agreement(given, features, source=uri)
     if is_whole:

@@ -16,7 +16,7 @@ from tensorflow_metadata.proto.v0 import schema_pb2, statistics_pb2
 from trainer_utils.dataset.inspection import DatasetFacts
 from trainer_utils.format import DatasetError, Feature
 from trainer_utils.format.naming import SPLIT_PREFIX
-from trainer_utils.storage import join, list_files, read_bytes
+from trainer_utils.storage import exists, join, list_files, read_bytes
 
 __all__ = ["check_facts", "check_statistics", "feature_name", "read_statistics"]
 
@@ -28,10 +28,10 @@ def read_statistics(uri: str) -> dict[str, statistics_pb2.DatasetFeatureStatisti
     """An ExampleStatistics artifact's numbers, by split.
 
     Raises:
-        DatasetError: a file is no such message; the message names it.
+        DatasetError: there are none, or a file is no such message; the message names it.
     """
     statistics = {}
-    for file in list_files(uri):
+    for file in list_files(uri) if exists(uri) else ():
         folder, _, name = file.path.partition("/")
         if folder.startswith(SPLIT_PREFIX) and name == _FILE:
             found = statistics_pb2.DatasetFeatureStatisticsList()
@@ -43,6 +43,9 @@ def read_statistics(uri: str) -> dict[str, statistics_pb2.DatasetFeatureStatisti
                 ) from error
             for dataset in found.datasets[:1]:
                 statistics[folder.removeprefix(SPLIT_PREFIX)] = dataset
+    if not statistics:
+        name = f"{SPLIT_PREFIX}train/{_FILE}"
+        raise DatasetError.at(uri, expected=f"statistics of TFX's, such as {name}", got="none")
     return statistics
 
 

@@ -34,7 +34,7 @@ from components.tables.pieces import (
     row_ends,
     row_starts,
 )
-from components.tables.rows import BadRow, Rows, checked_texts, lines_of, one_array
+from components.tables.rows import BadRow, Rows, checked_texts, lines_of, name_encoding, one_array
 from trainer_utils.format import ConfigError, InputError
 
 __all__ = ["find_pieces", "read"]
@@ -183,8 +183,7 @@ def _checked_header(head: bytes, start: int, delimiter: str, source: str) -> tup
         marks = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
         likely = "utf-16" if head.startswith(marks) else "latin-1"
         raise InputError(
-            f"{source!r}: expected a header in UTF-8: {error} (line 1). If the file is in another "
-            f"encoding, say so: encoding={likely!r} (tfx-shards convert … --encoding {likely}).",
+            f"{source!r}: expected a header in UTF-8: {error} (line 1). {name_encoding(likely)}.",
             path=source,
         ) from error
     if not any(fields):
@@ -206,8 +205,7 @@ def _check_line_ends(head: bytes, delimiter: str, source: str) -> None:
             source,
             expected="text",
             got="NUL bytes (line 1)",
-            advice="If the file is in UTF-16, say so: encoding='utf-16' "
-            "(tfx-shards convert … --encoding utf-16).",
+            advice=f"{name_encoding('utf-16')}.",
         )
     unquoted = b"".join(row.split(b'"')[::2])  # each doubled quote ends and begins one
     if b"\r" in unquoted:

@@ -20,6 +20,7 @@ __all__ = [
     "Rows",
     "checked_texts",
     "lines_of",
+    "name_encoding",
     "not_utf8",
     "one_array",
 ]
@@ -126,7 +127,7 @@ def _problem(value: bytes | None) -> tuple[str, str] | None:
     except UnicodeDecodeError as error:
         problem = not_utf8(error)
     if b"\0" in value:
-        problem = "NUL_BYTE", "a NUL byte. If the file is in UTF-16, say so: encoding='utf-16'"
+        problem = "NUL_BYTE", f"expected text, got a NUL byte. {name_encoding('utf-16')}"
     if problem and (packing := packing_of(value)) is not None:
         problem = "UNSUPPORTED_FORMAT", f"expected text, got {packing}. Unpack it first"
     return problem
@@ -136,11 +137,12 @@ def not_utf8(error: UnicodeDecodeError) -> tuple[str, str]:
     """The code and detail of a failure to decode."""
     octets = error.object[error.start : error.start + 4]
     likely = "utf-16" if b"\0" in octets or octets.startswith(_UTF_16) else "latin-1"
-    return (
-        "NOT_UTF8",
-        f"expected UTF-8, got {octets!r}. If the file is in another encoding, say so: "
-        f"encoding={likely!r}",
-    )
+    return "NOT_UTF8", f"expected UTF-8, got {octets!r}. {name_encoding(likely)}"
+
+
+def name_encoding(likely: str) -> str:
+    """What to do about a file in another encoding, of which lists of files have none."""
+    return f"Save it as UTF-8 or, of texts, name its encoding: encoding={likely!r} (--encoding)"
 
 
 def lines_of(starts: Sequence[int], data: bytes) -> list[int]:

@@ -34,11 +34,16 @@ _0, _1 = click.IntRange(min=0), click.IntRange(min=1)
 
 
 def _require_tfx(name: str) -> None:
-    if importlib.util.find_spec("tfx") is None:
-        from trainer_utils.extras import HOW_TO_GET_TFX
+    from trainer_utils.extras import HOW_TO_GET_TFX
+
+    _require(name, "tfx", HOW_TO_GET_TFX)
+
+
+def _require(name: str, package: str, cure: str) -> None:
+    if importlib.util.find_spec(package) is None:
         from trainer_utils.format import ConfigError
 
-        raise ConfigError(f"tfx-shards {name} needs TFX: {HOW_TO_GET_TFX}")
+        raise ConfigError(f"tfx-shards {name} needs {package}, which is not installed: {cure}")
 
 
 def _start_tfx() -> None:
@@ -253,8 +258,10 @@ def report(
     output: Annotated[str, "-o --output", _FILE] = "report.html",
     sample: Annotated[int, _1] = 1000,
     statistics: _Uri = None,
-) -> None:
+) -> Any:
     """Write a page that shows what is in a dataset: one HTML file that needs no network.
+
+    The exit status is 1 if a record that was read is damaged; the page is there.
 
     \b
     tfx-shards report out/ -o report.html
@@ -269,8 +276,11 @@ def report(
     from components.report.page import write_report
 
     with show_progress("Reading") as advance:
-        write_report(uri, output, sample_records=sample, statistics=statistics, advance=advance)
-    print_messages(f"Written: {output}")
+        damage = write_report(
+            uri, output, sample_records=sample, statistics=statistics, advance=advance
+        )
+    print_messages(f"Written: {output}", *([f"Error: {damage}"] if damage else []))
+    return None, not damage
 
 
 @command(has_json=False)
@@ -448,7 +458,7 @@ def plan(
 ) -> Any:
     """Show what each worker will read: records, steps, dropped or padded.
 
-    No record is read. A plan that is impossible is an error that says what to change: exit 1.
+    No record is read. A plan that is impossible is an error that says what to change: exit 2.
 
     \b
     tfx-shards plan out/ --workers 8 --batch-size 256 --remainder pad --json
@@ -465,11 +475,8 @@ def plan(
 
     options: dict[str, Any] = {"replicas": replicas, "remainder": remainder}
     options |= {"workers": workers, "batch_size": batch_size, "shuffle": not no_shuffle}
-    try:
-        with show_progress("Planning"):
-            return trainer_utils.plan(uri, split, **options)
-    except trainer_utils.ConfigError as error:
-        raise trainer_utils.DatasetError(str(error)) from error
+    with show_progress("Planning"):
+        return trainer_utils.plan(uri, split, **options)
 
 
 @command()
@@ -671,6 +678,7 @@ def compile(
     """
     if ":" not in pipeline:  # a pipeline of kfp.dsl needs none
         _require_tfx(f"compile {pipeline}")
+    _require("compile", "kfp", "run pip install 'tfx-shards[kfp]'")
     given = {"dataset_root": dataset_root, "input_fingerprint": input_fingerprint, **of_steps}
     with show_progress("Compiling"):
         from pipelines.kubeflow import compile_pipeline

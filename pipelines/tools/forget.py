@@ -46,8 +46,12 @@ from trainer_utils.storage.cache_folder import (
     COPY_NAME,
     OWN_FILES,
     CacheFolder,
+    copy_ending,
+    copy_name,
     default_cache_dir,
+    shard_version,
 )
+from trainer_utils.storage.files import file_version
 from trainer_utils.text_output import Part, Shown, make_table, quantity
 from trainer_utils.writing.publishing import working_folder
 from trainer_utils.writing.uploading import upload_dataset
@@ -120,6 +124,10 @@ class Forgetting(Shown):
             if not is_folder(root):
                 raise DatasetError.at(root, expected="a folder to search", got="none")
         now = datetime.datetime.now(datetime.timezone.utc)
+        for cache in caches:
+            if not os.path.isdir(os.path.join(cache, COPIES_FOLDER)):
+                rule = f"the folder of a cache, with {COPIES_FOLDER}/ in it"
+                raise ConfigError.of("cache", cache, allowed=rule)
         path = output or join(roots[0], f"forgotten-{now:%Y%m%dT%H%M%SZ}.json")
         if exists(path):
             raise ConfigError.of("output", path, allowed="a file that is not there yet")
@@ -284,12 +292,24 @@ def _rejected(dataset: Dataset) -> Iterator[str]:
 def _copies(
     caches: Sequence[str], roots: Sequence[str], datasets: Sequence[JsonObject]
 ) -> list[str]:
-    """Copies of the shards that change, in the caches of trainers."""
-    names = tuple(f"-{os.path.basename(r['shard'])}" for one in datasets for r in one["records"])
+    """Copies of the shards that change, in the caches of trainers, by all that tells a copy.
+
+    Whoever opened the dataset by another address has copies of the same content, and whoever
+    opened its files alone has some of the files' versions.
+    """
+    endings = set()
+    for one in datasets:
+        changed = {record["shard"] for record in one["records"]}
+        for shards in open_dataset(one["uri"], inspect=False).shards.values():
+            for shard in shards:
+                if shard.name in changed:
+                    assert shard.entry is not None
+                    endings.add(f"-{copy_ending(shard.path, shard_version(shard.entry))}")
+                    endings.add(copy_name(shard.path, file_version(shard.path)))
     folders = [os.path.join(cache, COPIES_FOLDER) for cache in caches]
-    places = [*filter(os.path.isdir, folders), *roots]
+    places = [*filter(os.path.isdir, folders), *(root for root in roots if not is_remote(root))]
     paths = {join(folder, file.path) for folder in places for file in list_files(folder)}
-    return sorted(path for path in paths if names and path.endswith(names) and _is_copy(path))
+    return sorted(path for path in paths if path.endswith((*endings,)) and _is_copy(path))
 
 
 def _is_copy(path: str) -> bool:

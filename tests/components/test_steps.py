@@ -1,5 +1,6 @@
 """What components do as plain functions: the same files as the components of TFX make."""
 
+import functools
 import hashlib
 import json
 import subprocess
@@ -14,7 +15,7 @@ from components import steps
 from components.balancing.settings import BalancerSettings
 from components.example_gen.inputs import InputSelection
 from components.example_gen.partition import Partition
-from components.example_gen.settings import ImageSettings, TextSettings
+from components.example_gen.settings import ExampleGenSettings, ImageSettings, TextSettings
 from components.settings import AuditSettings, DatasetReportSettings
 from trainer_utils.format import ConfigError, DatasetError, InputError
 
@@ -132,15 +133,89 @@ def test_no_framework_is_imported_for_it(pictures, tmp_path):
 
 
 def test_without_beam_its_runners_are_refused(monkeypatch):
-    from components.common.beam import make_pipeline, runner_of
+    from components.common.beam import runner_of
 
     monkeypatch.setitem(sys.modules, "apache_beam", None)
-    monkeypatch.setitem(sys.modules, "apache_beam.options.pipeline_options", None)
     with pytest.raises(ConfigError) as refused:
-        make_pipeline(["--runner=FlinkRunner"])
+        runner_of(["--runner=FlinkRunner"], module="balancing.parts")
     assert refused.value.setting == "beam_pipeline_args"
     with pytest.raises(ConfigError):
         runner_of(["--direct_num_workers=many"], module="balancing.parts")
     with runner_of(["--direct_num_workers=3", "--labels=a=b"], module="balancing.parts") as runner:
         assert runner.processes == 3
         assert runner.make_pipeline is None
+
+
+@pytest.mark.parametrize(
+    ("setting", "call"),
+    [
+        *(
+            ("settings", lambda out, given=given: steps.convert("in", out, given))
+            for given in (None, {"seed": 3}, ExampleGenSettings(), BalancerSettings())
+        ),
+        ("source", lambda out: steps.convert(None, out, ImageSettings())),
+        ("uri", lambda out: steps.convert("in", None, ImageSettings())),
+        ("settings", lambda out: steps.balance(["in"], out, None)),
+        ("examples", lambda out: steps.balance("in", out, BalancerSettings())),
+        ("examples", lambda out: steps.balance([None], out, BalancerSettings())),
+        ("uri", lambda out: steps.balance(["in"], None, BalancerSettings())),
+        ("examples", lambda out: steps.export_schema(None, out)),
+        ("settings", lambda out: steps.audit("in", out, None)),
+        ("examples", lambda out: steps.audit(None, out, AuditSettings())),
+        ("settings", lambda out: steps.report("in", out, AuditSettings())),
+        ("uri", lambda out: steps.report("in", "", DatasetReportSettings())),
+    ],
+)
+def test_what_is_no_argument_is_refused_by_its_name(tmp_path, setting, call):
+    with pytest.raises(ConfigError) as refused:
+        call(str(tmp_path / "out"))
+    assert refused.value.setting == setting
+    assert not [*tmp_path.iterdir()]
+
+
+def test_a_place_that_would_harm_something_is_refused_and_nothing_changes(pictures, tmp_path):
+    made, file = tmp_path / "made", tmp_path / "file"
+    steps.convert(pictures, made, ImageSettings(**SETTINGS))
+    file.write_text("one's own")
+    before = files(tmp_path), files(pictures)
+    calls = [
+        *(
+            functools.partial(steps.convert, pictures, out, ImageSettings(**SETTINGS))
+            for out in (pictures, pictures / "a/out", file, file / "below")
+        ),
+        functools.partial(steps.balance, [made], made, BalancerSettings()),
+        functools.partial(steps.balance, [made], file, BalancerSettings()),
+        functools.partial(steps.export_schema, made, made),
+        functools.partial(steps.export_schema, made, made / "below"),
+        functools.partial(steps.report, made, file / "below", DatasetReportSettings()),
+    ]
+    for call in calls:
+        with pytest.raises(ConfigError):
+            call()
+    for name in ("schema", "statistics"):
+        with pytest.raises(DatasetError):
+            steps.export_schema(made, tmp_path / "told", **{name: str(tmp_path / "none")})
+    assert (files(tmp_path), files(pictures)) == before
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: ImageSettings(images={"quality": 3}),
+        lambda: ImageSettings(names=3),
+        lambda: Partition(()),
+        lambda: Partition({"train": 1}),
+        lambda: Partition((("train", -1),)),
+        lambda: Partition((("../train", 1),)),
+    ],
+)
+def test_settings_that_are_none_are_refused_where_they_are_made(make):
+    with pytest.raises(DatasetError):
+        make()
+
+
+def test_paths_are_taken_as_pathlib_has_them(pictures, tmp_path):
+    made = steps.convert(pictures, tmp_path / "made", ImageSettings(**SETTINGS))
+    steps.balance([tmp_path / "made"], tmp_path / "balanced", BalancerSettings())
+    assert (tmp_path / "balanced/manifest.json").is_file()
+    assert made.manifest.total.written == 40

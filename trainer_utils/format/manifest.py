@@ -253,16 +253,14 @@ class Manifest:
         """
         value = parse_json_object(text, path=path)
         version = value.get("format_version")
-        if type(version) is int and version not in _VERSIONS:
+        if version not in _VERSIONS:
             raise DatasetError.at(
                 path,
                 expected=f"format version {' or '.join(map(str, _VERSIONS))}",
-                got=str(version),
+                got="none" if version is None else repr(version),
                 advice="Read it with the tfx-shards that wrote it, or convert it again.",
             )
         try:
-            if version not in _VERSIONS:
-                raise ValueError(f"format_version: {version!r}")
             if is_checked and seal(text) != text:
                 raise ValueError("its own checksum does not agree")
             manifest = cls._from_value(value)
@@ -272,8 +270,8 @@ class Manifest:
         except (KeyError, TypeError, AttributeError, ValueError) as error:
             raise DatasetError.at(
                 path,
-                expected="a manifest",
-                got=repr(error),
+                expected="a manifest as it was written",
+                got=f"another ({type(error).__name__}: {error})",
                 advice="The dataset was not written whole, or was changed: write it again.",
             ) from error
 
@@ -332,11 +330,12 @@ class Manifest:
             size, found = expected.get(path), sizes.get(path)
             if size != found:
                 offset = None if size is None or found is None else min(size, found)
-                what = f"of another size: expected {size} bytes, got {found} (byte {offset})"
+                what = f"not as long as its manifest says: expected {size} bytes, got {found}"
                 if offset is None:
-                    what = f"{'missing from' if found is None else 'no part of'} the dataset"
+                    absent = "missing from" if found is None else "no part of"
+                    what = f"{absent} the dataset by its manifest"
                 raise DatasetError(
-                    f"shard {path!r}: is {what} by its manifest. Write the dataset again.",
+                    f"shard {path!r}: is {what}. Write the dataset again.",
                     path=path,
                     offset=offset,
                 )

@@ -136,6 +136,9 @@ class Settings:
                 raise ConfigError.of(name, value, allowed="a text without NUL characters")
             if value is not None or not declared.is_optional:
                 object.__setattr__(self, name, declared.rule(name, value))
+        for name, (options, _) in groups_of(type(self)).items():
+            if not isinstance(value := getattr(self, name), options):
+                raise ConfigError.of(name, value, allowed=f"{options.__name__}(…)")
 
 
 def settings_of(options: type[Settings]) -> dict[str, Setting]:

@@ -10,9 +10,6 @@ some are held in memory, or, where records are read from everywhere, these alone
 """
 
 import functools
-import hashlib
-import posixpath
-import re
 import threading
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
@@ -23,7 +20,13 @@ from trainer_utils.dataset.opening import ShardFile
 from trainer_utils.format import CorruptShardError
 from trainer_utils.reading.shard_bytes import CHANGED, File, naming_what_went
 from trainer_utils.storage import read_range
-from trainer_utils.storage.cache_folder import PART_BYTES, CacheFolder, Copy
+from trainer_utils.storage.cache_folder import (
+    PART_BYTES,
+    CacheFolder,
+    Copy,
+    copy_name,
+    shard_version,
+)
 from trainer_utils.storage.files import file_version
 
 __all__ = ["CachedFile", "RemoteParts", "Run"]
@@ -90,10 +93,8 @@ class RemoteParts:
     def copy_of(self, shard: ShardFile) -> Copy | None:
         """Where parts of a shard are kept; None where there is no room at all."""
         entry = shard.entry
-        version = file_version(shard.path) if entry is None else f"{entry.bytes}-{entry.crc32c}"
-        key = hashlib.blake2b(repr((shard.path, version)).encode(), digest_size=8).hexdigest()
-        title = re.sub(r"[^A-Za-z0-9_.-]", "_", posixpath.basename(shard.path))[-100:]
-        return self._folder.open(f"{key}-{title}", shard.bytes)
+        version = file_version(shard.path) if entry is None else shard_version(entry)
+        return self._folder.open(copy_name(shard.path, version), shard.bytes)
 
     def fetch(self, files: Mapping[int, File], runs: Sequence[Run]) -> dict[Run, bytes]:
         """All of some runs that is not in copies, fetched at the same time."""

@@ -1,7 +1,7 @@
 """A folder of copies of remote files that never takes more than it may, shared by all processes.
 
     folder = CacheFolder("/nvme/cache", most_bytes=64 << 30)
-    copy = folder.open("5f0c…-data_tfrecord-00000-of-00008", size)     # nothing in it as yet
+    copy = folder.open(copy_name("s3://bucket/d/data_tfrecord-00000-of-00008", version), size)
     copy.store(0, data)                       # its first MiB; False: there is no room for it
     copy.holds(0, 1 << 20)                    # True: copy.memory[: 1 << 20] are these bytes
 
@@ -15,8 +15,10 @@ leaves none behind. Nothing is removed but files of this cache's own names in it
 import contextlib
 import errno
 import fcntl
+import hashlib
 import mmap
 import os
+import posixpath
 import re
 import shutil
 import stat
@@ -25,7 +27,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 
-from trainer_utils.format import ConfigError
+from trainer_utils.format import ConfigError, Shard
 
 __all__ = [
     "COPIES_FOLDER",
@@ -34,8 +36,11 @@ __all__ = [
     "PART_BYTES",
     "CacheFolder",
     "Copy",
+    "copy_ending",
+    "copy_name",
     "default_cache_dir",
     "own_folder",
+    "shard_version",
 ]
 
 PART_BYTES = 1 << 20
@@ -52,6 +57,27 @@ _FREE_SHARE = 0.5  # of the disk, where no bound is set
 _RECOUNT_SECONDS = 2.0
 _STALE_SECONDS = 600.0
 _ABSENT, _RESERVED, _THERE = range(3)  # of a part
+
+
+def copy_name(path: str, version: str) -> str:
+    """What the copy of a file is called: as that of no other file, and with `copy_ending`.
+
+    Args:
+        path: of the file.
+        version: which no other content of it has; of a shard in a manifest, `shard_version`.
+    """
+    key = hashlib.blake2b(repr((path, version)).encode(), digest_size=8).hexdigest()
+    return f"{key}-{copy_ending(path, version)}"
+
+
+def copy_ending(path: str, version: str) -> str:
+    """How the copies of one content end, under whatever address it was read."""
+    return re.sub(r"[^A-Za-z0-9_.-]", "_", f"{version}-{posixpath.basename(path)}")[-100:]
+
+
+def shard_version(shard: Shard) -> str:
+    """The version of a shard that a manifest tells of."""
+    return f"{shard.bytes}-{shard.crc32c:08x}"
 
 
 def default_cache_dir() -> str:

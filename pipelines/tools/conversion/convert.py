@@ -22,25 +22,31 @@ from pathlib import Path
 from typing import Any, cast
 
 from components.balancing.settings import BalancerSettings
+from components.common.places import check_folder, is_within, path_of
 from components.common.reject_codes import REJECT_CODES
+from components.example_gen.file_conversion import FileConversion
+from components.example_gen.settings import ExampleGenSettings
 from components.report.inspection import inspect_dataset
+from components.steps import conversion_of
 from pipelines.noise import quiet_import, quiet_run
 from pipelines.tools.conversion import METADATA_FILE
-from pipelines.tools.conversion.dry_run import check_small_table
+from pipelines.tools.conversion.dry_run import check_small_table, selection_of
 from pipelines.tools.conversion.python_sources import is_in_python
 from pipelines.tools.conversion.recognition import KINDS, recognise
 from pipelines.tools.conversion.settings import (
     EXAMPLE_GENS,
+    SETTINGS,
     Conversion,
     check_options,
     check_places,
     prepare,
 )
-from pipelines.tools.conversion.untracked import balance_here, convert_here
+from pipelines.tools.conversion.untracked import balance_here, check_trainable, convert_here
+from trainer_utils.dataset import open_dataset
 from trainer_utils.dataset.files import read_manifest
 from trainer_utils.dataset.location import LATEST, datasets_in, newest_dataset
 from trainer_utils.extras import HOW_TO_GET_TFX
-from trainer_utils.format import ConfigError, InputError, Manifest, keyed_hash
+from trainer_utils.format import ConfigError, Manifest, keyed_hash
 from trainer_utils.format.json_text import JsonObject
 from trainer_utils.format.naming import INPUTS_FILE, MANIFEST_FILE, REJECTS_FILE
 from trainer_utils.format.printable import printable
@@ -200,7 +206,7 @@ def convert(
             options["beam_pipeline_args"] = beam_pipeline_args
         conversion = prepare_all(
             source,
-            os.fspath(out),
+            path_of("out", out),
             kind=kind,
             metadata=metadata,
             splits=splits,
@@ -232,6 +238,7 @@ def prepare_all(
     Raises:
         InputError, ConfigError: as `convert`.
     """
+    metadata = None if metadata is None else path_of("metadata", metadata)
     if is_in_python(source):
         from pipelines.tools.conversion.python_tables import as_table
 
@@ -240,11 +247,15 @@ def prepare_all(
         beam = {n: options.pop(n) for n in ("beam_pipeline_args",) if n in options}
         named = {n: v for n, v in options.items() if n != "splits"}
         check_options(named, kind=kind if kind in KINDS else None)
-        folder = os.path.join(out or "", "source")
+        SETTINGS.get(kind or "", ExampleGenSettings).from_arguments(named)
+        BalancerSettings.from_arguments(named)
         if out is None or is_remote(out):  # what is read in place lies on this machine
             folder = tempfile.mkdtemp(prefix="tfx-shards-")
             atexit.register(shutil.rmtree, folder, ignore_errors=True)
-        source, options, roots = as_table(source, folder, options)
+            source, options, roots = as_table(source, folder, options)
+        else:
+            with _folder("out", os.path.abspath(out)):
+                source, options, roots = as_table(source, os.path.join(out, "source"), options)
         kind = kind or recognise(source, options)[0]
         options |= {"image_roots": roots} if roots and kind != "text" else {}
         options |= beam
@@ -270,9 +281,23 @@ def _updating(conversion: Conversion, out: str) -> Conversion:
     ]
     if not made:
         return conversion
-    balancer = {**conversion.balancer, "keep_shards": True}
-    BalancerSettings.from_arguments(balancer)
     example_gen = {**conversion.example_gen, "base_dataset": made[0]}
+    settings = SETTINGS[conversion.kind].from_arguments(example_gen)
+    steps = conversion_of(selection_of(conversion), settings)
+    assert isinstance(steps, FileConversion)
+    assert steps.base is not None
+    assert steps.base.dataset.manifest is not None
+    if steps.is_up_to_date():  # the run that made it is asked for again: it comes from the cache
+        if not (before := steps.base.dataset.manifest.config.get("update")):
+            return conversion
+        known = {open_dataset(uri, inspect=False).digest: uri for uri in made[1:]}
+        example_gen["base_dataset"] = known.get(before["base"], made[0])
+    balancer = {**conversion.balancer, "keep_shards": True}
+    try:
+        BalancerSettings.from_arguments(balancer)
+    except ConfigError as error:
+        rule = "False with settings that divide shards anew"
+        raise ConfigError.of("update", True, allowed=rule, advice=str(error)) from error
     return dataclasses.replace(conversion, example_gen=example_gen, balancer=balancer)
 
 
@@ -315,8 +340,8 @@ def run_conversion(
     Raises:
         InputError, ConfigError: as `convert`.
     """
-    out = os.fspath(out)
-    metadata = None if metadata is None else os.fspath(metadata)
+    out = path_of("out", out)
+    metadata = None if metadata is None else path_of("metadata", metadata)
     check_places(conversion.source, out, metadata)
     if is_remote(out) and metadata is None and has_tfx():
         with _kept_metadata(out) as local:
@@ -330,25 +355,19 @@ def _run(conversion: Conversion, out: str, metadata: str | None) -> Converted:
     own = os.path.abspath(os.path.join(out, METADATA_FILE))
     store = os.path.abspath(metadata or own)
     root = out.rstrip("/") if is_remote(out) else os.path.abspath(out)
-    if not is_remote(root):
-        _make_folder("out", root)
-    _make_folder("metadata", os.path.dirname(store))
     # A cache knows nothing of where things lie: runs into other folders are another pipeline.
     place = os.fsencode(root if is_remote(root) else os.path.realpath(root))
     name = "tfx-shards-convert"
     name += "" if store == own else f"-{keyed_hash(place, seed=0, purpose='out'):016x}"
-    if has_tfx():
-        start_tfx()
-        from pipelines.tools.conversion.runs import run_pipeline
-
-        with show_step("Converting"), quiet_run():
-            uris, cached = run_pipeline(conversion, root, name, store)
-            if not all(map(is_folder, uris.values())):  # somebody removed one since
-                uris, cached = run_pipeline(conversion, root, name, store, use_cache=False)
-    else:
-        with show_step("Converting"):
+    with contextlib.ExitStack() as folders:
+        if not is_remote(root):
+            folders.enter_context(_folder("out", root))
+        if not has_tfx():
+            folders.enter_context(show_step("Converting"))
             uris, cached = convert_here(conversion, root)
-    _check_trainable(uris[EXAMPLE_GENS[conversion.kind]])
+        else:
+            folders.enter_context(_folder("metadata", os.path.dirname(store)))
+            uris, cached = _run_tracked(conversion, root, name, store)
     if not is_remote(root):
         point_to(root, uris["ShardBalancer"])
         uris = {n: os.path.join(out, os.path.relpath(uri, root)) for n, uri in uris.items()}
@@ -367,25 +386,41 @@ def _run(conversion: Conversion, out: str, metadata: str | None) -> Converted:
     )
 
 
-def _make_folder(name: str, place: str) -> None:
+def _run_tracked(
+    conversion: Conversion, root: str, name: str, store: str
+) -> tuple[dict[str, str], bool]:
+    start_tfx()
+    from pipelines.tools.conversion.runs import run_pipeline
+
+    with show_step("Converting"), quiet_run():
+        uris, cached = run_pipeline(conversion, root, name, store)
+        if not all(map(is_folder, uris.values())):  # somebody removed one since
+            uris, cached = run_pipeline(conversion, root, name, store, use_cache=False)
+    if (manifest := read_manifest(uris[EXAMPLE_GENS[conversion.kind]])) is not None:
+        check_trainable(manifest)
+    return uris, cached
+
+
+@contextlib.contextmanager
+def _folder(name: str, place: str) -> Iterator[None]:
+    """Makes a folder for a run; one that fails leaves no empty folder there."""
+    made = place
+    while not os.path.lexists(above := os.path.dirname(made)):
+        made = above
+    was_there = os.path.lexists(place)
     try:
         os.makedirs(place, exist_ok=True)
     except OSError as error:  # such as a file system that is read-only
         rule = f"a folder that can be made ({error.strerror})"
         raise ConfigError.of(name, place, allowed=rule) from error
-
-
-def _check_trainable(examples: str) -> None:
-    """Refuses a dataset whose split `train` has no example left."""
-    manifest = inspect_dataset(examples).manifest
-    counts = {} if manifest is None else manifest.accounting
-    if "train" in counts and not counts["train"].written:
-        found = "; ".join(f"{split}: {count}" for split, count in counts.items())
-        raise InputError(
-            f"split 'train': expected examples, got none ({found}). Give it a larger share "
-            f"(splits=, --splits), or see {join(examples, REJECTS_FILE)}.",
-            path=examples,
-        )
+    try:
+        yield
+    except BaseException:
+        of_run = os.path.join(place, "artifacts") if was_there else made
+        for folder, _, _ in os.walk(of_run, topdown=False):
+            with contextlib.suppress(OSError):  # there is something in it
+                os.rmdir(folder)
+        raise
 
 
 def point_to(out: str, uri: str) -> None:
@@ -428,23 +463,24 @@ def balance(
         ConfigError: a setting is not allowed.
         DatasetError: an input is no dataset, not whole, or damaged.
     """
+    out = path_of("out", out)
     check_balancing(out, settings)
-    given = newest_dataset(examples)
-    if not is_remote(given):
-        given, folder = os.path.abspath(given), os.path.realpath(given)
-        if os.path.commonpath([folder, os.path.realpath(out)]) == folder:
-            raise ConfigError.of("out", out, allowed=f"a folder outside the dataset {given!r}")
+    check_folder("out", out)
+    given = newest_dataset(path_of("examples", examples))
+    if is_within(out, given):
+        raise ConfigError.of("out", out, allowed=f"a folder outside the dataset {given!r}")
+    given = given if is_remote(given) else os.path.abspath(given)
     root = os.path.abspath(out)
-    _make_folder("out", root)
     beam = beam_pipeline_args or ()
-    if has_tfx():
-        start_tfx()
-        from pipelines.tools.conversion.runs import run_balancer
+    with _folder("out", root):
+        if has_tfx():
+            start_tfx()
+            from pipelines.tools.conversion.runs import run_balancer
 
-        metadata = os.path.join(root, METADATA_FILE)
-        uri = run_balancer(given, settings, root, "tfx-shards-balance", metadata, beam)
-    else:
-        uri = balance_here(given, settings, root, beam)
+            metadata = os.path.join(root, METADATA_FILE)
+            uri = run_balancer(given, settings, root, "tfx-shards-balance", metadata, beam)
+        else:
+            uri = balance_here(given, settings, root, beam)
     point_to(root, uri)
     return os.path.join(out, os.path.relpath(uri, root))
 
@@ -457,5 +493,5 @@ def check_balancing(out: str, settings: Mapping[str, Any]) -> None:
     """
     check_names("balance", settings, BalancerSettings.argument_names())
     BalancerSettings(**settings)
-    if not out or is_remote(out):
+    if is_remote(out):
         raise ConfigError.of("out", out, allowed="a local folder")

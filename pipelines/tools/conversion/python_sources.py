@@ -10,6 +10,7 @@ import inspect
 import itertools
 import os
 import re
+import zipfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
@@ -74,13 +75,19 @@ def rows_of(source: Any, options: Options) -> Iterator[tuple[str | None, Row]]:
 def _called(source: Callable[..., Any], names: Sequence[str]) -> Any:
     """What a function gives: for each split, or where it asks for none, for all of them."""
     try:
-        parameters = inspect.signature(source).parameters.values()
-    except (TypeError, ValueError):
-        parameters = {}.values()
+        signature = inspect.signature(source)
+    except (TypeError, ValueError):  # of a class or of C
+        return source()
+    parameters = signature.parameters.values()
     by_name = any(p.name == "split" or p.kind is p.VAR_KEYWORD for p in parameters)
     needed = [p for p in parameters if p.default is p.empty and p.kind < p.VAR_POSITIONAL]
     if not by_name and not needed:
         return source()
+    try:
+        signature.bind(split="") if by_name else signature.bind("")
+    except TypeError as error:
+        rule = f"a function of the name of a split, or of nothing ({error})"
+        raise ConfigError.of("source", source, allowed=rule) from error
     return {name: source(split=name) if by_name else source(name) for name in names}
 
 
@@ -90,9 +97,10 @@ def _load_arrays(path: str) -> Any:
             with np.load(path, allow_pickle=False) as arrays:
                 return {name: arrays[name] for name in arrays.files}
         return np.load(path, mmap_mode="r", allow_pickle=False)
-    except (OSError, ValueError, EOFError) as error:
+    except (OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
+        why = f": {error.strerror}" if isinstance(error, OSError) and error.strerror else ""
         raise InputError(
-            f"source {path!r}: expected arrays as numpy.save writes them, without objects: {error}",
+            f"source {path!r}: expected arrays as numpy.save writes them, without objects{why}",
             path=path,
         ) from error
 
@@ -261,8 +269,10 @@ def _cells(column: Any) -> Sequence[Any]:
         kind, depth = kind.value_type, depth + 1
     if depth < 2 or not values:
         return values
+    import pyarrow as pa  # which the column is of
+
     try:
-        dtype = np.dtype(kind.to_pandas_dtype())
+        dtype = pa.nulls(0, kind).to_numpy(zero_copy_only=False).dtype
         return [None if value is None else np.array(value, dtype) for value in values]
     except (NotImplementedError, TypeError, ValueError):
         return values  # ragged, and refused with the row's number

@@ -19,6 +19,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from components.example_gen.settings import MEDIA
 from components.tables.splits import SPLIT_COLUMNS
 from pipelines.tools.conversion.python_sources import Options, Row, rows_of
 from trainer_utils.format import InputError
@@ -32,6 +33,7 @@ __all__ = ["as_table"]
 _PATHS = {"image_uri", "audio_uri", "image", "audio", "clip"}
 _PATHS |= {"filename", "file_name", "path", "uri"}
 _BATCH_ROWS, _BATCH_BYTES = 4096, 32 << 20
+_BYTES = (bytes, bytearray, memoryview)
 _TYPES = {"int": pa.int64(), "float": pa.float64()}
 
 
@@ -120,8 +122,9 @@ def _is_nested(kind: pa.DataType) -> bool:
 def _write_rows(rows: Iterable[tuple[str | None, Row]], path: Path, options: Options) -> None:
     """Writes rows; what a column is, ints or floats after all, shows at the end alone."""
     columns = options["columns"]
-    images = {name for name, kind in columns.items() if kind == "image"}
-    images |= set() if "image" in columns else {"image"}
+    media = {name: kind for name, kind in columns.items() if kind in MEDIA}
+    media = {name: name for name in MEDIA if name not in columns} | media
+    files: dict[str, bool] = {}  # of each of these: whether its values are files, or paths
     record = FeatureRecord(may_widen=True)
     lists: set[str] = set()
     binary: set[str] = set()
@@ -131,7 +134,7 @@ def _write_rows(rows: Iterable[tuple[str | None, Row]], path: Path, options: Opt
             kept = []
             for split, row in batch:
                 try:
-                    values = _take(row, split, record, images, lists)
+                    values = _take(row, split, record, media, files, lists)
                 except InputError as error:
                     place = f"record {found}" if split is None else f"{split}, record {found}"
                     text = f"source: {str(error).removesuffix('.')} ({place})."
@@ -142,6 +145,7 @@ def _write_rows(rows: Iterable[tuple[str | None, Row]], path: Path, options: Opt
             pickle.dump(kept, spool)
         if not record.kinds:
             raise InputError("source: expected rows with values, got none")
+        binary |= {name for name, are_files in files.items() if are_files}
         fields = []
         for name, kind in record.kinds.items():
             type_ = _TYPES.get(kind) or (pa.binary() if name in binary else pa.string())
@@ -153,9 +157,11 @@ def _write_rows(rows: Iterable[tuple[str | None, Row]], path: Path, options: Opt
                 writer.write_batch(_arrow_batch(pickle.load(spool), schema, lists))
     tensors = {name: str(spec) for name, spec in record.tensors.items()}
     options["tensors"] = {**tensors, **(options.get("tensors") or {})}
-    several = [name for name in record.kinds if name in record.images]
-    kinds = dict.fromkeys(several, "image") if len(several) > 1 else {}
-    texts = binary - {*several, *images, *tensors}
+    kinds = {name: media[name] for name in files if name in binary}
+    kinds |= dict.fromkeys((n for n in record.kinds if n in record.images), "image")
+    texts = binary - {*kinds, *tensors}
+    if len(kinds) == 1 and kinds.keys() <= record.images:  # which says what it is
+        kinds = {}
     options["columns"] = {**kinds, **dict.fromkeys(sorted(texts), "string"), **columns}
 
 
@@ -177,7 +183,12 @@ def _batches(rows: Iterable[tuple[str | None, Row]]) -> Iterator[list[tuple[str 
 
 
 def _take(
-    row: Any, split: str | None, record: FeatureRecord, images: set[str], lists: set[str]
+    row: Any,
+    split: str | None,
+    record: FeatureRecord,
+    media: Mapping[str, str],
+    files: dict[str, bool],
+    lists: set[str],
 ) -> Mapping[str, Any]:
     """A row as it is stored: bytes or a tuple of values for each feature that has any."""
     if not isinstance(row, Mapping) or not all(isinstance(name, str) for name in row):
@@ -191,7 +202,9 @@ def _take(
     stored = {}
     for name, value in row.items():
         try:
-            one = stored_value(value, is_image=name in images and not isinstance(value, str))
+            is_path = name in media and isinstance(value, str)
+            is_image = media.get(name) == "image" and not is_path
+            one = stored_value(value, is_image=is_image)
         except InputError as error:
             raise InputError(f"feature {name!r}: {error}") from error
         if isinstance(one, Steps):
@@ -202,6 +215,10 @@ def _take(
             )
         if isinstance(one, Plain) and one.is_list:
             lists.add(name)
+        is_file = is_image or (name in media and isinstance(value, _BYTES))
+        if one is not None and (is_file or is_path) and files.setdefault(name, is_file) != is_file:
+            rule = f"the bytes of each {media[name]}, or the path of each, got both"
+            raise InputError(f"feature {name!r}: expected {rule}")
         stored[name] = one
     return record.take(stored)[0]
 

@@ -13,6 +13,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from components.balancing.settings import BalancerSettings
+from components.common.beam import asks_for_beam
+from components.common.places import check_folder, is_within, path_of
 from components.example_gen.settings import (
     AudioSettings,
     ExampleGenSettings,
@@ -75,9 +77,7 @@ def prepare(
         InputError: the input is missing, or of no one kind.
         ConfigError: a setting is not allowed.
     """
-    if not isinstance(source, (str, os.PathLike)) or not os.fspath(source):
-        raise ConfigError.of("source", source, allowed="a path")
-    source = os.fspath(source)
+    source = path_of("source", source)
     if kind not in (None, *KINDS):
         rule = f"one of {', '.join(KINDS)}, or None"
         raise ConfigError(f"kind: expected {rule}, got {misspelt(kind, KINDS)}", setting="kind")
@@ -144,6 +144,7 @@ def _check_beam(arguments: Sequence[str] | None) -> None:
     ):
         rule = "flags as Beam takes them, such as ['--runner=DataflowRunner']"
         raise ConfigError.of("beam_pipeline_args", arguments, allowed=rule)
+    asks_for_beam(arguments or ())  # and has it
 
 
 def _whole_shares(
@@ -187,12 +188,10 @@ def check_places(source: str, out: str, metadata: str | None) -> None:
     if metadata and (is_remote(metadata) or os.path.isdir(metadata)):
         raise ConfigError.of("metadata", metadata, allowed="a local file, since it is a database")
     if metadata:
-        _check_folder("metadata", os.path.dirname(metadata) or ".")
+        check_folder("metadata", os.path.dirname(metadata) or ".")
     if not out or (is_remote(out) and not is_object_store(out)):
         raise ConfigError.of("out", out, allowed="a folder, local or in a bucket")
-    base, place = (path if is_remote(path) else os.path.realpath(path) for path in (source, out))
-    is_folder = is_remote(source) or os.path.isdir(source)
-    if is_folder and f"{place.rstrip('/')}/".startswith(f"{base.rstrip('/')}/"):
+    if (is_remote(source) or os.path.isdir(source)) and is_within(out, source):
         raise ConfigError.of(
             "out",
             out,
@@ -201,18 +200,4 @@ def check_places(source: str, out: str, metadata: str | None) -> None:
         )
     if is_remote(out):
         exists(out)  # raises where there is no such store, or no credentials for it
-    else:
-        _check_folder("out", out)
-
-
-def _check_folder(name: str, folder: str) -> None:
-    """Refuses a folder that is not there and cannot be made, or that cannot be written into."""
-    place = os.path.abspath(folder)
-    while not os.path.lexists(place):
-        place = os.path.dirname(place)
-    if not os.path.isdir(place):
-        rule = f"a folder, which the file {place!r} is not"
-        raise ConfigError.of(name, folder, allowed=rule)
-    if not os.access(place, os.W_OK | os.X_OK):
-        rule = f"a folder that can be written to: no permission to write in {place!r}"
-        raise ConfigError.of(name, folder, allowed=rule)
+    check_folder("out", out)

@@ -8,30 +8,39 @@ What a run made, and of what, stands in `artifacts/conversion.json`; the lineage
 own, in its `lineage.json`.
 """
 
+import contextlib
 import dataclasses
+import fcntl
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+import os
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
+
+from absl import logging
 
 from components import conversions, steps
 from components.balancing.settings import BalancerSettings
 from components.common.beam import runner_of
-from components.common.lineage import package_versions
 from pipelines.tools.conversion.dry_run import selection_of
 from pipelines.tools.conversion.settings import EXAMPLE_GENS, SETTINGS, Conversion
+from trainer_utils.format import InputError, Manifest
 from trainer_utils.format.naming import MANIFEST_FILE
+from trainer_utils.format.printable import printable
 from trainer_utils.storage import (
     exists,
     is_folder,
+    is_remote,
     join,
     list_names,
     make_folder,
     read_text,
+    remove_tree,
     write_atomically,
 )
+from trainer_utils.text_output import list_counts
 
-__all__ = ["balance_here", "convert_here"]
+__all__ = ["balance_here", "check_trainable", "convert_here"]
 
 _RUN_FILE = "conversion.json"
 _BALANCED = ("ShardBalancer", "balanced_examples")
@@ -48,42 +57,91 @@ def convert_here(conversion: Conversion, root: str) -> tuple[dict[str, str], boo
     settings = SETTINGS[conversion.kind].from_arguments(conversion.example_gen)
     balancing = BalancerSettings(**conversion.balancer)
     module = conversions.conversion_class(settings).workers_module
-    with runner_of(beam, module=module) as runner:
-        planned = steps.conversion_of(selection_of(conversion), settings, runner)
-        key = _digest(planned.key(), balancing)
-        if (made := _made_before(folder, key)) is not None:
-            return made, True
-        name = EXAMPLE_GENS[conversion.kind]
-        examples = _next_output(folder, name, "examples")
-        steps.convert(planned, examples, settings, runner=runner)
-    balanced = _balance([examples], folder, balancing, beam)
-    schema, dataset = (
-        _next_output(folder, "SchemaExport", output) for output in ("datum_schema", "datum_dataset")
-    )
-    steps.export_schema(balanced, dataset, schema_uri=schema)
-    uris = {name: examples, _BALANCED[0]: balanced, "SchemaExport": schema}
-    with write_atomically(join(folder, _RUN_FILE), temporary_folder=folder) as stream:
-        within = {name: uri[len(folder) + 1 :] for name, uri in uris.items()}
-        stream.write(json.dumps({"key": key, "made": within}, indent=2).encode())
+    with _alone(folder):
+        with runner_of(beam, module=module) as runner:
+            planned = steps.conversion_of(selection_of(conversion), settings, runner)
+            key = _digest(planned.key(), balancing)
+            if (made := _made_before(folder, key)) is not None:
+                return made, True
+            name = EXAMPLE_GENS[conversion.kind]
+            examples = _next_output(folder, name, "examples")
+            converted = steps.convert(planned, examples, settings, runner=runner)
+        try:
+            check_trainable(converted.manifest)
+            balanced = _balance([examples], folder, balancing, beam)
+        except BaseException:
+            remove_tree(examples)  # which nobody asked for by itself
+            raise
+        schema, dataset = (
+            _next_output(folder, "SchemaExport", output)
+            for output in ("datum_schema", "datum_dataset")
+        )
+        steps.export_schema(balanced, dataset, schema_uri=schema)
+        uris = {name: examples, _BALANCED[0]: balanced, "SchemaExport": schema}
+        with write_atomically(join(folder, _RUN_FILE), temporary_folder=folder) as stream:
+            within = {name: uri[len(folder) + 1 :] for name, uri in uris.items()}
+            stream.write(json.dumps({"key": key, "made": within}, indent=2).encode())
     return uris, False
 
 
 def balance_here(examples: str, settings: Mapping[str, Any], root: str, beam: Sequence[str]) -> str:
     """The uri of the dataset that was made of the one at `examples`."""
-    return _balance([examples], join(root, "artifacts"), BalancerSettings(**settings), beam)
+    folder = join(root, "artifacts")
+    with _alone(folder):
+        return _balance([examples], folder, BalancerSettings(**settings), beam)
+
+
+@contextlib.contextmanager
+def _alone(folder: str) -> Iterator[None]:
+    """Waits for the end of other runs of this machine that write below a folder.
+
+    They would take the same number for an output. Where there are no locks nobody waits.
+    """
+    if is_remote(folder):
+        yield
+        return
+    make_folder(folder)
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            logging.warning("%s: another run writes there: waiting for its end", printable(folder))
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+        except OSError:  # a file system without locks
+            pass
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def check_trainable(manifest: Manifest) -> None:
+    """Refuses a dataset whose split `train` has no example left.
+
+    Raises:
+        InputError: it says what became of the inputs of each split.
+    """
+    counts = manifest.accounting
+    if "train" in counts and not counts["train"].written:
+        found = "; ".join(f"{split}: {count}" for split, count in counts.items())
+        rejects = f"; {list_counts(manifest.reject_counts)}" * bool(manifest.reject_counts)
+        raise InputError(
+            f"split 'train': expected examples, got none ({found}{rejects}). "
+            "Give it a larger share (splits=, --splits)."
+        )
 
 
 def _balance(
     examples: Sequence[str], folder: str, settings: BalancerSettings, beam: Sequence[str]
 ) -> str:
-    uri = _next_output(folder, *_BALANCED)
     with runner_of(beam, module="balancing.parts") as runner:
+        uri = _next_output(folder, *_BALANCED)
         steps.balance(examples, uri, settings, runner=runner)
     return uri
 
 
 def _digest(key: str, balancing: BalancerSettings) -> str:
-    known = [key, dataclasses.asdict(balancing), package_versions()]
+    known = [key, dataclasses.asdict(balancing)]
     return hashlib.sha256(json.dumps(known, default=repr).encode()).hexdigest()
 
 

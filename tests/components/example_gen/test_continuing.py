@@ -1,18 +1,14 @@
 """A conversion that is killed goes on: the same bytes, at most one shard a process made again."""
 
-import hashlib
 import random
 import shutil
-import signal
 import subprocess
-import sys
-import time
 from pathlib import Path
 
 import pytest
 from PIL import Image
 
-from tests.docs.markdown import REPOSITORY
+from tests.components.killed_runs import begin, digests_at, finish, inodes_at, kill_at
 
 PROCESSES = 2
 # Slowly, so that a kill comes in between, without TFX.
@@ -53,28 +49,8 @@ def bases(tmp_path_factory, photos) -> dict[str, Path]:
     return {kind: base / kind for kind in ("images", "texts")}
 
 
-def begin(kind: str, base: Path, uri: Path) -> "subprocess.Popen[str]":
-    return subprocess.Popen(
-        [sys.executable, "-c", SCRIPT, kind, str(base), str(uri), str(PROCESSES)],
-        cwd=REPOSITORY,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-
-
-def finish(process: "subprocess.Popen[str]") -> tuple[str, str]:
-    out, err = process.communicate(timeout=300)
-    assert process.returncode == 0, err
-    return out, err
-
-
-def shards_at(uri: Path) -> dict[str, Path]:
-    return {str(path.relative_to(uri)): path for path in sorted(uri.glob("Split-*/*"))}
-
-
-def digests_at(uri: Path) -> dict[str, str]:
-    return {n: hashlib.sha256(p.read_bytes()).hexdigest() for n, p in shards_at(uri).items()}
+def run(kind: str, base: Path, uri: Path) -> "subprocess.Popen[str]":
+    return begin(SCRIPT, kind, base, uri, PROCESSES)
 
 
 @pytest.fixture(scope="module")
@@ -82,7 +58,7 @@ def whole(bases, tmp_path_factory) -> dict[str, tuple[dict[str, str], str]]:
     found = {}
     for kind, base in bases.items():
         uri = tmp_path_factory.mktemp("whole") / "out"
-        out, _ = finish(begin(kind, base, uri))
+        out, _ = finish(run(kind, base, uri))
         found[kind] = digests_at(uri), out
     assert all(len(digests) > 12 for digests, _ in found.values())
     return found
@@ -92,20 +68,15 @@ def whole(bases, tmp_path_factory) -> dict[str, tuple[dict[str, str], str]]:
 @pytest.mark.parametrize("kind", ["images", "texts"])
 def test_a_killed_conversion_goes_on(bases, whole, tmp_path, kind, goes_on_in):
     uri, digests = tmp_path / "1", whole[kind][0]
-    process = begin(kind, bases[kind], uri)
     wanted = random.Random(kind + goes_on_in).randrange(2, len(digests) - 4)
-    while len(shards_at(uri)) < wanted and process.poll() is None:
-        time.sleep(0.002)
-    process.send_signal(signal.SIGKILL)
-    process.communicate()
-    before = {name: path.stat().st_ino for name, path in shards_at(uri).items()}
+    before = kill_at(run(kind, bases[kind], uri), uri, shards=wanted)
     assert before
     if goes_on_in != "the same folder":
         uri = tmp_path / "2"
-    out, err = finish(begin(kind, bases[kind], uri))
+    out, err = finish(run(kind, bases[kind], uri))
     assert "continuing: " in err
     assert (digests_at(uri), out) == whole[kind]
-    after = {name: path.stat().st_ino for name, path in shards_at(uri).items()}
+    after = inodes_at(uri)
     made_again = [name for name, inode in before.items() if after[name] != inode]
     assert len(made_again) <= PROCESSES
 
@@ -113,14 +84,10 @@ def test_a_killed_conversion_goes_on(bases, whole, tmp_path, kind, goes_on_in):
 def test_what_is_left_of_other_inputs_is_not_taken(bases, whole, tmp_path):
     base, uri = tmp_path / "in", tmp_path / "out"
     shutil.copytree(bases["images"], base)
-    process = begin("images", base, uri)
-    while len(shards_at(uri)) < 3 and process.poll() is None:
-        time.sleep(0.002)
-    process.send_signal(signal.SIGKILL)
-    process.communicate()
+    kill_at(run("images", base, uri), uri, shards=3)
     (base / "a/0.png").write_bytes((base / "b/1.png").read_bytes())
-    out, err = finish(begin("images", base, uri))
+    out, err = finish(run("images", base, uri))
     assert "continuing" not in err
     assert out != whole["images"][1]
-    finish(begin("images", base, tmp_path / "x/fresh"))
+    finish(run("images", base, tmp_path / "x/fresh"))
     assert digests_at(uri) == digests_at(tmp_path / "x/fresh")

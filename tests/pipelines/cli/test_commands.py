@@ -97,6 +97,18 @@ def test_verify_exits_1_and_names_the_place(invoke, dataset):
     assert facts["problems"][0]["record"] == 4
 
 
+def test_report_shows_a_damaged_dataset_and_exits_1(invoke, dataset, tmp_path):
+    page = tmp_path / "page.html"
+    assert invoke("report", dataset, "-o", page).exit_code == 0
+    shard = dataset / "Split-eval/data_tfrecord-00000-of-00001"
+    shard.write_bytes(shard.read_bytes()[:-1] + b"?")
+    page.unlink()
+    result = invoke("report", dataset, "-o", page)
+    assert result.exit_code == 1
+    assert f"{shard}': " in result.stderr
+    assert "Split-eval" in page.read_text()
+
+
 @pytest.mark.parametrize(
     ("arguments", "status"),
     [
@@ -136,7 +148,7 @@ def test_plan_is_that_of_trainer_utils(invoke, whole_dataset):
     assert (facts["steps"], facts["padded"]) == (3, 4)
     assert [worker["records"] for worker in facts["workers"]] == [10, 10]
     impossible = invoke("plan", whole_dataset, "--workers", 3, "--batch-size", 8)
-    assert (impossible.exit_code, impossible.stdout) == (1, "")
+    assert (impossible.exit_code, impossible.stdout) == (2, "")
 
 
 def test_bench_tells_stages_and_what_bounds_them(invoke, whole_dataset):
@@ -147,19 +159,20 @@ def test_bench_tells_stages_and_what_bounds_them(invoke, whole_dataset):
     assert facts["step_seconds"] > 0
 
 
-def test_without_tfx_one_line_says_what_to_install(invoke, monkeypatch):
+@pytest.mark.parametrize(("library", "pipeline"), [("tfx", "a"), ("kfp", "a.py:f")])
+def test_without_a_library_one_line_says_what_to_install(invoke, monkeypatch, library, pipeline):
     import importlib.util
 
     find_spec = importlib.util.find_spec
     monkeypatch.setattr(
         importlib.util,
         "find_spec",
-        lambda name, *rest: None if name == "tfx" else find_spec(name, *rest),
+        lambda name, *rest: None if name == library else find_spec(name, *rest),
     )
-    result = invoke("compile", "a", "--image", "i", "--pipeline-root", "r")
+    result = invoke("compile", pipeline, "--image", "i", "--pipeline-root", "r")
     assert result.exit_code == 2
     (line,) = result.stderr.splitlines()
-    assert "pip install 'tfx-shards[tfx]'" in line
+    assert f"pip install 'tfx-shards[{library}]'" in line
 
 
 def test_audit_says_by_its_status_whether_kinds_were_found(invoke, whole_dataset):

@@ -168,15 +168,46 @@ def test_a_run_that_is_killed_at_any_change_is_finished_by_the_next(tmp_path, ro
     assert {"old", "new"} <= seen <= {"old", "new", "gone"}
 
 
-def test_copies_in_caches_go(tmp_path):
+def read_through(cache, *uris, as_files=False):
+    """Reads all shards of some datasets as a trainer with a cache does; the bytes of its copies."""
+    parts = RemoteParts(CacheFolder(str(cache), 1 << 30), is_global=False)
+    for uri in uris:
+        for shard in open_dataset(str(uri)).shards["train"]:
+            shard = shard._replace(entry=None) if as_files else shard
+            CachedFile(shard, parts).read(0, shard.bytes)
+    return {path.name: path.read_bytes() for path in (cache / "shards").glob("*-data_tfrecord-*")}
+
+
+@pytest.mark.parametrize("as_files", [False, True])
+def test_copies_in_caches_go_and_those_of_other_datasets_stay(tmp_path, as_files):
+    cache = tmp_path / "cache"
     uri = write(tmp_path / "data")
-    cache = CacheFolder(str(tmp_path / "cache"), 1 << 30)
-    parts = RemoteParts(cache, is_global=False)
-    for shard in open_dataset(uri).shards["train"]:
-        CachedFile(shard, parts).read(0, shard.bytes)
+    other = write(tmp_path / "other/data", [f"other{number}" for number in range(9)])
+    copies = read_through(cache, uri, other, as_files=as_files)
+    assert len(copies) == 6
+    assert len({name[-28:] for name in copies}) == 3  # shards of two datasets are called alike
     done = take_out([NAME], [tmp_path])
     assert len(done["removed"]) == 1
-    assert not [p for p, data in everything(tmp_path).items() if SECRET in data]
+    left = {n: data for n, data in copies.items() if SECRET not in data}
+    assert len(left) == 5
+    assert {p.name: p.read_bytes() for p in (cache / "shards").glob("*-data_*")} == left
+
+
+def test_copies_that_were_read_by_another_address_go(tmp_path, monkeypatch):
+    uri, cache = write(tmp_path / "data"), tmp_path / "cache"
+    (tmp_path / "link").symlink_to("data")
+    monkeypatch.chdir(tmp_path)
+    assert len(read_through(cache, uri, tmp_path / "link", "data")) == 9
+    assert len(take_out([NAME], [tmp_path / "data"], caches=[str(cache)])["removed"]) == 3
+    assert not any(SECRET in path.read_bytes() for path in (cache / "shards").iterdir())
+
+
+def test_a_cache_that_is_none_is_refused(tmp_path):
+    uri = write(tmp_path / "data")
+    for wrong in (tmp_path / "none", uri):
+        with pytest.raises(ConfigError):
+            take_out([NAME], [tmp_path], caches=[str(wrong)])
+    assert state_of(uri) == "old"
 
 
 def test_many_names_and_numbers_as_ids(tmp_path):

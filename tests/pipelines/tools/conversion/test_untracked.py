@@ -1,11 +1,14 @@
 """`convert` and `balance` on an install that has no TFX, TensorFlow, Beam or ML Metadata."""
 
+import concurrent.futures
 import hashlib
+import io
 import json
 import os
 import shutil
 import subprocess
 import sys
+import wave
 from pathlib import Path
 
 import pytest
@@ -13,10 +16,14 @@ from PIL import Image
 
 import pipelines
 from pipelines.tools.conversion import convert as conversion
+from pipelines.tools.verification import verify_dataset
 from trainer_utils.dataset.files import read_manifest
-from trainer_utils.format import ConfigError
+from trainer_utils.format import ConfigError, InputError
 
-HIDDEN = ("tfx", "tensorflow", "apache_beam", "ml_metadata", "kfp", "tensorflow_data_validation")
+HIDDEN = (
+    *("tfx", "tensorflow", "apache_beam", "ml_metadata", "kfp", "tensorflow_data_validation"),
+    *("scipy", "tiktoken", "tokenizers", "sentencepiece"),
+)
 OF_DATASETS = ("ImageExampleGen", "ShardBalancer", "SchemaExport")
 # It names the folder of the shards, with the number of a run.
 NUMBERED = "datum_dataset/*/shard_info.json"
@@ -130,3 +137,122 @@ def test_the_commands_work(pictures, tmp_path):
     assert len(balanced.shards_of("train")) == 3
     assert shell("convert", str(pictures), out, "--seed", "x").returncode == 2
     assert shell("convert", str(tmp_path / "nothing"), out).returncode == 1
+
+
+@pytest.mark.parametrize(
+    ("extra", "setting", "arguments"),
+    [
+        ("audio", "sample_rate", ["in", "out", "--kind", "audio", "--sample-rate", "16000"]),
+        ("audio", "sample_rate", ["in", "--kind", "audio", "--sample-rate", "16000", "--dry-run"]),
+        ("beam", "beam_pipeline_args", ["in", "out", "--beam-arg=--runner=FlinkRunner"]),
+        ("beam", "beam_pipeline_args", ["in", "--beam-arg=--runner=FlinkRunner", "--dry-run"]),
+        ("tokens", "tokenizer", ["a.csv", "out", "--set", "tokenizer=gpt2"]),
+    ],
+)
+def test_a_library_that_is_not_there_is_told_before_anything_is_read(
+    pictures, tmp_path, monkeypatch, extra, setting, arguments
+):
+    monkeypatch.chdir(tmp_path)
+    Path("a.csv").write_text("text\nsome\n")
+    before = sorted(tmp_path.rglob("*"))
+    done = shell("convert", *arguments)
+    (line,) = [line for line in done.stderr.splitlines() if line.startswith("Error: ")]
+    assert done.returncode == 2, done.stderr
+    assert line.startswith(f"Error: {setting}: ")
+    assert f"pip install 'tfx-shards[{extra}]'" in line
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+@pytest.mark.parametrize(
+    ("command", "status"),
+    [
+        (["balance", "none", "new/out"], 1),
+        (["balance", "OUT", "new/out", "--where", "height > 10000"], 2),
+        (["balance", "OUT", "new/out", "--exclude", "none.txt"], 2),
+        (["convert", "in", "new/out", "--splits", "train=1,eval=1000000"], 1),
+        (["convert", "in", "new/out", "--num-shards", "other=3"], 2),
+    ],
+)
+def test_a_run_that_fails_leaves_nothing(pictures, tmp_path, monkeypatch, command, status):
+    monkeypatch.chdir(tmp_path)
+    out = shell("convert", "in", "out").stdout.strip()
+    done = shell(*(out if argument == "OUT" else argument for argument in command))
+    assert done.returncode == status, done.stderr
+    assert not Path("new").exists()
+
+
+def test_runs_into_one_folder_at_the_same_time_do_not_touch_each_other(pictures, tmp_path):
+    def run(seed: int) -> subprocess.CompletedProcess[str]:
+        return shell("convert", str(pictures), str(tmp_path / "out"), "--seed", str(seed))
+
+    with concurrent.futures.ThreadPoolExecutor() as threads:
+        runs = [*threads.map(run, range(3))]
+    assert [done.returncode for done in runs] == [0, 0, 0], [done.stderr for done in runs]
+    made = [done.stdout.strip() for done in runs]
+    assert len(set(made)) == 3
+    for uri in [*made, *(tmp_path / "out/artifacts/ImageExampleGen/examples").iterdir()]:
+        assert verify_dataset(str(uri)).is_good
+
+
+def test_the_list_of_rejects_goes_with_the_next_good_run(without_tfx, pictures, tmp_path):
+    (pictures / "a/x.png").write_bytes(b"none")
+    out = tmp_path / "out"
+    with pytest.raises(InputError):
+        pipelines.convert(pictures, out)
+    assert len([*out.rglob("*.rejects.jsonl")]) == 1
+    made = pipelines.convert(pictures, out, max_reject_fraction=0.5)
+    assert made.rejected == 1
+    assert not [*out.rglob("*.rejects.jsonl")]
+
+
+def test_rows_of_bytes_that_are_no_file_are_rejected_with_a_code(without_tfx, pictures, tmp_path):
+    png = (pictures / "a/0.png").read_bytes()
+    settings = {"max_reject_fraction": 0.9}
+    for name, junk in (("a", b"junk"), ("b", b""), ("c", str(pictures / "a/2.png").encode())):
+        rows = [{"image": junk}, *({"image": png} for _ in range(8)), {"image": bytearray(png)}]
+        made = pipelines.convert(rows, tmp_path / name, **settings)
+        assert (made.kind, made.written, made.rejected) == ("image", 9, 1), junk
+        code = "NOT_AN_IMAGE" if junk else "EMPTY_FILE"
+        assert made.manifest.reject_counts == {code: 1}
+    rows = [{"sound": b"junk"}, *({"sound": tone(n)} for n in range(8))]
+    made = pipelines.convert(rows, tmp_path / "d", columns={"sound": "audio"}, **settings)
+    assert made.manifest.reject_counts == {"NOT_AUDIO": 1}
+    assert pipelines.convert([{"audio": tone(n)} for n in range(8)], tmp_path / "e").kind == "audio"
+    with pytest.raises(InputError):
+        pipelines.convert([{"image": png}, {"image": "a/0.png"}], tmp_path / "f")
+
+
+def tone(number: int) -> bytes:
+    stream = io.BytesIO()
+    with wave.open(stream, "wb") as file:
+        file.setparams((1, 2, 8000, 0, "NONE", ""))
+        file.writeframes(bytes(range(number, number + 200)))
+    return stream.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("setting", "source", "out", "options"),
+    [
+        ("out", "in", None, {}),
+        ("out", [{"text": "a"}], None, {}),
+        ("out", "in", "", {}),
+        ("source", b"in", "out", {}),
+        ("source", None, "out", {}),
+        ("source", lambda one, two: [], "out", {}),
+        ("source", lambda *, split, other: [], "out", {}),
+        ("columns", [{"text": "a"}], "out", {"columns": 3}),
+        ("columns['text']", [{"text": "a"}], "out", {"columns": {"text": "txt"}}),
+        ("num_shards", [{"text": "a"}], "out", {"num_shards": "many"}),
+        ("metadata", "in", "out", {"metadata": 3}),
+        ("splits", [{"text": "a"}], "out", {"splits": 3}),
+    ],
+)
+def test_what_is_no_argument_is_refused_by_its_name(
+    without_tfx, pictures, tmp_path, monkeypatch, setting, source, out, options
+):
+    monkeypatch.chdir(tmp_path)
+    before = sorted(tmp_path.rglob("*"))
+    with pytest.raises(ConfigError) as refused:
+        pipelines.convert(source, out, **options)
+    assert refused.value.setting == setting
+    assert sorted(tmp_path.rglob("*")) == before

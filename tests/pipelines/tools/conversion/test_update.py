@@ -34,6 +34,26 @@ def test_update(tmp_path, monkeypatch, tfx):
     assert inodes(Path(first.examples)) <= inodes(Path(second))
     changes = second.manifest.config["update"]
     assert (changes["added"], changes["kept"]) == (3, 40)
+    again = convert(str(source), str(out), update=True, **settings)
+    assert (again, again.cached) == (second, True)
+    with pytest.raises(ConfigError) as caught:
+        convert(str(source), str(out), update=True, **settings, seed=1)
+    assert caught.value.setting == "seed"
+    write_tree(source, {"a/none.jpg": b"none"})
+    looser = convert(str(source), str(out), update=True, max_reject_fraction=0.5, **settings)
+    assert looser.manifest.config["update"]["kept"] == 43
+    assert convert(str(source), str(out), update=True, max_reject_fraction=0.5, **settings).cached
+    with pytest.raises(ConfigError) as caught:
+        convert(str(source), str(out), update=True, num_shards=2, **settings)
+    assert caught.value.setting == "update"
+
+
+def test_an_update_of_a_conversion_that_is_up_to_date_keeps_it(tmp_path, monkeypatch):
+    monkeypatch.setattr(conversion, "has_tfx", lambda: False)
+    source, out = write_tree(tmp_path / "in", tree(range(9))), tmp_path / "out"
+    first = convert(str(source), str(out))
+    again = convert(str(source), str(out), update=True)
+    assert (again, again.cached) == (first, True)
 
 
 def test_refused_for_tables(tmp_path):

@@ -1,0 +1,61 @@
+"""Places that a caller names: whether they are any, can be written to, and lie apart.
+
+path_of("uri", pathlib.Path("out"))             # 'out'
+check_folder("uri", "reviews.csv/out")          # ConfigError: the file 'reviews.csv' is no folder
+is_within("photos/out", "photos")               # True
+"""
+
+import os
+import posixpath
+
+from trainer_utils.format import ConfigError
+from trainer_utils.storage import is_remote
+
+__all__ = ["check_folder", "is_within", "path_of"]
+
+
+def path_of(name: str, value: object) -> str:
+    """A path or url that was given as a text or as `pathlib` has it.
+
+    Raises:
+        ConfigError: it is neither, empty, or has a NUL character.
+    """
+    path = os.fspath(value) if isinstance(value, (str, os.PathLike)) else None
+    if not isinstance(path, str) or not path or "\0" in path:
+        raise ConfigError.of(name, value, allowed="a path or a url")
+    return path
+
+
+def check_folder(name: str, folder: str) -> None:
+    """Refuses a folder that is not there and cannot be made, or that cannot be written into.
+
+    Args:
+        name: of the setting.
+        folder: on this machine; what is elsewhere is not looked at.
+
+    Raises:
+        ConfigError: it names the place that is in the way.
+    """
+    if is_remote(folder):
+        return
+    place = os.path.abspath(folder)
+    while not os.path.lexists(place):
+        place = os.path.dirname(place)
+    if not os.path.isdir(place):
+        raise ConfigError.of(name, folder, allowed=f"a folder, which the file {place!r} is not")
+    if not os.access(place, os.W_OK | os.X_OK):
+        rule = f"a folder that can be written to: no permission to write in {place!r}"
+        raise ConfigError.of(name, folder, allowed=rule)
+
+
+def is_within(place: str, folder: str) -> bool:
+    """Whether a place is a folder, or lies in it, links followed."""
+    inner, outer = _normal(place), _normal(folder)
+    return posixpath.commonpath([inner, outer]) == outer
+
+
+def _normal(uri: str) -> str:
+    if is_remote(uri):
+        scheme, _, path = uri.partition("://")
+        return f"/{scheme}:/{posixpath.normpath(path)}"
+    return os.path.realpath(uri)
