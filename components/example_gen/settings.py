@@ -196,8 +196,9 @@ class ExampleGenSettings(Sharding, ComponentSettings):
         """The settings as a manifest keeps them: no paths, and of a vocabulary its size."""
         config = dataclasses.asdict(self)
         del config["image_roots"]
-        later = {"tensors": {}, "num_shards": None, "shard_multiple": 1}  # as before there were any
-        config = {n: v for n, v in config.items() if n not in later or v != later[n]}
+        for name in ("tensors", "num_shards", "shard_multiple"):  # as before there were any
+            if config[name] == settings_of(type(self))[name].default:
+                del config[name]
         config["vocabulary"] = {name: len(labels) for name, labels in self.vocabularies.items()}
         return config
 

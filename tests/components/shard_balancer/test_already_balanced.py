@@ -171,10 +171,13 @@ def test_photos_within_a_table_lie_as_there_until_they_are_balanced(tmp_path):
 
 def test_what_was_updated_is_shuffled_anew(tmp_path):
     before = made(tmp_path)
-    (tmp_path / "in/a/more.png").write_bytes(photo(99))
+    for number in range(9):
+        (tmp_path / f"in/a/more-{number}.png").write_bytes(photo(99 + number))
     uri = str(tmp_path / "updated")
     settings = ImageSettings(**SHARDS, base_dataset=before)
     steps.convert(str(tmp_path / "in"), uri, settings)
+    counts = [shard.records for shard in open_dataset(uri).shards["train"]]
+    assert max(counts) - min(counts) <= 1
     steps.balance([uri], str(tmp_path / "out"), BalancerSettings(**SHARDS))
     assert not any(are_linked(uri, tmp_path / "out").values())
 
