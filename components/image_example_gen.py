@@ -74,7 +74,9 @@ class ImageExampleGen(FilesExampleGen):
         group_by: str | Runtime | None = None,
         stratify: bool | Runtime = ImageSettings.stratify,
         seed: int | Runtime = ImageSettings.seed,
+        num_shards: int | Mapping[str, int] | Runtime | None = None,
         target_shard_bytes: int | Runtime = ImageSettings.target_shard_bytes,
+        shard_multiple: int | Runtime = ImageSettings.shard_multiple,
         compression: str | Runtime = ImageSettings.compression,
         max_reject_fraction: float | Runtime = ImageSettings.max_reject_fraction,
         feature_names: Mapping[str, str] | Runtime | None = None,
@@ -128,7 +130,12 @@ class ImageExampleGen(FilesExampleGen):
                 resized, made grey or mirrored. Every image is decoded for that.
             stratify: splits made by a hash keep the share of each class, to within one example.
             seed: seed of the hash that decides splits, order and shards. 64 bits, signed.
+            num_shards: shards of every split, or by split, which Kubeflow's functions do not take.
+                Fewer where there are fewer examples. Default: the number that comes closest to
+                `target_shard_bytes`.
             target_shard_bytes: target size of a shard in bytes. At least 1.
+            shard_multiple: the number of shards is a multiple of this, such as the number of
+                workers. At least 1.
             compression: `none`, or `gzip` (slower to read, and Datum cannot read it).
             max_reject_fraction: the run fails if a larger share of the inputs is rejected. From 0
                 to 1.

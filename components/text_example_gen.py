@@ -72,7 +72,9 @@ class TextExampleGen(FilesExampleGen):
         group_by: str | Runtime | None = None,
         stratify: bool | Runtime = TextSettings.stratify,
         seed: int | Runtime = TextSettings.seed,
+        num_shards: int | Mapping[str, int] | Runtime | None = None,
         target_shard_bytes: int | Runtime = TextSettings.target_shard_bytes,
+        shard_multiple: int | Runtime = TextSettings.shard_multiple,
         compression: str | Runtime = TextSettings.compression,
         max_reject_fraction: float | Runtime = TextSettings.max_reject_fraction,
         delimiter: str | Runtime | None = None,
@@ -118,7 +120,12 @@ class TextExampleGen(FilesExampleGen):
                 or `near_duplicates`: rows whose texts are of the same words but few do.
             stratify: splits made by a hash keep the share of each class, to within one example.
             seed: seed of the hash that decides splits, order and shards. 64 bits, signed.
+            num_shards: shards of every split, or by split, which Kubeflow's functions do not take.
+                Fewer where there are fewer examples. Default: the number that comes closest to
+                `target_shard_bytes`.
             target_shard_bytes: target size of a shard in bytes. At least 1.
+            shard_multiple: the number of shards is a multiple of this, such as the number of
+                workers. At least 1.
             compression: `none`, or `gzip` (slower to read, and Datum cannot read it).
             max_reject_fraction: the run fails if a larger share of the inputs is rejected. From 0
                 to 1.

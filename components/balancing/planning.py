@@ -51,6 +51,7 @@ __all__ = [
     "BalancePlan",
     "SplitPlan",
     "edits_of",
+    "is_made_so",
     "needs_survey",
     "pick_split",
     "plan",
@@ -67,6 +68,7 @@ _MEMORY_SHARE = 0.5
 _MOST_FILES = 200
 _LEAST_BYTES = 4 << 10
 
+_TOLD = ("num_shards", "target_shard_bytes", "shard_multiple", "seed", "compression")
 _COLUMNS = ("split", "records", "bytes", "shards", "records/shard", "bytes/shard", "passes")
 
 
@@ -97,12 +99,37 @@ class SplitPlan:
         return sum(given.shard.bytes for given in self.shards)
 
 
+def is_made_so(inputs: Inputs, split: str, settings: BalancerSettings) -> bool:
+    """Whether the ExampleGen has made the shards of a split as these settings have them.
+
+    It was told the same of them and laid out as many, of equal size, in the order of a hash with
+    the same seed. Where it rejected inputs only while it wrote them, sizes may differ.
+    """
+    manifest = inputs.sources[0].manifest
+    if (
+        len(inputs.sources) > 1
+        or manifest is None
+        or not manifest.producer.endswith("ExampleGen")
+        or settings.changes_records
+        or (settings.balance, settings.stratify_by) != ("records", None)
+    ):
+        return False
+    told = {"num_shards": None, "shard_multiple": 1, **manifest.config}
+    counts = [given.shard.num_records for given in inputs.shards[split]]
+    return (
+        all(told.get(name) == getattr(settings, name) for name in _TOLD)
+        and told.get("shuffled", True)
+        and "update" not in told
+        and max(counts) - min(counts) <= 1
+    )
+
+
 def needs_survey(inputs: Inputs, split: str, settings: BalancerSettings) -> bool:
     """Whether planning a split takes more than what the datasets say of themselves."""
     shards = [item.shard for item in inputs.shards[split]]
     if settings.changes_records:
         return True
-    if settings.keep_shards:
+    if settings.keep_shards or is_made_so(inputs, split, settings):
         return any(shard.records is None for shard in shards)
     if settings.balance == "bytes" or settings.stratify_by is not None:
         return True
@@ -113,8 +140,8 @@ def needs_survey(inputs: Inputs, split: str, settings: BalancerSettings) -> bool
 
 
 def plan_split(
+    inputs: Inputs,
     split: str,
-    shards: Sequence[InputShard],
     surveys: Sequence[ShardSurvey] | None,
     settings: BalancerSettings,
     *,
@@ -128,7 +155,8 @@ def plan_split(
         uri: of the dataset that is written.
         keep: puts a table of output positions where workers find it.
     """
-    if settings.keep_shards:
+    shards = inputs.shards[split]
+    if settings.keep_shards or is_made_so(inputs, split, settings):
         return _plan_kept(split, shards, surveys, settings)
     if surveys is not None:
         counts = [len(survey.index) for survey in surveys]
@@ -395,7 +423,7 @@ def _planned(
     inputs: Inputs, split: str, surveys: Sequence[ShardSurvey], settings: BalancerSettings
 ) -> PlannedSplit:
     needed = surveys if needs_survey(inputs, split, settings) else None
-    made = plan_split(split, inputs.shards[split], needed, settings, uri="")
+    made = plan_split(inputs, split, needed, settings, uri="")
     framed = _joined([survey.index.lengths for survey in surveys]) + RECORD_OVERHEAD_BYTES
     positions = np.arange(len(framed))
     if made.shuffle is not None:

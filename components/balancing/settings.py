@@ -4,28 +4,20 @@ BalancerSettings(num_shards={"train": 8, "eval": 2})
 """
 
 import dataclasses
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from components.common.settings import COMPRESSIONS, ComponentSettings, are_texts, is_text
+from components.common.sharding import Sharding, shard_counts
 from components.shuffle.condition import parse_condition
-from trainer_utils.format import ConfigError, num_shards_for
+from trainer_utils.format import ConfigError
 from trainer_utils.format.settings import number, one_of, setting, where
-from trainer_utils.format.spelling import did_you_mean
 from trainer_utils.format.tfrecord import BLOCK_BYTES
 
 __all__ = ["BalancerSettings"]
 
 _RUNNER_BYTES = 32 << 20  # Beam's own, and the planner's; measured: 20 to 30 MiB
 _BUFFERS = 10  # blocks that are being read, cut up, joined, written and read back, of some two each
-
-
-def _shards(name: str, value: object) -> object:
-    if not isinstance(value, Mapping):
-        return number(1)(name, value)
-    for split, shards in value.items():
-        number(1)(f"{name}[{split!r}]", shards)
-    return value
 
 
 def _is_table(value: Any) -> bool:
@@ -50,12 +42,12 @@ def _condition(name: str, value: Any) -> str:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class BalancerSettings(ComponentSettings):
+class BalancerSettings(Sharding, ComponentSettings):
     """The settings of ShardBalancer; what each does stands in its constructor's docstring."""
 
     module = "shard_balancer"
 
-    num_shards: int | Mapping[str, int] | None = setting(None, _shards)
+    num_shards: int | Mapping[str, int] | None = setting(None, shard_counts)
     target_shard_bytes: int = setting(128 << 20, number(1))
     shard_multiple: int = setting(1, number(1))
     shuffle: bool = setting(True, one_of(False, True))
@@ -91,11 +83,6 @@ class BalancerSettings(ComponentSettings):
                 )
 
     @property
-    def gzip(self) -> bool:
-        """Whether shards are compressed."""
-        return self.compression == "gzip"
-
-    @property
     def changes_records(self) -> bool:
         """Whether some records are left out or get another label."""
         return bool(self.exclude or self.relabel or self.where)
@@ -110,35 +97,3 @@ class BalancerSettings(ComponentSettings):
     def block_bytes(self) -> int:
         """How much is read, joined or read back at a time."""
         return min(max(self.memory_bytes // 64, 64 << 10), BLOCK_BYTES)
-
-    def check_splits(self, splits: Collection[str]) -> None:
-        """Refuses a number of shards for a split that is not there.
-
-        Raises:
-            ConfigError: it names the split.
-        """
-        if isinstance(self.num_shards, Mapping):
-            for split in self.num_shards:
-                if split not in splits:
-                    raise ConfigError(
-                        f"num_shards[{split!r}]: expected one of the splits {', '.join(splits)}."
-                        f"{did_you_mean(split, splits)}".removesuffix(".")
-                    )
-
-    def asked_shards(self, split: str) -> int | None:
-        """How many shards were asked for, as a multiple; None: as their size has it."""
-        asked = self.num_shards
-        if isinstance(asked, Mapping):
-            asked = asked.get(split)
-        return None if asked is None else asked + -asked % self.shard_multiple
-
-    def shards_of(self, split: str, *, num_records: int, num_bytes: int) -> int:
-        """How many shards a split gets; never an empty one, but for an empty split."""
-        asked = self.asked_shards(split)
-        return num_shards_for(
-            num_records=num_records,
-            num_bytes=num_bytes,
-            target_shard_bytes=self.target_shard_bytes,
-            shard_multiple=self.shard_multiple,
-            num_shards=asked,
-        )

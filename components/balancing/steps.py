@@ -155,9 +155,9 @@ def _plan(
             stream.write(table.tobytes())
         return path
 
-    for split, shards in inputs.shards.items():
+    for split in inputs.shards:
         found, kept = surveys.get(split), functools.partial(keep, split)
-        made = plan_split(split, shards, found, settings, uri=context.uri, keep=kept)
+        made = plan_split(inputs, split, found, settings, uri=context.uri, keep=kept)
         picked = None if context.edits else pick_split(made, inputs, found)
         if picked is not None:
             processes = runner.count(len(picked.tasks), _cost([picked], settings), [context.uri])

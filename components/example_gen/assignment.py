@@ -58,6 +58,7 @@ class SplitRules:
         self.hashed = _hashed(partition, own, columns, settings, groups)
         names = {*own, *(self.hashed.names if some_have_none or not own else ())}
         self.splits = order_splits(names, self.hashed.names)
+        settings.check_splits(self.splits)
         self.has_own = bool(own)
         self._seed = settings.seed
 

@@ -173,8 +173,7 @@ class FileConversion(Conversion[FilePlan]):
         self._listing = Listing(plan.rows, self.located)
         if self.base is None:
             return plan
-        size = self.settings.target_shard_bytes
-        return plan_update(plan, self.base, self._listing, target_shard_bytes=size)
+        return plan_update(plan, self.base, self._listing, self.settings)
 
     def inputs(self, elsewhere: FilesElsewhere | None = None) -> list[LayoutInputs]:
         """What the layout is read from, one a pattern of `input_config`."""

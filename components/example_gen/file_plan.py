@@ -194,17 +194,19 @@ def plan_shards(
     rejects, skipped = rules.count_excluded(excluded)
     numbers[unknown] = EXCLUDED
     sizes = sizes_of(rows)
+    order, is_shuffled = _order(inputs, numbers, settings.seed)
     return FilePlan(
         split_shards=lay_out_shards(
             (
                 (name, int((numbers == n).sum()), int(sizes[numbers == n].sum()))
                 for n, name in enumerate(rules.splits)
             ),
-            target_shard_bytes=settings.target_shard_bytes,
+            settings,
         ),
         found=inputs.found,
         rows=rows,
-        order=_order(inputs, numbers, settings.seed),
+        order=order,
+        is_shuffled=is_shuffled,
         columns=inputs.columns,
         blobs=inputs.blobs,
         vocabularies=vocabularies,
@@ -309,8 +311,11 @@ def _split_numbers(
     return rules.assign(own, remainders(digests, rules.hashed.ends[-1]))
 
 
-def _order(inputs: InputTable, numbers: Numbers, seed: int) -> npt.NDArray[np.int64]:
-    """The inputs by split and hash; rows of a table as they lie, to be read in one go."""
+def _order(inputs: InputTable, numbers: Numbers, seed: int) -> tuple[npt.NDArray[np.int64], bool]:
+    """The inputs by split and hash; rows of a table as they lie, to be read in one go.
+
+    And whether there are none of the latter.
+    """
     names = bytes_of(array_of(inputs.rows, "name"))
     digests = keyed_digests(names, seed=seed, purpose="order")
     keys: list[npt.NDArray[Any]] = [digests[:, 0], digests[:, 1], numbers]
@@ -326,4 +331,4 @@ def _order(inputs: InputTable, numbers: Numbers, seed: int) -> npt.NDArray[np.in
         keys[1] = np.where(is_row, np.uint64(0), keys[1])
         keys.insert(2, np.where(is_row, ranks[encoded.indices.to_numpy()], 0))
     order: npt.NDArray[np.int64] = np.lexsort(keys)
-    return order[: len(order) - int((numbers == EXCLUDED).sum())]
+    return order[: len(order) - int((numbers == EXCLUDED).sum())], rows.null_count == len(rows)

@@ -37,6 +37,8 @@ def make_manifest(
         if not records[split]:
             logging.warning("split %r has no examples: it keeps one empty shard", split)
     config = config_of(settings, partition)
+    if not plan.is_shuffled:
+        config["shuffled"] = False
     return Manifest(
         shards=written.shards,
         accounting=_account(plan.splits, written=records, rejects=rejects, skipped=plan.skipped),

@@ -10,7 +10,8 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from components.common.entry import Column
 from components.common.rejects import Reject
-from trainer_utils.format import Feature, Shard, num_shards_for, shard_bounds
+from components.common.sharding import Sharding
+from trainer_utils.format import Feature, Shard, shard_bounds
 from trainer_utils.format.json_text import JsonObject
 
 __all__ = ["Plan", "SplitShards", "Written", "lay_out_shards", "sum_label_counts"]
@@ -44,14 +45,12 @@ class SplitShards:
 
 
 def lay_out_shards(
-    splits: Iterable[tuple[str, int, int]], *, target_shard_bytes: int
+    splits: Iterable[tuple[str, int, int]], settings: Sharding
 ) -> tuple[SplitShards, ...]:
     """Which places of each split are which shard's; `splits`: name, records and bytes of each."""
     shards = []
     for name, num_records, num_bytes in splits:
-        num_shards = num_shards_for(
-            num_records=num_records, num_bytes=num_bytes, target_shard_bytes=target_shard_bytes
-        )
+        num_shards = settings.shards_of(name, num_records=num_records, num_bytes=num_bytes)
         bounds = shard_bounds(num_records=num_records, num_shards=num_shards)
         shards.append(SplitShards(name, tuple(bounds.tolist())))
     return tuple(shards)
@@ -68,6 +67,7 @@ class Plan:
         rejects: inputs that are known to be left out.
         skipped: number of skipped inputs, by split.
         found: inputs in all.
+        is_shuffled: whether the order is random; False: as the inputs lie.
     """
 
     split_shards: tuple[SplitShards, ...]
@@ -76,6 +76,7 @@ class Plan:
     rejects: tuple[Reject, ...]
     skipped: Mapping[str, int]
     found: int
+    is_shuffled: bool = True
 
     @property
     def splits(self) -> tuple[str, ...]:

@@ -124,7 +124,7 @@ def plan_rows(
             (name, count, int(row_bytes * count))
             for name, count in zip(rules.splits, counts.tolist(), strict=False)
         ),
-        target_shard_bytes=settings.target_shard_bytes,
+        settings,
     )
     return RowPlan(
         columns=columns,

@@ -14,6 +14,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
 from components.common.settings import COMPRESSIONS, ComponentSettings, are_texts, is_text
+from components.common.sharding import Sharding, shard_counts
 from components.media.options import AudioOptions, ImageOptions
 from trainer_utils.format import ConfigError, DatasetError, Feature
 from trainer_utils.format.json_text import JsonObject
@@ -133,7 +134,7 @@ def _encoding(name: str, value: Any) -> str:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class ExampleGenSettings(ComponentSettings):
+class ExampleGenSettings(Sharding, ComponentSettings):
     """What shapes the output, beside TFX's own input_config and output_config.
 
     Subclasses say which layouts there are.
@@ -149,7 +150,9 @@ class ExampleGenSettings(ComponentSettings):
     group_by: str | None = setting(None, _column_name)
     stratify: bool = setting(False, _bool)
     seed: int = setting(0, number(-(2**63), 2**63 - 1))
+    num_shards: int | Mapping[str, int] | None = setting(None, shard_counts)
     target_shard_bytes: int = setting(128 << 20, number(1))  # the field's advice: 100 to 200 MB
+    shard_multiple: int = setting(1, number(1))
     compression: str = setting("none", one_of(*COMPRESSIONS))
     max_reject_fraction: float = setting(0.01, number(0, 1, kind=float))
 
@@ -189,17 +192,13 @@ class ExampleGenSettings(ComponentSettings):
             found[name] = dataclasses.replace(found[name], extra=extra)
         return found
 
-    @property
-    def gzip(self) -> bool:
-        """Whether shards are compressed."""
-        return self.compression == "gzip"
-
     def for_manifest(self) -> JsonObject:
         """The settings as a manifest keeps them: no paths, and of a vocabulary its size."""
         config = dataclasses.asdict(self)
         del config["image_roots"]
-        if not self.tensors:  # as before there were any
-            del config["tensors"]
+        for name in ("tensors", "num_shards", "shard_multiple"):  # as before there were any
+            if config[name] == settings_of(type(self))[name].default:
+                del config[name]
         config["vocabulary"] = {name: len(labels) for name, labels in self.vocabularies.items()}
         return config
 

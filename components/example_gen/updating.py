@@ -1,7 +1,7 @@
 """What a conversion takes over from an earlier one of the same inputs: the shards that stay.
 
     base = read_base("out/examples/1")
-    plan = plan_update(plan, base, Listing(plan.rows, located), target_shard_bytes=128 << 20)
+    plan = plan_update(plan, base, Listing(plan.rows, located), settings)
     count_changes(base, summaries)        # {'added': 10, 'changed': 0, 'removed': 0, 'kept': 990}
 
 `inputs.json` has two 64-bit sums of each record's input: of its name, and of all that the record
@@ -29,6 +29,7 @@ from components.example_gen.file_plan import FilePlan, ShardTask
 from components.example_gen.file_reports import KnownShard, ShardSummary
 from components.example_gen.inputs import LocatedInputs
 from components.example_gen.plan import SplitShards, lay_out_shards
+from components.example_gen.settings import MediaSettings
 from trainer_utils.dataset import Dataset, open_dataset
 from trainer_utils.format import ConfigError, Shard
 from trainer_utils.format.json_text import JsonObject, parse_json_object, render_json
@@ -48,7 +49,7 @@ __all__ = [
 
 _FORMAT_VERSION = 1
 # Settings that may differ: what they change of an example, if anything, is in its input's sum.
-_FREE = ("vocabulary", "update", "max_reject_fraction")
+_FREE = ("vocabulary", "update", "max_reject_fraction", "shuffled")
 
 Sums = npt.NDArray[np.uint64]
 
@@ -220,7 +221,7 @@ class Listing:
 
 
 def plan_update(
-    plan: FilePlan, base: BaseDataset, listing: Listing, *, target_shard_bytes: int
+    plan: FilePlan, base: BaseDataset, listing: Listing, settings: MediaSettings
 ) -> FilePlan:
     """The plan of a fresh conversion, in which inputs of the base stay in its shards and order.
 
@@ -249,7 +250,7 @@ def plan_update(
         if len(new) or len(bounds) == 1:
             (fresh,) = lay_out_shards(
                 [(split.name, len(new), int(sizes[new].sum()))],
-                target_shard_bytes=target_shard_bytes,
+                dataclasses.replace(settings, num_shards=None, shard_multiple=1),
             )
             orders.append(new)
             bounds += [bounds[-1] + stop for stop in fresh.bounds[1:]]

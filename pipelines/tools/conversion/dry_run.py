@@ -11,7 +11,6 @@ import collections
 import contextlib
 import dataclasses
 import importlib
-import itertools
 import os
 import tempfile
 from collections.abc import Mapping, Sequence
@@ -19,7 +18,6 @@ from typing import Any
 
 from absl import logging
 
-from components.balancing.settings import BalancerSettings
 from components.common.rejects import Reject
 from components.example_gen.file_conversion import FileConversion
 from components.example_gen.inputs import ALL_FILES, InputSelection, patterns_of
@@ -30,7 +28,6 @@ from components.example_gen.simple_layouts import name_simple
 from components.layouts import name_layout
 from components.steps import conversion_of
 from pipelines.tools.conversion.settings import SETTINGS, Conversion, prepare
-from trainer_utils.format import shard_bounds
 from trainer_utils.format.json_text import JsonObject
 from trainer_utils.storage import display_path
 from trainer_utils.text_output import Part, Shown, human_bytes, make_table, quantity
@@ -158,7 +155,7 @@ def plan_prepared(conversion: Conversion) -> ConversionPlan:
         found=plan.found,
         features={**kinds, **{column.name: column.kind for column in plan.columns}},
         classes={name: len(values) for name, values in plan.vocabularies.items()},
-        splits=_estimate_splits(conversion, plan, sizes),
+        splits=_estimate_splits(plan, sizes),
         **_describe_rejects(plan.rejects),
     )
 
@@ -209,24 +206,18 @@ def _describe_rejects(rejects: Sequence[Reject]) -> JsonObject:
     return {"rejects": dict(counts.most_common()), "first_rejects": firsts}
 
 
-def _estimate_splits(
-    conversion: Conversion, plan: Plan, sizes: Mapping[str, int]
-) -> dict[str, SplitEstimate]:
-    settings = BalancerSettings(**conversion.balancer)
-    settings.check_splits(list(plan.splits))
+def _estimate_splits(plan: Plan, sizes: Mapping[str, int]) -> dict[str, SplitEstimate]:
     rejected = collections.Counter(reject.split for reject in plan.rejects)
     estimates = {}
     for split in plan.split_shards:
         name, records = split.name, split.num_records
-        num_shards = settings.shards_of(name, num_records=records, num_bytes=sizes[name])
-        bounds = shard_bounds(num_records=records, num_shards=num_shards).tolist()
-        held = [stop - start for start, stop in itertools.pairwise(bounds)]
+        held = [stop - start for start, stop in split.spans]
         estimates[name] = SplitEstimate(
             records=records,
             rejected=rejected[name],
             skipped=plan.skipped.get(name, 0),
             bytes=sizes[name],
-            num_shards=num_shards,
+            num_shards=split.num_shards,
             shard_records=(min(held), max(held)),
         )
     return estimates

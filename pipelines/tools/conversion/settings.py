@@ -37,7 +37,7 @@ SETTINGS: Mapping[str, type[ExampleGenSettings]] = {
 }
 _TFX_OPTIONS = ("input_config", "output_config", "range_config")  # TFX's own messages
 _BALANCER = BalancerSettings.argument_names()
-_SHARED = ("seed", "compression")  # both components take them
+_SHARED = {*_BALANCER} & {*ImageSettings.argument_names()}  # both components take them
 _MOST_PARTS = 10**6  # to which shares of one are exact
 
 

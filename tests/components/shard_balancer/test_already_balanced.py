@@ -1,0 +1,194 @@
+"""Shards that an ExampleGen laid out as ShardBalancer would: they are linked, not written again."""
+
+import io
+import os
+import wave
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from PIL import Image
+
+from components import steps
+from components.balancing.settings import BalancerSettings
+from components.example_gen.settings import AudioSettings, ImageSettings, TextSettings
+from pipelines.tools.conversion import convert as conversion
+from trainer_utils import iterate
+from trainer_utils.dataset import open_dataset
+
+SHARDS = {"num_shards": {"train": 5}, "shard_multiple": 2, "seed": 3}
+
+
+def photo(number):
+    stream = io.BytesIO()
+    pixels = np.random.default_rng(number).integers(0, 256, (16, 16, 3), np.uint8)
+    Image.fromarray(pixels).save(stream, "png")
+    return stream.getvalue()
+
+
+def write_photos(folder):
+    for number in range(60):
+        path = folder / f"{'ab'[number % 2]}/{number:02d}.png"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(photo(number))
+    return [path.read_bytes() for path in folder.rglob("*.png")]
+
+
+def write_rows(folder):
+    texts = [f"text number {number:03d} of these" for number in range(400)]
+    folder.mkdir()
+    (folder / "rows.csv").write_text("\n".join(["text,stars", *(f"{t},3" for t in texts)]))
+    return [text.encode() for text in texts]
+
+
+def write_sounds(folder):
+    folder.mkdir()
+    for number in range(40):
+        with wave.open(str(folder / f"{number}.wav"), "wb") as sound:
+            sound.setparams((1, 2, 8000, 0, "NONE", ""))
+            noise = np.random.default_rng(number).integers(-9000, 9000, 400).astype("<i2")
+            sound.writeframes(noise.tobytes())
+    return [path.read_bytes() for path in folder.iterdir()]
+
+
+def bytes_below(folder):
+    """Of all files, those that are one file under several names once."""
+    files = {path.stat().st_ino: path for path in folder.rglob("*") if path.is_file()}
+    return b"\0".join(path.read_bytes() for path in files.values())
+
+
+@pytest.mark.parametrize(
+    ("kind", "write"), [("image", write_photos), ("text", write_rows), ("audio", write_sounds)]
+)
+def test_convert_stores_the_bytes_of_each_input_once(kind, write, tmp_path, monkeypatch):
+    monkeypatch.setattr(conversion, "has_tfx", lambda: False)
+    inputs = write(tmp_path / "in")
+    splits = {"train": 3, "eval": 1}
+    made = conversion.convert(
+        tmp_path / "in", str(tmp_path / "out"), kind=kind, splits=splits, **SHARDS
+    )
+    stored = bytes_below(tmp_path / "out")
+    assert {stored.count(given) for given in inputs} == {1}
+    assert len(open_dataset(made).shards["train"]) == 6
+    for shards in open_dataset(made).shards.values():
+        counts = [shard.records for shard in shards]
+        assert max(counts) - min(counts) <= 1
+    assert sum(open_dataset(made).records.values()) == len(inputs)
+
+
+def made(folder, settings=ImageSettings, write=write_photos, **options):
+    """A dataset of an ExampleGen."""
+    write(folder / "in")
+    steps.convert(str(folder / "in"), str(folder / "made"), settings(**{**SHARDS, **options}))
+    return str(folder / "made")
+
+
+def are_linked(*folders):
+    """By split, whether the shards of the one are files of the other."""
+    first, second = (
+        {p.stat().st_ino: p.parent.name for p in Path(folder).glob("Split-*/*")}
+        for folder in folders
+    )
+    return {name: inode in first for inode, name in second.items()}
+
+
+def names_of(uri):
+    return [
+        name
+        for batch in iterate(uri, split="train", batch_size=1, shuffle=False)
+        for name in batch["filename"].tolist()
+    ]
+
+
+def test_without_a_shuffle_they_are_linked_too_and_gzip_stays(tmp_path):
+    uri = made(tmp_path, compression="gzip")
+    settings = BalancerSettings(**SHARDS, compression="gzip", shuffle=False)
+    steps.balance([uri], str(tmp_path / "out"), settings)
+    assert are_linked(uri, tmp_path / "out") == {"Split-train": True, "Split-eval": True}
+
+
+@pytest.mark.parametrize(
+    "others",
+    [
+        {"seed": 4},
+        {"num_shards": 5},
+        {"num_shards": None},
+        {"shard_multiple": 3},
+        {"target_shard_bytes": 9000},
+        {"compression": "gzip"},
+        {"balance": "bytes"},
+        {"stratify_by": "label"},
+        {"where": "height > 3"},
+        {"exclude": ["a/00.png"]},
+    ],
+    ids=str,
+)
+def test_with_other_settings_they_are_written_anew(others, tmp_path):
+    uri = made(tmp_path)
+    steps.balance([uri], str(tmp_path / "out"), BalancerSettings(**{**SHARDS, **others}))
+    assert not any(are_linked(uri, tmp_path / "out").values())
+    assert names_of(str(tmp_path / "out")) != names_of(uri)
+
+
+def test_two_datasets_become_one(tmp_path):
+    uri = made(tmp_path)
+    steps.balance([uri, uri], str(tmp_path / "out"), BalancerSettings(**SHARDS))
+    assert not any(are_linked(uri, tmp_path / "out").values())
+
+
+def test_a_split_whose_shards_are_not_equal_is_written_anew(tmp_path):
+    write_photos(tmp_path / "in")
+    settings = ImageSettings(**SHARDS)
+    steps.convert(str(tmp_path / "in"), str(tmp_path / "whole"), settings)
+    first = next(iter(iterate(str(tmp_path / "whole"), split="train", batch_size=6, shuffle=False)))
+    for name in first["filename"].tolist()[:3]:  # of the first shard; damage shows on reading alone
+        path = tmp_path / "in" / os.fsdecode(name)
+        path.write_bytes(path.read_bytes()[:-20])
+    settings = ImageSettings(**SHARDS, max_reject_fraction=0.5)
+    uri = str(tmp_path / "made")
+    steps.convert(str(tmp_path / "in"), uri, settings)
+    counts = [shard.records for shard in open_dataset(uri).shards["train"]]
+    assert max(counts) - min(counts) > 1
+    steps.balance([uri], str(tmp_path / "out"), BalancerSettings(**SHARDS))
+    assert are_linked(uri, tmp_path / "out") == {"Split-train": False, "Split-eval": True}
+    counts = [shard.records for shard in open_dataset(str(tmp_path / "out")).shards["train"]]
+    assert max(counts) - min(counts) <= 1
+
+
+def test_photos_within_a_table_lie_as_there_until_they_are_balanced(tmp_path):
+    def write(folder):
+        folder.mkdir()
+        table = pa.table({"photo": [photo(n) for n in range(60)], "label": [*"ab"] * 30})
+        pq.write_table(table, folder / "photos.parquet")
+
+    uri = made(tmp_path, write=write, columns={"photo": "image"})
+    steps.balance([uri], str(tmp_path / "out"), BalancerSettings(**SHARDS))
+    assert not any(are_linked(uri, tmp_path / "out").values())
+    assert names_of(str(tmp_path / "out")) != names_of(uri)
+
+
+def test_what_was_updated_is_shuffled_anew(tmp_path):
+    before = made(tmp_path)
+    for number in range(9):
+        (tmp_path / f"in/a/more-{number}.png").write_bytes(photo(99 + number))
+    uri = str(tmp_path / "updated")
+    settings = ImageSettings(**SHARDS, base_dataset=before)
+    steps.convert(str(tmp_path / "in"), uri, settings)
+    counts = [shard.records for shard in open_dataset(uri).shards["train"]]
+    assert max(counts) - min(counts) <= 1
+    steps.balance([uri], str(tmp_path / "out"), BalancerSettings(**SHARDS))
+    assert not any(are_linked(uri, tmp_path / "out").values())
+
+
+@pytest.mark.parametrize(
+    ("settings", "write"), [(TextSettings, write_rows), (AudioSettings, write_sounds)]
+)
+def test_an_example_gen_makes_as_many_shards_as_it_is_told(settings, write, tmp_path):
+    dataset = open_dataset(made(tmp_path, settings, write))
+    assert len(dataset.shards["train"]) == 6
+    with pytest.raises(ValueError, match=r"num_shards\['trian'\]"):
+        steps.convert(
+            str(tmp_path / "in"), str(tmp_path / "out"), settings(num_shards={"trian": 2})
+        )
