@@ -66,18 +66,16 @@ def plans(draw: st.DrawFn) -> Plan:
     )
 
 
-def sizes_of_batches(plan: Plan) -> list[int] | None:
+def batch_sizes(records: int, size: int, remainder: str | None, replicas: int) -> list[int] | None:
     """Of an epoch, before echoing; None: the plan is to be refused."""
-    records, size = sum(plan.sizes), plan.settings["batch_size"]
     full, rest = divmod(records, size)
-    remainder = plan.settings["remainder"]
     if remainder == "drop":
         return [size] * full if full or not records else None
     sizes = [size] * full + [rest] * (rest > 0)
     if remainder == "balance" and rest:
         if full:
             sizes[-2:] = [(size + rest + 1) // 2, (size + rest) // 2]
-        if any(job.workers * job.replicas > sizes[-1] for job in plan.jobs):
+        if replicas > sizes[-1]:
             return None
     return sizes
 
@@ -111,12 +109,14 @@ def steps_of(plan: Plan, job: Job, order: InputOrder, stop: int) -> list[list[li
 
 
 def check_plan(plan: Plan) -> None:
-    sizes = sizes_of_batches(plan)
+    size, remainder = plan.settings["batch_size"], plan.settings["remainder"]
+    replicas = max(job.workers * job.replicas for job in plan.jobs)
+    sizes = batch_sizes(sum(plan.sizes), size, remainder, replicas)
     if sizes is None:
         with pytest.raises(ConfigError):
             orders_of(plan)
         return
-    echoing, size = plan.settings["echoing"], plan.settings["batch_size"]
+    echoing = plan.settings["echoing"]
     total = len(sizes) * echoing * plan.epochs
     stops = [*sorted(int(job.stop * total) for job in plan.jobs[1:]), total]
     token, steps = None, []
