@@ -116,14 +116,13 @@ class Checkpoint(NamedTuple):
 
 BATCHES = st.sampled_from([None, 1, 2, 3, 4, 6, 12])
 WORKERS = st.integers(1, 4)
-ORDERS = st.fixed_dictionaries(
-    {
-        "shuffle": st.sampled_from([True, False, "global", 3]),
-        "remainder": st.sampled_from([None, None, "drop", "pad", "balance"]),
-        "echoing": st.sampled_from([1, 1, 2]),
-        "seed": st.integers(0, 1),
-    }
-)
+FIELDS: dict[str, st.SearchStrategy[Any]] = {
+    "shuffle": st.sampled_from([True, False, "global", 3]),
+    "remainder": st.sampled_from([None, None, "drop", "pad", "balance"]),
+    "echoing": st.sampled_from([1, 1, 2]),
+    "seed": st.integers(0, 1),
+}
+OTHER_ORDERS = st.one_of(*(st.fixed_dictionaries({name: FIELDS[name]}) for name in FIELDS))
 
 
 class Life(RuleBasedStateMachine):
@@ -138,7 +137,12 @@ class Life(RuleBasedStateMachine):
         self.kept: list[Checkpoint] = []
         self.workers: list[Any] = []
 
-    @initialize(batch_size=BATCHES, order=ORDERS, workers=WORKERS, repeat=st.booleans())
+    @initialize(
+        batch_size=BATCHES,
+        order=st.fixed_dictionaries(FIELDS),
+        workers=WORKERS,
+        repeat=st.booleans(),
+    )
     def begin(
         self, batch_size: int | None, order: dict[str, Any], workers: int, repeat: bool
     ) -> None:
@@ -172,8 +176,8 @@ class Life(RuleBasedStateMachine):
         which=st.integers(0, 5),
         kind=st.sampled_from(["token", "token", "token", "count", "nothing"]),
         workers=WORKERS,
-        batch_size=st.just("same") | BATCHES,
-        order=st.just({}) | st.just({}) | ORDERS,
+        batch_size=st.sampled_from(["same", "as many rows"]) | BATCHES,
+        order=st.just({}) | st.just({}) | OTHER_ORDERS,
         ahead=st.integers(0, 3),
     )
     def die_and_go_on(
@@ -190,12 +194,15 @@ class Life(RuleBasedStateMachine):
             self.next_of(worker)
         self.stop()
         from_here = self.kept[-1 - which % len(self.kept)] if self.kept else None
+        how = (self.how if from_here is None else from_here.place.how) | order
+        if batch_size == "as many rows":  # of single examples a batch of one for each worker
+            how["batch_size"] = workers if from_here is None else from_here.place.size
+        elif batch_size != "same":
+            how["batch_size"] = batch_size
         if from_here is None or kind == "nothing":
-            how = self.how | order | ({} if batch_size == "same" else {"batch_size": batch_size})
             self.start(workers, how, None, None)
             return
         token, ledger, place = from_here
-        how = place.how | order | ({} if batch_size == "same" else {"batch_size": batch_size})
         is_same = how == place.how and self.worlds.of(*self.done).content == place.world.content
         if kind == "count" and is_same and (how["batch_size"] or workers) == place.size:
             # A number says nothing of dataset and order; and it brings no ledger.
