@@ -216,7 +216,7 @@ def test_single_examples_come_once_and_as_many_to_each_worker(case):
 
 
 def test_batches_do_not_go_on_from_single_examples_in_order():
-    """Three workers drop one of 13 in each epoch, with which the next one begins; batches do not."""
+    """Three workers drop one of 13, with which the next epoch begins; batches drop none."""
     plan = Plan([13], {"batch_size": None, "shuffle": False}, [Job(3, 1, 1.0)], epochs=2)
     token = order_of(plan, plan.jobs[0], None).state(4 + 2).to_json()
     batches = dataclasses.replace(plan, settings={"batch_size": 3, "shuffle": False})
