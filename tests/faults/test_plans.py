@@ -66,18 +66,16 @@ def plans(draw: st.DrawFn) -> Plan:
     )
 
 
-def sizes_of_batches(plan: Plan) -> list[int] | None:
+def batch_sizes(records: int, size: int, remainder: str | None, replicas: int) -> list[int] | None:
     """Of an epoch, before echoing; None: the plan is to be refused."""
-    records, size = sum(plan.sizes), plan.settings["batch_size"]
     full, rest = divmod(records, size)
-    remainder = plan.settings["remainder"]
     if remainder == "drop":
         return [size] * full if full or not records else None
     sizes = [size] * full + [rest] * (rest > 0)
     if remainder == "balance" and rest:
         if full:
             sizes[-2:] = [(size + rest + 1) // 2, (size + rest) // 2]
-        if any(job.workers * job.replicas > sizes[-1] for job in plan.jobs):
+        if replicas > sizes[-1]:
             return None
     return sizes
 
@@ -111,12 +109,14 @@ def steps_of(plan: Plan, job: Job, order: InputOrder, stop: int) -> list[list[li
 
 
 def check_plan(plan: Plan) -> None:
-    sizes = sizes_of_batches(plan)
+    size, remainder = plan.settings["batch_size"], plan.settings["remainder"]
+    replicas = max(job.workers * job.replicas for job in plan.jobs)
+    sizes = batch_sizes(sum(plan.sizes), size, remainder, replicas)
     if sizes is None:
         with pytest.raises(ConfigError):
             orders_of(plan)
         return
-    echoing, size = plan.settings["echoing"], plan.settings["batch_size"]
+    echoing = plan.settings["echoing"]
     total = len(sizes) * echoing * plan.epochs
     stops = [*sorted(int(job.stop * total) for job in plan.jobs[1:]), total]
     token, steps = None, []
@@ -213,3 +213,12 @@ def test_single_examples_come_once_and_as_many_to_each_worker(case):
         seen = Counter(name for rows in own for worker in rows for name in worker)
         assert set(seen.values()) <= {echoing}
         assert len(seen) == each * job.workers
+
+
+def test_batches_do_not_go_on_from_single_examples_in_order():
+    """Three workers drop one of 13, with which the next epoch begins; batches drop none."""
+    plan = Plan([13], {"batch_size": None, "shuffle": False}, [Job(3, 1, 1.0)], epochs=2)
+    token = order_of(plan, plan.jobs[0], None).state(4 + 2).to_json()
+    batches = dataclasses.replace(plan, settings={"batch_size": 3, "shuffle": False})
+    with pytest.raises(ConfigError):
+        order_of(batches, plan.jobs[0], token)

@@ -131,7 +131,10 @@ def order_digest(digest: str, options: "OrderOptions", *, with_weights: bool = T
     if weights is not None:
         weights = WeightSchedule.of(weights).to_dict() if with_weights else "mixed"
     shuffle = options.shuffle if isinstance(options.shuffle, (bool, str)) else int(options.shuffle)
-    settings: list[Any] = [digest, shuffle, options.remainder, weights, options.echoing]
+    # Single examples leave out what fills no step, with which an order without shuffle goes on.
+    is_dropping = options.batch_size is None and not shuffle
+    remainder = "drop" if is_dropping else options.remainder
+    settings: list[Any] = [digest, shuffle, remainder, weights, options.echoing]
     if not options.reshuffle_each_iteration:
         settings.append("same each epoch")
     if options.pack is not None:
