@@ -11,6 +11,7 @@ from trainer_utils.dataset.location import Artifacts
 from trainer_utils.dataset.selection import Source, digest_of, mean_bytes, open_sources
 from trainer_utils.format import ConfigError, DatasetError, canonical_split
 from trainer_utils.format.printable import printable
+from trainer_utils.format.settings import number
 from trainer_utils.format.spelling import did_you_mean
 from trainer_utils.options import InputOptions, choose_options
 from trainer_utils.order import InputOrder, InputPlan, plan_workers
@@ -48,9 +49,11 @@ def plan(
     """
     own = ("split", "workers", "replicas", "options")
     chosen = choose_options(options, settings, of="plan", arguments=own)
+    workers = number(1)("workers", workers)
+    replicas = workers if replicas is None else number(1)("replicas", replicas)
     sources = open_sources(artifact_uri, split, apart=chosen.weights is not None)
     sources = packed_sources(sources, chosen)
-    order = order_of(sources, chosen, num_workers=workers, num_replicas=replicas or workers)
+    order = order_of(sources, chosen, num_workers=workers, num_replicas=replicas)
     return plan_workers(order)
 
 
