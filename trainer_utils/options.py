@@ -16,14 +16,13 @@ from typing import Any, TypeVar
 from trainer_utils.format import ConfigError
 from trainer_utils.format.naming import canonical_split
 from trainer_utils.format.settings import (
-    Rule,
     Settings,
     documents_settings,
     flag,
-    is_int,
     number,
     setting,
     settings_of,
+    settings_or_dict,
     text,
     where,
 )
@@ -105,29 +104,21 @@ class CacheOptions(Settings):
     )
 
 
-def _group(kind: type[Settings]) -> Rule:
-    """A rule: the settings of a group, or a dict of them, as JSON has it."""
-
-    def check(name: str, value: Any) -> Any:
-        if isinstance(value, Mapping):
-            return kind(**value)
-        if not isinstance(value, kind):
-            raise ConfigError.of(name, value, allowed=f"{kind.__name__}(…)")
-        return value
-
-    return check
-
-
 def _cache(name: str, value: Any) -> CacheOptions:
-    if value in ("memory", "disk"):  # as earlier versions called them
+    if isinstance(value, str) and value in ("memory", "disk"):  # as earlier versions called them
         raise ConfigError.of(name, value, allowed="a folder, or CacheOptions() for a default one")
     if isinstance(value, (str, os.PathLike)):
         return CacheOptions(folder=os.fspath(value))
-    return _group(CacheOptions)(name, value)  # type: ignore[no-any-return]
+    return settings_or_dict(CacheOptions)(name, value)  # type: ignore[no-any-return]
 
 
 def _seconds(name: str, value: Any) -> float | None:
     return AudioReading(seconds=value).seconds
+
+
+def _are_names(value: Any) -> bool:
+    names = [value] if isinstance(value, str) else value
+    return isinstance(names, (list, tuple)) and all(isinstance(name, str) for name in names)
 
 
 def _are_functions(value: Any) -> bool:
@@ -171,7 +162,7 @@ class InputOptions(OrderOptions):
 
     features: str | Sequence[str] | None = setting(
         None,
-        where(lambda value: isinstance(value, (str, list, tuple)), "a name or names, or None"),
+        where(_are_names, "a name or names, or None"),
         "None: a dict of all features; a name: that feature's tensor; a list of names: a dict of "
         "these. Features that are not asked for are not parsed.",
     )
@@ -186,7 +177,7 @@ class InputOptions(OrderOptions):
     )
     labels: LabelOptions = setting(
         LabelOptions(),
-        _group(LabelOptions),
+        settings_or_dict(LabelOptions),
         "`LabelOptions(one_hot=, smoothing=, num_classes=, sample_weight=)`, or a dict of these.",
     )
     image_size: tuple[int, int] | None = setting(
@@ -201,7 +192,7 @@ class InputOptions(OrderOptions):
     )
     image: ImageOptions = setting(
         ImageOptions(),
-        _group(ImageOptions),
+        settings_or_dict(ImageOptions),
         "`ImageOptions(resize=, normalize=, dtype=, channels=, dct_scaling=, crop_area=, "
         "crop_aspect=)`, or a dict of these.",
     )
@@ -244,12 +235,12 @@ class InputOptions(OrderOptions):
     )
     prefetch: int = setting(
         2,
-        where(lambda value: is_int(value) and value >= 0, "an int of at least 0"),
+        number(0, 1 << 16),
         "batches prepared ahead of the trainer.",
     )
     processes: int = setting(
         0,
-        where(lambda value: is_int(value) and value >= 0, "an int of at least 0"),
+        number(0, 1 << 16),
         "so many processes make the batches, in memory that they share with the trainer; 0: its "
         "threads do, which a few thousand photos a second are too many for. Functions of "
         "`augment` and callbacks are then such as another process can import.",
@@ -366,7 +357,9 @@ def choose_options(
     """
     known = [field.name for field in dataclasses.fields(InputOptions)]
     check_names(of, settings, known, alternatives=arguments, moved=_MOVED)
-    return (options or InputOptions()).replace(**settings)
+    rule = settings_or_dict(InputOptions)
+    given: InputOptions = rule("options", {} if options is None else options)
+    return given.replace(**settings)
 
 
 def shows_settings(function: _Function) -> _Function:

@@ -14,6 +14,7 @@ from trainer_utils.dataset.record_index import record_keys
 from trainer_utils.dataset.selection import Source, digest_of, mean_bytes, open_sources
 from trainer_utils.format import ConfigError, DatasetError, canonical_split
 from trainer_utils.format.printable import printable
+from trainer_utils.format.settings import number
 from trainer_utils.format.spelling import did_you_mean
 from trainer_utils.options import InputOptions, choose_options
 from trainer_utils.order import InputOrder, InputPlan, MixPart, plan_workers
@@ -53,9 +54,11 @@ def plan(
     """
     own = ("split", "workers", "replicas", "options")
     chosen = choose_options(options, settings, of="plan", arguments=own)
+    workers = number(1)("workers", workers)
+    replicas = workers if replicas is None else number(1)("replicas", replicas)
     sources, chosen = open_input(artifact_uri, split, chosen)
     sources = packed_sources(sources, chosen)
-    order = order_of(sources, chosen, num_workers=workers, num_replicas=replicas or workers)
+    order = order_of(sources, chosen, num_workers=workers, num_replicas=replicas)
     return plan_workers(order)
 
 

@@ -15,6 +15,7 @@ from these declarations.
 import collections.abc
 import dataclasses
 import inspect
+import numbers
 import textwrap
 import types
 import typing
@@ -39,6 +40,7 @@ __all__ = [
     "one_of",
     "setting",
     "settings_of",
+    "settings_or_dict",
     "text",
     "where",
 ]
@@ -220,7 +222,7 @@ class _OneOf:
     choices: tuple[object, ...]
 
     def __call__(self, name: str, value: object) -> object:
-        if value not in self.choices:
+        if not isinstance(value, collections.abc.Hashable) or value not in self.choices:
             allowed = f"one of {', '.join(map(str, self.choices))}"
             advice = did_you_mean(value, self.choices).strip()
             raise ConfigError.of(name, value, allowed=allowed, advice=advice)
@@ -234,8 +236,10 @@ class _Number:
     kind: type[int] | type[float]
 
     def __call__(self, name: str, value: Any) -> Any:
+        if isinstance(value, numbers.Integral) and not isinstance(value, bool):
+            value = int(value)  # of numpy, as a framework counts its steps
         is_number = is_int(value) or (self.kind is float and isinstance(value, float))
-        if not is_number or not self.least <= value <= self.most:
+        if not is_number or not self.least <= value <= self.most or value >= -_INT64:
             most = "" if self.most == float("inf") else f" to {self.most}"
             words = f"{'from' if most else 'at least'} {self.least}{most}"
             raise ConfigError.of(name, value, allowed=f"{self.kind.__name__} {words}")
@@ -257,6 +261,19 @@ def one_of(*choices: object) -> _OneOf:
 def number(least: float, most: float = float("inf"), *, kind: type[float] = int) -> _Number:
     """A rule: a number of this kind in [least, most]; an int is a float as well, a bool neither."""
     return _Number(least, most, kind)
+
+
+def settings_or_dict(options: type[Settings]) -> Rule:
+    """A rule: the settings of a class, or a dict of them, as JSON has it."""
+
+    def check(name: str, value: Any) -> Any:
+        if isinstance(value, Mapping) and all(isinstance(key, str) for key in value):
+            return options(**value)
+        if not isinstance(value, options):
+            raise ConfigError.of(name, value, allowed=f"{options.__name__}(…)")
+        return value
+
+    return check
 
 
 def where(is_allowed: Callable[[Any], bool], allowed: str) -> Rule:

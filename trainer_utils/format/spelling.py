@@ -82,8 +82,11 @@ def checks_names(
 
     @functools.wraps(make)
     def checked(self: _Options, *values: Any, **settings: Any) -> None:
+        if values:
+            rule = f"settings by name, such as {known[0]}=…"
+            raise ConfigError.of(options.__name__, values[0], allowed=rule)
         check_names(options.__name__, settings, known, moved=moved)
-        make(self, *values, **settings)
+        make(self, **settings)
 
     options.__init__ = checked  # type: ignore[assignment]
     return options

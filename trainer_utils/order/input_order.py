@@ -14,6 +14,7 @@ import numpy as np
 
 from trainer_utils.format import ConfigError, CorruptShardError
 from trainer_utils.format.file_ranges import FileRange, RecordName, RecordPositions
+from trainer_utils.format.settings import number
 from trainer_utils.order.layout import BatchLayout
 from trainer_utils.order.mixing import (
     MixPart,
@@ -70,6 +71,8 @@ class InputOrder:
         digest: str = "",
         parts: Sequence[MixPart] = (),
     ) -> None:
+        workers = number(1)("num_workers", num_workers)
+        replicas = workers if num_replicas is None else num_replicas
         self.ranges = [part for part in ranges if part.take]
         self.options = options
         self._num_records = num_records = sum(part.take for part in ranges)
@@ -80,8 +83,8 @@ class InputOrder:
         self.layout = _layout_of(
             num_records,
             options,
-            num_workers=num_workers,
-            num_replicas=num_workers if num_replicas is None else num_replicas,
+            num_workers=workers,
+            num_replicas=number(1)("num_replicas", replicas),
         )
         _check_pairs(options, self.layout)
         self._mean_record_bytes = mean_record_bytes
@@ -173,7 +176,7 @@ class InputOrder:
 
     def state(self, step: int) -> InputState:
         """The token to go on from after so many steps of all epochs."""
-        each = self.steps_per_epoch
+        step, each = number(0)("step", step), self.steps_per_epoch
         epoch, within = divmod(step, each) if each else (0, 0)
         return InputState(
             epoch=epoch,

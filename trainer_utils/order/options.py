@@ -18,17 +18,18 @@ from trainer_utils.format.settings import (
     number,
     one_of,
     setting,
+    settings_or_dict,
     where,
 )
 from trainer_utils.order.layout import REMAINDERS
 from trainer_utils.order.mixing import Weights, WeightSchedule
-from trainer_utils.order.packing import PackOptions, check_pack
+from trainer_utils.order.packing import PackOptions
 
 __all__ = ["OrderOptions", "check_setting"]
 
 
 def _is_shuffle(value: Any) -> bool:
-    return isinstance(value, bool) or (is_int(value) and value > 0) or value == "global"
+    return _is_repeat(value) or (isinstance(value, str) and value == "global")
 
 
 def _is_repeat(value: Any) -> bool:
@@ -36,7 +37,7 @@ def _is_repeat(value: Any) -> bool:
 
 
 def _is_state(value: Any) -> bool:
-    return not isinstance(value, (bool, float)) and (not is_int(value) or value >= 0)
+    return not isinstance(value, (bool, float)) and (not is_int(value) or 0 <= value < 1 << 63)
 
 
 def _are_weights(value: Any) -> bool:
@@ -103,7 +104,7 @@ class OrderOptions(Settings):
     )
     pack: PackOptions | None = setting(
         None,
-        check_pack,
+        settings_or_dict(PackOptions),
         "`PackOptions(length=, strategy=, eos=)`, or a dict of these: rows are packs of documents "
         "of tokens, and what is said of records holds for packs. Batches have `tokens`, `targets`, "
         "`segment_ids` and `positions`, `(batch, length) int32`, and `loss_mask`, float32. "
@@ -111,7 +112,7 @@ class OrderOptions(Settings):
     )
     echoing: int = setting(
         1,
-        number(1),
+        number(1, 1 << 16),
         "how often each batch is repeated in a row, for inputs slower than the trainer.",
     )
     on_corrupt: str = setting(

@@ -15,7 +15,6 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from trainer_utils.format import ConfigError
 from trainer_utils.format.file_ranges import FileRange, RecordName, RecordPositions
 from trainer_utils.format.settings import (
     Settings,
@@ -25,15 +24,16 @@ from trainer_utils.format.settings import (
     setting,
     text,
 )
+from trainer_utils.format.spelling import checks_names
 
 __all__ = [
+    "MOST_TOKEN",
     "PACK_FEATURES",
     "STRATEGIES",
     "DocumentPart",
     "PackIndex",
     "PackOptions",
     "Pieces",
-    "check_pack",
 ]
 
 STRATEGIES = ("concat", "best_fit", "one_document")
@@ -41,12 +41,16 @@ STRATEGIES = ("concat", "best_fit", "one_document")
 PACK_FEATURES = ("tokens", "targets", "segment_ids", "positions", "loss_mask")
 """What a batch of packs has, each `(batch, length)`."""
 
+MOST_TOKEN = 2**31 - 1
+"""Tokens of a batch are int32."""
+
 _WINDOW_PACKS = 1024  # that best_fit fills together: what is left over is some 0.1% of them
 _WINDOW_TOKENS, _WINDOW_DOCUMENTS = 1 << 22, 1 << 17  # of a step of numpy, at least and at most
 
 Numbers = npt.NDArray[np.int64]
 
 
+@checks_names
 @documents_settings
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class PackOptions(Settings):
@@ -66,18 +70,9 @@ class PackOptions(Settings):
         '`"one_document"`: each row has one document, or a part of one.',
     )
     eos: int | None = setting(
-        None, number(0, 2**31 - 1), "a token that is put after every document. None: none is."
+        None, number(0, MOST_TOKEN), "a token that is put after every document. None: none is."
     )
     feature: str = setting("tokens", text, "the feature that holds the tokens.")
-
-
-def check_pack(name: str, value: Any) -> PackOptions:
-    """A rule: such options, or a dict of them, as JSON has it."""
-    if isinstance(value, Mapping):
-        return PackOptions(**value)
-    if not isinstance(value, PackOptions):
-        raise ConfigError.of(name, value, allowed="PackOptions(length=…)")
-    return value
 
 
 class Pieces(NamedTuple):

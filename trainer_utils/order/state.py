@@ -84,7 +84,7 @@ class InputState:
             raise ConfigError.of("state", self.version, allowed=rule, advice=cure)
         for name, least in (("epoch", 0), ("step", 0), ("batch_size", 1)):
             value = getattr(self, name)
-            if type(value) is not int or value < least:
+            if type(value) is not int or not least <= value < 1 << 63:
                 rule = f"a token of state(step), whose {name} is an int of at least {least}"
                 raise ConfigError.of("state", value, allowed=rule)
 
@@ -102,6 +102,8 @@ class InputState:
         """
         try:
             fields = json.loads(text)
+            if not {"epoch", "version"} & fields.keys():
+                raise TypeError("expected a token")
             if (version := fields.get("version", 1)) != _VERSION:  # which may have other fields
                 return cls(epoch=0, step=0, batch_size=1, seed=0, digest="", version=version)
             if (mix := fields.get("mix")) is not None:

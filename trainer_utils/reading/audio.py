@@ -18,6 +18,8 @@ from trainer_utils.format import ConfigError, Feature
 
 __all__ = ["AudioReading", "check_batches", "decode_wav", "is_audio"]
 
+_DAY = 86_400
+
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class AudioReading:
@@ -35,8 +37,9 @@ class AudioReading:
 
     def __post_init__(self) -> None:
         is_number = isinstance(self.seconds, (int, float)) and not isinstance(self.seconds, bool)
-        if self.seconds is not None and not (is_number and 0 < self.seconds < float("inf")):
-            raise ConfigError.of("audio_seconds", self.seconds, allowed="seconds above 0, or None")
+        if self.seconds is not None and not (is_number and 0 < self.seconds <= _DAY):
+            rule = f"seconds above 0, up to {_DAY:,} (a day), or None"
+            raise ConfigError.of("audio_seconds", self.seconds, allowed=rule)
 
 
 def is_audio(feature: Feature) -> bool:

@@ -11,6 +11,7 @@ import contextlib
 import functools
 import itertools
 import logging
+import math
 import threading
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
@@ -22,11 +23,15 @@ import numpy.typing as npt
 from trainer_utils.dataset.selection import Source, mean_bytes, merged_features
 from trainer_utils.format import ConfigError, CorruptShardError, DatasetError
 from trainer_utils.format.planning import splitmix64
+from trainer_utils.format.settings import number
+from trainer_utils.format.tensors import item_bytes
+from trainer_utils.machine import free_memory
 from trainer_utils.options import InputOptions, callback_of
 from trainer_utils.order import InputState
 from trainer_utils.planning import check_has_records, order_of
 from trainer_utils.reading.arrangement import Arrangement, call_hook
 from trainer_utils.reading.arrays import ArraySpec, Ragged, stack
+from trainer_utils.reading.audio import is_audio
 from trainer_utils.reading.features import FeatureArrays
 from trainer_utils.reading.labels import LabelEncoding
 from trainer_utils.reading.packing import PackArrays, PackReader, packed_sources
@@ -38,6 +43,7 @@ __all__ = ["ArraySpec", "Batches", "Ragged"]
 _logger = logging.getLogger(__name__)
 # So much is parsed together, since an operation of numpy has a price of its own.
 _ROWS_AT_ONCE, _BYTES_AT_ONCE = 4096, 4 << 20
+_ROW_BYTES = 200  # at the least that a record takes while it is read, beside its own bytes
 _STEPS_AHEAD = 8  # of which it is said what will be read
 _MOST_ECHOED = 4  # batches that are kept to come again
 
@@ -83,10 +89,9 @@ class Batches:
         callbacks: bool = True,
     ) -> None:
         sources = packed_sources(sources, options)
-        self.sources, self.options, self.worker = sources, options, worker
+        self.sources, self.options = sources, options
         self.order = order_of(sources, options, num_workers=num_workers, num_replicas=num_replicas)
-        if not 0 <= worker < num_workers:
-            raise ConfigError.of("worker", worker, allowed=f"one of {num_workers}, from 0")
+        self.worker = number(0, num_workers - 1)("worker", worker)
         if worker == 0 or options.repeat is True:
             check_has_records(sources, options)
         required = options.label, options.labels.sample_weight
@@ -134,6 +139,7 @@ class Batches:
         self._lock = threading.Lock()
         self._echoed: dict[tuple[int, int], Future[Batch]] = {}
         self.structure = self._structure()
+        self._check_memory()
 
     def __reduce__(self) -> tuple[Any, ...]:
         """For another process, which opens the files anew, and has no processes of its own."""
@@ -365,6 +371,35 @@ class Batches:
             name: ArraySpec((rows, *shape), dtype, is_ragged)
             for name, (shape, dtype, is_ragged) in structure.items()
         }
+
+    def _check_memory(self) -> None:
+        """Refuses batches that are larger than what is left of the memory, before one is read."""
+        layout = self.order.layout
+        is_full = layout.full_steps or layout.remainder == "pad" or self.options.batch_size is None
+        rows = self._rows if is_full else max(layout.rest, default=0)
+        has_rows = self.options.batch_size is not None  # in its shapes
+        sizes = {
+            name: rows * math.prod(n or 1 for n in spec.shape[has_rows:]) * item_bytes(spec.dtype)
+            for name, spec in self.structure.items()
+        }
+        free = free_memory()
+        if sum(sizes.values()) + rows * (self._mean_bytes + _ROW_BYTES) <= free:
+            return
+        largest = max(sizes, key=lambda name: sizes[name])
+        feature = self.features.get(largest)
+        setting = "batch_size"
+        if self.options.pack is not None:
+            setting = "pack"
+        elif feature is not None and feature.has_pixels and self.options.image_size is not None:
+            setting = "image_size"
+        elif self.encoding is not None and largest == self.encoding.label:
+            setting = "labels"
+        elif feature is not None and is_audio(feature) and self.options.audio_seconds is not None:
+            setting = "audio_seconds"
+        given = getattr(self.options, setting)
+        rule = f"batches that the {free >> 20:,} MiB of free memory hold"
+        advice = f"{rows:,} rows of {largest!r} would take {sizes[largest] >> 20:,} MiB"
+        raise ConfigError.of(setting, given, allowed=rule, advice=advice)
 
 
 def _called_elsewhere(*_: Any) -> Any:

@@ -28,7 +28,10 @@ from trainer_utils.reading.normalizing import (
     is_normalization,
 )
 
-__all__ = ["ImageOptions", "ImageSettings", "check_chain"]
+__all__ = ["MOST_VALUES", "ImageOptions", "ImageSettings", "check_chain"]
+
+MOST_VALUES = 1 << 29
+"""Of an image: TensorFlow takes no more, either."""
 
 
 def _is_pair(value: Any, kind: Any) -> bool:
@@ -43,8 +46,13 @@ def _is_range(value: Any) -> bool:
     return _is_pair(value, (int, float)) and value[0] <= value[1]
 
 
+def _is_image_size(value: Any) -> bool:
+    return _is_pair(value, int) and 3 * value[0] * value[1] < MOST_VALUES
+
+
 def _size(name: str, value: Any) -> tuple[int, int]:
-    where(lambda value: _is_pair(value, int), "(height, width) in pixels")(name, value)
+    rule = f"(height, width) in pixels, with three channels fewer than {MOST_VALUES:,} values"
+    where(_is_image_size, rule)(name, value)
     return tuple(value)
 
 

@@ -27,7 +27,7 @@ from trainer_utils.reading.image_files import (
     image_size,
     plain_jpeg_size,
 )
-from trainer_utils.reading.image_settings import ImageSettings
+from trainer_utils.reading.image_settings import MOST_VALUES, ImageSettings
 
 __all__ = ["Image", "ImageDecoder"]
 
@@ -36,7 +36,6 @@ Pixels = npt.NDArray[np.uint8]
 Image = bytes | memoryview | Pixels
 """Encoded, or `(height, width, channels) uint8`."""
 
-_MOST_VALUES = 1 << 29  # of an image: TensorFlow takes no more, either
 _name_of_row = "image {} of the batch".format
 
 
@@ -109,6 +108,8 @@ class ImageDecoder:
         errors: dict[int, DatasetError] = {} if failed is None else failed
 
         def fail(row: int, error: Exception) -> None:
+            if isinstance(error, MemoryError):  # of which the image is not to blame
+                raise error
             errors[row] = CorruptShardError(
                 f"{name_of(row)}: expected an image to decode, got {error}"
             )
@@ -179,7 +180,7 @@ class ImageDecoder:
             return (image.shape[0], image.shape[1]), False
         of_jpeg = None if self._label_map else plain_jpeg_size(image)
         size = of_jpeg or image_size(image)
-        if not 0 < math.prod(size) * self._channels < _MOST_VALUES:
+        if not 0 < math.prod(size) * self._channels < MOST_VALUES:
             raise ValueError(f"one of {size[0]} x {size[1]} pixels")
         return size, of_jpeg is not None
 

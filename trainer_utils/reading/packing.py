@@ -20,12 +20,13 @@ import numpy.typing as npt
 from trainer_utils.dataset.selection import Source, merged_features
 from trainer_utils.format import ConfigError, Feature
 from trainer_utils.format.file_ranges import FileRange
-from trainer_utils.order.packing import PACK_FEATURES, PackIndex, PackOptions, Pieces
+from trainer_utils.format.spelling import did_you_mean
+from trainer_utils.order.packing import MOST_TOKEN, PACK_FEATURES, PackIndex, PackOptions, Pieces
 from trainer_utils.reading.arrays import ArraySpec, splits_of
 from trainer_utils.reading.examples import documents_of, parse_rows
 from trainer_utils.reading.record_reader import RecordReader, Rows
 from trainer_utils.storage import exists, join, read_bytes, write_atomically
-from trainer_utils.storage.cache_folder import default_cache_dir, own_folder
+from trainer_utils.storage.cache_folder import own_folder
 
 if TYPE_CHECKING:
     from trainer_utils.options import InputOptions
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
 __all__ = ["PackArrays", "PackReader", "PackRows", "PackedSource", "packed_sources"]
 
 _SCAN_BYTES, _SCAN_ROWS = 16 << 20, 1 << 16  # of records whose lengths are taken together
-_ITEM_BYTES = 4  # of a token in a batch
+_ITEM_BYTES = 4  # of a token in a batch, which is int32
 
 Array = npt.NDArray[Any]
 Numbers = npt.NDArray[np.int64]
@@ -64,12 +65,18 @@ def packed_sources(sources: Sequence[Source], options: "InputOptions") -> list[S
     folder for the next time, for whatever packs.
 
     Raises:
-        ConfigError: the feature holds no tokens, or `eos` is none of its tokenizer's.
-        DatasetError: a record is damaged, or a dataset has no such feature.
+        ConfigError: there is no such feature, it holds no tokens, or `eos` is none of its
+            tokenizer's.
+        DatasetError: a record is damaged, or holds what no token is.
     """
     pack = options.pack
     if pack is None:
         return list(sources)
+    for source in sources:
+        if pack.feature not in (there := source.dataset.features):
+            rule = f"a feature of tokens, of {', '.join(there) or 'none that have values'}"
+            cure = f"PackOptions(feature=…) says which.{did_you_mean(pack.feature, there)}"
+            raise ConfigError.of("pack", pack.feature, allowed=rule, advice=cure)
     feature = merged_features(sources, pack.feature, ())[pack.feature]
     check_tokens(feature, pack)
     made: list[Source] = []
@@ -95,10 +102,18 @@ def check_tokens(feature: Feature, pack: PackOptions) -> None:
     """
     is_list = feature.type == "int" and not feature.is_sequence and len(feature.shape) <= 1
     if not (is_list or feature.tokens):
-        raise ConfigError.of(
-            "pack",
-            pack.feature,
-            allowed="a feature of tokens, as TextExampleGen(tokenizer=…) writes it, or of integers",
+        rule = "a feature of tokens, as TextExampleGen(tokenizer=…) writes it, or of flat lists of "
+        kind = "texts or bytes" if feature.type == "string" else f"{feature.type} values"
+        cure = ""
+        if feature.tensor is not None:
+            kind = f"serialized tensors {feature.tensor}"
+            cure = ". Write arrays as lists: tokens.tolist(), or of one dimension and int64"
+        elif feature.type == "int":
+            kind = f"integers of shape {feature.shape}"
+        raise ConfigError(
+            f"pack: expected {rule}integers, got {pack.feature!r} of {kind}{cure}",
+            setting="pack",
+            value=pack.feature,
         )
     size = feature.tokens.vocabulary_size if feature.tokens else None
     if pack.eos is not None and size is not None and pack.eos >= size:
@@ -115,8 +130,7 @@ def _lengths(source: Source, feature: Feature, options: "InputOptions") -> npt.N
     if source.dataset.manifest is None:  # it may be another the next time
         return _scan(source, feature, name, options)
     given = options.cache.folder if isinstance(options.cache, CacheOptions) else None
-    outer = own_folder(given or default_cache_dir(), is_shared=given is not None)
-    folder = own_folder(join(outer, "lengths"))
+    folder = own_folder("lengths", given=given)
     known = [source.dataset.digest, source.split, name]
     path = join(folder, hashlib.blake2b(repr(known).encode(), digest_size=16).hexdigest())
     data = read_bytes(path) if exists(path) else b""
@@ -145,9 +159,18 @@ def _scan(
 def _documents(rows: Rows, name: str, feature: Feature) -> tuple[Numbers, Array]:
     """How many tokens each record has, and those of all, end to end."""
     column = parse_rows(rows, [name], views=[name])[name]
-    if feature.tokens is None:
-        return column.counts, column.values
-    return documents_of(rows, name, column, feature.tokens)
+    if column.kind not in ("", feature.type):
+        kind = f"feature {name!r} of {feature.type} values as the dataset says"
+        raise rows.error(0, expected=kind, got=column.kind)
+    lengths, tokens = column.counts, column.values
+    if feature.tokens is not None:
+        lengths, tokens = documents_of(rows, name, column, feature.tokens)
+    if len(tokens) and not 0 <= tokens.min() <= tokens.max() <= MOST_TOKEN:
+        place = int(((tokens < 0) | (tokens > MOST_TOKEN)).argmax())
+        row = int(np.searchsorted(np.cumsum(lengths), place, side="right"))
+        rule = f"feature {name!r} of tokens from 0 to {MOST_TOKEN:,}"
+        raise rows.error(row, expected=rule, got=str(tokens[place]))
+    return lengths, tokens
 
 
 @dataclasses.dataclass(frozen=True)

@@ -139,20 +139,19 @@ class CacheFolder:
         is_full: whether there was no room for something.
 
     Raises:
-        ConfigError: it is not this user's own.
+        ConfigError: it is not this user's own, or cannot be written to.
     """
 
     def __init__(self, folder: str | None = None, most_bytes: int | None = None) -> None:
-        outer = own_folder(folder or default_cache_dir(), is_shared=folder is not None)
-        inner = os.path.join(outer, COPIES_FOLDER)
-        self.path = own_folder(inner)
+        self.path = own_folder(COPIES_FOLDER, given=folder)
         self.is_full = False
         self._mutex = threading.Lock()
         self._names: set[str] = set()
         self._counted_at = time.monotonic()
-        with self._alone():
-            used = self._count()
-        free = shutil.disk_usage(self.path).free
+        with _naming_setting(self.path):
+            with self._alone():
+                used = self._count()
+            free = shutil.disk_usage(self.path).free
         self.most_bytes = int((free + used) * _FREE_SHARE) if most_bytes is None else most_bytes
 
     def open(self, name: str, size: int) -> Copy | None:
@@ -279,17 +278,27 @@ class CacheFolder:
             os.close(descriptor)
 
 
-def own_folder(path: str, *, is_shared: bool = False) -> str:
-    """A folder that nobody else can write to, though all may make files beside it.
+def own_folder(name: str, *, given: str | None) -> str:
+    """A folder within the cache's that nobody else can write to, made where there is none.
 
     Args:
-        path: of it; made with mode 700, where there is none, with those above it.
-        is_shared: whether others may read what is in it.
+        name: of it.
+        given: the cache's folder, in which others may read. None: `default_cache_dir`, in which
+            nobody else may even do that.
 
     Raises:
-        ConfigError: somebody else made it, or may write to it.
+        ConfigError: it cannot be made; somebody else made it, or may write to it.
     """
-    os.makedirs(os.path.dirname(path) or ".", exist_ok=True)
+    outer = given or default_cache_dir()
+    inner = os.path.join(outer, name)
+    with _naming_setting(inner):
+        os.makedirs(os.path.dirname(outer) or ".", exist_ok=True)
+        _make_own(outer, 0o022 if given is not None else 0o077)
+        _make_own(inner, 0o077)
+    return inner
+
+
+def _make_own(path: str, forbidden: int) -> None:
     with contextlib.suppress(FileExistsError):
         os.mkdir(path, mode=0o700)
     found = os.lstat(path)  # a link would be a link here
@@ -297,15 +306,24 @@ def own_folder(path: str, *, is_shared: bool = False) -> str:
         wrong = "no folder"
     elif found.st_uid != os.getuid():
         wrong = f"one of user {found.st_uid}"
-    elif found.st_mode & (0o022 if is_shared else 0o077):
+    elif found.st_mode & forbidden:
         wrong = f"one that others may use (mode {stat.S_IMODE(found.st_mode):o})"
     else:
-        return path
+        return
     raise ConfigError(
         f"cache: expected {path!r} to be this user's own folder, with mode 700, got {wrong}. "
         "Remove it, set TMPDIR, or name a folder: cache='…'.",
         setting="cache",
     )
+
+
+@contextlib.contextmanager
+def _naming_setting(path: str) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        rule = f"a folder to write to ({error.strerror}: {error.filename or path})"
+        raise ConfigError.of("cache", path, allowed=rule) from error
 
 
 def _rounded(size: int) -> int:

@@ -141,6 +141,39 @@ def test_weights_weigh_packs(uri, tmp_path):
     assert counts[True] == pytest.approx(3 * counts[False], abs=1)
 
 
+@pytest.mark.parametrize("token", [2**31, 2**33 + 1, -1, -5])
+def test_a_token_that_no_batch_holds_is_its_records_fault(tmp_path, token):
+    own = str(tmp_path / "out")
+    with trainer_utils.DatasetWriter(own, num_shards={"train": 1}) as writer:
+        for tokens in ([1, 2**31 - 1], [], [0, token], [2]):
+            writer.write("train", {"tokens": tokens})
+    with pytest.raises(DatasetError) as caught:
+        trainer_utils.iterate(own, "train", batch_size=1, pack=PackOptions(length=4))
+    assert caught.value.record == 2
+    assert str(token) in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        np.arange(4, dtype=np.int32),  # a serialized tensor
+        np.arange(4).reshape(2, 2),
+        [1.5, 2.5],
+        "a text",
+        [[1], [2, 3]],
+        [],
+    ],
+    ids=repr,
+)
+def test_features_that_are_no_tokens_are_refused_as_what_they_are(tmp_path, value):
+    own = str(tmp_path / "out")
+    with trainer_utils.DatasetWriter(own, num_shards={"train": 1}) as writer:
+        writer.write("train", {"tokens": value, "id": 7})
+    with pytest.raises(ConfigError) as caught:
+        trainer_utils.iterate(own, "train", pack=PackOptions(length=4))
+    assert (caught.value.setting, caught.value.value) == ("pack", "tokens")
+
+
 def test_single_packs(uri):
     pack = PackOptions(length=LENGTH)
     batches = trainer_utils.iterate(uri, "train", batch_size=1, pack=pack)

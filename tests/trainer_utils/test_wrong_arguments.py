@@ -1,0 +1,233 @@
+"""Whatever an argument is given: a batch, or an error of ours that names the argument."""
+
+import contextlib
+import dataclasses
+import itertools
+from typing import Any
+
+import numpy as np
+import pytest
+
+from trainer_utils import (
+    DatasetError,
+    DatasetWriter,
+    ImageOptions,
+    InputOptions,
+    LabelOptions,
+    PackOptions,
+    iterate,
+    plan,
+)
+from trainer_utils.format import ConfigError
+from trainer_utils.options import CacheOptions
+
+WRONG: dict[str, Any] = {
+    "a text": "2",
+    "a text with NUL": "a\0b",
+    "bytes": b"x",
+    "a fraction": 2.5,
+    "no number": float("nan"),
+    "infinite": float("inf"),
+    "below zero": -1,
+    "zero": 0,
+    "huge": 10**30,
+    "two that are huge": (10**12, 10**12),
+    "true": True,
+    "nothing": None,
+    "of numpy": np.int64(2),
+    "an array": np.arange(3),
+    "a list": [2],
+    "an empty list": [],
+    "a list of nothing": [None],
+    "a nested list": [[1], {"a": object()}],
+    "a set": {1},
+    "a dict": {"a": 1},
+    "a dict by number": {1: 2},
+    "an object": object(),
+}
+BASE = {"batch_size": 4, "image_size": (8, 8), "label": "label", "features": ["image"]}
+GROUPS = {"labels": LabelOptions, "cache": CacheOptions, "image": ImageOptions, "pack": PackOptions}
+OWN_FOLDER = ("cache", "folder")  # where a text is the name of a folder that is made
+TEXTS = ("a text", "a text with NUL")
+
+
+@pytest.fixture(scope="module")
+def uri(tmp_path_factory, photos) -> str:
+    uri = str(tmp_path_factory.mktemp("wrong") / "dataset")
+    with DatasetWriter(uri, num_shards=2, vocabulary=["a", "b", "c"]) as writer:
+        for number in range(11):
+            example = {
+                "image": photos[number],
+                "label": "abc"[number % 3],
+                "weight": number / 10,
+                "tokens": list(range(number % 4)),
+            }
+            writer.write("train", example)
+    return uri
+
+
+def read(artifact_uri: Any, split: Any = "train", **arguments: Any) -> None:
+    for _ in itertools.islice(iterate(artifact_uri, split, **arguments), 2):
+        pass
+
+
+def make_plan(artifact_uri: Any, split: Any = "train", **arguments: Any) -> None:
+    plan(artifact_uri, split, **arguments)
+
+
+def answers(call: Any, uri: str, name: str, arguments: dict[str, Any]) -> None:
+    """The call works, or raises an error of ours."""
+    for value in WRONG:
+        if name in OWN_FOLDER and value in TEXTS:
+            continue
+        with contextlib.suppress(DatasetError):
+            call(**{"artifact_uri": uri, **arguments, name: WRONG[value]})
+
+
+NAMES = [field.name for field in dataclasses.fields(InputOptions)]
+
+
+@pytest.mark.parametrize("name", [*NAMES, "worker", "num_workers", "options", "split"])
+def test_iterate(uri, name):
+    answers(read, uri, name, dict(BASE))
+
+
+@pytest.mark.parametrize("name", ["workers", "replicas", "options", "split", "batch_size", "state"])
+def test_plan(uri, name):
+    answers(make_plan, uri, name, {"batch_size": 4})
+
+
+@pytest.mark.parametrize("group", GROUPS)
+def test_groups(uri, group):
+    base: dict[str, Any] = {"batch_size": 1} if group == "pack" else dict(BASE)
+    for field in dataclasses.fields(GROUPS[group]):
+
+        def call(artifact_uri: str, _name: str = field.name, **arguments: Any) -> None:
+            value = arguments.pop(_name)
+            read(artifact_uri, **base, **{group: {_name: value}})
+
+        answers(call, uri, field.name, {})
+
+
+@pytest.mark.parametrize("options", [*GROUPS.values(), InputOptions])
+def test_what_is_no_setting_of_a_group(options):
+    with pytest.raises(ConfigError) as caught:
+        options(batchsize=3)
+    assert caught.value.setting == "batchsize"
+    with pytest.raises(ConfigError):
+        options({"length": 3})
+
+
+def test_a_name_that_is_misspelt_is_told():
+    with pytest.raises(ConfigError, match="'length'"):
+        PackOptions(lenght=3)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "setting"),
+    [
+        ({"worker": "0"}, "worker"),
+        ({"worker": 2, "num_workers": 2}, "worker"),
+        ({"num_workers": "2"}, "num_workers"),
+        ({"num_workers": 0}, "num_workers"),
+        ({"options": {"batchsize": 4}}, "batchsize"),
+        ({"options": "fast"}, "options"),
+        ({"state": {"a": 1}}, "state"),
+        ({"state": 1 << 63}, "state"),
+        ({"features": [["image"]]}, "features"),
+        ({"cache": "/proc/x"}, "cache"),
+        ({"cache": "/dev/null/x"}, "cache"),
+        ({"cache": "/proc/x", "pack": {"length": 4}, "image_size": None}, "cache"),
+    ],
+)
+def test_the_error_names_the_argument(uri, arguments, setting):
+    with pytest.raises(ConfigError) as caught:
+        read(uri, **{"batch_size": 4, "image_size": (8, 8), **arguments})
+    assert caught.value.setting == setting
+
+
+@pytest.mark.parametrize("arguments", [{"workers": "2"}, {"workers": 0}, {"replicas": 0}])
+def test_a_plan_names_the_argument(uri, arguments):
+    with pytest.raises(ConfigError) as caught:
+        plan(uri, "train", **arguments)
+    assert {caught.value.setting: caught.value.value} == arguments
+
+
+def test_state_of_what_is_no_step(uri):
+    batches = iterate(uri, "train", features="label")
+    for value in ("2", None, -1, 2.0, True):
+        with pytest.raises(ConfigError) as caught:
+            batches.state(value)
+        assert caught.value.setting == "step"
+
+
+def test_numbers_of_numpy_are_numbers(uri):
+    plain = iterate(uri, "train", features="label", batch_size=4, num_workers=2, worker=1)
+    state = plain.state(np.int64(2))
+    assert state == plain.state(2)
+    assert type(state.to_json()) is str
+    again = iterate(
+        uri,
+        "train",
+        features="label",
+        batch_size=np.int32(4),
+        num_workers=np.int64(2),
+        worker=np.int64(1),
+    )
+    for one, other in zip(plain, again, strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
+class TestSizes:
+    """What no memory holds is refused before anything is read, as the setting's fault."""
+
+    @pytest.fixture(autouse=True)
+    def machine(self, monkeypatch):
+        monkeypatch.setattr("trainer_utils.reading.batches.free_memory", lambda: 1 << 30)
+
+    @pytest.mark.parametrize(
+        ("settings", "setting"),
+        [
+            ({"image_size": (10**12, 10**12)}, "image_size"),
+            ({"image_size": (1, 10**9), "batch_size": None}, "image_size"),
+            ({"image_size": (12_000, 12_000), "features": "image"}, "image_size"),
+            ({"features": "label", "audio_seconds": 1e12}, "audio_seconds"),
+            ({"features": "label", "batch_size": 10**9, "remainder": "pad"}, "batch_size"),
+            ({"label": "label", "features": "weight",
+              "labels": {"one_hot": True, "num_classes": 10**12}}, "labels"),
+            ({"pack": {"length": 2**31 - 1}}, "pack"),
+        ],
+    )  # fmt: skip
+    def test_that_are_too_large(self, uri, settings, setting):
+        with pytest.raises(ConfigError) as caught:
+            iterate(uri, "train", **{"batch_size": 11, **settings})
+        assert caught.value.setting == setting
+
+    @pytest.mark.parametrize(
+        "settings",
+        [
+            {"features": "label", "batch_size": 10**12},  # of which 11 rows there are
+            {"features": "image", "image_size": (1000, 1000), "batch_size": 11},
+            {"features": "label", "shuffle": 10**18},
+        ],
+    )
+    def test_that_are_large(self, uri, settings):
+        iterate(uri, "train", **settings)
+
+    def test_sounds(self, tmp_path, monkeypatch):
+        from trainer_utils.reading.audio import AudioReading
+
+        for seconds in (0, -1, 1e12, float("inf"), float("nan"), "1", True):
+            with pytest.raises(ConfigError):
+                AudioReading(seconds=seconds)
+        assert AudioReading(seconds=3600).seconds == 3600
+
+
+def test_a_lack_of_memory_is_no_images_fault(uri, monkeypatch):
+    def decode(*_: object, **__: object) -> object:
+        raise MemoryError
+
+    monkeypatch.setattr("trainer_utils.reading.images.decode_image", decode)
+    monkeypatch.setattr("trainer_utils.reading.images.decode_jpeg_part", decode)
+    with pytest.raises(MemoryError):
+        read(uri, **BASE, on_corrupt="skip")
