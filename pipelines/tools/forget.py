@@ -38,6 +38,7 @@ from trainer_utils.storage import (
     make_folder,
     read_text,
     remove_tree,
+    rename,
     sync_folder,
     write_text,
 )
@@ -287,7 +288,7 @@ def _copies(
     """Copies of the shards that change, in the caches of trainers."""
     names = tuple(f"-{os.path.basename(r['shard'])}" for one in datasets for r in one["records"])
     folders = [os.path.join(cache, COPIES_FOLDER) for cache in caches]
-    places = [*filter(os.path.isdir, folders), *roots]
+    places = [*filter(is_folder, folders), *roots]
     paths = {join(folder, file.path) for folder in places for file in list_files(folder)}
     return sorted(path for path in paths if names and path.endswith(names) and _is_copy(path))
 
@@ -360,9 +361,9 @@ def _swap(uri: str) -> None:
         remove_tree(uri)
         upload_dataset(new, uri)
     else:
-        if os.path.exists(uri):
-            os.rename(uri, old)
-        os.rename(new, uri)
+        if exists(uri):
+            rename(uri, old)
+        rename(new, uri)
         sync_folder(os.path.dirname(new))
     for folder in (new, old):
         remove_tree(folder)

@@ -23,7 +23,7 @@ from pipelines.tools.conversion.recognition import KINDS, check_source, recognis
 from trainer_utils.format import ConfigError
 from trainer_utils.format.naming import check_split_name
 from trainer_utils.format.spelling import check_names, misspelt
-from trainer_utils.storage import exists, is_object_store, is_remote
+from trainer_utils.storage import exists, is_folder, is_object_store, is_remote
 
 __all__ = ["EXAMPLE_GENS", "SETTINGS", "Conversion", "check_options", "check_places", "prepare"]
 
@@ -184,15 +184,15 @@ def check_places(source: str, out: str, metadata: str | None) -> None:
     for name, place in (("out", out), ("metadata", metadata or "")):
         if "\0" in place:
             raise ConfigError.of(name, place, allowed="a path without NUL characters")
-    if metadata and (is_remote(metadata) or os.path.isdir(metadata)):
+    if metadata and (is_remote(metadata) or is_folder(metadata)):
         raise ConfigError.of("metadata", metadata, allowed="a local file, since it is a database")
     if metadata:
         _check_folder("metadata", os.path.dirname(metadata) or ".")
     if not out or (is_remote(out) and not is_object_store(out)):
         raise ConfigError.of("out", out, allowed="a folder, local or in a bucket")
     base, place = (path if is_remote(path) else os.path.realpath(path) for path in (source, out))
-    is_folder = is_remote(source) or os.path.isdir(source)
-    if is_folder and f"{place.rstrip('/')}/".startswith(f"{base.rstrip('/')}/"):
+    may_hold = is_remote(source) or is_folder(source)
+    if may_hold and f"{place.rstrip('/')}/".startswith(f"{base.rstrip('/')}/"):
         raise ConfigError.of(
             "out",
             out,
@@ -210,7 +210,7 @@ def _check_folder(name: str, folder: str) -> None:
     place = os.path.abspath(folder)
     while not os.path.lexists(place):
         place = os.path.dirname(place)
-    if not os.path.isdir(place):
+    if not is_folder(place):
         rule = f"a folder, which the file {place!r} is not"
         raise ConfigError.of(name, folder, allowed=rule)
     if not os.access(place, os.W_OK | os.X_OK):
