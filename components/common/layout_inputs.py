@@ -259,7 +259,7 @@ class LayoutInputs:
         if is_remote(self.base) or "://" in uri:
             return False
         path = os.path.join(self.base, folder, uri)
-        if not os.path.exists(path):
+        if not exists(path):
             return False
         file = os.path.realpath(path)
         roots = {os.path.realpath(root) for root, _, _ in self._roots("")}

@@ -9,7 +9,7 @@ import os
 import posixpath
 
 from trainer_utils.format import ConfigError
-from trainer_utils.storage import is_remote
+from trainer_utils.storage import is_folder, is_remote
 
 __all__ = ["check_folder", "is_within", "path_of"]
 
@@ -41,7 +41,7 @@ def check_folder(name: str, folder: str) -> None:
     place = os.path.abspath(folder)
     while not os.path.lexists(place):
         place = os.path.dirname(place)
-    if not os.path.isdir(place):
+    if not is_folder(place):
         raise ConfigError.of(name, folder, allowed=f"a folder, which the file {place!r} is not")
     if not os.access(place, os.W_OK | os.X_OK):
         rule = f"a folder that can be written to: no permission to write in {place!r}"

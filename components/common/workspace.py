@@ -48,6 +48,7 @@ from trainer_utils.storage import (
     read_text,
     remove_file,
     remove_tree,
+    rename,
     write_text,
 )
 from trainer_utils.writing.publishing import working_folder
@@ -229,7 +230,7 @@ def _take_over(uri: str, key: str) -> None:
     if is_remote(uri) or _has_manifest(uri) or (_run_at(uri) or {}).get("key") == key:
         return
     parent = os.path.dirname(os.path.abspath(uri))
-    for name in sorted(os.listdir(parent)):
+    for name in sorted(list_names(parent)):
         other, held = os.path.join(parent, name), _Runs()
         if other == os.path.abspath(uri) or (_run_at(other) or {}).get("key") != key:
             continue
@@ -238,8 +239,8 @@ def _take_over(uri: str, key: str) -> None:
             if is_over and not _has_manifest(other):
                 _remove_files(uri)
                 remove_tree(working_folder(uri))
-                for inner in os.listdir(other):
-                    os.rename(os.path.join(other, inner), os.path.join(uri, inner))
+                for inner in list_names(other):
+                    rename(join(other, inner), join(uri, inner))
                 return
         finally:
             _release(held)

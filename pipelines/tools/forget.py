@@ -38,6 +38,7 @@ from trainer_utils.storage import (
     make_folder,
     read_text,
     remove_tree,
+    rename,
     sync_folder,
     write_text,
 )
@@ -307,7 +308,7 @@ def _copies(
                     endings.add(f"-{copy_ending(shard.path, shard_version(shard.entry))}")
                     endings.add(copy_name(shard.path, file_version(shard.path)))
     folders = [os.path.join(cache, COPIES_FOLDER) for cache in caches]
-    places = [*filter(os.path.isdir, folders), *(root for root in roots if not is_remote(root))]
+    places = [*filter(is_folder, folders), *(root for root in roots if not is_remote(root))]
     paths = {join(folder, file.path) for folder in places for file in list_files(folder)}
     return sorted(path for path in paths if path.endswith((*endings,)) and _is_copy(path))
 
@@ -380,9 +381,9 @@ def _swap(uri: str) -> None:
         remove_tree(uri)
         upload_dataset(new, uri)
     else:
-        if os.path.exists(uri):
-            os.rename(uri, old)
-        os.rename(new, uri)
+        if exists(uri):
+            rename(uri, old)
+        rename(new, uri)
         sync_folder(os.path.dirname(new))
     for folder in (new, old):
         remove_tree(folder)

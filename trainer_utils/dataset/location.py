@@ -15,7 +15,7 @@ from trainer_utils.format import ConfigError
 from trainer_utils.format.layouts import is_named_as_records
 from trainer_utils.format.naming import MANIFEST_FILE, SHARD_PREFIX, SPLIT_PREFIX
 from trainer_utils.order.recipe import Recipe
-from trainer_utils.storage import is_remote, join, list_folder
+from trainer_utils.storage import exists, is_remote, join, list_folder
 
 __all__ = [
     "LATEST",
@@ -129,7 +129,7 @@ def newest_dataset(uri: str) -> str:
         return uri
     link = uri
     if os.path.basename(uri) != LATEST or not os.path.islink(uri):
-        if os.path.exists(os.path.join(uri, MANIFEST_FILE)):
+        if exists(join(uri, MANIFEST_FILE)):
             return uri
         link = os.path.join(uri, LATEST)
     if not os.path.islink(link):

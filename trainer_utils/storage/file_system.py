@@ -35,6 +35,7 @@ _PAUSES = (0.05, 0.2, 0.8)  # seconds before each further attempt
 _OF_THE_FILE = {
     *(errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.EACCES),
     *(errno.EPERM, errno.ENAMETOOLONG, errno.ELOOP, errno.ENXIO),
+    *(errno.EEXIST, errno.ENOTEMPTY),
 }
 
 

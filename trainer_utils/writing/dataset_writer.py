@@ -14,7 +14,6 @@ import errno
 import hashlib
 import logging
 import os
-import shutil
 import tempfile
 import threading
 import uuid
@@ -37,7 +36,7 @@ from trainer_utils.format.record_names import name_of
 from trainer_utils.format.schema_text import render_schema_text
 from trainer_utils.format.settings import Settings, number, one_of, setting, settings_of
 from trainer_utils.format.spelling import check_names, did_you_mean
-from trainer_utils.storage import is_remote, sync_folder
+from trainer_utils.storage import is_remote, make_folder, remove_tree, rename, sync_folder
 from trainer_utils.writing.feature_record import FeatureRecord
 from trainer_utils.writing.open_shards import OpenShards
 from trainer_utils.writing.publishing import (
@@ -157,9 +156,9 @@ class DatasetWriter:
             os.path.dirname(whole), f".{os.path.basename(whole)[:100]}.{uuid.uuid4().hex}"
         )
         try:
-            os.makedirs(folder)
+            make_folder(folder)
         except OSError as error:
-            rule = f"a folder that can be made ({error.strerror})"
+            rule = f"a folder that can be made ({error.strerror or error})"
             raise ConfigError.of("uri", self.uri, allowed=rule) from error
         return folder
 
@@ -290,7 +289,7 @@ class DatasetWriter:
         with self._lock:
             self._is_open = False
             self._splits.clear()
-            shutil.rmtree(self._folder, ignore_errors=True)
+            remove_tree(self._folder)
 
     def _write_files(self) -> None:
         shards = [shard for split in self._splits.values() for shard in split.finish()]
@@ -352,7 +351,7 @@ class DatasetWriter:
             return
         whole = os.path.abspath(self.uri)
         try:
-            os.rename(self._folder, whole)
+            rename(self._folder, whole)
         except OSError as error:
             if error.errno not in (errno.ENOTEMPTY, errno.EEXIST, errno.ENOTDIR):
                 raise

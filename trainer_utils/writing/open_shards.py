@@ -14,7 +14,7 @@ import os
 from typing import BinaryIO
 
 from trainer_utils.format import Shard, ShardName, ShardWriter
-from trainer_utils.storage import join, make_folder, naming_file
+from trainer_utils.storage import join, make_folder, naming_file, rename
 from trainer_utils.writing.publishing import working_folder
 from trainer_utils.writing.shards import finish_shard, verify_shard
 
@@ -95,7 +95,7 @@ class OpenShards:
             )
             final = join(self._folder, name.path)
             make_folder(os.path.dirname(final))
-            os.replace(path, final)
+            rename(path, final)
             shards.append(finish_shard(name, digest, writer, uri=self._folder))
             verify_shard(shards[-1], uri=self._folder)
         return shards

@@ -5,14 +5,15 @@ export_examples(read_examples("datasets/photos"), "looked-at/")
 """
 
 import csv
+import io
 import json
-import os
 from collections.abc import Iterable
 
 from components.report.records.reader import Example
 from components.report.records.values import Value
 from trainer_utils.format import DatasetError
 from trainer_utils.format.printable import printable
+from trainer_utils.storage import join, list_names, make_folder, write_atomically, write_text
 from trainer_utils.text_output import human_bytes, quantity
 
 __all__ = ["EXAMPLES_FILE", "MOST_SHOWN", "as_text", "describe_value", "export_examples"]
@@ -73,17 +74,18 @@ def export_examples(examples: Iterable[Example], folder: str) -> int:
     Raises:
         DatasetError: there is something in the folder already.
     """
-    os.makedirs(folder, exist_ok=True)
-    if os.listdir(folder):
+    make_folder(folder)
+    if list_names(folder):
         raise DatasetError(
             f"{folder!r}: expected an empty folder, found files in it. Name another.", path=folder
         )
     rows = [_export(example, folder) for example in examples]
     names = list(dict.fromkeys(name for row in rows for name in row))
-    with open(os.path.join(folder, EXAMPLES_FILE), "w", encoding="utf-8", newline="") as stream:
-        writer = csv.DictWriter(stream, names, restval="")
-        writer.writeheader()
-        writer.writerows(rows)
+    text = io.StringIO(newline="")
+    writer = csv.DictWriter(text, names, restval="")
+    writer.writeheader()
+    writer.writerows(rows)
+    write_text(join(folder, EXAMPLES_FILE), text.getvalue(), temporary_folder=folder)
     return len(rows)
 
 
@@ -97,7 +99,7 @@ def _export(example: Example, folder: str) -> dict[str, str]:
             suffix = value.suffix if value.is_file else ".txt"
             # By its number: a feature's name may hold what no file name can.
             cell = f"{example.split}-{example.number:08d}-{column}{suffix}"
-            with open(os.path.join(folder, cell), "xb") as stream:
+            with write_atomically(join(folder, cell), temporary_folder=folder) as stream:
                 stream.write(content)
         row[name if name not in row else f"{name} (feature)"] = cell
     return row

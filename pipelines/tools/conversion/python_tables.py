@@ -24,7 +24,7 @@ from components.tables.splits import SPLIT_COLUMNS
 from pipelines.tools.conversion.python_sources import Options, Row, rows_of
 from trainer_utils.format import InputError
 from trainer_utils.format.naming import check_feature_names
-from trainer_utils.storage import is_folder, is_remote
+from trainer_utils.storage import is_folder, is_remote, list_names, make_folder, rename
 from trainer_utils.writing.feature_record import FeatureRecord
 from trainer_utils.writing.values import Plain, Steps, stored_value
 
@@ -57,7 +57,7 @@ def as_table(
     """
     options = {**options, "columns": dict(options.get("columns") or {})}
     path = Path(folder, "rows.parquet")
-    os.makedirs(folder, exist_ok=True)
+    make_folder(folder)
     fresh = Path(tempfile.mkdtemp(dir=folder)) / path.name
     try:
         table = _arrow_table(source)
@@ -68,12 +68,12 @@ def as_table(
         else:
             _write_rows(rows_of(source, options), fresh, options)
         if not path.is_file() or not filecmp.cmp(fresh, path, shallow=False):
-            os.replace(fresh, path)
+            rename(str(fresh), str(path))
     finally:
         for made in (fresh, fresh.with_suffix(".rows")):
             made.unlink(missing_ok=True)
         fresh.parent.rmdir()
-        if not os.listdir(folder):
+        if not list_names(folder):
             os.rmdir(folder)
     kept = {name: value for name, value in options.items() if value not in (None, {})}
     return str(path), kept, _roots(path)

@@ -25,7 +25,7 @@ from pipelines.tools.conversion.recognition import KINDS, check_source, recognis
 from trainer_utils.format import ConfigError
 from trainer_utils.format.naming import check_split_name
 from trainer_utils.format.spelling import check_names, misspelt
-from trainer_utils.storage import exists, is_object_store, is_remote
+from trainer_utils.storage import exists, is_folder, is_object_store, is_remote
 
 __all__ = ["EXAMPLE_GENS", "SETTINGS", "Conversion", "check_options", "check_places", "prepare"]
 
@@ -185,13 +185,13 @@ def check_places(source: str, out: str, metadata: str | None) -> None:
     for name, place in (("out", out), ("metadata", metadata or "")):
         if "\0" in place:
             raise ConfigError.of(name, place, allowed="a path without NUL characters")
-    if metadata and (is_remote(metadata) or os.path.isdir(metadata)):
+    if metadata and (is_remote(metadata) or is_folder(metadata)):
         raise ConfigError.of("metadata", metadata, allowed="a local file, since it is a database")
     if metadata:
         check_folder("metadata", os.path.dirname(metadata) or ".")
     if not out or (is_remote(out) and not is_object_store(out)):
         raise ConfigError.of("out", out, allowed="a folder, local or in a bucket")
-    if (is_remote(source) or os.path.isdir(source)) and is_within(out, source):
+    if (is_remote(source) or is_folder(source)) and is_within(out, source):
         raise ConfigError.of(
             "out",
             out,
