@@ -145,7 +145,7 @@ def convert(
         ConfigError: a setting is not allowed.
     """
     from components import conversions
-    from components.example_gen.conversion import Conversion, check_outcome
+    from components.example_gen.conversion import Conversion, check_outcome, check_tensors
     from components.example_gen.manifest import make_manifest
 
     _check_settings(settings, *_PRODUCERS)
@@ -170,10 +170,12 @@ def convert(
             used, partition = conversion.settings, conversion.selection.partition
             manifest = make_manifest(producer, plan, written, settings=used, partition=partition)
             tell = describe or functools.partial(_told, settings, partition)
+            features = used.described_features(written.features)
+            check_tensors(uri, manifest.shards, features)
             publish_dataset(
                 uri,
                 manifest,
-                used.described_features(written.features),
+                features,
                 vocabularies=plan.vocabularies,
                 rejects=rejects,
                 origin=make_origin(

@@ -11,7 +11,7 @@ import abc
 import dataclasses
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Generic, TypeVar
 
 from components.common.lineage import package_versions
@@ -23,12 +23,17 @@ from components.example_gen.plan import Plan, Written
 from components.example_gen.settings import ExampleGenSettings
 from components.example_gen.simple_layouts import names_at_top
 from trainer_utils.dataset import Dataset
-from trainer_utils.format import InputError
+from trainer_utils.dataset.shards import read_shard_blocks
+from trainer_utils.format import ConfigError, DatasetError, Feature, InputError, Shard
+from trainer_utils.format.example_decoding import decode_example
+from trainer_utils.format.tensors import TensorSpec, decode_tensor
 from trainer_utils.storage.files import exists, is_folder, list_names, remove_file, write_text
+from trainer_utils.storage.paths import join
 
-__all__ = ["Conversion", "check_outcome"]
+__all__ = ["Conversion", "check_outcome", "check_tensors"]
 
 _Plan = TypeVar("_Plan", bound=Plan)
+_TENSORS_LOOKED_AT = 100  # records of each split
 
 
 class Conversion(abc.ABC, Generic[_Plan]):
@@ -156,6 +161,45 @@ def check_outcome(
         raise
     if exists(listed_in):  # of a run before, which failed
         remove_file(listed_in)
+
+
+def check_tensors(uri: str, shards: Sequence[Shard], features: Mapping[str, Feature]) -> None:
+    """Refuses features that `tensors` describes and whose first values are no such tensors.
+
+    Args:
+        uri: where the shards are.
+        shards: that were written.
+        features: as the dataset is to describe them.
+
+    Raises:
+        ConfigError: it names the column.
+    """
+    specs = {name: one.tensor for name, one in features.items() if one.tensor is not None}
+    firsts = {shard.split: shard for shard in reversed(shards) if shard.records and specs}
+    for shard in firsts.values():
+        block = next(read_shard_blocks(join(uri, shard.path)))
+        for number in range(min(len(block), _TENSORS_LOOKED_AT)):
+            for name, values in decode_example(block.record(number), list(specs)).items():
+                for value in values:
+                    _check_tensor(name, value, specs[name])
+
+
+def _check_tensor(name: str, value: Any, spec: TensorSpec) -> None:
+    try:
+        array = decode_tensor(value)
+        found = TensorSpec.of(array)
+    except DatasetError:
+        got = f"{bytes(value[:40])!r}"
+    else:
+        sizes = zip(spec.shape, array.shape, strict=False)
+        is_alike = (spec.dtype, len(spec.shape)) == (found.dtype, array.ndim)
+        if is_alike and all(size in (None, own) for size, own in sizes):
+            return
+        got = f"tensors {found}"
+    rule = f"serialized tensors {spec}, as tf.io.serialize_tensor makes them"
+    raise ConfigError(
+        f"tensors[{name!r}]: expected {rule}, got {got}", setting="tensors", value=name
+    )
 
 
 def _why_none(plan: Plan, rejects: Sequence[Reject]) -> str:

@@ -15,7 +15,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from trainer_utils.format import ConfigError
-from trainer_utils.format.spelling import checks_names, did_you_mean
+from trainer_utils.format.spelling import did_you_mean
 from trainer_utils.order.mixing import WeightSchedule
 from trainer_utils.order.state import check_state
 
@@ -27,7 +27,6 @@ _INTERPOLATIONS = ("stages", "linear")
 Change = tuple[int, Mapping[str, float]]
 
 
-@checks_names
 @dataclasses.dataclass(frozen=True)
 class Part:
     """One dataset of a recipe.
@@ -65,7 +64,6 @@ class Part:
         return {name: value for name, value in shown.items() if value is not None}
 
 
-@checks_names
 @dataclasses.dataclass(frozen=True)
 class Recipe:
     """Datasets to mix, and their weights by the steps of a run.

@@ -5,6 +5,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet
 import pytest
+import tensorflow as tf
 
 from tests.components.tables.table_files import keyed, parquet_of
 from trainer_utils.format import ConfigError, InputError
@@ -111,6 +112,7 @@ FOLDER, OBJECTS, LINES = {"a/1.txt": "x"}, {"t.jsonl": '{"a": 1}\n'}, {"t.txt": 
         (ROWS, {"columns": {"n": "split", "words": "split"}}, "columns: expected one 'split'"),
         (ROWS, {"group_by": "lable"}, "group_by.*'lable'.*Did you mean 'label'"),
         (ROWS, {"tensors": '{"lable": "int64[2]"}'}, "'lable'.*Did you mean 'label'"),
+        (ROWS, {"tensors": '{"n": "int64[2]"}'}, r"tensors\['n'\]"),
         (ROWS, {"vocabulary": {"n": ["1"]}}, r"vocabulary\['n'\].*\(label\)"),
         (ROWS, {"lowercase": True}, "words, n, label.*'<column>': 'text'"),
         (ROWS, {"deduplicate": True}, "expected a column with the texts"),
@@ -126,3 +128,19 @@ FOLDER, OBJECTS, LINES = {"a/1.txt": "x"}, {"t.jsonl": '{"a": 1}\n'}, {"t.txt": 
 def test_a_setting_that_does_not_fit_the_inputs_is_named(convert, files, settings, said):
     with pytest.raises((ConfigError, InputError), match=said):
         convert(files, **settings)
+
+
+@pytest.mark.parametrize(
+    ("spec", "fits"), [("int32[?]", True), ("int32[2]", False), ("int64[?]", False)]
+)
+def test_tensors_are_what_is_said_of_them(convert, spec, fits):
+    tensors = [tf.io.serialize_tensor(tf.range(size)).numpy() for size in (2, 3)]
+    columns = {"text": pa.array(["a", "b"]), "x": pa.array(tensors, pa.binary())}
+    files: dict[str, bytes | str] = {"t.parquet": parquet_of(columns)}
+    if fits:
+        written = convert(files, tensors={"x": spec}).features["x"]
+        assert written["tensor"] == {"dtype": "int32", "shape": [None]}
+        return
+    with pytest.raises(ConfigError) as caught:
+        convert(files, tensors={"x": spec})
+    assert (caught.value.setting, caught.value.value) == ("tensors", "x")
