@@ -420,7 +420,6 @@ RAISED = [
     StopIteration(3),
     AssertionError(),
     UnicodeDecodeError("utf-8", b"\xff", 0, 1, "bad"),
-    ImportError("gone"),
     Warning("so"),
     Strange("panic"),
     Speechless(),
@@ -438,7 +437,13 @@ def test_whatever_is_raised_for_one_input_is_its_reject(error):
 
 @pytest.mark.parametrize(
     "error",
-    [KeyboardInterrupt(), SystemExit(1), MemoryError(), OSError(5, "Input/output error")],
+    [
+        KeyboardInterrupt(),
+        SystemExit(1),
+        MemoryError(),
+        OSError(5, "Input/output error"),
+        ImportError("gone"),
+    ],
     ids=repr,
 )
 def test_the_user_and_the_machine_may_always_end_the_run(error):
