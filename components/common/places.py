@@ -44,7 +44,9 @@ def check_folder(name: str, folder: str) -> None:
     if not is_folder(place):
         raise ConfigError.of(name, folder, allowed=f"a folder, which the file {place!r} is not")
     if not os.access(place, os.W_OK | os.X_OK):
-        rule = f"a folder that can be written to: no permission to write in {place!r}"
+        is_read_only = os.statvfs(place).f_flag & os.ST_RDONLY
+        why = "Read-only file system" if is_read_only else "no permission to write in"
+        rule = f"a folder that can be written to: {why} {place!r}"
         raise ConfigError.of(name, folder, allowed=rule)
 
 
