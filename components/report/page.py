@@ -55,8 +55,9 @@ def write_report(
     Raises:
         DatasetError: there is no such dataset, or no such statistics.
     """
-    sample = draw_sample(ExampleReader(uri), most_records=sample_records, advance=advance)
-    write_page(path, _render(uri, sample, statistics=statistics, schema=schema))
+    reader = ExampleReader(uri)
+    sample = draw_sample(reader, most_records=sample_records, advance=advance)
+    write_page(path, _render(reader, sample, uri, statistics, schema))
     return sample.damage
 
 
@@ -68,12 +69,15 @@ def render_report(
     schema: str | None = None,
 ) -> str:
     """The page as HTML; arguments and errors as those of `write_report`."""
-    sample = draw_sample(ExampleReader(uri), most_records=sample_records)
-    return _render(uri, sample, statistics=statistics, schema=schema)
+    reader = ExampleReader(uri)
+    sample = draw_sample(reader, most_records=sample_records)
+    return _render(reader, sample, uri, statistics, schema)
 
 
-def _render(uri: str, sample: Sample, *, statistics: str | None, schema: str | None) -> str:
-    facts, reader = inspect_dataset(uri), ExampleReader(uri)
+def _render(
+    reader: ExampleReader, sample: Sample, uri: str, statistics: str | None, schema: str | None
+) -> str:
+    facts = inspect_dataset(uri)
     checks = [*dataset_checks(uri), *([_schema_check(schema, facts)] if schema else [])]
     parts = [part for part in facts.uri.split("/") if part]  # an artifact's ends with a number
     totals = facts.label_totals
