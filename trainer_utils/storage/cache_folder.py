@@ -72,7 +72,8 @@ def copy_name(path: str, version: str) -> str:
 
 def copy_ending(path: str, version: str) -> str:
     """How the copies of one content end, under whatever address it was read."""
-    return re.sub(r"[^A-Za-z0-9_.-]", "_", f"{version}-{posixpath.basename(path)}")[-100:]
+    name = posixpath.basename(path)[-60:]  # whose version is never cut
+    return re.sub(r"[^A-Za-z0-9_.-]", "_", f"{version}-{name}")
 
 
 def shard_version(shard: Shard) -> str:
