@@ -21,7 +21,7 @@ from trainer_utils.order import InputOrder, InputPlan, MixPart, plan_workers
 from trainer_utils.order.mixing import Weights, WeightSchedule
 from trainer_utils.order.recipe import Recipe
 from trainer_utils.reading.packing import PackedSource, packed_sources
-from trainer_utils.storage import read_text
+from trainer_utils.storage import exists, read_text
 
 __all__ = ["check_has_records", "mix_parts", "open_input", "order_of", "plan"]
 
@@ -139,7 +139,10 @@ def open_input(
     """
     recipe = artifact_uri
     if isinstance(recipe, (str, os.PathLike)) and os.fspath(recipe).endswith((".yaml", ".yml")):
-        recipe = Recipe.from_yaml(read_text(os.fspath(recipe)))
+        path = os.fspath(recipe)
+        if not exists(path):
+            raise DatasetError.at(path, expected="a recipe", got="no such file")
+        recipe = Recipe.from_yaml(read_text(path))
     if not isinstance(recipe, Recipe):
         return open_sources(recipe, split, apart=options.weights is not None), options
     for name, value in (("split", split), ("weights", options.weights)):

@@ -295,7 +295,7 @@ class RunLedger:
         order = segment.order(
             [part for source in sources for part in source.ranges],
             digest=digest_of(sources),
-            parts=mix_parts(sources, segment.settings["weights"]),
+            parts=mix_parts(sources, segment.weights),
         )
         if order.digest != segment.digest:
             uris = ", ".join(repr(source.dataset.uri) for source in sources)

@@ -176,7 +176,9 @@ def test_a_recipe_with_another_past_is_no_recipe_of_the_token(uris):
     with pytest.raises(ConfigError, match=r"^state: expected"):
         trainer_utils.iterate(uris["web"], state=token)
     damaged = json.loads(token.to_json())
-    for mix in (3, {}, {**damaged["mix"], "stages": "ab"}, {**damaged["mix"], "parts": {"web": 1}}):
+    mix = damaged["mix"]
+    changes = [{"stages": "ab"}, {"parts": {"web": 1}}, {"parts": {}}, {"steps": "9"}]
+    for mix in (3, {}, *({**mix, **change} for change in changes)):
         with pytest.raises(ConfigError, match=r"^state: expected"):
             take(recipe, 1, state=json.dumps({**damaged, "mix": mix}))
 
@@ -212,6 +214,22 @@ NO_RECIPES = {
 def test_what_is_no_recipe_is_refused(uris, case):
     with pytest.raises(ConfigError):
         NO_RECIPES[case](uris["web"], uris["books"])
+
+
+def test_a_file_that_is_no_recipe_is_refused_and_names_may_be_numbers(uris, tmp_path):
+    path = tmp_path / "recipe.yaml"
+    with pytest.raises(DatasetError):
+        trainer_utils.iterate(str(path))
+    for text in (b"", b"\xff\xfe", b"parts: [", b"parts: 3", b"- 1", b"parts:\n- uri: " + b"\xe9"):
+        path.write_bytes(text)
+        with pytest.raises((ConfigError, DatasetError)):
+            trainer_utils.iterate(path)
+    text = "parts:\n- {uri: %s, name: 2024}\n- {uri: %s, name: 2025}\n"
+    text += "schedule:\n- {step: 2, weights: {2025: 0}}"
+    recipe = Recipe.from_yaml(text % (uris["web"], uris["books"]))
+    token = take(recipe, 1)[1].state(5)
+    batches, _ = take(recipe.change(token, drop=["2025"], reweight={"2024": 2}), 3, state=token)
+    assert all(name.startswith("web") for batch in batches for name in batch)
 
 
 def test_a_change_that_names_what_is_not_there_is_refused(uris):

@@ -24,10 +24,16 @@ from trainer_utils.order.mixing import (
     WeightSchedule,
     make_schedule,
     part_seed,
-    shares_of,
 )
 from trainer_utils.order.options import OrderOptions
-from trainer_utils.order.shuffling import BlockShuffle, FileOrder, GlobalShuffle, Order, Positions
+from trainer_utils.order.shuffling import (
+    BlockShuffle,
+    FileOrder,
+    GlobalShuffle,
+    Order,
+    Positions,
+    SequenceOrder,
+)
 from trainer_utils.order.state import InputState, MixState, check_state, order_digest
 
 __all__ = ["InputOrder"]
@@ -225,13 +231,12 @@ class InputOrder:
             ConfigError: there are several, though each epoch is to be as the first.
         """
         stages: dict[int, Shares] = {}
-        for step, weights in self._schedule.stages if self._schedule is not None else ():
+        for step, shares in self._schedule.shares if self._schedule is not None else ():
             each = self.steps_per_epoch
             if not each:
                 continue
-            row, shares = self._row(*divmod(step, each)), shares_of(weights)
             if not stages or [*stages.values()][-1] != shares:
-                stages[row] = shares
+                stages[self._row(*divmod(step, each))] = shares
         if len(stages) > 1 and not self.options.reshuffle_each_iteration:
             rule = "True with weights that change in the run"
             raise ConfigError.of("reshuffle_each_iteration", False, allowed=rule)
@@ -284,8 +289,8 @@ class InputOrder:
                 rule = f"the {name} of the token, {getattr(then, name)!r}"
                 raise ConfigError.of("state", getattr(here, name), allowed=rule, advice=cure)
         for name, part in here.parts.items():
-            if then.parts[name] != part:
-                rule = f"part {name!r} as the token has it, {then.parts[name]!r}"
+            if (read := then.parts.get(name)) != part:
+                rule = f"part {name!r} as the token has it, {read!r}"
                 raise ConfigError.of("state", part, allowed=rule, advice=cure)
         self._gone = {name: part for name, part in then.parts.items() if name not in self._parts}
 
@@ -299,11 +304,13 @@ class InputOrder:
             return Mixture(layout, self._stages, self._parts, self._order_of_part)
         return self._order_of(layout, options.seed, self._mean_record_bytes)
 
-    def _order_of_part(self, name: str, part: MixPart, layout: BatchLayout) -> Order:
+    def _order_of_part(self, name: str, part: MixPart, layout: BatchLayout) -> SequenceOrder:
         size = self._mean_record_bytes if part.record_bytes is None else part.record_bytes
         return self._order_of(layout, part_seed(self.options.seed, name), size)
 
-    def _order_of(self, layout: BatchLayout, seed: int, record_bytes: float | None) -> Order:
+    def _order_of(
+        self, layout: BatchLayout, seed: int, record_bytes: float | None
+    ) -> SequenceOrder:
         if self.options.shuffle == "global":
             return GlobalShuffle(layout, seed=seed)
         if self.options.shuffle:

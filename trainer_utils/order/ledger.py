@@ -78,13 +78,19 @@ class Segment:
         """The number of the step after its last."""
         return self.first_step + self.steps
 
+    @property
+    def weights(self) -> WeightSchedule | None:
+        """How its datasets were mixed; None: they were not."""
+        value = self.settings.get("weights")
+        return None if value is None else WeightSchedule.from_dict(value)
+
     def order(
         self, ranges: Sequence[FileRange], *, digest: str, parts: Sequence[MixPart] = ()
     ) -> InputOrder:
         """The order again, of the datasets as they are now; see `InputOrder`."""
         return InputOrder(
             ranges,
-            OrderOptions(**self.settings),
+            OrderOptions(**{**self.settings, "weights": self.weights}),
             num_workers=self.num_workers,
             num_replicas=self.num_replicas,
             mean_record_bytes=self.mean_record_bytes,
@@ -104,6 +110,7 @@ class Segment:
             for place, split in value["datasets"]
         ]
         segment = cls(**{**value, "datasets": datasets})
+        _ = segment.weights
         counts = [segment.first_step, segment.steps, segment.start, segment.num_workers]
         numbers = [number for some in segment.unreadable.values() for number in some]
         if not all(type(number) is int and number >= 0 for number in [*counts, *numbers]):

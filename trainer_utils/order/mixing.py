@@ -28,7 +28,13 @@ from trainer_utils.format.json_text import JsonObject
 from trainer_utils.format.planning import keyed_hash
 from trainer_utils.format.spelling import did_you_mean
 from trainer_utils.order.layout import BatchLayout
-from trainer_utils.order.shuffling import Order, Positions, step_at, wrapped_seed
+from trainer_utils.order.shuffling import (
+    Order,
+    Positions,
+    SequenceOrder,
+    step_at,
+    wrapped_seed,
+)
 
 __all__ = [
     "MixPart",
@@ -39,7 +45,6 @@ __all__ = [
     "Weights",
     "make_schedule",
     "part_seed",
-    "shares_of",
 ]
 
 _MOST_TURNS = 10_000  # in a period, after which the turns of the parts repeat
@@ -85,19 +90,27 @@ class WeightSchedule:
                 rule = f"one of the parts {', '.join(self.names)}, or weight 0 in the end"
                 meant = did_you_mean(name, self.names).strip()
                 raise ConfigError.of("schedule", name, allowed=rule, advice=meant)
-        _ = [shares_of(weights) for _, weights in self.stages]
+        _ = self.shares
+
+    @functools.cached_property
+    def shares(self) -> Sequence[Stage]:
+        """The stages by their steps, their weights as whole numbers."""
+        return [(step, shares_of(weights)) for step, weights in self.stages]
 
     @classmethod
     def of(cls, weights: "Weights") -> "WeightSchedule":
-        """What a setting says: a schedule, its `to_dict`, or a weight a dataset, by numbers."""
+        """What a setting says: a schedule, or a weight a dataset, by numbers."""
         if isinstance(weights, WeightSchedule):
             return weights
-        if isinstance(weights, Mapping):
-            stages = [(int(step), dict(some)) for step, some in weights["stages"]]
-            older = {str(name): tuple(one) for name, one in weights["older"].items()}
-            return cls(**{**weights, "stages": stages, "older": older})
         names = [str(number) for number in range(len(weights))]
         return cls(names=names, stages=[(0, dict(zip(names, map(float, weights), strict=True)))])
+
+    @classmethod
+    def from_dict(cls, value: Mapping[str, Any]) -> "WeightSchedule":
+        """What `to_dict` gave; raises KeyError, TypeError or ValueError where it is none."""
+        stages = [(int(step), dict(weights)) for step, weights in value["stages"]]
+        older = {str(name): tuple(one) for name, one in value["older"].items()}
+        return cls(**{**value, "stages": stages, "older": older})
 
     def to_dict(self) -> JsonObject:
         """The schedule as what JSON can hold."""
@@ -109,7 +122,7 @@ class WeightSchedule:
         }
 
 
-Weights: TypeAlias = Sequence[float] | Mapping[str, Any] | WeightSchedule
+Weights: TypeAlias = Sequence[float] | WeightSchedule
 
 
 def shares_of(weights: Mapping[str, float]) -> Shares:
@@ -189,7 +202,9 @@ class MixPart:
 class _PartOrder:
     """The records of one part by their numbers in the run, through all of its epochs."""
 
-    def __init__(self, part: MixPart, make: Callable[[int], Order], unread: Positions | None):
+    def __init__(
+        self, part: MixPart, make: Callable[[int], SequenceOrder], unread: Positions | None
+    ) -> None:
         self._part, self._order, self._unread = part, make(part.records), unread
         self._first_order = self._order if unread is None else make(max(len(unread), 1))
         self._first = part.records if unread is None else len(unread)
@@ -289,7 +304,7 @@ class Mixture(Order):
         layout: BatchLayout,
         stages: Sequence[Stage],
         parts: Mapping[str, MixPart],
-        make_order: Callable[[str, MixPart, BatchLayout], Order],
+        make_order: Callable[[str, MixPart, BatchLayout], SequenceOrder],
     ) -> None:
         self._layout, self._make_order = layout, make_order
         starts = itertools.accumulate((part.records for part in parts.values()), initial=0)
@@ -343,7 +358,7 @@ class Mixture(Order):
     def _order_of(self, name: str, part: MixPart) -> _PartOrder:
         """The order of a part; of a newer version without what the older one gave."""
 
-        def make(records: int) -> Order:
+        def make(records: int) -> SequenceOrder:
             return self._make_order(name, part, BatchLayout(num_records=records, batch_size=1))
 
         if part.after is None or part.keys is None:
@@ -376,7 +391,7 @@ def make_schedule(
     by_name = dict(zip(schedule.names, parts, strict=True))
     if schedule.epoch_records is not None:
         return by_name, schedule.epoch_records
-    shares = shares_of(schedule.stages[0][1])
+    _, shares = schedule.shares[0]
     total = sum(shares.values())
     needed = [-(-by_name[n].records * total // shares[n]) for n in shares if n in by_name]
     if not needed:

@@ -6,7 +6,7 @@ options = OrderOptions(batch_size=256, shuffle="global", seed=7, remainder="pad"
 import dataclasses
 import math
 import numbers
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from typing import Any
 
 from trainer_utils.format import ConfigError
@@ -41,7 +41,7 @@ def _is_state(value: Any) -> bool:
 
 
 def _are_weights(value: Any) -> bool:
-    if isinstance(value, (WeightSchedule, Mapping)):
+    if isinstance(value, WeightSchedule):
         return True
     return (
         isinstance(value, Collection)

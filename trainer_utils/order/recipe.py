@@ -33,7 +33,7 @@ class Part:
 
     Args:
         uri: as `input_fn` takes it, of one dataset.
-        name: by which the schedule calls it; its order follows from it. None: the uri.
+        name: by which the schedule calls it; its order follows from it. Empty: the uri.
         split: slices, such as `train[:80%]`. None: as `input_fn` has it.
         weight: how often its records come, in any unit, until the schedule says otherwise.
         after: the part that was an older version of this one. What it gave in its last epoch does
@@ -41,14 +41,13 @@ class Part:
     """
 
     uri: Any
-    name: str | None = dataclasses.field(default=None, kw_only=True)
+    name: str = dataclasses.field(default="", kw_only=True)
     split: str | None = dataclasses.field(default=None, kw_only=True)
     weight: float = dataclasses.field(default=1.0, kw_only=True)
     after: "Part | None" = dataclasses.field(default=None, kw_only=True)
 
     def __post_init__(self) -> None:
-        if self.name is None:
-            object.__setattr__(self, "name", self.place)
+        object.__setattr__(self, "name", str(self.name or self.place))
         if isinstance(self.after, Mapping):
             object.__setattr__(self, "after", Part(**self.after))
 
@@ -112,10 +111,10 @@ class Recipe:
         older = {}
         for part in self.parts:
             while part.after is not None:
-                older[str(part.name)] = str(part.after.name), part.after.place, part.after.split
+                older[part.name] = part.after.name, part.after.place, part.after.split
                 part = part.after
         return WeightSchedule(
-            names=[str(part.name) for part in self.parts],
+            names=[part.name for part in self.parts],
             stages=[*stages.items()],
             epoch_records=self.epoch_records,
             older=older,
@@ -123,10 +122,10 @@ class Recipe:
 
     def _changes(self) -> list[Change]:
         """The weights of all parts from each step on."""
-        now = {str(part.name): part.weight for part in self.parts}
+        now = {part.name: part.weight for part in self.parts}
         changes: list[Change] = [] if self.schedule and self.schedule[0][0] == 0 else [(0, now)]
         for step, weights in self.schedule:
-            now = {**now, **weights}
+            now = {**now, **{str(name): weight for name, weight in weights.items()}}
             changes.append((step, now))
         if [step for step, _ in changes] != sorted({step for step, _ in changes}):
             steps = [step for step, _ in self.schedule]
@@ -161,7 +160,7 @@ class Recipe:
         if token is None or token.mix is None:
             raise ConfigError.of("state", state, allowed="a token of state(step) of a recipe")
         step = token.epoch * token.mix.steps + token.step
-        own = {str(part.name): part for part in self.parts}
+        own = {part.name: part for part in self.parts}
         updated = dict(update or {})
         for name in [*drop, *(reweight or {}), *updated]:
             if name not in own:
@@ -181,7 +180,7 @@ class Recipe:
                 rule = "a name that no part has or had"
                 raise ConfigError.of("add", part.name, allowed=rule)
         newer = {name: _next_name(name) for name in updated}
-        added = {str(part.name): part.weight for part in add}
+        added = {part.name: part.weight for part in add}
         schedule = [
             *((at, dict(weights)) for at, weights in stages if at < step),
             (step, {**now, **dict.fromkeys(drop, 0.0), **added}),

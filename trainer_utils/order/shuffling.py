@@ -25,6 +25,7 @@ __all__ = [
     "GlobalShuffle",
     "Order",
     "Positions",
+    "SequenceOrder",
     "epoch_key",
     "step_at",
     "wrapped_seed",
@@ -48,16 +49,20 @@ class Order(abc.ABC):
     def steps_of(self, epoch: int, position: int) -> list[int]:
         """The steps whose batches have a record, in rising order; none: the epoch drops it."""
 
+
+class SequenceOrder(Order):
+    """One that tells the records of many batches at once where each batch is a single record."""
+
+    @abc.abstractmethod
     def sequence(self, epoch: int, places: Positions) -> Positions:
-        """The records at some neighbouring places of an epoch whose batches are single records.
+        """The records at some neighbouring places of an epoch.
 
         Those that are shuffled together may come in any order, so that who has the first of them
         batch for batch, as a worker has, reads neighbours.
         """
-        raise NotImplementedError
 
 
-class FileOrder(Order):
+class FileOrder(SequenceOrder):
     """`shuffle=False`: the order of the files.
 
     With `remainder="drop"` each epoch begins later by as many records as one drops.
@@ -83,7 +88,7 @@ class FileOrder(Order):
         return epoch * self._layout.num_dropped % max(self._layout.num_records, 1)
 
 
-class GlobalShuffle(Order):
+class GlobalShuffle(SequenceOrder):
     """`shuffle="global"`: a true permutation of all records, another one each epoch."""
 
     def __init__(self, layout: BatchLayout, *, seed: int) -> None:
@@ -137,7 +142,7 @@ class _Block(NamedTuple):
     chunks: Positions
 
 
-class BlockShuffle(Order):
+class BlockShuffle(SequenceOrder):
     """`shuffle=True` or a number: chunks of neighbours in a random order, shuffled within blocks.
 
     An epoch begins anywhere, and takes the chunks, each of 1/256 of a block, in a random order.

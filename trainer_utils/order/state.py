@@ -46,6 +46,9 @@ class MixState:
             parts = {name: (count, digest) for name, (count, digest) in value["parts"].items()}
         except ValueError as error:
             raise TypeError(str(error)) from error
+        counts = [value["records"], value["steps"], *(row for row, _ in stages)]
+        if not all(type(count) is int and count >= 0 for count in counts):
+            raise TypeError(f"expected numbers from 0 on, got {counts}")
         return cls(**{**value, "stages": stages, "parts": parts})
 
 
