@@ -41,15 +41,12 @@ def create_kubeflow_pipeline(kind: str, *, name: str | None, pipeline_root: str)
         for parameter, (ptype, default, what) in _PARAMETERS.items()
     }
     given["batch_size"].default = 32 if is_image else 64
-    shards = {option: given[option] for option in ("num_shards", "target_shard_bytes")}
     components = training_components(
         (ImageExampleGen if is_image else TextExampleGen)(
-            input_base=given["input_base"],
-            max_reject_fraction=given["max_reject_fraction"],
-            **shards,
+            input_base=given["input_base"], max_reject_fraction=given["max_reject_fraction"]
         ),
         run_fn=(image_trainer if is_image else text_trainer).run_fn,
-        balancing=shards,
+        balancing={option: given[option] for option in ("num_shards", "target_shard_bytes")},
         batch_size=given["batch_size"],
         train_steps=given["train_steps"],
     )

@@ -74,6 +74,8 @@ def test_the_public_names():
         "InputState",
         "LabelOptions",
         "PackOptions",
+        "Part",
+        "Recipe",
         "cu_seqlens",
         "distribute",
         "evaluate",
