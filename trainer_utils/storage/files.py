@@ -143,9 +143,12 @@ def list_names(folder: str, *, may_lack: bool = False) -> list[str]:
     Args:
         may_lack: whether there may be no such folder; then there are no names.
     """
-    if may_lack and not exists(folder):
+    try:
+        return [entry.name for entry in list_folder(folder)]
+    except FileNotFoundError:
+        if not may_lack:
+            raise
         return []
-    return [entry.name for entry in list_folder(folder)]
 
 
 def walk_files(base: str) -> Iterator[InputFile]:

@@ -40,19 +40,24 @@ def check_is_free(uri: str) -> None:
     Raises:
         ConfigError: it is a file, or a folder that is not empty; a claim is named with its owner.
     """
-    if not exists(uri):
-        return
-    if is_folder(uri):
-        names = list_names(uri)
-        if not names:
+    try:
+        if _is_free(uri):
             return
-        if names == [WORKING_FOLDER] and is_remote(uri):
-            if claims := _claims_at(uri):
-                raise _refusal(uri, claims[0])
-            if not list_files(uri):  # what a failed upload leaves where folders are real
-                return
+    except FileNotFoundError:  # another's claim, which went between two of the questions
+        return
     advice = "Remove what is there, or name another"
     raise ConfigError.of("uri", uri, allowed="a place where nothing is", advice=advice)
+
+
+def _is_free(uri: str) -> bool:
+    if not is_folder(uri):
+        return not exists(uri)
+    names = list_names(uri)
+    if names == [WORKING_FOLDER] and is_remote(uri):
+        if claims := _claims_at(uri):
+            raise _refusal(uri, claims[0])
+        return not list_files(uri)  # what a failed upload leaves where folders are real
+    return not names
 
 
 def upload_dataset(folder: str, uri: str) -> None:
@@ -99,9 +104,7 @@ def _claims_folder(uri: str) -> str:
 
 
 def _claims_at(uri: str) -> list[str]:
-    with contextlib.suppress(FileNotFoundError):  # one left while they were listed
-        return sorted(list_names(_claims_folder(uri)))
-    return []
+    return sorted(list_names(_claims_folder(uri), may_lack=True))
 
 
 def _refusal(uri: str, claim: str) -> ConfigError:
