@@ -5,6 +5,7 @@ Nothing but click is imported before a command runs, and TensorFlow or TFX only 
 
 import dataclasses
 import importlib.util
+import json
 import sys
 from collections.abc import Mapping
 from typing import Annotated, Any
@@ -584,7 +585,13 @@ _Store = Annotated[str | None, "METADATA"]
 
 
 @command()
-def lineage(uri: Dataset, *, metadata: _Store = None, record: _Name = None) -> Any:
+def lineage(
+    uri: Dataset,
+    *,
+    metadata: _Store = None,
+    record: _Name = None,
+    form: Annotated[str, "--format", click.Choice(("text", "openlineage", "prov"))] = "text",
+) -> Any:
     """Show where a dataset comes from and what was made from it: runs, inputs, models.
 
     METADATA is a sqlite file, grpc://host:port, or a folder with such a file or with datasets.
@@ -597,11 +604,21 @@ def lineage(uri: Dataset, *, metadata: _Store = None, record: _Name = None) -> A
         metadata: Default: metadata.sqlite or the like in a folder above the dataset, else what the
             dataset itself says.
         record: Follow one record, by its filename or id.
+        form: openlineage: a line an event, as its API takes them; prov: Croissant with PROV-O.
     """
     from pipelines.lineage import describe_artifact
 
     with show_progress("Reading the lineage"):
-        return describe_artifact(uri, metadata=metadata, record=record)
+        found = describe_artifact(uri, metadata=metadata, record=record)
+        if form == "text":
+            return found
+        from pipelines.lineage.exports import openlineage_events, prov_document
+
+        if form == "prov":
+            document = prov_document(found)
+            return Facts(document, json.dumps(document, indent=2).split("\n"))
+        events = list(openlineage_events(found))
+        return Facts(events, [json.dumps(event) for event in events])
 
 
 @command()
