@@ -1,0 +1,128 @@
+"""Workers that share no disk with whoever submits, on Dask: they see an object store alone."""
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from components.common.beam import DASK_RUNNER
+from tests.e2e import engines
+from trainer_utils import storage
+from trainer_utils.format.naming import INPUTS_FILE, LINEAGE_FILE
+
+pytestmark = [pytest.mark.e2e, pytest.mark.dask]
+
+# What lies in the folders for temporary files is each worker's own, and empty.
+APART = 'for folder in "$@"; do mount -t tmpfs none "$folder"; done; exec $COMMAND'
+
+
+def _can_hide() -> bool:
+    asked = ["unshare", "--mount", "true"]
+    return shutil.which("unshare") is not None and not subprocess.run(asked, check=False).returncode
+
+
+@pytest.fixture
+def workers(s3_store, monkeypatch, tmp_path, tmp_path_factory) -> Iterator[Any]:
+    """Beam's arguments for a scheduler and two workers, and the workers' processes."""
+    if not _can_hide():
+        pytest.skip("needs the right to mount")
+    for name, value in s3_store.environment.items():
+        monkeypatch.setenv(name, value)
+    address = f"tcp://127.0.0.1:{(port := engines.free_port())}"
+    dask = [sys.executable, "-m", "distributed.cli.dask_scheduler"]
+    own = [f"--port={port}", "--no-dashboard", "--host=127.0.0.1"]
+    with engines.running([*dask, *own], port, tmp_path / "scheduler.log"):
+        command = f"{sys.executable} -m distributed.cli.dask_worker {address} --no-nanny"
+        command += " --nthreads=1 --no-dashboard --local-directory=/tmp/dask"
+        hidden = {"/tmp", str(tmp_path_factory.getbasetemp().parents[1])}
+        started = [
+            subprocess.Popen(
+                ["unshare", "--mount", "sh", "-euc", APART, "sh", *sorted(hidden)],
+                env={
+                    **os.environ,
+                    "COMMAND": command,
+                    "PYTHONPATH": str(Path(__file__).parents[2]),
+                },
+                stderr=subprocess.DEVNULL,
+                start_new_session=True,
+                cwd="/",
+            )
+            for _ in range(2)
+        ]
+        try:
+            yield [f"--runner={DASK_RUNNER}", f"--dask_client_address={address}"], started
+        finally:
+            for worker in started:
+                worker.kill()
+                worker.wait()
+
+
+def put(folder: Path, uri: str) -> str:
+    for path in filter(Path.is_file, folder.rglob("*")):
+        target = f"{uri}/{path.relative_to(folder)}"
+        storage.make_folder(target.rpartition("/")[0])
+        with storage.write_atomically(target, temporary_folder=uri) as stream:
+            stream.write(path.read_bytes())
+    return uri
+
+
+def check(uri: str, expected: Path) -> None:
+    found = {
+        file.path: storage.read_bytes(f"{uri}/{file.path}") for file in storage.list_files(uri)
+    }
+    wanted = engines.contents(expected)
+    assert found.keys() == wanted.keys()
+    differ = {path for path in wanted if found[path] != wanted[path]}
+    assert differ <= {LINEAGE_FILE, INPUTS_FILE}  # which say where the inputs are, and since when
+
+
+def test_a_store_is_all_that_workers_have_to_see(inputs, workers, s3_store):
+    arguments, _ = workers
+    base = f"{s3_store.base}/apart"
+    for kind, given, executor in (
+        ("images", inputs.photos, engines.ImageExecutor),
+        ("texts", inputs.tables, engines.TextExecutor),
+        ("sounds", inputs.clips, engines.AudioExecutor),
+    ):
+        settings = {**engines.EXAMPLE_GEN, "input_base": put(given, f"{base}/in/{kind}")}
+        engines.run(executor, {}, f"{base}/out/{kind}", arguments, **settings)
+        check(f"{base}/out/{kind}", inputs.made(kind))
+    given = {"examples": [engines.examples(f"{base}/out/texts")]}
+    settings = {"num_shards": "5", "memory_bytes": engines.BALANCER_BYTES}
+    engines.run(engines.BalancerExecutor, given, f"{base}/balanced", arguments, **settings)
+    check(f"{base}/balanced", inputs.made("balanced"))
+
+
+def test_a_killed_worker_costs_its_tasks_alone(inputs, workers, s3_store):
+    arguments, (first, _) = workers
+    base, uri = f"{s3_store.base}/killed", f"{s3_store.base}/killed/out"
+    source = put(inputs.photos, f"{base}/in")
+    ended = threading.Event()
+
+    def kill_once_a_shard_is_there() -> None:
+        while not ended.is_set():
+            if any(
+                "Split-" in file.path for file in storage.list_files(base) if "out/" in file.path
+            ):
+                first.send_signal(signal.SIGKILL)
+                return
+            time.sleep(0.02)
+
+    killer = threading.Thread(target=kill_once_a_shard_is_there)
+    killer.start()
+    try:
+        settings = {**engines.EXAMPLE_GEN, "input_base": source}
+        engines.run(engines.ImageExecutor, {}, uri, arguments, **settings)
+    finally:
+        ended.set()
+        killer.join()
+    assert first.wait(10) == -signal.SIGKILL
+    check(uri, inputs.made("images"))
