@@ -1,7 +1,7 @@
-"""A job that grows and shrinks while it trains: does each record come exactly once an epoch, and how
-long does each change stop it?
+"""A job that grows and shrinks while it trains: does each record come exactly once an epoch?
 
-    python benchmarks/elastic.py torch --seconds 300 --every 20
+And how long does each change stop it?
+
     python benchmarks/elastic.py jax
     python benchmarks/elastic.py tensorflow
 
