@@ -2,6 +2,7 @@
 
 And how long does each change stop it?
 
+    python benchmarks/elastic.py torch --seconds 300 --every 20
     python benchmarks/elastic.py jax
     python benchmarks/elastic.py tensorflow
 

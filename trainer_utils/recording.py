@@ -14,7 +14,8 @@ import re
 from typing import Any
 
 from trainer_utils.dataset.selection import mean_bytes
-from trainer_utils.format import DatasetError
+from trainer_utils.format import ConfigError, DatasetError
+from trainer_utils.losses import LossLog
 from trainer_utils.order.ledger import InputLedger, Segment, settings_of_order
 from trainer_utils.storage import (
     exists,
@@ -40,10 +41,18 @@ class InputRecorder:
     Args:
         folder: local or of any scheme that `trainer_utils.storage` knows, the same on all workers;
             None: nothing is written.
+        losses: whether `keep_losses` is called with the loss of each row of each step.
+
+    Raises:
+        ConfigError: losses are to be kept, and there is no folder.
     """
 
-    def __init__(self, folder: str | None = None) -> None:
+    def __init__(self, folder: str | None = None, *, losses: bool = False) -> None:
+        if losses and folder is None:
+            raise ConfigError.of("losses", losses, allowed="False without a folder")
         self._folder = folder
+        self._keeps_losses = losses
+        self._losses: LossLog | None = None
         self._before = InputLedger()
         self._segment: Segment | None = None
         self._batches: Any = None
@@ -67,12 +76,12 @@ class InputRecorder:
         """Begins a segment of steps, with the first that comes of a dataset.
 
         Args:
-            dataset: of `input_fn` or `distribute`.
+            dataset: of `input_fn`, `distribute`, `iterate`, `torch_dataset` or `jax_batches`.
 
         Returns:
             That step, as the dataset's `state` counts it.
         """
-        batches = dataset.input_pipeline
+        batches = getattr(dataset, "input_pipeline", dataset)
         order, sources = batches.order, batches.sources
         epoch = int(dataset.input_epoch.read())  # moves where each iterator is an epoch
         begun = dataset.input_start.step if epoch == dataset.input_start.epoch else 0
@@ -83,6 +92,9 @@ class InputRecorder:
             own = InputLedger.from_json(read_text(self._path), path=self._path)
             self._before = self._before.merged([own])
         self._batches = batches
+        if self._keeps_losses and self._losses is None:
+            assert self._folder is not None
+            self._losses = LossLog(self._folder, worker=self._worker)
         self._segment = Segment(
             first_step=self._before.steps if self._before.segments else start,
             steps=0,
@@ -102,10 +114,23 @@ class InputRecorder:
             steps = self._segment.steps + count
             self._segment = dataclasses.replace(self._segment, steps=steps)
 
+    def keep_losses(self, losses: Any) -> None:
+        """Keeps the losses of the step that was counted last: see `LossLog.add`.
+
+        Raises:
+            ConfigError: no step was counted, or none are kept.
+        """
+        if self._losses is None or self._segment is None or not self._segment.steps:
+            rule = "those of a step that was counted, with losses=True"
+            raise ConfigError("losses: expected " + rule, setting="losses")
+        self._losses.add(self._segment.stop_step - 1, losses)
+
     def save(self) -> None:
-        """Writes the ledger, where there is a folder for it."""
+        """Writes the ledger and the losses, where there is a folder for them."""
         if self._folder is None:
             return
+        if self._losses is not None:
+            self._losses.save()
         make_folder(self._folder)
         with write_atomically(self._path, temporary_folder=self._folder) as stream:
             stream.write(self.ledger.to_json().encode())

@@ -135,12 +135,18 @@ class InputProgress(tf.train.experimental.PythonState):  # type: ignore[misc]
         folder: where each save leaves the run's ledger too, some hundred bytes from which
             `tfx-shards ledger` tells the records of any step; the same on all workers. None: the
             ledger is in the checkpoint alone.
+        losses: whether `keep_losses(losses)` is called in each step; each save leaves them beside
+            the ledger, from which `tfx-shards ledger --spike` tells what stood before a rise.
+
+    Raises:
+        ConfigError: losses are to be kept, and there is no folder.
     """
 
-    def __init__(self, folder: str | None = None) -> None:
+    def __init__(self, folder: str | None = None, *, losses: bool = False) -> None:
         super().__init__()
         self.state: InputState | None = None
-        self._recorder = InputRecorder(folder)
+        self._recorder = InputRecorder(folder, losses=losses)
+        self.keep_losses = self._recorder.keep_losses
 
     @property
     def ledger(self) -> InputLedger:

@@ -487,12 +487,16 @@ def ledger(
     step: Annotated[int | None, _0] = None,
     record: _Name = None,
     place: Annotated[str | None, "SPLIT:NUMBER"] = None,
+    spike: Annotated[int | None, "--spike", "STEP", _0] = None,
+    window: Annotated[int, _1] = 200,
+    count: Annotated[int, "-n --number", _1] = 20,
+    write: Annotated[str | None, _FILE] = None,
     datasets: Annotated[_Texts, "--dataset", "URI"] = (),
 ) -> Any:
-    """Tell which records a training run saw at which step.
+    """Tell which records a training run saw at which step, or which stood before a rise.
 
-    RUN is the folder that InputProgress or fit was given. Without --step, --record or --place: what
-    was read, and where the run was started anew.
+    RUN is the folder that InputProgress or fit was given. Without --step, --record, --place or
+    --spike: what was read, and where the run was started anew.
 
     \b
     tfx-shards ledger checkpoints/ --step 1234
@@ -502,17 +506,31 @@ def ledger(
         step: The records of its global batch, from 0.
         record: The steps that saw it: its filename or id.
         place: The same by its number in a split.
+        spike: The records that stood in the steps up to it, the most suspect first, by the losses
+            that InputProgress(losses=True) kept.
+        window: Steps up to the spike that are looked at.
+        count: Most records to list of them.
+        write: File to write their names to, as `balance --exclude` takes it.
         datasets: Where the dataset lies now; of several, each in the order in which it was read.
     """
     from pipelines.tools.ledger import RunLedger
 
-    if sum(asked is not None for asked in (step, record, place)) > 1:
-        raise click.UsageError("--step, --record, --place: expected one of them")
+    if sum(asked is not None for asked in (step, record, place, spike)) > 1:
+        raise click.UsageError("--step, --record, --place, --spike: expected one of them")
+    if write is not None and spike is None:
+        raise click.UsageError("--write: expected --spike beside it")
     split, _, number = (place or "").rpartition(":")
     if place is not None and not (split and number.isascii() and number.isdigit()):
         expected = f"expected a split and a number such as train:17, got {place!r}"
         raise click.UsageError(f"--place: {expected}")
     with show_progress("Reading the ledger"):
+        if spike is not None:
+            from pipelines.tools.spikes import find_suspects
+
+            found = find_suspects(run, step=spike, window=window, most=count, datasets=datasets)
+            if write is not None:
+                found.write(write)
+            return found
         saw = RunLedger(run, datasets=datasets)
         if step is not None:
             return saw.at_step(step)

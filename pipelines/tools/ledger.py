@@ -9,7 +9,7 @@ asked, and where there is none all records are read.
 """
 
 import dataclasses
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence, Sized
 from typing import NamedTuple
 
 from components.report.records import ExampleReader
@@ -22,7 +22,7 @@ from trainer_utils.format.file_ranges import RecordName
 from trainer_utils.format.json_text import JsonObject
 from trainer_utils.options import InputOptions
 from trainer_utils.order import InputOrder
-from trainer_utils.order.ledger import InputHistory, SeenAt, Segment
+from trainer_utils.order.ledger import BatchRow, InputHistory, SeenAt, Segment
 from trainer_utils.order.packing import DocumentPart, PackIndex
 from trainer_utils.planning import mix_parts
 from trainer_utils.reading.packing import PackedSource, packed_sources
@@ -219,6 +219,34 @@ class RunLedger:
         ]
         skipped = [self._record(record) for record in batch.skipped]
         return RunStep(**batch.at._asdict(), rows=rows, skipped=skipped)
+
+    def records_of_row(
+        self, step: int, row: int, rows_of_workers: Mapping[int, Sized]
+    ) -> list[NamedRecord]:
+        """The record of a row of a step, or the documents of a pack; of one that fills up, none.
+
+        Args:
+            step: as of `at_step`.
+            row: its number, worker by worker.
+            rows_of_workers: what has as many values as each worker had rows, with those that filled
+                up the batch.
+
+        Raises:
+            ConfigError, DatasetError: as of `at_step`.
+        """
+        batch, first = self._history.batch(step), 0
+        own: list[BatchRow] = []
+        for worker, rows in sorted(rows_of_workers.items()):
+            if first <= row < first + len(rows):
+                row -= first
+                own = [one for one in batch.rows if one.worker == worker]
+                break
+            first += len(rows)
+        if row >= len(own):
+            return []
+        records = [part.record for part in self._parts(own[row].record)]
+        named = self._named({*records})
+        return [named[record] for record in records]
 
     def of_record(self, name: str) -> RunRecord:
         """The steps that saw the records of a name.

@@ -115,7 +115,7 @@ class StepDataset:
 
     def __getattr__(self, name: str) -> Any:
         if name in ("input_start", "input_steps", "unreadable", "features", "class_names",
-                    "num_classes", "order"):  # fmt: skip
+                    "num_classes", "order", "sources", "worker", "input_epoch"):  # fmt: skip
             return getattr(self._input, name)
         raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
@@ -146,6 +146,7 @@ class StepDataset:
         if isinstance(epoch, bool) or not isinstance(epoch, int) or epoch < 0:
             raise ConfigError.of("epoch", epoch, allowed="an int of at least 0")
         self._epoch.fill_(epoch)
+        self._input.assign(epoch)
 
     def state(self, step: int) -> InputState:
         """The token to go on from after so many steps of all epochs, in any framework."""

@@ -7,6 +7,8 @@ import pytest
 
 import trainer_utils
 from trainer_utils import ConfigError
+from trainer_utils.losses import read_losses
+from trainer_utils.recording import InputRecorder, read_ledger
 
 data = pytest.importorskip("torch.utils.data")
 
@@ -103,3 +105,24 @@ def test_offsets_of_segments_are_those_of_each_row():
     lengths = [len([*group]) for row in rows for _, group in itertools.groupby(row)]
     assert found.tolist() == [0, *itertools.accumulate(lengths)]
     assert (found.dtype, longest) == (torch.int32, max(lengths))
+
+
+def test_a_run_keeps_its_ledger_and_losses(tmp_path):
+    uri, run = str(tmp_path / "data"), str(tmp_path / "run")
+    with trainer_utils.DatasetWriter(uri, num_shards=2) as writer:
+        for number in range(50):
+            writer.write("train", {"n": number})
+    dataset = trainer_utils.torch_dataset(uri, "train", batch_size=8, features="n", seed=3)
+    recorder, seen = InputRecorder(run, losses=True), []
+    for epoch in range(2):
+        dataset.set_epoch(epoch)
+        recorder.begin(dataset)
+        for numbers in data.DataLoader(dataset, batch_size=None):
+            recorder.count_steps()
+            recorder.keep_losses(numbers.float().requires_grad_())
+            seen.append(numbers.tolist())
+    recorder.save()
+    kept = read_losses(run)
+    assert [by_worker[0].tolist() for by_worker in kept.values()] == seen
+    orders = {segment.start: segment.steps for segment in read_ledger(run).segments}
+    assert orders == {0: 7, 7: 7}

@@ -1,0 +1,171 @@
+"""Which records stood in the steps before a rise of the loss, from a run's ledger and its losses.
+
+    found = find_suspects("run/", step=4000, window=200)
+    found.suspects[0].record.name, found.suspects[0].score
+    found.write("suspects.txt")                   # as `exclude=` and `balance --exclude` take it
+
+A row's score is how far its loss lies above the median of its step, in deviations of the rows of
+the steps around it, times one more than how far the loss rose from its step to the next ones, in
+deviations of such differences. Of steps side by side that one counts from which it rose most, and
+of its rows the worst, others by how near they come to it. A step's loss is the median of its rows,
+which neither a bad row nor a hard one moves. A loss that is no number is the worst there is.
+"""
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from pipelines.tools.ledger import NamedRecord, RunLedger
+from trainer_utils.format import ConfigError
+from trainer_utils.format.json_text import JsonObject
+from trainer_utils.losses import read_losses
+from trainer_utils.storage import is_remote, write_text
+from trainer_utils.text_output import Part, Shown, make_table, quantity
+
+__all__ = ["Suspect", "Suspects", "find_suspects"]
+
+_AROUND = 8  # steps on each side that a step is compared with
+_WEIGHTS = (0.4, 0.3, 0.2, 0.1)  # of the steps after it and up to it, the nearest first
+_WORST = 1e6  # deviations of a loss that is no number
+_MOST_RISE = 100.0  # deviations
+_NORMAL = 1.4826  # deviations of a normal distribution in its median absolute deviation
+
+_Array = npt.NDArray[Any]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Suspect:
+    """A record in a step before the rise.
+
+    Args:
+        record: the record; of a pack, one of its documents.
+        step: that it stood in.
+        score: how suspect it is.
+        loss: of its row; None where it is no number.
+        median: of the losses of that step.
+        rise: of the loss from this step to the next ones, in deviations.
+    """
+
+    record: NamedRecord
+    step: int
+    score: float
+    loss: float | None
+    median: float
+    rise: float
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Suspects(Shown):
+    """The records of the steps up to a spike, the most suspect first."""
+
+    step: int
+    window: int
+    suspects: Sequence[Suspect]
+
+    def to_json(self) -> JsonObject:
+        """Plain JSON types."""
+        return dataclasses.asdict(self)
+
+    def parts(self) -> list[Part]:
+        """What a person sees, as `print_parts` takes it."""
+        rows = [
+            [
+                *(one.record.name, one.record.place, one.step, f"{one.score:.1f}"),
+                "-" if one.loss is None else f"{one.loss:.3g}",
+                *(f"{one.median:.3g}", f"{one.rise:.1f}"),
+            ]
+            for one in self.suspects
+        ]
+        header = ["record", "place", "step", "score", "loss", "median", "rise"]
+        before = quantity(self.window, "step")
+        return [f"{before} up to {self.step:,}", "", make_table(header, rows)]
+
+    def write(self, path: str) -> None:
+        """Writes the names, one a line."""
+        folder = path.rpartition("/")[0] or ("" if is_remote(path) else ".")
+        names = dict.fromkeys(one.record.name for one in self.suspects)
+        write_text(path, "".join(f"{name}\n" for name in names), temporary_folder=folder)
+
+
+def find_suspects(
+    run: str, *, step: int, window: int = 200, most: int = 20, datasets: Sequence[str] = ()
+) -> Suspects:
+    """Ranks the records of the steps up to a spike.
+
+    Args:
+        run: the folder that `InputProgress(folder, losses=True)` was given.
+        step: at which the loss is too high, counted over the whole run, from 0.
+        window: steps that are looked at, that one the last of them.
+        most: records that are listed.
+        datasets: where the datasets lie now, as of `RunLedger`.
+
+    Raises:
+        ConfigError: no losses are known of these steps.
+        DatasetError: there is no ledger, or as of `RunLedger.at_step`.
+    """
+    ledger = RunLedger(run, datasets=datasets)
+    losses = read_losses(run)
+    first = step - window + 1
+    near = {s: losses[s] for s in losses if first - _AROUND <= s <= step + _AROUND}
+    if not any(first <= s <= step for s in near):
+        known = f"{min(losses)} to {max(losses)}"
+        raise ConfigError.of("spike", step, allowed=f"a step whose losses are known, {known}")
+    steps = np.array(sorted(near))
+    rows = [np.concatenate(list(map(near[s].get, sorted(near[s])))) for s in steps.tolist()]
+    medians = np.array([_median(one) for one in rows])
+    counts = [len(one) for one in rows]
+    place, own = np.repeat(np.arange(len(steps)), counts), np.concatenate(rows).astype(np.float64)
+    above = own - medians[place]
+    spreads = [_NORMAL * _median(np.abs(one - m)) for one, m in zip(rows, medians, strict=True)]
+    near_by = [slice(max(n - _AROUND, 0), n + _AROUND + 1) for n in range(len(steps))]
+    units = np.array([_median(np.array(spreads[some])) for some in near_by])
+    units = np.where(units > 0, units, _deviation(above))
+    above /= units[place]
+    rises = _rises(medians, units)
+    above = np.where(np.isfinite(own), above, _WORST)
+    worst = np.maximum.reduceat(above, np.cumsum(counts) - counts)[place]
+    scores = above * (1 + rises[place] * above / np.maximum(worst, 1e-9))
+    scores[(steps[place] < first) | (steps[place] > step)] = -np.inf
+    within = np.concatenate([np.arange(count) for count in counts])
+    found: dict[tuple[str, int], Suspect] = {}
+    for row in np.argsort(-scores, kind="stable").tolist():
+        if len(found) >= most or not np.isfinite(scores[row]) or scores[row] <= 0:
+            break
+        at = place[row]
+        for record in ledger.records_of_row(int(steps[at]), int(within[row]), near[int(steps[at])]):
+            suspect = Suspect(
+                record=record,
+                step=int(steps[at]),
+                score=float(scores[row]),
+                loss=float(own[row]) if np.isfinite(own[row]) else None,
+                median=float(medians[at]),
+                rise=float(rises[at]),
+            )
+            found.setdefault((record.split, record.number), suspect)
+    return Suspects(step=step, window=window, suspects=list(found.values())[:most])
+
+
+def _rises(medians: _Array, units: _Array) -> _Array:
+    """How far the steps after each lie above it and those before it, `(steps,)`, in deviations."""
+    most = len(_WEIGHTS)
+    padded = np.pad(medians, most, mode="edge")
+    edges = np.zeros(len(medians))
+    for far, weight in enumerate(_WEIGHTS, 1):
+        after, before = padded[most + far :], padded[most + 1 - far :]
+        edges += weight * (after[: len(edges)] - before[: len(edges)]) / units
+    edges = np.clip(edges / _deviation(edges - np.median(edges)), 0, _MOST_RISE)
+    near = np.lib.stride_tricks.sliding_window_view(np.pad(edges, most - 1), 2 * most - 1)
+    rises: _Array = edges * (edges / np.maximum(near.max(axis=1), 1e-9)) ** 2
+    return rises
+
+
+def _median(losses: _Array) -> float:
+    finite = losses[np.isfinite(losses)].astype(np.float64)
+    return float(np.median(finite)) if len(finite) else 0.0
+
+
+def _deviation(differences: _Array) -> float:
+    return max(_NORMAL * _median(np.abs(differences)), 1e-9)

@@ -1,0 +1,211 @@
+"""Losses by row, kept beside the ledger, and the records that stood before a rise."""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+import trainer_utils
+from pipelines.cli.app import app
+from pipelines.tools.ledger import RunLedger
+from pipelines.tools.spikes import find_suspects
+from trainer_utils import ConfigError, DatasetError, Part, Recipe
+from trainer_utils.losses import LossLog, read_losses
+from trainer_utils.recording import InputRecorder
+
+
+def write(uri: Path, count: int) -> str:
+    with trainer_utils.DatasetWriter(str(uri), num_shards=4) as writer:
+        for number in range(count):
+            writer.write("train", {"id": f"row {number}", "n": number})
+    return str(uri)
+
+
+def numbers_by_step(run: str, step: int) -> dict[int, list[int]]:
+    found: dict[int, list[int]] = {}
+    for row in RunLedger(run).at_step(step).rows:
+        found.setdefault(row.worker, []).append(int(row.record.name.split()[1]))
+    return found
+
+
+def simulated(numbers: np.ndarray, bad: set[int], level: float, random) -> np.ndarray:
+    """Losses of which one row of a hundred is high by itself, in every step."""
+    losses = level * random.lognormal(0, 0.3, len(numbers))
+    hard = (numbers * 2654435761 % 1000) < 10
+    losses[hard] *= 3
+    losses[np.isin(numbers, [*bad])] = level * random.uniform(4, 8)
+    return losses
+
+
+def train_simulated(uri: str, run: str, bad: set[int], *, epochs: int = 1) -> int:
+    """A run of which each bad row lifts the loss of the steps after it; its steps."""
+    random, lift = np.random.default_rng(3), 0.0
+    data = trainer_utils.iterate(uri, "train", batch_size=64, seed=2, features="n", repeat=epochs)
+    recorder, steps = InputRecorder(run, losses=True), 0
+    recorder.begin(data)
+    for numbers in data:
+        steps += 1
+        recorder.count_steps()
+        recorder.keep_losses(simulated(numbers, bad, 1 + lift, random))
+        lift = 0.8 * lift + 0.5 * len(bad & {*numbers.tolist()})
+    recorder.save()
+    return steps
+
+
+def test_bad_rows_are_found_among_rows_that_are_hard(tmp_path):
+    uri = write(tmp_path / "data", 40_000)
+    bad = {*np.random.default_rng(1).choice(40_000, 20, replace=False).tolist()}
+    steps = train_simulated(uri, str(tmp_path / "run"), bad)
+    found = find_suspects(str(tmp_path / "run"), step=steps - 1, window=steps, most=20)
+    named = {int(one.record.name.split()[1]) for one in found.suspects}
+    assert len(named & bad) >= 18
+    scores = [one.score for one in found.suspects]
+    assert scores == sorted(scores, reverse=True)
+
+
+def test_training_goes_on_without_them_by_a_changed_recipe(tmp_path):
+    uri, run = write(tmp_path / "data", 3_000), str(tmp_path / "run")
+    bad = {7, 1234}
+    recipe = Recipe([Part(uri, name="rows")])
+    random, lift = np.random.default_rng(3), 0.0
+    options = {"batch_size": 20, "seed": 2, "features": "n", "repeat": True}
+    data = trainer_utils.iterate(recipe, **options)
+    recorder, before, seen = InputRecorder(run, losses=True), None, []
+    recorder.begin(data)
+    for step, numbers in enumerate(data):
+        if before is None and bad & {*numbers.tolist()}:
+            before = step
+        if before is None:
+            seen += numbers.tolist()
+        recorder.count_steps()
+        recorder.keep_losses(simulated(numbers, bad, 1 + lift, random))
+        lift = 0.8 * lift + 0.5 * len(bad & {*numbers.tolist()})
+        if step == 149:  # an epoch
+            break
+    recorder.save()
+    assert before is not None
+    listed = str(tmp_path / "suspects.txt")
+    arguments = ["ledger", run, "--spike", "149", "--window", "150", "-n", "2", "--write", listed]
+    told = CliRunner().invoke(app, [*arguments, "--json"])
+    assert told.exit_code == 0, told.output
+    assert {one["record"]["name"] for one in json.loads(told.stdout)["suspects"]} == {
+        f"row {n}" for n in bad
+    }
+    assert {*Path(listed).read_text().splitlines()} == {f"row {n}" for n in bad}
+    from components import steps
+    from components.balancing.settings import BalancerSettings
+
+    clean = str(tmp_path / "clean")
+    steps.balance([uri], clean, BalancerSettings(exclude=listed))
+    state = data.state(before)
+    changed = recipe.change(state, update={"rows": clean})
+    rest = trainer_utils.iterate(changed, **options, state=state)
+    for rows in rest:
+        seen += rows.tolist()
+        if len(seen) >= 2_998:
+            break
+    assert sorted(seen[:2_998]) == sorted({*range(3_000)} - bad)
+
+
+def losses_of(run: str) -> Mapping[int, dict[int, list[float]]]:
+    return {s: {w: x.tolist() for w, x in by.items()} for s, by in read_losses(run).items()}
+
+
+@pytest.mark.parametrize("remainder", [None, "pad"])
+def test_each_loss_is_its_rows_on_any_worker(tmp_path, remainder):
+    uri, run = write(tmp_path / "data", 100), str(tmp_path / "run")
+    for worker in (0, 1):
+        settings = {"worker": worker, "num_workers": 2, "remainder": remainder}
+        data = trainer_utils.iterate(uri, "train", batch_size=16, features="n", **settings)
+        recorder = InputRecorder(run, losses=True)
+        recorder.begin(data)
+        for batch in data:
+            numbers = batch[0] if remainder else batch
+            recorder.count_steps()
+            recorder.keep_losses(numbers)
+        recorder.save()
+    for step, by_worker in losses_of(run).items():
+        for worker, numbers in numbers_by_step(run, step).items():
+            assert by_worker[worker][: len(numbers)] == numbers
+    found = find_suspects(run, step=3, window=1, most=100)
+    assert all(int(one.record.name.split()[1]) == one.loss for one in found.suspects)
+    assert max(one.loss for one in found.suspects) == max(
+        n for some in numbers_by_step(run, 3).values() for n in some
+    )
+
+
+def test_tensorflows_losses_and_a_run_that_went_back(tmp_path):
+    tf = pytest.importorskip("tensorflow", reason="InputProgress is of it")
+    uri, run = write(tmp_path / "data", 64), str(tmp_path / "run")
+    strategy = tf.distribute.MirroredStrategy(["CPU:0"])
+
+    def take(state, steps: int, sign: int):
+        progress = trainer_utils.InputProgress(run, losses=True)
+        options = {"batch_size": 8, "features": "n", "repeat": True, "state": state}
+        data = trainer_utils.distribute(strategy, uri, "train", **options)
+        if ledgers:
+            progress.deserialize(ledgers[-1])
+        for step, batch in enumerate(progress.follow(data)):
+            progress.keep_losses(strategy.run(lambda n: sign * tf.cast(n, tf.float32), [batch]))
+            if step == steps - 1:
+                return progress
+        raise AssertionError
+
+    ledgers: list[str] = []
+    ledgers.append((first := take(None, 3, 1)).serialize())
+    after = take(first.state, 4, 1)
+    after.serialize()  # of which nothing is kept: the run goes back to the first checkpoint
+    take(first.state, 2, -1).serialize()
+    kept = losses_of(run)
+    assert list(kept) == [0, 1, 2, 3, 4]
+    assert all(x >= 0 for step in (0, 1, 2) for x in kept[step][0])
+    assert all(x <= 0 for step in (3, 4) for x in kept[step][0])
+    for step in range(5):
+        assert [abs(x) for x in kept[step][0]] == numbers_by_step(run, step)[0]
+
+
+def test_what_is_no_number_is_the_worst_and_what_is_too_large_is_kept(tmp_path):
+    uri, run = write(tmp_path / "data", 64), str(tmp_path / "run")
+    data = trainer_utils.iterate(uri, "train", batch_size=8, features="n", shuffle=False)
+    recorder = InputRecorder(run, losses=True)
+    recorder.begin(data)
+    for numbers in data:
+        losses = 1 + numbers % 7 / 10.0
+        losses[numbers == 17] = np.nan
+        losses[numbers == 33] = 1e30
+        recorder.count_steps()
+        recorder.keep_losses(losses)
+    recorder.save()
+    found = find_suspects(run, step=7, window=8, most=2)
+    assert [(one.record.name, one.loss) for one in found.suspects] == [
+        ("row 17", None),
+        ("row 33", float(np.finfo(np.float16).max)),
+    ]
+    assert json.dumps(found.to_json(), allow_nan=False)
+
+
+def test_what_cannot_be_told_is_refused(tmp_path):
+    with pytest.raises(ConfigError):
+        InputRecorder(losses=True)
+    with pytest.raises(ConfigError):
+        InputRecorder(str(tmp_path / "a"), losses=True).keep_losses([1.0])
+    with pytest.raises(DatasetError):
+        read_losses(str(tmp_path))
+    log = LossLog(str(tmp_path / "b"))
+    log.add(0, "words")
+    with pytest.raises(ConfigError):
+        log.save()
+    uri, run = write(tmp_path / "data", 640), str(tmp_path / "run")
+    steps = train_simulated(uri, run, set())
+    with pytest.raises(ConfigError):
+        find_suspects(run, step=steps + 300, window=10)
+    (path,) = Path(run).glob("losses-*.npz")
+    whole = path.read_bytes()
+    for damaged in (b"", whole[:-30], whole[: len(whole) // 2], b"x" * 99):
+        path.write_bytes(damaged)
+        with pytest.raises(DatasetError) as caught:
+            read_losses(run)
+        assert caught.value.path == str(path)
