@@ -371,6 +371,9 @@ class Failing(FileSystem):
             raise self.error
         return b"x" * SIZE
 
+    def info(self, path: str) -> FolderEntry:
+        return FolderEntry(path, SIZE + 1)  # it has grown since it was listed
+
 
 @pytest.mark.parametrize(
     ("error", "code"),
