@@ -33,6 +33,7 @@ from trainer_utils.storage import (
     write_atomically,
     write_text,
 )
+from trainer_utils.storage.file_system import FolderEntry
 
 SIZE = 1000
 
