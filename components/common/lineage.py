@@ -21,7 +21,7 @@ from trainer_utils.format import DatasetError
 from trainer_utils.format.json_text import Json, JsonObject
 from trainer_utils.format.naming import LINEAGE_FILE
 from trainer_utils.format.origin import Ancestor, DatasetInput, DatasetSummary, Origin, Step
-from trainer_utils.storage import MachineError, display_path, exists, join, read_text
+from trainer_utils.storage import display_path, exists, is_fault, join, read_text
 
 __all__ = ["make_origin", "package_versions"]
 
@@ -112,9 +112,9 @@ def _origin_of(dataset: Dataset) -> Origin | None:
     path = join(dataset.uri, LINEAGE_FILE)
     try:
         return Origin.from_json(read_text(path), path=path) if exists(path) else None
-    except MachineError:
-        raise
     except (DatasetError, OSError) as error:
+        if is_fault(error):
+            raise
         logging.warning("lineage: it begins with %s: %s", display_path(dataset.uri), error)
         return None
 

@@ -29,6 +29,7 @@ from trainer_utils.format.naming import (
     DATASET_FILES,
     INDEX_FOLDER,
     MANIFEST_FILE,
+    RUN_FILE,
     SPLIT_PREFIX,
     VOCABULARY_FOLDER,
     WORKING_FOLDER,
@@ -51,7 +52,7 @@ from trainer_utils.storage import (
     rename,
     write_text,
 )
-from trainer_utils.writing.publishing import working_folder
+from trainer_utils.writing.publishing import remove_working_folder, working_folder
 
 __all__ = [
     "check_own",
@@ -62,7 +63,6 @@ __all__ = [
     "working_folder",
 ]
 
-_RUN_FILE = "run.json"
 _SHOWN = 5
 
 
@@ -98,7 +98,7 @@ def removed_on_failure(uri: str) -> Iterator[None]:
             if exists(working_folder(uri)) and _may_remove(uri, held):
                 if not exists(join(uri, MANIFEST_FILE)):
                     _remove_files(uri)
-                remove_tree(working_folder(uri))
+                remove_working_folder(uri)
         except Exception as error:  # the one that made the run fail says more
             logging.warning("%s: what the run wrote is left there: %s", printable(uri), error)
         raise
@@ -138,7 +138,7 @@ def start_working(uri: str, *, key: str = "", keeps_dataset: bool = False) -> No
     if not key or run.get("key") != key:
         if not (keeps_dataset and exists(join(uri, MANIFEST_FILE))):
             _remove_files(uri)
-        remove_tree(working_folder(uri))
+        remove_working_folder(uri)
     _mark(uri, key)
 
 
@@ -238,7 +238,7 @@ def _take_over(uri: str, key: str) -> None:
             is_over = _lock(other, held) and held[other].folder is not None
             if is_over and not _has_manifest(other):
                 _remove_files(uri)
-                remove_tree(working_folder(uri))
+                remove_working_folder(uri)
                 for inner in list_names(other):
                     rename(join(other, inner), join(uri, inner))
                 return
@@ -251,7 +251,7 @@ def _mark(uri: str, key: str) -> None:
     make_folder(folder := working_folder(uri))
     run: JsonObject = {"run": _held.get({}).get(uri, _Run()).name, "key": key}
     run |= {"host": socket.gethostname(), "process": os.getpid()}
-    write_text(join(folder, _RUN_FILE), json.dumps(run), temporary_folder=folder)
+    write_text(join(folder, RUN_FILE), json.dumps(run), temporary_folder=folder)
 
 
 def _may_remove(uri: str, held: _Runs) -> bool:
@@ -288,7 +288,7 @@ def _release(held: _Runs) -> None:
 
 def _run_at(uri: str) -> JsonObject | None:
     """The run that has its name in the working folder there."""
-    path = join(working_folder(uri), _RUN_FILE)
+    path = join(working_folder(uri), RUN_FILE)
     try:
         found: JsonObject = json.loads(read_text(path)) if exists(path) else {}
     except (FileNotFoundError, NotADirectoryError, ValueError):  # removed, or of somebody else

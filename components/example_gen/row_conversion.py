@@ -6,6 +6,7 @@ class TextConversion(RowConversion):
 
 import abc
 import dataclasses
+import functools
 from collections.abc import Sequence
 
 import numpy as np
@@ -32,6 +33,7 @@ from components.tables.pieces import Piece
 from components.tables.texts import TextRules
 from components.tables.tokenizing import load_tokenizer
 from trainer_utils.format import Shard
+from trainer_utils.writing.shards import verify_shard
 
 __all__ = ["RowConversion"]
 
@@ -164,6 +166,7 @@ class RowConversion(Conversion[RowPlan]):
             workspace=working_folder(uri),
             runner=self._runner,
             cost=Cost(_GATHER_SECONDS * self._num_bytes, _BUCKET_MEMORY),
+            check=functools.partial(_check_shards, uri),
         )
         return Written(
             shards=tuple(shard for shards in gathered for shard in shards),
@@ -185,6 +188,11 @@ class RowConversion(Conversion[RowPlan]):
             tasks.append(Task(f"encode-{number:06d}", rows, report.kept, piece.size))
             firsts += np.bincount(splits, minlength=EXCLUDED)[: len(firsts)]
         return tasks
+
+
+def _check_shards(uri: str, shards: Sequence[Shard]) -> None:
+    for shard in shards:
+        verify_shard(shard, uri=uri)
 
 
 def _sources(pieces: Sequence[Piece]) -> list[str]:

@@ -262,11 +262,21 @@ def write_batches(path: str, folder: str, batches: Sequence[pa.RecordBatch]) -> 
 
 
 def read_batch(path: str, number: int) -> pa.RecordBatch:
-    """One of the batches that `write_batches` kept."""
-    if not is_remote(path):
-        return pa.ipc.open_file(pa.memory_map(path)).get_batch(number)
-    with open_for_reading(path) as stream, pa.PythonFile(stream, "r") as source:
-        return pa.ipc.open_file(source).get_batch(number)
+    """One of the batches that `write_batches` kept.
+
+    Raises:
+        DatasetError: the file is not what was written.
+    """
+    try:
+        if not is_remote(path):
+            return pa.ipc.open_file(pa.memory_map(path)).get_batch(number)
+        with open_for_reading(path) as stream, pa.PythonFile(stream, "r") as source:
+            return pa.ipc.open_file(source).get_batch(number)
+    except pa.ArrowInvalid as error:
+        cure = "The disk or the store changed it: run it again"
+        raise DatasetError.at(
+            path, expected="rows that this run kept", got=str(error), advice=cure
+        ) from error
 
 
 def _joined(arrays: Sequence[pa.Array]) -> pa.Array:

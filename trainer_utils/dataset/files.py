@@ -37,6 +37,7 @@ from trainer_utils.storage import (
     exists,
     file_size,
     file_version,
+    is_fault,
     is_folder,
     is_remote,
     join,
@@ -84,11 +85,14 @@ class DatasetFiles:
 
         Raises:
             DatasetError: it is not in UTF-8, or cannot be read.
+            OSError: the machine or the store failed.
         """
         path = self.path(name)
         try:
             return text_of(self.read_bytes(name), path=path)
         except OSError as error:
+            if is_fault(error):
+                raise
             raise DatasetError(f"{path!r}: cannot be read: {error}") from error
 
     def size(self, name: str) -> int | None:

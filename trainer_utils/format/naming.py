@@ -33,6 +33,7 @@ __all__ = [
     "MANIFEST_FILE",
     "NAME_FEATURES",
     "REJECTS_FILE",
+    "RUN_FILE",
     "SCHEMA_FILE",
     "SHARD_PREFIX",
     "SPLIT_PREFIX",
@@ -82,6 +83,7 @@ VOCABULARY_FOLDER = "vocab"
 INDEX_FOLDER = "index"
 _VOCABULARY_SUFFIX = ".txt"
 WORKING_FOLDER = ".tfx-shards-tmp"  # while a dataset is being written
+RUN_FILE = "run.json"  # in it: of which run, and of which inputs and settings, the rest of it is
 
 _MOST_NAME_BYTES = 255  # NAME_MAX of Linux, macOS and Windows
 _MOST_SPLIT_CHARACTERS = 200  # a shard's name has more than its split's

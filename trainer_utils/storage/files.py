@@ -19,6 +19,7 @@ from typing import BinaryIO
 from trainer_utils.format.errors import ConfigError
 from trainer_utils.format.json_text import text_of
 from trainer_utils.storage.file_system import (
+    FileRefusedError,
     FileSystem,
     FolderEntry,
     InputFile,
@@ -216,7 +217,17 @@ def read_bytes_of_size(path: str, size: int, *, root: str | None = None) -> byte
         FileRefusedError: CHANGED_FILE: it has another size now; or as `open_for_reading`.
         OSError: it cannot be read.
     """
-    return persist(path, file_system_of(path).read_of_size, path, size, root=root)
+    return persist(path, _read_of_size, path, size, root)
+
+
+def _read_of_size(path: str, size: int, root: str | None) -> bytes:
+    files = file_system_of(path)
+    try:
+        return files.read_of_size(path, size, root=root)
+    except FileRefusedError as error:
+        if not is_remote(path) or files.info(path).size != size:
+            raise
+        raise ConnectionError(f"{path!r}: an answer was cut off: {error}") from error
 
 
 def read_range(path: str, *, start: int, stop: int) -> bytes:

@@ -13,6 +13,7 @@ from trainer_utils.format.naming import (
     DATUM_SHARDS_FILE,
     DATUM_TYPES_FILE,
     MANIFEST_FILE,
+    RUN_FILE,
     SCHEMA_FILE,
     WORKING_FOLDER,
     check_inner_path,
@@ -20,8 +21,10 @@ from trainer_utils.format.naming import (
 )
 from trainer_utils.format.sealing import FileDigest
 from trainer_utils.storage import (
+    exists,
     join,
     make_folder,
+    remove_file,
     remove_tree,
     sync_files,
     sync_folder,
@@ -31,6 +34,7 @@ from trainer_utils.storage import (
 __all__ = [
     "describing_texts",
     "publish_manifest",
+    "remove_working_folder",
     "texts_of_dataset",
     "working_folder",
     "write_texts",
@@ -137,4 +141,14 @@ def publish_manifest(
     sync_folder(uri)
     check()
     # Last of all: what lies here without a manifest is known for unfinished by this folder.
+    remove_working_folder(uri)
+
+
+def remove_working_folder(uri: str) -> None:
+    """Removes what a run keeps while it writes, and first the file that says what it is of.
+
+    If the process is killed meanwhile, nobody takes the rest for what can be gone on from.
+    """
+    if exists(run := join(working_folder(uri), RUN_FILE)):
+        remove_file(run)
     remove_tree(working_folder(uri))

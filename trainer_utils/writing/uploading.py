@@ -89,13 +89,15 @@ def _claim(uri: str) -> str:
     claim = join(folder, own)
     make_folder(folder)
     owner = f"process {os.getpid()} on {socket.gethostname()}"
-    write_text(claim, owner, temporary_folder=folder)
-    others = [name for name in _claims_at(uri) if name != own]
-    if others or list_names(uri) != [WORKING_FOLDER]:
-        refusal = _refusal(uri, others[0] if others else "")
-        with contextlib.suppress(FileNotFoundError):  # whoever is through has removed all claims
+    try:
+        write_text(claim, owner, temporary_folder=folder)
+        others = [name for name in _claims_at(uri) if name != own]
+        if others or list_names(uri) != [WORKING_FOLDER]:
+            raise _refusal(uri, others[0] if others else "")
+    except BaseException:
+        with contextlib.suppress(OSError):  # whoever is through has removed all claims
             remove_file(claim)
-        raise refusal
+        raise
     return claim
 
 

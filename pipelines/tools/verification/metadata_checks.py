@@ -37,6 +37,7 @@ from trainer_utils.format.naming import (
 from trainer_utils.format.origin import Origin
 from trainer_utils.format.sealing import is_sealed
 from trainer_utils.format.tfds import TFDS_FEATURES_FILE, TFDS_INFO_FILE
+from trainer_utils.storage import is_fault
 
 __all__ = [
     "check_labels",
@@ -127,7 +128,9 @@ def label_features(files: DatasetFiles, manifest: Manifest) -> tuple[str, ...]:
         integers = [
             n for n, feature in parse_features(text, path=path).items() if feature.type == "int"
         ]
-    except DatasetError:
+    except DatasetError as error:
+        if is_fault(error):
+            raise
         return ()  # reported by another check
     return tuple(n for n in integers if n in LABEL_FEATURES or _vocabulary(n) in files.sizes)
 
@@ -150,7 +153,9 @@ def check_labels(
             for name in names
             if (path := _vocabulary(name)) is not None and path in files.sizes
         }
-    except DatasetError:
+    except DatasetError as error:
+        if is_fault(error):
+            raise
         return  # another check reports it
     for split in manifest.splits:
         of_split = [outcome for outcome in outcomes if outcome.split == split]

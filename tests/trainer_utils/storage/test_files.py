@@ -33,6 +33,7 @@ from trainer_utils.storage import (
     write_atomically,
     write_text,
 )
+from trainer_utils.storage.file_system import FolderEntry
 
 SIZE = 1000
 
@@ -370,6 +371,9 @@ class Failing(FileSystem):
         if self.times >= 0:
             raise self.error
         return b"x" * SIZE
+
+    def info(self, path: str) -> FolderEntry:
+        return FolderEntry(path, SIZE + 1)  # it has grown since it was listed
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,202 @@
+"""An object store in memory whose k-th call fails as it is told: nothing waits, nothing is drawn.
+
+    store = SimulatedStore({"in/a.jpg": b"…"})
+    with served(store):                                   # s3://…
+        store.arm(7, "LOST")                              # its seventh call from now on
+        convert("s3://in", "s3://out")
+
+What real ones promise it does: a new object appears whole, listings show all that was put. An
+answer may be an error, be cut off, come though the request failed, or get lost though it was done;
+and the process may die before or after a call: no later call of it does anything.
+"""
+
+import contextlib
+import errno
+import hashlib
+import io
+from collections.abc import Callable, Iterator
+from typing import Any, BinaryIO
+
+from trainer_utils.storage import file_system, files
+from trainer_utils.storage.file_system import FileSystem, FolderEntry, InputFile
+
+__all__ = ["FATES", "SimulatedDeath", "SimulatedStore", "served"]
+
+
+class SimulatedDeath(BaseException):
+    """The process is killed."""
+
+
+_ERRORS: dict[str, Callable[[str], Exception]] = {
+    "BUSY": lambda path: ConnectionError(f"{path!r}: 503, slow down"),
+    "RESET": lambda path: ConnectionResetError(errno.ECONNRESET, "connection reset", path),
+    "TIMEOUT": lambda path: TimeoutError(f"{path!r}: no answer for 60 s"),
+    "DENIED": lambda path: PermissionError(f"{path!r}: 403, the token has expired"),
+    "FULL": lambda path: OSError(errno.ENOSPC, "no space", path),
+}
+FATES = (*_ERRORS, "SHORT", "LOST", "DIE", "DIED")
+"""Errors; half of the bytes; done, but its answer is lost; death before the call, and after it."""
+
+
+class SimulatedStore(FileSystem):
+    """Objects by name, `bucket/key`.
+
+    Args:
+        objects: what is there.
+    """
+
+    appears_whole = True
+
+    def __init__(self, objects: dict[str, bytes]) -> None:
+        self.objects = dict(objects)
+        self.calls: list[str] = []
+        self._armed: tuple[int, str, bool] | None = None
+        self._is_dead = False
+
+    def arm(self, number: int, fate: str, *, for_ever: bool = False) -> None:
+        """Has a call fail, counted from 1 on from now, or that one and all that follow."""
+        self.calls, self._armed, self._is_dead = [], (number, fate, for_ever), False
+
+    def disarm(self) -> None:
+        """Has all go well from now on."""
+        self._armed, self._is_dead = None, False
+
+    def _call(self, what: str, path: str, act: Callable[[], Any]) -> Any:
+        if self._is_dead:
+            raise SimulatedDeath(what)
+        self.calls.append(f"{what} {path}")
+        number, fate, for_ever = self._armed or (0, "", False)
+        if not number or (
+            len(self.calls) != number and not (for_ever and len(self.calls) > number)
+        ):
+            return act()
+        if fate in _ERRORS:
+            raise _ERRORS[fate](path)
+        if fate == "DIE":
+            self._is_dead = True
+            raise SimulatedDeath(what)
+        found = act()
+        if fate == "DIED":
+            self._is_dead = True
+            raise SimulatedDeath(what)
+        if fate == "LOST":
+            raise ConnectionError(f"{path!r}: the connection broke before the answer")
+        return found[: len(found) // 2] if isinstance(found, bytes) else found
+
+    def _get(self, path: str) -> bytes:
+        key = _key(path)
+        if key not in self.objects:
+            raise FileNotFoundError(errno.ENOENT, "there is no such object", path)
+        return self.objects[key]
+
+    def open(self, path: str, *, root: str | None = None) -> BinaryIO:
+        return io.BytesIO(self.read(path))
+
+    def read(self, path: str, *, start: int = 0, stop: int | None = None) -> bytes:
+        found: bytes = self._call("get", path, lambda: self._get(path)[start:stop])
+        return found
+
+    def _version(self, key: str) -> str:
+        return hashlib.md5(self.objects[key], usedforsecurity=False).hexdigest()
+
+    def info(self, path: str) -> FolderEntry:
+        def look() -> FolderEntry:
+            key = _key(path)
+            name = key.rpartition("/")[2]
+            if key in self.objects:
+                return FolderEntry(name, len(self.objects[key]), False, self._version(key))
+            if any(other.startswith(f"{key}/") for other in self.objects):
+                return FolderEntry(name, None, is_folder=True)
+            raise FileNotFoundError(errno.ENOENT, "there is no such object", path)
+
+        found: FolderEntry = self._call("head", path, look)
+        return found
+
+    def list_folder(self, path: str) -> list[FolderEntry]:
+        def look() -> list[FolderEntry]:
+            found = {}
+            for key in self._below(path):
+                name, is_folder, _ = key[len(_key(path)) + 1 :].partition("/")
+                size = None if is_folder else len(self.objects[key])
+                version = "" if is_folder else self._version(key)
+                found[name] = FolderEntry(name, size, bool(is_folder), version)
+            if not found:
+                raise FileNotFoundError(errno.ENOENT, "there is no such object", path)
+            return list(found.values())
+
+        entries: list[FolderEntry] = self._call("list", path, look)
+        return entries
+
+    def walk(self, base: str) -> Iterator[InputFile]:
+        def look() -> list[InputFile]:
+            return [
+                InputFile(key[len(_key(base)) + 1 :], len(self.objects[key]), self._version(key))
+                for key in self._below(base)
+            ]
+
+        yield from file_system.persist(base, self._call, "list", base, look)
+
+    def _below(self, path: str) -> list[str]:
+        return sorted(key for key in self.objects if key.startswith(f"{_key(path)}/"))
+
+    def create(self, path: str) -> BinaryIO:
+        return _Upload(self, path)
+
+    def rename(self, source: str, target: str) -> None:
+        self.duplicate(source, target, "")
+        self.remove(source)
+
+    def duplicate(self, source: str, target: str, temporary: str) -> bool | None:
+        def copy() -> bool:
+            self.objects[_key(target)] = self._get(source)
+            return False
+
+        done: bool = self._call("copy", target, copy)
+        return done
+
+    def remove(self, path: str) -> None:
+        self._call("delete", path, lambda: self.objects.pop(_key(path), None))
+
+    def remove_tree(self, path: str) -> None:
+        for key in self._below(path):
+            self.remove(f"s3://{key}")
+
+
+class _Upload(io.BytesIO):
+    """An object that is put once it is closed, and not where what writes it fails."""
+
+    def __init__(self, store: SimulatedStore, path: str) -> None:
+        super().__init__()
+        self._store, self._path = store, path
+
+    def close(self) -> None:
+        if not self.closed:
+            data = self.getvalue()
+            super().close()
+
+            def put() -> None:
+                self._store.objects[_key(self._path)] = data
+
+            self._store._call("put", self._path, put)
+
+    def __exit__(self, kind: Any, *error: object) -> None:
+        if kind is None:
+            self.close()
+        else:
+            super().close()
+
+
+def _key(path: str) -> str:
+    return path.partition("://")[2].strip("/")
+
+
+@contextlib.contextmanager
+def served(store: SimulatedStore) -> Iterator[None]:
+    """Has `s3://` lead there, in this process, without pauses before what is tried again."""
+    pauses, file_system._PAUSES = file_system._PAUSES, (0.0, 0.0, 0.0)
+    files.register_file_system("s3", store)
+    try:
+        yield
+    finally:
+        del files._registered["s3"]
+        file_system._PAUSES = pauses
