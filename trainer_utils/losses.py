@@ -10,7 +10,6 @@ Where a run went on from an earlier step, a later file counts for all steps from
 """
 
 import io
-import itertools
 import re
 import sys
 from collections.abc import Mapping, Sequence
@@ -46,6 +45,7 @@ class LossLog:
         self._steps: list[int] = []
         self._rows: list[Losses] = []
         self._number: int | None = None
+        self._last_step = -1
 
     def add(self, step: int, losses: Any, *, rows: tuple[int, int] | None = None) -> None:
         """Keeps the losses of a step; those of it and later ones that are not saved yet go.
@@ -61,10 +61,11 @@ class LossLog:
         Raises:
             ConfigError: what was added here, or some steps before, is no loss a row.
         """
-        if any(one >= step for one in itertools.chain(self._steps, [w[0] for w in self._waiting])):
+        if step <= self._last_step:
             before = sum(one < step for one in self._steps)
             self._steps, self._rows = self._steps[:before], self._rows[:before]
             self._waiting = [one for one in self._waiting if one[0] < step]
+        self._last_step = step
         self._waiting.append((step, losses, rows))
         if len(self._waiting) >= _MOST_WAITING:
             self._take()
