@@ -118,12 +118,16 @@ class InputRecorder:
         """Keeps the losses of the step that was counted last: see `LossLog.add`.
 
         Raises:
-            ConfigError: no step was counted, or none are kept.
+            ConfigError: no step was counted, none are kept, or they were not one a row.
         """
         if self._losses is None or self._segment is None or not self._segment.steps:
             rule = "those of a step that was counted, with losses=True"
             raise ConfigError("losses: expected " + rule, setting="losses")
-        self._losses.add(self._segment.stop_step - 1, losses)
+        order = self._batches.order
+        within = (self._segment.start + self._segment.steps - 1) % order.steps_per_epoch
+        start, stop = order.layout.rows(self._worker, step=within // order.options.echoing)
+        rows = stop - start, max(stop - start, order.layout.rows_per_worker)
+        self._losses.add(self._segment.stop_step - 1, losses, rows=rows)
 
     def save(self) -> None:
         """Writes the ledger and the losses, where there is a folder for them."""

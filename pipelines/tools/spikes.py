@@ -8,7 +8,8 @@ A row's score is how far its loss lies above the median of its step, in deviatio
 the steps around it, times one more than how far the loss rose from its step to the next ones, in
 deviations of such differences. Of steps side by side that one counts from which it rose most, and
 of its rows the worst, others by how near they come to it. A step's loss is the median of its rows,
-which neither a bad row nor a hard one moves. A loss that is no number is the worst there is.
+which neither a bad row nor a hard one moves. A loss that is no number is the worst there is; a step
+where most are none is the rise itself, and no row of it is listed.
 """
 
 import dataclasses
@@ -84,7 +85,15 @@ class Suspects(Shown):
         return [f"{before} up to {self.step:,}", "", make_table(header, rows)]
 
     def write(self, path: str) -> None:
-        """Writes the names, one a line."""
+        """Writes the names, one a line.
+
+        Raises:
+            ConfigError: a record has no name, or one of several lines.
+        """
+        for one in (each.record for each in self.suspects):
+            if one.name == f"{one.split} {one.number}" or {*one.name} & {"\n", "\r"}:
+                rule = "records with names of one line, by which exclude leaves them out"
+                raise ConfigError.of("write", one.name, allowed=rule)
         folder = path.rpartition("/")[0] or ("" if is_remote(path) else ".")
         names = dict.fromkeys(one.record.name for one in self.suspects)
         write_text(path, "".join(f"{name}\n" for name in names), temporary_folder=folder)
@@ -107,28 +116,29 @@ def find_suspects(
         DatasetError: there is no ledger, or as of `RunLedger.at_step`.
     """
     ledger = RunLedger(run, datasets=datasets)
-    losses = read_losses(run)
     first = step - window + 1
-    near = {s: losses[s] for s in losses if first - _AROUND <= s <= step + _AROUND}
+    near = read_losses(run, start=first - _AROUND, stop=step + _AROUND + 1)
     if not any(first <= s <= step for s in near):
-        known = f"{min(losses)} to {max(losses)}"
-        raise ConfigError.of("spike", step, allowed=f"a step whose losses are known, {known}")
+        raise ConfigError.of("spike", step, allowed="a step whose losses were kept, or some before")
     steps = np.array(sorted(near))
     rows = [np.concatenate(list(map(near[s].get, sorted(near[s])))) for s in steps.tolist()]
     medians = np.array([_median(one) for one in rows])
     counts = [len(one) for one in rows]
     place, own = np.repeat(np.arange(len(steps)), counts), np.concatenate(rows).astype(np.float64)
     above = own - medians[place]
-    spreads = [_NORMAL * _median(np.abs(one - m)) for one, m in zip(rows, medians, strict=True)]
+    diverged = np.array([np.isfinite(one).mean() < 0.5 for one in rows])
+    widths = [_NORMAL * _median(np.abs(one - m)) for one, m in zip(rows, medians, strict=True)]
+    spreads = np.where(diverged, np.nan, widths)
     near_by = [slice(max(n - _AROUND, 0), n + _AROUND + 1) for n in range(len(steps))]
-    units = np.array([_median(np.array(spreads[some])) for some in near_by])
+    units = np.array([_median(spreads[some]) for some in near_by])
     units = np.where(units > 0, units, _deviation(above))
     above /= units[place]
+    medians[diverged] = medians.max() + 10 * units.max()
     rises = _rises(medians, units)
     above = np.where(np.isfinite(own), above, _WORST)
     worst = np.maximum.reduceat(above, np.cumsum(counts) - counts)[place]
     scores = above * (1 + rises[place] * above / np.maximum(worst, 1e-9))
-    scores[(steps[place] < first) | (steps[place] > step)] = -np.inf
+    scores[(steps[place] < first) | (steps[place] > step) | diverged[place]] = -np.inf
     within = np.concatenate([np.arange(count) for count in counts])
     found: dict[tuple[str, int], Suspect] = {}
     for row in np.argsort(-scores, kind="stable").tolist():

@@ -199,6 +199,13 @@ def test_what_cannot_be_told_is_refused(tmp_path):
     with pytest.raises(ConfigError):
         log.save()
     uri, run = write(tmp_path / "data", 640), str(tmp_path / "run")
+    for rows in (5, 17):
+        recorder = InputRecorder(str(tmp_path / "c"), losses=True)
+        recorder.begin(trainer_utils.iterate(uri, "train", batch_size=16))
+        recorder.count_steps()
+        recorder.keep_losses(np.zeros(rows))
+        with pytest.raises(ConfigError):
+            recorder.save()
     steps = train_simulated(uri, run, set())
     with pytest.raises(ConfigError):
         find_suspects(run, step=steps + 300, window=10)
@@ -209,3 +216,77 @@ def test_what_cannot_be_told_is_refused(tmp_path):
         with pytest.raises(DatasetError) as caught:
             read_losses(run)
         assert caught.value.path == str(path)
+
+
+@pytest.mark.parametrize("times", [5, 20, np.nan])
+@pytest.mark.parametrize("spike", [51, 59, 70])
+def test_what_stood_before_a_loss_that_is_no_number_any_more(tmp_path, times, spike):
+    uri, run = write(tmp_path / "data", 4_000), str(tmp_path / "run")
+    random, culprit = np.random.default_rng(0), -1
+    data = trainer_utils.iterate(uri, "train", batch_size=32, seed=1, features="n")
+    recorder = InputRecorder(run, losses=True)
+    recorder.begin(data)
+    for step, numbers in enumerate(data):
+        losses = 2 * random.lognormal(0, 0.3, 32)
+        if step == 50:
+            losses[7], culprit = 2 * times, int(numbers[7])
+        recorder.count_steps()
+        recorder.keep_losses(losses if step <= 50 else np.full(32, np.nan))
+        if step == 80:
+            break
+    recorder.save()
+    found = find_suspects(run, step=spike, window=30).suspects
+    assert found[0].record.name == f"row {culprit}"
+    assert all(one.step <= 50 for one in found)
+
+
+def test_names_that_exclude_would_take_for_others_are_not_written(tmp_path):
+    run, listed = str(tmp_path / "run"), tmp_path / "suspects.txt"
+    for name, given in (("none", {}), ("lines", {"id": "row\n1"})):
+        uri = str(tmp_path / name)
+        with trainer_utils.DatasetWriter(uri, num_shards=1) as writer:
+            for number in range(8):
+                writer.write("train", {"n": number, **given})
+        recorder = InputRecorder(run, losses=True)
+        recorder.begin(trainer_utils.iterate(uri, "train", batch_size=8))
+        recorder.count_steps()
+        recorder.keep_losses(np.arange(8.0))
+        recorder.save()
+        with pytest.raises(ConfigError):
+            find_suspects(run, step=0).write(str(listed))
+        assert not listed.exists()
+        for path in Path(run).iterdir():
+            path.unlink()
+
+
+def test_a_model_whose_weights_bad_rows_spoil(tmp_path):
+    tf = pytest.importorskip("tensorflow")
+    keras, run = tf.keras, str(tmp_path / "run")
+    random = np.random.default_rng(0)
+    x = random.normal(size=(2000, 4)).astype(np.float32)
+    y = x @ np.array([1, -2, 3, 0.5], np.float32) + random.normal(0, 0.1, 2000).astype(np.float32)
+    bad = random.choice(np.arange(400, 2000), 3, replace=False)
+    x[bad] *= 10
+    y[bad] *= -10
+    with trainer_utils.DatasetWriter(str(tmp_path / "data"), num_shards=2) as writer:
+        for n in range(2000):
+            writer.write("train", {"id": f"{n}", "x": x[n], "y": y[n]})
+    progress = trainer_utils.InputProgress(run, losses=True)
+    model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(1)])
+    optimizer = keras.optimizers.SGD(0.05)
+    checkpoint = tf.train.Checkpoint(model=model, input=progress)
+    batches = trainer_utils.input_fn(
+        str(tmp_path / "data"), features="x", label="y", batch_size=20, shuffle=False
+    )
+    for step, (rows, wanted) in enumerate(progress.follow(batches)):
+        with tf.GradientTape() as tape:
+            losses = tf.square(model(rows)[:, 0] - tf.reshape(wanted, [-1]))
+            loss = tf.reduce_mean(losses)
+        weights = model.trainable_variables
+        optimizer.apply_gradients(zip(tape.gradient(loss, weights), weights, strict=True))
+        progress.keep_losses(losses)
+        if step % 30 == 29:
+            checkpoint.save(f"{run}/checkpoint")
+    checkpoint.save(f"{run}/checkpoint")
+    found = find_suspects(run, step=99, most=3).suspects
+    assert {one.record.name for one in found} == {f"{n}" for n in bad}
