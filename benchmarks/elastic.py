@@ -56,11 +56,11 @@ def train(folder: str, rank: int, run: str, steps: Iterator[Step], save: Any) ->
             time.sleep(STEP_SECONDS)
             together()
             if rank == 0:
+                seen.write(json.dumps({"run": run, "kept": step, "time": time.time()}) + "\n")
                 fresh = os.path.join(folder, f"{TOKEN}.{run}")
                 with open(fresh, "w") as stream:
                     json.dump({"step": step + 1, "token": save(step + 1).to_json()}, stream)
                 os.replace(fresh, os.path.join(folder, TOKEN))
-                seen.write(json.dumps({"run": run, "kept": step, "time": time.time()}) + "\n")
 
 
 def work_torch(folder: str) -> None:
@@ -204,10 +204,16 @@ def kill(process: "subprocess.Popen[bytes]") -> None:
     process.wait()
 
 
+def _time_of(note: dict[str, Any]) -> float:
+    return float(note["time"])
+
+
 def report(folder: str, changes: list[tuple[float, int]], every: float) -> bool:
     """Prints what was read and how long the pauses were; whether all epochs are whole."""
     found = list(notes(folder))
-    kept = sorted((one["kept"], one["time"], one["run"]) for one in found if "kept" in one)
+    # Of a step that was noted and not kept, since its worker was killed, the last note counts.
+    last = {one["kept"]: one for one in sorted((n for n in found if "kept" in n), key=_time_of)}
+    kept = sorted((step, one["time"], one["run"]) for step, one in last.items())
     runs = {step: run for step, _, run in kept}
     rows = collections.defaultdict(list)
     for one in found:
