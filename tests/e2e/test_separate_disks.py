@@ -5,12 +5,14 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import distributed
 import pytest
 
 from components.common.beam import DASK_RUNNER
@@ -20,8 +22,17 @@ from trainer_utils.format.naming import INPUTS_FILE, LINEAGE_FILE
 
 pytestmark = [pytest.mark.e2e, pytest.mark.dask]
 
-# What lies in the folders for temporary files is each worker's own, and empty.
-APART = 'for folder in "$@"; do mount -t tmpfs none "$folder"; done; exec $COMMAND'
+REPOSITORY = Path(__file__).parents[2]
+# What lies in the folder for temporary files is each worker's own, and empty.
+APART = 'mount -t tmpfs none "$1"; exec $COMMAND'
+
+
+def _hidden(tests: Path) -> str:
+    """The folder for temporary files; that of the tests alone, where the program lies there too."""
+    above = Path(tempfile.gettempdir())
+    needed = (Path(sys.prefix), Path(sys.executable).resolve(), REPOSITORY)
+    is_free = not any(path.is_relative_to(above) for path in needed)
+    return str(above if is_free and tests.is_relative_to(above) else tests)
 
 
 def _can_hide() -> bool:
@@ -41,15 +52,15 @@ def workers(s3_store, monkeypatch, tmp_path, tmp_path_factory) -> Iterator[Any]:
     own = [f"--port={port}", "--no-dashboard", "--host=127.0.0.1"]
     with engines.running([*dask, *own], port, tmp_path / "scheduler.log"):
         command = f"{sys.executable} -m distributed.cli.dask_worker {address} --no-nanny"
-        command += " --nthreads=1 --no-dashboard --local-directory=/tmp/dask"
-        hidden = {"/tmp", str(tmp_path_factory.getbasetemp().parents[1])}
+        hidden = _hidden(tmp_path_factory.getbasetemp())
+        command += f" --nthreads=1 --no-dashboard --local-directory={hidden}/dask"
         started = [
             subprocess.Popen(
-                ["unshare", "--mount", "sh", "-euc", APART, "sh", *sorted(hidden)],
+                ["unshare", "--mount", "sh", "-euc", APART, "sh", hidden],
                 env={
                     **os.environ,
                     "COMMAND": command,
-                    "PYTHONPATH": str(Path(__file__).parents[2]),
+                    "PYTHONPATH": str(REPOSITORY),
                 },
                 stderr=subprocess.DEVNULL,
                 start_new_session=True,
@@ -58,6 +69,8 @@ def workers(s3_store, monkeypatch, tmp_path, tmp_path_factory) -> Iterator[Any]:
             for _ in range(2)
         ]
         try:
+            with distributed.Client(address) as client:
+                client.wait_for_workers(2, timeout=120)  # in place of waiting for ever
             yield [f"--runner={DASK_RUNNER}", f"--dask_client_address={address}"], started
         finally:
             for worker in started:
