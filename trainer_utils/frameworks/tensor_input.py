@@ -160,7 +160,11 @@ class TensorInput(Input):
         full = steps
         if self.options.batch_size is not None and not self.options.keeps_rows:
             full = self.order.layout.full_steps * self.options.echoing
-        begins = [*range(first, full, self._at_once), *range(max(first, full), steps)]
+        begins, size = [], 1
+        while size < self._at_once and first + size < full:  # an epoch's first batch is waited for
+            begins.append(first)
+            first, size = first + size, 2 * size
+        begins += [*range(first, full, self._at_once), *range(max(first, full), steps)]
         groups = np.array([begins, [*begins[1:], steps][: len(begins)]], np.int64)
         return np.ascontiguousarray(groups.T) + epoch * steps
 
