@@ -5,6 +5,7 @@ import itertools
 from pathlib import Path
 from typing import Any
 
+import cv2
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -13,6 +14,7 @@ import trainer_utils
 from tests.trainer_utils.reading.jpegs import cuts, encode
 from trainer_utils import CorruptShardError, input_fn, iterate
 from trainer_utils.format import Feature
+from trainer_utils.storage import MachineError
 
 PARTS = cuts([(32, 32)] * 12)
 GOOD = [encode(part, subsampling=0) for part in PARTS]
@@ -135,3 +137,32 @@ def test_sounds_and_values_that_do_not_fit_are_skipped_too(
     assert (len(found), {*found}) == (8, {0, 1, 3, 4, 6, 7})
     assert any("2 of 8 records" in line for line in our_messages())
     assert trainer_utils.plan(uri, "train", batch_size=4).steps == 2
+
+
+def _no_memory_of_opencv() -> Exception:
+    error = cv2.error("OpenCV(4) Insufficient memory")
+    error.code = cv2.Error.StsNoMem
+    return error
+
+
+@pytest.mark.parametrize("make", [MemoryError, ImportError, _no_memory_of_opencv])
+@pytest.mark.parametrize(
+    "decoder",
+    ["simplejpeg.decode_jpeg_header", "simplejpeg.decode_jpeg", "cv2.resize", "PIL.Image.open"],
+)
+@pytest.mark.parametrize("size", [{"image_size": (20, 24)}, {"batch_size": None}])
+def test_a_lack_of_memory_is_no_records_fault(
+    write_dataset, tmp_path, monkeypatch, make, decoder, size
+):
+    if decoder == "cv2.resize" and "image_size" not in size:
+        pytest.skip("nothing is resized")
+    uri = _write(write_dataset, tmp_path / "data", GOOD)
+
+    def fail(*_: object, **__: object) -> object:
+        raise make()
+
+    if decoder == "PIL.Image.open":
+        monkeypatch.setattr("trainer_utils.reading.images.plain_jpeg_size", lambda data: None)
+    monkeypatch.setattr(decoder, fail)
+    with pytest.raises(MachineError, match="No record is to blame"):
+        next(iter(iterate(uri, "train", on_corrupt="skip", **{"batch_size": 4, **size})))

@@ -221,13 +221,3 @@ class TestSizes:
             with pytest.raises(ConfigError):
                 AudioReading(seconds=seconds)
         assert AudioReading(seconds=3600).seconds == 3600
-
-
-def test_a_lack_of_memory_is_no_images_fault(uri, monkeypatch):
-    def decode(*_: object, **__: object) -> object:
-        raise MemoryError
-
-    monkeypatch.setattr("trainer_utils.reading.images.decode_image", decode)
-    monkeypatch.setattr("trainer_utils.reading.images.decode_jpeg_part", decode)
-    with pytest.raises(MemoryError):
-        read(uri, **BASE, on_corrupt="skip")

@@ -37,6 +37,7 @@ from trainer_utils.reading.labels import LabelEncoding
 from trainer_utils.reading.packing import PackArrays, PackReader, packed_sources
 from trainer_utils.reading.processes import BatchProcesses
 from trainer_utils.reading.record_reader import RecordReader, Rows
+from trainer_utils.storage import MachineError, is_fault
 
 __all__ = ["ArraySpec", "Batches", "Ragged"]
 
@@ -298,9 +299,11 @@ class Batches:
                 if sizes is None:
                     return self._decoder.examples(rows, keys), keys
                 return self._decoder.batches(rows, sizes, keys), keys
-            except (ConfigError, MemoryError):
+            except ConfigError:
                 raise
             except Exception as error:
+                if is_fault(error):
+                    raise _machine_error(error) from error
                 self._reader.leave_out(self._error_of_record(error, rows, keys))
 
     def _error_of_record(self, error: Exception, rows: Rows, keys: Keys | None) -> Exception:
@@ -315,6 +318,8 @@ class Batches:
                     rows.part(row, row + 1), None if keys is None else keys[row : row + 1]
                 )
             except Exception as own:
+                if is_fault(own):
+                    raise _machine_error(own) from own
                 if isinstance(own, DatasetError) and own.record is not None:
                     return own
                 message = f"{path!r}: {own} (record {record})"
@@ -400,6 +405,15 @@ class Batches:
         rule = f"batches that the {free >> 20:,} MiB of free memory hold"
         advice = f"{rows:,} rows of {largest!r} would take {sizes[largest] >> 20:,} MiB"
         raise ConfigError.of(setting, given, allowed=rule, advice=advice)
+
+
+def _machine_error(error: Exception) -> MachineError:
+    if isinstance(error, MachineError):
+        return error
+    return MachineError(
+        f"a batch: expected the memory and the libraries to decode it, got {type(error).__name__}: "
+        f"{error}. No record is to blame: read smaller batches, or give the process more memory."
+    )
 
 
 def _called_elsewhere(*_: Any) -> Any:

@@ -34,6 +34,7 @@ from trainer_utils.reading.crops import Keys, are_mirrored
 from trainer_utils.reading.examples import documents_of, parse_lists, parse_rows
 from trainer_utils.reading.images import ImageDecoder
 from trainer_utils.reading.record_reader import Rows
+from trainer_utils.storage import is_fault
 
 if TYPE_CHECKING:
     from trainer_utils.options import InputOptions
@@ -112,9 +113,9 @@ class FeatureArrays:
         for name in self._features:
             try:
                 values[name] = list(self._values(name, rows, columns, keys))
-            except (DatasetError, MemoryError):
-                raise
             except Exception as error:  # whatever a decoder raises
+                if isinstance(error, DatasetError) or is_fault(error):
+                    raise
                 raise DatasetError(f"feature {name!r}: {error}") from error
         return [{name: own[n] for name, own in values.items()} for n in range(len(rows))]
 

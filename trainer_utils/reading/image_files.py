@@ -124,7 +124,9 @@ def decode_image(data: Data, *, channels: int, keeps_values: bool = False) -> Pi
         kind = cv2.IMREAD_GRAYSCALE if channels == 1 else cv2.IMREAD_COLOR
         flags = kind | cv2.IMREAD_IGNORE_ORIENTATION
         found: Any = cv2.imdecode(np.frombuffer(data, np.uint8), flags)
-        if found is None:
+        if found is None:  # which it says where memory ends, too
+            with _opened(data) as image:
+                image.load()
             raise ValueError("a PNG that is damaged or not whole")
         if channels == 3:
             cv2.cvtColor(found, cv2.COLOR_BGR2RGB, found)

@@ -28,6 +28,7 @@ from trainer_utils.reading.image_files import (
     plain_jpeg_size,
 )
 from trainer_utils.reading.image_settings import MOST_VALUES, ImageSettings
+from trainer_utils.storage import is_fault
 
 __all__ = ["Image", "ImageDecoder"]
 
@@ -108,7 +109,7 @@ class ImageDecoder:
         errors: dict[int, DatasetError] = {} if failed is None else failed
 
         def fail(row: int, error: Exception) -> None:
-            if isinstance(error, MemoryError):  # of which the image is not to blame
+            if is_fault(error):
                 raise error
             errors[row] = CorruptShardError(
                 f"{name_of(row)}: expected an image to decode, got {error}"

@@ -71,9 +71,16 @@ class MachineError(OSError, DatasetError):
         return type(self), self.args, {**vars(self), "errno": self.errno}
 
 
+# An ImportError is that of a library that cannot be loaded, for want of memory as well.
+_OF_THE_MACHINE = (MemoryError, ImportError, MachineError, TimeoutError, ConnectionError)
+_CV2_NO_MEMORY = -4  # cv::Error::StsNoMem, of an error that is no MemoryError
+
+
 def is_fault(error: BaseException) -> bool:
     """Whether an error is the machine's, so that no input may be rejected for it."""
-    if isinstance(error, (MemoryError, MachineError, TimeoutError, ConnectionError)):
+    if isinstance(error, _OF_THE_MACHINE):
+        return True
+    if type(error).__module__ == "cv2" and getattr(error, "code", None) == _CV2_NO_MEMORY:
         return True
     if isinstance(error, PermissionError):  # without a number it is a store's, of the credentials
         return error.errno is None
