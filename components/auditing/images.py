@@ -22,6 +22,7 @@ from PIL import Image
 
 from components.auditing.grouping import DisjointSets, pairs_of_equals
 from trainer_utils.format.image_size import image_size
+from trainer_utils.storage.file_system import is_fault
 
 __all__ = ["THUMBNAIL_SIDE", "ImageLook", "look_at_image", "look_at_pixels", "unite_similar_images"]
 
@@ -76,7 +77,9 @@ def look_at_image(data: bytes) -> ImageLook | None:
             width, height = image.size if found is None else (found.width, found.height)
             image.draft("L", (_DECODED_SIDE, _DECODED_SIDE))
             return _look(image.convert("L"), height, width)
-    except _NOT_READ:
+    except _NOT_READ as error:
+        if is_fault(error):
+            raise
         return None
 
 

@@ -27,6 +27,7 @@ from trainer_utils.format.image_size import image_size
 from trainer_utils.format.media_formats import format_of
 from trainer_utils.format.naming import NAME_FEATURES
 from trainer_utils.format.record_names import name_of
+from trainer_utils.storage import persist
 
 __all__ = ["IMAGE", "ROW", "TEXT", "Scan", "scan_dataset"]
 
@@ -256,7 +257,7 @@ class _Reader:
     def _look(self, name: str, kind: str, values: Sequence[Any]) -> ImageLook | None:
         if kind == "raw":
             return _sketch_raw(self._features[name], bytes(values[0]))
-        return None if kind == "audio" else look_at_image(bytes(values[0]))
+        return None if kind == "audio" else persist(name, look_at_image, bytes(values[0]))
 
 
 def _sketch_raw(feature: Feature, data: bytes) -> ImageLook | None:

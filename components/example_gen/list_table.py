@@ -39,7 +39,7 @@ from components.tables.rows import Rows, lines_of
 from components.tables.splits import is_split_word
 from trainer_utils.format import InputError
 from trainer_utils.format.media_formats import EXTENSIONS
-from trainer_utils.storage import MachineError
+from trainer_utils.storage import is_fault
 
 __all__ = ["Embedded", "ListTable", "read_list", "typed_values"]
 
@@ -360,9 +360,9 @@ def _read_parquet(inputs: LayoutInputs, path: str) -> ListTable:
                 for field in file.schema_arrow
                 if _holds_bytes(field.type) and inputs.columns.get(field.name) != "string"
             }
-        except MachineError:
-            raise
         except (pa.ArrowException, OSError) as error:
+            if is_fault(error):
+                raise
             raise InputError(f"{path!r}: expected a Parquet file: {error}", path=path) from error
         number, raw = file.metadata.num_rows, []
         unread = frozenset(embedded)

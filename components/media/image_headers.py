@@ -24,6 +24,7 @@ from trainer_utils.format.media_formats import (
     is_other_image,
     packing_of,
 )
+from trainer_utils.storage.file_system import is_fault
 
 __all__ = ["channels_of", "frames_of", "open_image", "scan_image"]
 
@@ -70,9 +71,9 @@ def open_image(
         frames = frames_of(image)
     except Image.DecompressionBombError as error:
         raise RejectedInputError("TOO_MANY_PIXELS", str(error)) from error
-    except MemoryError:  # says nothing of the file
-        raise
     except Exception as error:  # Pillow raises a dozen kinds on hostile headers
+        if is_fault(error):
+            raise
         raise _not_opened(data, error) from error
     width, height = image.size
     if width < 1 or height < 1:
@@ -162,7 +163,9 @@ def _unknown_tiff(data: bytes) -> str | None:
     except SyntaxError as error:
         if not isinstance(error.__cause__, KeyError):
             return None
-    except Exception:  # as above
+    except Exception as error:  # as above
+        if is_fault(error):
+            raise
         return None
     stream = ImageBytes(data)
     tags = TiffImagePlugin.ImageFileDirectory_v2(stream.read(16 if data[2:3] == b"+" else 8))

@@ -8,6 +8,7 @@ from PIL import Image, TiffImagePlugin
 
 from components.media.pixels import load
 from components.media.structure import ImageStructure
+from trainer_utils.storage.file_system import is_fault
 
 __all__ = ["UPRIGHT", "orientation_of", "turn_back", "turn_image"]
 
@@ -52,9 +53,9 @@ def orientation_of(image: Image.Image, structure: ImageStructure) -> int:
         else:
             return UPRIGHT
         return orientation if orientation in _WAYS else UPRIGHT
-    except MemoryError:  # says nothing of the file
-        raise
-    except Exception:  # Pillow raises a dozen kinds on damaged EXIF; the pixels may well be good
+    except Exception as error:  # of damaged EXIF a dozen kinds; pixels may be good
+        if is_fault(error):
+            raise
         return UPRIGHT
 
 

@@ -10,6 +10,7 @@ import numpy as np
 from PIL import Image
 
 from components.common.rejects import RejectedInputError
+from trainer_utils.storage.file_system import is_fault
 
 __all__ = ["ImageBytes", "encode_image", "in_plain_colours", "load"]
 
@@ -45,9 +46,9 @@ def load(image: Image.Image) -> None:
         file.is_exhausted = False  # the search for the last frame may have gone behind the end
     try:
         image.load()
-    except MemoryError:  # says nothing of the file
-        raise
     except Exception as error:  # Pillow raises a dozen kinds on damaged data
+        if is_fault(error):
+            raise
         is_cut = isinstance(error, OSError) and not by_libtiff
         is_cut &= isinstance(file, ImageBytes) and file.is_exhausted
         code = "TRUNCATED_IMAGE" if is_cut else "DAMAGED_IMAGE"

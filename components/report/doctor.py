@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from components.report.inspection import DatasetFacts, SplitFacts, inspect_dataset
 from trainer_utils.format import DatasetError
 from trainer_utils.format.naming import REJECTS_FILE
+from trainer_utils.storage.file_system import is_fault
 from trainer_utils.text_output import Part, human_bytes, list_counts, make_table, quantity
 
 __all__ = ["Check", "checks_table", "dataset_checks", "is_good"]
@@ -65,6 +66,8 @@ def dataset_checks(uri: str, *, workers: int = 1) -> Iterator[Check]:
     try:
         facts = inspect_dataset(uri)
     except DatasetError as error:
+        if is_fault(error):
+            raise
         cure = "tfx-shards verify names every problem, if it is a dataset at all."
         yield Check("dataset", "bad", str(error), cure)
         return

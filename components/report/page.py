@@ -22,7 +22,7 @@ from components.report.sample import Sample, draw_sample
 from trainer_utils.dataset.files import read_origin
 from trainer_utils.format import DatasetError
 from trainer_utils.format.naming import REJECTS_FILE, SCHEMA_FILE
-from trainer_utils.storage import join, read_text
+from trainer_utils.storage import is_fault, join, read_text
 
 __all__ = ["render_report", "write_report"]
 
@@ -206,5 +206,7 @@ def _schema_check(schema: str, facts: DatasetFacts) -> Check:
     try:
         check_agreement(parse_schema(read_text(path), path=path), facts.features, source=facts.uri)
     except (DatasetError, OSError) as error:
+        if is_fault(error):
+            raise
         return Check("schema", "bad", str(error), "Make the schema from these examples.")
     return Check("schema", "ok", "agrees with the examples")

@@ -15,6 +15,7 @@ import numpy as np
 from PIL import Image
 
 from components.report.records import Example, Value
+from trainer_utils.storage.file_system import is_fault
 
 __all__ = ["DrawnBox", "Picture", "Sound", "draw_picture", "read_sound"]
 
@@ -99,7 +100,9 @@ def _open(value: Value) -> Image.Image | None:
                 return None
             image.draft("RGB", (_SIDE, _SIDE))
             small = image.convert("L" if value.shape[2] == 1 else "RGB")
-    except (OSError, ValueError, SyntaxError, Image.DecompressionBombError):
+    except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
+        if is_fault(error):
+            raise
         return None
     small.thumbnail((_SIDE, _SIDE), Image.Resampling.BILINEAR)
     return small.convert("RGB")

@@ -15,6 +15,7 @@ import numpy.typing as npt
 
 from components.report.pictures import Picture, Sound, draw_picture, read_sound
 from components.report.records import Example, ExampleReader, Value
+from trainer_utils.storage.file_system import is_fault
 
 __all__ = ["FeatureSample", "Sample", "Statistics", "draw_sample", "spread"]
 
@@ -183,6 +184,8 @@ def draw_sample(
         try:
             numbers[split] = spread(reader.count(split), most_records)
         except (ValueError, OSError) as error:
+            if is_fault(error):
+                raise
             damage = str(error)
     total = sum(map(len, numbers.values()))
     for split in numbers:
@@ -198,6 +201,8 @@ def draw_sample(
                         sounds += [sound] if len(sounds) < _MOST_SOUNDS else []
                 _keep_picture(pictures, example)
         except (ValueError, OSError) as error:
+            if is_fault(error):
+                raise
             damage = str(error)
     return Sample(
         records=records,

@@ -28,6 +28,7 @@ import pyarrow.compute as pc
 from trainer_utils.format import ConfigError
 from trainer_utils.format.example_columns import Column
 from trainer_utils.format.spelling import did_you_mean
+from trainer_utils.storage.file_system import is_fault
 
 __all__ = ["Condition", "parse_condition"]
 
@@ -75,6 +76,8 @@ class Condition:
             evaluation = _Evaluation(self.text, columns, vocabularies)
             return evaluation.truth(evaluation.value(self._tree))
         except (pa.ArrowException, TypeError, OverflowError) as error:
+            if is_fault(error):
+                raise
             problem = str(error)
         raise ConfigError(
             f"where: expected values that can be compared, got {self.text!r}: {problem}",

@@ -22,7 +22,7 @@ from components.tables.pieces import PIECE_BYTES, Piece
 from components.tables.rows import Rows, one_array
 from trainer_utils.format import InputError
 from trainer_utils.format.json_text import JsonObject
-from trainer_utils.storage import MachineError
+from trainer_utils.storage import is_fault
 
 __all__ = ["find_pieces", "open_file", "read", "read_columns"]
 
@@ -96,9 +96,9 @@ def open_file(stream: BinaryIO, source: str) -> pa.parquet.ParquetFile:
     """
     try:
         return pyarrow.parquet.ParquetFile(stream, buffer_size=_BUFFER_BYTES)
-    except MachineError:
-        raise
     except (pa.ArrowException, OSError, ValueError) as error:
+        if is_fault(error):
+            raise
         raise InputError(
             f"{source!r}: expected a Parquet file that Arrow {pa.__version__} reads: {error}",
             path=source,
@@ -179,16 +179,16 @@ def read_columns(
     # is read next. Pieces are read side by side by processes.
     try:
         return _read_groups(file, groups, rows, names)
-    except MachineError:
-        raise
-    except (pa.ArrowException, OSError):  # of one column: found out by reading each alone
+    except (pa.ArrowException, OSError) as error:  # of one column: each is read alone to see
+        if is_fault(error):
+            raise
         good = []
         for name in names:
             try:
                 _read_groups(file, groups, rows, [name])
-            except MachineError:
-                raise
             except (pa.ArrowException, OSError) as error:
+                if is_fault(error):
+                    raise
                 if name not in ignored:
                     raise InputError(
                         f"column {name!r}: cannot be read: {error}, of type "

@@ -19,7 +19,7 @@ from components.tables.rows import BadRow, Rows
 from components.tables.transcoding import in_utf8
 from trainer_utils.format import DatasetError, InputError
 from trainer_utils.format.crc32c import extend_crc32c
-from trainer_utils.storage.file_system import persist, problem_of
+from trainer_utils.storage.file_system import is_fault, persist, problem_of
 from trainer_utils.storage.files import open_for_reading
 from trainer_utils.storage.paths import is_remote, join
 
@@ -115,9 +115,9 @@ def _named(source: str, kind: str) -> Iterator[None]:
     """Makes an error that names the file of whatever a library raises on a damaged one."""
     try:
         yield
-    except (DatasetError, OSError, MemoryError):
-        raise
     except Exception as error:
+        if isinstance(error, (DatasetError, OSError)) or is_fault(error):
+            raise
         raise InputError.at(
             source,
             expected=f"a table ({kind}) that is whole",

@@ -23,6 +23,7 @@ import pyarrow as pa
 
 from trainer_utils.format import ConfigError
 from trainer_utils.format.tokens import TokenSpec
+from trainer_utils.storage.file_system import is_fault
 from trainer_utils.storage.files import exists, read_bytes
 
 __all__ = ["Tokenizer", "load_tokenizer", "same_tokenizer"]
@@ -104,9 +105,9 @@ def load_tokenizer(place: str) -> Tokenizer:
         raise ConfigError.of(
             "tokenizer", place, allowed=f"{library} installed", advice=cure
         ) from error
-    except ConfigError:
-        raise
     except Exception as error:  # whatever a library raises of a file that is none of its
+        if isinstance(error, ConfigError) or is_fault(error):
+            raise
         raise ConfigError.of("tokenizer", place, allowed=f"{_ALLOWED} ({error})") from error
     return Tokenizer(name, library, TokenSpec.of(vocabulary_size=size, tokenizer=digest), encode)
 

@@ -29,6 +29,7 @@ from tests.faults.interrupts import members_of
 
 SECONDS = 300  # after which a run counts as hanging, whatever the machine's load
 _NEW_MOUNTS, _RECURSIVE, _PRIVATE = 0x20000, 0x4000, 1 << 18  # of <sched.h> and <sys/mount.h>
+LARGE_BYTES = 2048  # of an allocation that may fail
 SOURCE = Path(__file__).with_name("refused_calls.c")
 
 
@@ -74,7 +75,7 @@ class Engine:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._log,
-            env={**os.environ, "LD_PRELOAD": str(shim), "TF_CPP_MIN_LOG_LEVEL": "2"},
+            env={**os.environ, "LD_PRELOAD": str(shim), "ARROW_DEFAULT_MEMORY_POOL": "system"},
         )
 
     def run(
@@ -103,7 +104,7 @@ class Engine:
             whole_group: whether the pool's processes are killed too, or are to end by themselves.
             refuse: below which folder the n-th system call (from 1 on; 0: none) has which fate: the
                 name of an errno, `SHORT` or `KILL`. With a number behind it, so many of the calls
-                that only look, list and read as well.
+                that only look, list and read as well. `MEMORY` is of large allocations, wherever.
             file_bytes: the most that a file may get, as a quota of the system's has it.
             mount: over which folder a tmpfs lies for this run alone, with which options.
             beam_args: Beam's own arguments, such as those of a runner.
@@ -284,18 +285,16 @@ def _do(request: dict[str, Any], shim: Any) -> dict[str, Any]:
             resource.setrlimit(resource.RLIMIT_FSIZE, (request["file_bytes"], unlimited[1]))
         if request["refuse"] is not None:
             folder, number, fate, *times = request["refuse"]
-            code = getattr(errno, fate, 0)
+            code = LARGE_BYTES if fate == "MEMORY" else getattr(errno, fate, 0)
             shim.arm(os.fsencode(folder), number, fate.encode(), code, *times or [0])
         STEPS[request["step"]](request["source"], request["uri"], request["settings"], beam)
     except BaseException as error:
+        calls = shim.disarm()  # or this fails too
         resource.setrlimit(resource.RLIMIT_FSIZE, unlimited)  # the log is a file too
         traceback.print_exc()
         kinds = [kind.__name__ for kind in type(error).__mro__]
         outcome = {"error": str(error)[:4000] or repr(error), "kinds": kinds}
-    finally:
-        if request["refuse"] is not None:
-            calls = shim.disarm()
-    return outcome | {"calls": calls}
+    return outcome | {"calls": calls or shim.disarm()}
 
 
 def _mount(folder: str, options: str) -> None:

@@ -2,6 +2,7 @@
  *
  *     arm("/tmp/out", 7, "", ENOSPC, 0);    the 7th call from now on fails so
  *     arm("/tmp/in", 7, "", EIO, 2);        of those that look, list and read as well, the 7th and 8th
+ *     arm("", 7, "MEMORY", 4096, 1);        the 7th allocation of 4096 bytes or more
  *     disarm();                             how many calls there were
  *
  * "SHORT" lets a write take half of what it is given, "KILL" ends the process before the call.
@@ -25,6 +26,7 @@
 static char folder[PATH_MAX];
 static long calls, refused_call, last_refused;
 static int refusal, is_short, is_kill, is_of_inputs;
+static volatile size_t least; /* of an allocation that counts; 0: none does */
 static volatile int is_armed;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
@@ -37,11 +39,12 @@ void arm(const char *where, long number, const char *fate, int error, long times
   is_short = !strcmp(fate, "SHORT");
   is_kill = !strcmp(fate, "KILL");
   refusal = error;
-  is_armed = 1;
+  is_armed = strcmp(fate, "MEMORY") != 0;
+  least = is_armed ? 0 : error;
 }
 
 long disarm(void) {
-  is_armed = 0;
+  is_armed = least = 0;
   return calls;
 }
 
@@ -188,4 +191,23 @@ int mkdir(const char *path, mode_t mode) {
 int rmdir(const char *path) {
   REFUSE(is_below(path))
   return REAL(rmdir)(path);
+}
+
+/* Allocations: of numpy, Arrow (whose pool is the system's), Pillow, OpenCV and Python. */
+extern void *__libc_malloc(size_t), *__libc_calloc(size_t, size_t), *__libc_realloc(void *, size_t);
+extern void *__libc_memalign(size_t, size_t);
+#define ALLOCATE(size, call) \
+  if (least && (size) >= least && is_turn()) { \
+    errno = ENOMEM; \
+    return NULL; \
+  } \
+  return call;
+void *malloc(size_t size) { ALLOCATE(size, __libc_malloc(size)) }
+void *calloc(size_t count, size_t size) { ALLOCATE(count * size, __libc_calloc(count, size)) }
+void *realloc(void *old, size_t size) { ALLOCATE(size, __libc_realloc(old, size)) }
+void *aligned_alloc(size_t to, size_t size) { ALLOCATE(size, __libc_memalign(to, size)) }
+int posix_memalign(void **found, size_t to, size_t size) {
+  void *made = aligned_alloc(to, size);
+  if (made) *found = made;
+  return made ? 0 : ENOMEM;
 }

@@ -82,6 +82,8 @@ def is_fault(error: BaseException) -> bool:
         return True
     if type(error).__module__ == "cv2" and getattr(error, "code", None) == _CV2_NO_MEMORY:
         return True
+    if type(error) is OSError and error.errno is None and str(error).startswith("out of memory"):
+        return True  # Pillow's
     if isinstance(error, PermissionError):  # without a number it is a store's, of the credentials
         return error.errno is None
     return (

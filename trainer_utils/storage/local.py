@@ -121,19 +121,17 @@ class _LocalFile(io.FileIO):
         self._path = path
 
     def read(self, size: int | None = -1, /) -> bytes:
-        if size is None or size < 0:
-            return self.readall()
-        return persist(self._path, super().read, size) or b""
+        return persist(self._path, self._read_from, self.tell(), -1 if size is None else size)
 
     def readinto(self, buffer: "WriteableBuffer", /) -> int:
         return persist(self._path, super().readinto, buffer) or 0
 
     def readall(self) -> bytes:
-        return persist(self._path, self._read_from, self.tell())
+        return self.read()
 
-    def _read_from(self, start: int) -> bytes:
+    def _read_from(self, start: int, size: int) -> bytes:
         self.seek(start)  # where an attempt before has failed half-way
-        return super().readall() or b""
+        return (super().readall() if size < 0 else super().read(size)) or b""
 
 
 def _open_regular(path: str, root: str | None) -> tuple[int, int]:

@@ -179,11 +179,13 @@ class _OpenFile(io.RawIOBase):
         super().close()
 
     def _read(self, size: int) -> bytes:
-        return persist(self._path, self._read_once, size)
+        return persist(self._path, self._read_once, self.tell(), size)
 
-    def _read_once(self, size: int) -> bytes:
+    def _read_once(self, start: int, size: int) -> bytes:
         with _os_errors(self._path):
             try:
+                if self.tell() != start:  # where an attempt before has failed half-way
+                    self.seek(start)
                 data: bytes = self._stream.read(size)
             except FileNotFoundError as error:
                 raise FileRefusedError(

@@ -515,3 +515,22 @@ def test_a_device_or_pipe_is_written_to_and_stays_what_it_is(tmp_path):
     assert (tmp_path / "pipe").is_fifo()
     assert (tmp_path / "link").is_symlink()
     assert sorted(os.listdir(tmp_path)) == ["link", "pipe"]
+
+
+@pytest.mark.parametrize("size", [3, -1])
+def test_a_read_for_whose_bytes_there_was_no_memory_begins_where_it_began(
+    tmp_path, monkeypatch, size
+):
+    (tmp_path / "file").write_bytes(b"0123456789")
+    with open_for_reading(str(tmp_path / "file")) as stream:
+        stream.seek(2)
+        read, faults = type(stream)._read_from, [MemoryError()]
+
+        def read_and_fail(self: object, *where: int) -> bytes:
+            data = read(self, *where)  # which moves on in the file
+            if faults:
+                raise faults.pop()
+            return data
+
+        monkeypatch.setattr(type(stream), "_read_from", read_and_fail)
+        assert stream.read(size) == b"23456789"[: size if size > 0 else None]

@@ -1,0 +1,68 @@
+"""Every large allocation fails, once or from then on: an error, and no input is rejected for it."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from tests.faults.conftest import OTHERS, STEPS, Undisturbed
+from tests.faults.counts import long
+from tests.faults.engine import Engine
+from tests.faults.outputs import MANIFEST, check_not_half, check_whole
+
+QUICK = 3  # allocations of each step
+FOR_EVER = 1_000_000
+KINDS = {"MemoryError", "MachineError", "ImportError"}
+DEATHS = (-6, -11)  # of a library that does not look whether it got memory
+
+
+def refuse(plain: Undisturbed, engine: Engine, folder: Path, number: int, times: int) -> str:
+    """What became of a run one of whose allocations fails; the next run is as any other."""
+    uri, said = folder / "out", f"allocation {number} of {plain.step}, {times} times"
+    run = plain.run(engine, uri, refuse=("", number, "MEMORY", times))
+    assert run.status in (0, *DEATHS), f"{said}: {run.status}"
+    check_not_half(uri, plain.content)
+    if run.error:
+        is_said = KINDS & {*run.kinds} or "memory" in run.error or "SystemError" in run.kinds
+        assert is_said, f"{said}: {run.kinds} {run.error}"
+    elif run.status == 0:
+        check_whole(uri, plain.content, plain.folders)
+    if plain.step == "write" and times == FOR_EVER:  # what was written cannot be removed either
+        for left in folder.glob(".out.*"):
+            shutil.rmtree(left)
+    if not (plain.step == "write" and (uri / MANIFEST).exists()):  # its place is taken
+        again = plain.run(engine, uri)
+        assert again.error == "", f"{said}: {again.error}"
+        check_whole(uri, plain.content, plain.folders)
+    return run.error or str(run.status)
+
+
+def allocations(plain: Undisturbed, engine: Engine, folder: Path) -> range:
+    folder.mkdir()
+    counted = plain.run(engine, folder / "out", refuse=("", 0, "MEMORY", 0))
+    assert counted.error == ""
+    assert counted.calls > QUICK
+    return range(1, counted.calls + 1)
+
+
+@pytest.mark.parametrize("step", [*STEPS, *OTHERS])
+def test_an_allocation_that_fails_is_an_error_and_no_reject(
+    undisturbed, engine, tmp_path, step, chance
+):
+    plain = undisturbed[step]
+    found = set()
+    for number in chance.sample(allocations(plain, engine, tmp_path / "count"), QUICK):
+        (folder := tmp_path / str(number)).mkdir()
+        found.add(refuse(plain, engine, folder, number, chance.choice([1, FOR_EVER])))
+    assert found != {"0"}  # some were seen
+
+
+@pytest.mark.faults
+@pytest.mark.parametrize("step", [*STEPS, *OTHERS])
+@pytest.mark.parametrize("times", [1, FOR_EVER])
+def test_every_allocation_fails(undisturbed, engine, tmp_path, step, times, chance):
+    plain = undisturbed[step]
+    numbers = allocations(plain, engine, tmp_path / "count")
+    for number in sorted(chance.sample(numbers, long(len(numbers)))):
+        (folder := tmp_path / str(number)).mkdir()
+        refuse(plain, engine, folder, number, times)
