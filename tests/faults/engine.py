@@ -88,6 +88,7 @@ class Engine:
         kill_after: float | None = None,
         whole_group: bool = True,
         refuse: tuple[str, int, str] | tuple[str, int, str, int] | None = None,
+        log_syncs: Path | None = None,
         file_bytes: int | None = None,
         mount: tuple[str, str] | None = None,
         beam_args: Sequence[str] = (),
@@ -105,6 +106,7 @@ class Engine:
             refuse: below which folder the n-th system call (from 1 on; 0: none) has which fate: the
                 name of an errno, `SHORT` or `KILL`. With a number behind it, so many of the calls
                 that only look, list and read as well. `MEMORY` is of large allocations, wherever.
+            log_syncs: a file that gets the inodes of what is brought to the disk.
             file_bytes: the most that a file may get, as a quota of the system's has it.
             mount: over which folder a tmpfs lies for this run alone, with which options.
             beam_args: Beam's own arguments, such as those of a runner.
@@ -118,6 +120,7 @@ class Engine:
             "kill_after": kill_after,
             "whole_group": whole_group,
             "refuse": refuse,
+            "log_syncs": None if log_syncs is None else str(log_syncs),
             "file_bytes": file_bytes,
             "mount": mount,
             "beam_args": list(beam_args),
@@ -283,6 +286,8 @@ def _do(request: dict[str, Any], shim: Any) -> dict[str, Any]:
     try:
         if request["file_bytes"] is not None:
             resource.setrlimit(resource.RLIMIT_FSIZE, (request["file_bytes"], unlimited[1]))
+        if request["log_syncs"] is not None:
+            shim.log_syncs(os.fsencode(request["log_syncs"]))
         if request["refuse"] is not None:
             folder, number, fate, *times = request["refuse"]
             code = LARGE_BYTES if fate == "MEMORY" else getattr(errno, fate, 0)

@@ -28,6 +28,7 @@ static long calls, refused_call, last_refused;
 static int refusal, is_short, is_kill, is_of_inputs;
 static volatile size_t least; /* of an allocation that counts; 0: none does */
 static volatile int is_armed;
+static int syncs; /* the file that has the inode of all that was synced */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
 void arm(const char *where, long number, const char *fate, int error, long times) {
@@ -42,6 +43,8 @@ void arm(const char *where, long number, const char *fate, int error, long times
   is_armed = strcmp(fate, "MEMORY") != 0;
   least = is_armed ? 0 : error;
 }
+
+void log_syncs(const char *path) { syncs = open(path, O_WRONLY | O_CREAT | O_APPEND, 0600); }
 
 long disarm(void) {
   is_armed = least = 0;
@@ -170,7 +173,10 @@ PREAD(preadv64, const struct iovec *to, int count)
 
 int fsync(int descriptor) {
   REFUSE(is_file_below(descriptor))
-  return REAL(fsync)(descriptor);
+  int failed = REAL(fsync)(descriptor);
+  struct stat found;
+  if (!failed && syncs && !fstat(descriptor, &found)) dprintf(syncs, "%lu\n", (long)found.st_ino);
+  return failed;
 }
 int rename(const char *from, const char *to) {
   REFUSE(is_below(to))

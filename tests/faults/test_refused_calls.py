@@ -18,6 +18,7 @@ QUICK = 2  # calls of each step
 FOR_EVER = 1_000_000
 ERRORS = ("ENOSPC", "EIO", "EACCES", "EMFILE", "ESTALE", "EDQUOT", "EROFS", "EINTR")
 UNSEEN = ("SHORT",)  # what a caller makes good
+DURABLE = (*STEPS, "update", "exclude", "write")  # which make datasets
 
 
 def refuse(
@@ -36,11 +37,55 @@ def refuse(
         assert str(uri) in run.error, f"{said}: {run.error}"
     elif fate != "KILL" and times == 1:
         check_whole(uri, plain.content, plain.folders)
-    if plain.step == "write" and (uri / MANIFEST).exists():
-        return  # its place is taken
+    if plain.step == "write" and (fate == "KILL" or (uri / MANIFEST).exists()):
+        return  # a folder beside is left, or its place is taken
     again = plain.run(engine, uri)
     assert again.error == "", f"{said}: {again.error}"
     check_whole(uri, plain.content, plain.folders)
+
+
+def lose_power(
+    plain: Undisturbed, engine: Engine, folder: Path, log: Path, number: int, loss: str
+) -> None:
+    """A run that ends at a call, with the machine: what was not brought to the disk is lost."""
+    uri, said = folder / "out", f"power lost at call {number} of {plain.step}, files {loss}"
+    run = plain.run(engine, uri, refuse=(str(folder), number, "KILL"), log_syncs=log)
+    assert run.status == -9 or number > plain.calls, said
+    synced = {int(inode) for inode in log.read_text().split()} if log.exists() else set()
+    for path in [path for path in folder.rglob("*") if path.is_file()]:
+        found = path.stat()
+        if loss == "gone" and path.parent.stat().st_ino not in synced:
+            path.unlink()
+        elif loss == "torn" and found.st_ino not in synced and found.st_nlink == 1:
+            os.truncate(path, found.st_size // 2)
+    check_not_half(uri, plain.content)
+    if run.status == 0:
+        check_whole(uri, plain.content, plain.folders)
+    elif plain.step != "write":  # which leaves a folder beside, and begins anew
+        assert plain.run(engine, uri).error == "", said
+        check_whole(uri, plain.content, plain.folders)
+
+
+@pytest.mark.parametrize("loss", ["torn", "gone"])
+@pytest.mark.parametrize("step", DURABLE)
+def test_what_is_whole_stands_when_the_power_is_lost(
+    undisturbed, engine, tmp_path, step, loss, chance
+):
+    plain = undisturbed[step]
+    for number in (*chance.sample(range(1, plain.calls + QUICK), QUICK), FOR_EVER):
+        (folder := tmp_path / str(number)).mkdir()
+        lose_power(plain, engine, folder, tmp_path / f"{number}.log", number, loss)
+
+
+@pytest.mark.faults
+@pytest.mark.parametrize("loss", ["torn", "gone"])
+@pytest.mark.parametrize("step", DURABLE)
+def test_the_power_is_lost_at_every_call(undisturbed, engine, tmp_path, step, loss, chance):
+    plain = undisturbed[step]
+    calls = range(1, plain.calls + 1)
+    for number in sorted(chance.sample(calls, long(len(calls)))):
+        (folder := tmp_path / str(number)).mkdir()
+        lose_power(plain, engine, folder, tmp_path / f"{number}.log", number, loss)
 
 
 @pytest.mark.parametrize("step", [*STEPS, *OTHERS])

@@ -99,7 +99,11 @@ class _LocalFileSystem(FileSystem):
         return True
 
     def make_folder(self, path: str) -> None:
-        os.makedirs(path or os.curdir, exist_ok=True)  # that of a bare file name
+        try:
+            os.makedirs(path or os.curdir, exist_ok=True)  # that of a bare file name
+        except FileExistsError:  # also where the system does not say that it is a folder
+            if not stat.S_ISDIR(os.stat(path).st_mode):
+                raise
 
     def remove(self, path: str) -> None:
         os.remove(path)
