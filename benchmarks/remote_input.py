@@ -11,15 +11,12 @@ one run:
 - the most that the cache's folder ever took, watched from outside;
 - whether every record came once with 1% of the requests dropped, 1% answered by 503, 1% cut, and a
   reader killed in the middle;
-- seconds until the first batch of shards of 128 MiB;
-- with `--mosaic PYTHON`, of an environment with mosaicml-streaming, what that does with the same
-  photos in shards of the same size: first batch, epochs, bytes fetched with room for half.
+- seconds until the first batch of shards of 128 MiB.
 """
 
 import argparse
 import collections
 import contextlib
-import json
 import os
 import signal
 import subprocess
@@ -49,7 +46,6 @@ from trainer_utils.storage.cache_folder import PART_BYTES  # noqa: E402
 Part = tuple[str, int, int]  # a path, and where some bytes begin and end
 
 _EPOCHS = 3
-_BATCH = 64
 _SMALL_SHARD, _LARGE_SHARD = 32 << 20, 128 << 20
 _READER = """
 import sys
@@ -200,64 +196,11 @@ def first_batch(local: str, base: str, workdir: Path) -> None:
         print(f"first batch, shuffle={shuffle}: {time.perf_counter() - began:.2f} s")
 
 
-def mosaic(python: str, photos: Path, ours: str, stores: tuple[Any, Any], workdir: Path) -> None:
-    """Streaming, and then ours on the same terms: nothing is decoded, all comes through the proxy.
-
-    Args:
-        python: of the environment that it is installed in.
-        photos: what the dataset was made of.
-        ours: the dataset in the store.
-        stores: the server, and the proxy before it.
-        workdir: for its copies.
-    """
-    store, proxy = stores
-    environment = {**os.environ, "AWS_DEFAULT_REGION": "us-east-1"}  # boto3 reads no AWS_REGION
-    environment["S3_ENDPOINT_URL"] = proxy.environment[proxy.variable]
-
-    def run(*arguments: object) -> "subprocess.CompletedProcess[str]":
-        script = str(Path(__file__).with_name("mosaic_reading.py"))
-        command = [python, script, *map(str, arguments)]
-        return subprocess.run(command, env=environment, capture_output=True, text=True)
-
-    run("write", photos, workdir / "mds", _SMALL_SHARD).check_returncode()
-    size = sum(file.size for file in storage.list_files(str(workdir / "mds")))
-    upload(str(workdir / "mds"), f"{store.base}/mds")
-    found = run("read", f"{store.base}/mds", workdir / "mds-all", 2, 2 * size)
-    if found.returncode:
-        raise RuntimeError(found.stderr)
-    whole = json.loads(found.stdout.splitlines()[-1])
-    cold, warm = (whole["records"] / seconds for seconds in whole["epochs"])
-    print(f"\nMosaicML Streaming: first batch {whole['first_batch']:.2f} s")
-    print(f"  {cold:.0f} records/s cold, {warm:.0f} warm; {whole['records']} records")
-    proxy.counts(reset=True)
-    half = run("read", f"{store.base}/mds", workdir / "mds-half", _EPOCHS, size // 2)
-    if half.returncode:
-        error = half.stderr.strip().splitlines()[-1]
-        print(f"  {_EPOCHS} epochs with room for half: status {half.returncode}, {error}")
-    else:
-        fetched = proxy.counts()["bytes_down"] / size
-        print(f"  fetched {fetched:.2f} times its bytes in {_EPOCHS} epochs with room for half")
-    began = time.perf_counter()
-    dataset = input_fn(ours, features="filename", batch_size=_BATCH, cache=str(workdir / "beside"))
-    batches = iter(dataset)
-    next(batches)
-    print(f"input_fn: first batch {time.perf_counter() - began:.2f} s")
-    collections.deque(batches, maxlen=0)
-    cold = whole["records"] / (time.perf_counter() - began)
-    began = time.perf_counter()
-    drain(dataset)
-    print(
-        f"  {cold:.0f} records/s cold, {whole['records'] / (time.perf_counter() - began):.0f} warm"
-    )
-
-
 def main() -> None:
     """Measures and prints."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--workdir", type=Path, default=Path("bench"))
     parser.add_argument("--count", type=int, default=3_000)
-    parser.add_argument("--mosaic", help="a Python that has mosaicml-streaming")
-    parser.add_argument("--only-mosaic", action="store_true", help="nothing but that comparison")
     arguments = parser.parse_args()
     workdir = arguments.workdir.resolve()
     photos = workdir / f"photos-{arguments.count}"
@@ -272,10 +215,6 @@ def main() -> None:
             remote = f"{store.base}/small"
             upload(small, remote)
             input_fn(remote, features="filename", cache=str(temporary / "warm"))
-            if arguments.mosaic:
-                mosaic(arguments.mosaic, photos, remote, (store, proxy), temporary)
-            if arguments.only_mosaic:
-                return
             first_batch(large, store.base, temporary)
             rates(small, remote, temporary, arguments.count, megabytes)
             bytes_over_epochs(remote, proxy, temporary, size)
