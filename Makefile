@@ -25,7 +25,7 @@ READY := $(VENV)/.ready
 OTHER_STACK := $(if $(STACK),$(if $(filter $(STACK),$(shell cat $(VENV)/.stack 2>/dev/null)),,other-stack))
 
 .PHONY: docs help venv demo demo-text test test-quick golden test-current test-other bench-stack bench-stacks
-.PHONY: test-faults test-trainer test-frameworks test-dask test-flink test-prism stores lint format lock build image sbom release
+.PHONY: test-faults test-trainer test-frameworks test-dask test-flink test-kfp test-prism stores lint format lock build image sbom release
 .PHONY: clean other-stack
 
 help:  ## this list
@@ -129,6 +129,9 @@ test-prism: $(READY)  ## the components on Prism, Beam's engine in Go; needs Go
 	@prism=.prism/$(BEAM_VERSION)/prism
 	$(MAKE) --no-print-directory $$prism
 	TFX_SHARDS_PRISM=$$PWD/$$prism $(BIN)/python -m pytest -m prism $(ARGS)
+
+test-kfp: $(READY)  ## native components compile alike with kfp 2.1 and the newest, and with 2.0
+	@scripts/compare_kfp $(BIN)
 
 test-dask: $(READY)  ## the components on Dask, with workers that are processes; a part of make test
 	@$(BIN)/python -m pytest -m dask $(ARGS)

@@ -17,8 +17,13 @@ from importlib import metadata
 from typing import Any
 
 from kfp import dsl
-from kfp.dsl import pipeline_context
-from kfp.dsl.python_component import PythonComponent
+
+try:
+    from kfp.dsl import pipeline_context
+    from kfp.dsl.python_component import PythonComponent
+except ImportError:  # where kfp 2.0 has them
+    from kfp.components import pipeline_context
+    from kfp.components.python_component import PythonComponent
 
 __all__ = [
     "IMAGE_VARIABLE",

@@ -55,12 +55,23 @@ def portable(endpoint: str, pool: str) -> list[str]:
     ]
 
 
+def hiding(folder: str, command: Sequence[str]) -> list[str]:
+    """A command for whose process, and those that it starts, a folder is its own and empty."""
+    script = 'mount -t tmpfs none "$0"; exec "$@"'
+    return ["unshare", "--mount", "sh", "-euc", script, folder, *command]
+
+
 @contextlib.contextmanager
-def worker_pool(folder: Path, *, python_path: Path) -> Iterator[str]:
-    """Beam's pool of Python workers, each a process that starts in `folder`; its address."""
+def worker_pool(folder: Path, *, python_path: Path, hidden: str | None = None) -> Iterator[str]:
+    """Beam's pool of Python workers, each a process that starts in `folder`; its address.
+
+    Args:
+        hidden: a folder that is the pool's own, and empty.
+    """
     port = free_port()
     module = "apache_beam.runners.worker.worker_pool_main"
     command = [sys.executable, "-m", module, f"--service_port={port}"]
+    command = command if hidden is None else hiding(hidden, command)
     # The pool calls its workers `python`.
     path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
     environment = {**os.environ, "PYTHONPATH": str(python_path), "PATH": path}

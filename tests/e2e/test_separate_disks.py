@@ -1,4 +1,4 @@
-"""Workers that share no disk with whoever submits, on Dask: they see an object store alone."""
+"""Workers that share no disk with whoever submits, on Dask and Prism: they see a store alone."""
 
 import os
 import shutil
@@ -20,11 +20,9 @@ from tests.e2e import engines
 from trainer_utils import storage
 from trainer_utils.format.naming import INPUTS_FILE, LINEAGE_FILE
 
-pytestmark = [pytest.mark.e2e, pytest.mark.dask]
+pytestmark = pytest.mark.e2e
 
 REPOSITORY = Path(__file__).parents[2]
-# What lies in the folder for temporary files is each worker's own, and empty.
-APART = 'mount -t tmpfs none "$1"; exec $COMMAND'
 
 
 def _hidden(tests: Path) -> str:
@@ -41,27 +39,28 @@ def _can_hide() -> bool:
 
 
 @pytest.fixture
-def workers(s3_store, monkeypatch, tmp_path, tmp_path_factory) -> Iterator[Any]:
-    """Beam's arguments for a scheduler and two workers, and the workers' processes."""
+def hidden(s3_store, monkeypatch, tmp_path_factory) -> str:
+    """A folder that workers shall not share, which find the store by their environment."""
     if not _can_hide():
         pytest.skip("needs the right to mount")
     for name, value in s3_store.environment.items():
         monkeypatch.setenv(name, value)
+    return _hidden(tmp_path_factory.getbasetemp())
+
+
+@pytest.fixture
+def dask(hidden, tmp_path) -> Iterator[Any]:
+    """Beam's arguments for a scheduler and two workers, and the workers' processes."""
     address = f"tcp://127.0.0.1:{(port := engines.free_port())}"
-    dask = [sys.executable, "-m", "distributed.cli.dask_scheduler"]
+    scheduler = [sys.executable, "-m", "distributed.cli.dask_scheduler"]
     own = [f"--port={port}", "--no-dashboard", "--host=127.0.0.1"]
-    with engines.running([*dask, *own], port, tmp_path / "scheduler.log"):
-        command = f"{sys.executable} -m distributed.cli.dask_worker {address} --no-nanny"
-        hidden = _hidden(tmp_path_factory.getbasetemp())
-        command += f" --nthreads=1 --no-dashboard --local-directory={hidden}/dask"
+    with engines.running([*scheduler, *own], port, tmp_path / "scheduler.log"):
+        worker = [sys.executable, "-m", "distributed.cli.dask_worker", address, "--no-nanny"]
+        worker += ["--nthreads=1", "--no-dashboard", f"--local-directory={hidden}/dask"]
         started = [
             subprocess.Popen(
-                ["unshare", "--mount", "sh", "-euc", APART, "sh", hidden],
-                env={
-                    **os.environ,
-                    "COMMAND": command,
-                    "PYTHONPATH": str(REPOSITORY),
-                },
+                engines.hiding(hidden, worker),
+                env={**os.environ, "PYTHONPATH": str(REPOSITORY)},
                 stderr=subprocess.DEVNULL,
                 start_new_session=True,
                 cwd="/",
@@ -73,9 +72,26 @@ def workers(s3_store, monkeypatch, tmp_path, tmp_path_factory) -> Iterator[Any]:
                 client.wait_for_workers(2, timeout=120)  # in place of waiting for ever
             yield [f"--runner={DASK_RUNNER}", f"--dask_client_address={address}"], started
         finally:
-            for worker in started:
-                worker.kill()
-                worker.wait()
+            for process in started:
+                process.kill()
+                process.wait()
+
+
+@pytest.fixture
+def prism(hidden, tmp_path) -> Iterator[list[str]]:
+    """Beam's arguments for Prism, whose workers come from a pool."""
+    binary = os.environ.get("TFX_SHARDS_PRISM", "")
+    if not binary:
+        pytest.skip("TFX_SHARDS_PRISM is not set: make test-prism sets it")
+    (folder := Path("/run") / f"tfx-shards-{os.getpid()}").mkdir()
+    try:
+        with (
+            engines.worker_pool(folder, python_path=REPOSITORY, hidden=hidden) as pool,
+            engines.prism(binary, tmp_path) as endpoint,
+        ):
+            yield engines.portable(endpoint, pool)
+    finally:
+        shutil.rmtree(folder)
 
 
 def put(folder: Path, uri: str) -> str:
@@ -97,9 +113,17 @@ def check(uri: str, expected: Path) -> None:
     assert differ <= {LINEAGE_FILE, INPUTS_FILE}  # which say where the inputs are, and since when
 
 
-def test_a_store_is_all_that_workers_have_to_see(inputs, workers, s3_store):
-    arguments, _ = workers
-    base = f"{s3_store.base}/apart"
+@pytest.mark.parametrize(
+    "engine",
+    [
+        pytest.param("dask", marks=pytest.mark.dask),
+        pytest.param("prism", marks=pytest.mark.prism),
+    ],
+)
+def test_a_store_is_all_that_workers_have_to_see(request, inputs, engine, s3_store):
+    given = request.getfixturevalue(engine)
+    arguments = given[0] if engine == "dask" else given
+    base = f"{s3_store.base}/apart/{engine}"
     for kind, given, executor in (
         ("images", inputs.photos, engines.ImageExecutor),
         ("texts", inputs.tables, engines.TextExecutor),
@@ -114,8 +138,9 @@ def test_a_store_is_all_that_workers_have_to_see(inputs, workers, s3_store):
     check(f"{base}/balanced", inputs.made("balanced"))
 
 
-def test_a_killed_worker_costs_its_tasks_alone(inputs, workers, s3_store):
-    arguments, (first, _) = workers
+@pytest.mark.dask
+def test_a_killed_worker_costs_its_tasks_alone(inputs, dask, s3_store):
+    arguments, (first, _) = dask
     base, uri = f"{s3_store.base}/killed", f"{s3_store.base}/killed/out"
     source = put(inputs.photos, f"{base}/in")
     ended = threading.Event()
