@@ -1,7 +1,7 @@
 """Lineage from the datasets alone, where no store of ML Metadata is, or none is left.
 
     found = load_datasets("out/artifacts/ShardBalancer/balanced_examples/4")
-    found.graph.makers(found.artifact)[0].settings
+    found.graph.makers(found.artifact_id)[0].settings
     load_datasets(root="out/").graph.executions         # of all datasets below a folder
 
 A dataset names those that it was made from by the digests of their manifests, which are the ids of
@@ -18,34 +18,26 @@ import os
 import posixpath
 from collections.abc import Iterable, Iterator, Mapping
 
-from pipelines.lineage.graph import DATASET_TYPE, MISSING_PREFIX, Artifact, Execution, Graph, Id
+from pipelines.lineage.graph import (
+    DATASET_TYPE,
+    MISSING_PREFIX,
+    Artifact,
+    Execution,
+    Found,
+    Graph,
+)
 from trainer_utils.dataset.files import read_manifest, read_origin
 from trainer_utils.format import InputError
 from trainer_utils.format.naming import MANIFEST_FILE, SPLIT_PREFIX, WORKING_FOLDER
 from trainer_utils.format.origin import Ancestor, DatasetInput, DatasetSummary
 from trainer_utils.storage import is_remote, join, list_files
 
-__all__ = ["RUN_UNKNOWN", "KnownDatasets", "dataset_folders", "load_datasets"]
+__all__ = ["RUN_UNKNOWN", "load_datasets"]
 
 RUN_UNKNOWN = "not known: datasets name none, a store of ML Metadata does"
 """What is said of a run where datasets alone were asked."""
 
 _MOST_LEVELS = 3  # above a dataset: TFX's are <root>/<component>/<output>/<execution>
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class KnownDatasets:
-    """What the datasets tell.
-
-    Args:
-        graph: of them and of the steps that made them.
-        summaries: of their manifests, by artifact.
-        artifact: the one that was asked for.
-    """
-
-    graph: Graph
-    summaries: Mapping[Id, DatasetSummary]
-    artifact: str = ""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -67,7 +59,7 @@ class _Node:
         return () if self.known.made_by is None else tuple(self.known.made_by.inputs)
 
 
-def load_datasets(uri: str | None = None, *, root: str | None = None) -> KnownDatasets:
+def load_datasets(uri: str | None = None, *, root: str | None = None) -> Found:
     """Everything that a dataset, and all those below a root, say of their making.
 
     Args:
@@ -90,7 +82,7 @@ def load_datasets(uri: str | None = None, *, root: str | None = None) -> KnownDa
         if root is None and not any(n.uri.startswith(MISSING_PREFIX) for n in nodes.values()):
             break
         with contextlib.suppress(ValueError, OSError):  # one that cannot be listed has none
-            for place in dataset_folders(folder):
+            for place in _dataset_folders(folder):
                 with contextlib.suppress(ValueError, OSError):  # `verify` tells what is wrong
                     if (node := _read_node(place)) is not None:
                         there.setdefault(node.known.digest, node)
@@ -100,13 +92,15 @@ def load_datasets(uri: str | None = None, *, root: str | None = None) -> KnownDa
         for digest, node in sorted(nodes.items(), key=lambda item: item[1].uri)
     }
     order = [*graphlib.TopologicalSorter(before).static_order()]
-    return KnownDatasets(
+    return Found(
+        metadata="manifests" if root is None else f"manifests in {root}",
+        artifact_id="" if asked is None else asked.known.digest,
         graph=Graph(
             {digest: _artifact(nodes[digest]) for digest in order},
             {digest: _execution(nodes[digest]) for digest in order if nodes[digest].known.made_by},
         ),
         summaries={d: summary for d in order if (summary := nodes[d].known.summary) is not None},
-        artifact="" if asked is None else asked.known.digest,
+        knows_runs=False,
     )
 
 
@@ -158,7 +152,7 @@ def _execution(node: _Node) -> Execution:
     )
 
 
-def dataset_folders(root: str) -> Iterator[str]:
+def _dataset_folders(root: str) -> Iterator[str]:
     """The folders below a root, itself included, that have a manifest; no link is followed."""
     if is_remote(root):
         for file in list_files(root):

@@ -8,8 +8,8 @@ lineage.to_json()["made_by"]["settings"]
 import dataclasses
 from collections.abc import Sequence
 
-from pipelines.lineage.graph import DATASET_TYPE, Artifact, Execution, Id
-from pipelines.lineage.lookup import Found, look_up
+from pipelines.lineage.graph import DATASET_TYPE, Artifact, Execution, Found, Id
+from pipelines.lineage.lookup import look_up
 from pipelines.lineage.record_trace import RecordStep, trace_record
 from trainer_utils.format import ConfigError
 from trainer_utils.format.json_text import JsonObject
@@ -154,5 +154,5 @@ def describe_artifact(
     places = [*found.graph.ancestors(found.artifact_id), found.artifact_id]
     artifacts = found.graph.artifacts
     datasets = [i for i in places if artifacts[i].type == DATASET_TYPE or i in found.summaries]
-    trace = trace_record(record, found, datasets=datasets)
-    return dataclasses.replace(found, record=record, source=trace.source, steps=trace.steps)
+    source, steps = trace_record(record, found, datasets=datasets)
+    return dataclasses.replace(found, record=record, source=source, steps=steps)

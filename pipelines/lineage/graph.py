@@ -11,11 +11,21 @@ artifact is the first that was none of these.
 
 import dataclasses
 import functools
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from trainer_utils.format.json_text import JsonObject
+from trainer_utils.format.origin import DatasetSummary
 
-__all__ = ["DATASET_TYPE", "MISSING_PREFIX", "Artifact", "Execution", "Graph", "Id", "Ports"]
+__all__ = [
+    "DATASET_TYPE",
+    "MISSING_PREFIX",
+    "Artifact",
+    "Execution",
+    "Found",
+    "Graph",
+    "Id",
+    "Ports",
+]
 
 DATASET_TYPE = "Examples"  # what TFX calls datasets
 MISSING_PREFIX = "digest:"  # of the uri of a dataset that is known by its digest alone
@@ -143,6 +153,27 @@ class Graph:
             found |= dict.fromkeys(new)
             queue += new
         return list(found)[1:]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Found:
+    """An artifact, where it was looked up.
+
+    Args:
+        metadata: where it was looked up.
+        artifact_id: of it; empty where no particular one was asked for.
+        graph: what came before and after it.
+        summaries: of those datasets that have a manifest, by artifact.
+        same_uri: the ids of artifacts with the same uri.
+        knows_runs: whether it was looked up where runs are known, which datasets do not.
+    """
+
+    metadata: str
+    artifact_id: Id
+    graph: Graph
+    summaries: Mapping[Id, DatasetSummary] = dataclasses.field(default_factory=dict)
+    same_uri: Sequence[Id] = ()
+    knows_runs: bool = True
 
 
 def _ids(ports: Ports) -> list[Id]:

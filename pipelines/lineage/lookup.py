@@ -6,15 +6,16 @@ print(list_runs("out/"))
 
 import contextlib
 import dataclasses
+import glob
 import importlib
 import importlib.util
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 from pipelines.lineage.datasets import load_datasets
-from pipelines.lineage.graph import DATASET_TYPE, Graph, Id
-from pipelines.lineage.places import METADATA_FORMS, stores_above, stores_in
+from pipelines.lineage.graph import DATASET_TYPE, Found, Id
 from pipelines.lineage.run_list import Runs
 from pipelines.tools.conversion import METADATA_FILE
 from trainer_utils.dataset.files import read_manifest
@@ -24,30 +25,13 @@ from trainer_utils.format.naming import MANIFEST_FILE, SPLIT_PREFIX
 from trainer_utils.format.origin import DatasetSummary
 from trainer_utils.storage import exists, is_folder, is_object_store, is_remote, join
 
-__all__ = ["Found", "list_runs", "look_up"]
+__all__ = ["METADATA_FORMS", "list_runs", "look_up", "stores_above"]
 
+METADATA_FORMS = "a sqlite file or grpc://host:port"
+# TFX has `metadata.sqlite` in notebooks and `metadata.db` in its templates, one a pipeline.
+_OWN = (METADATA_FILE, "metadata.db")
+_FOLDERS = ("", "tfx_metadata", "tfx_metadata/*", "metadata", "metadata/*")
 _SHOWN = 5
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Found:
-    """An artifact, where it was looked up.
-
-    Args:
-        metadata: where it was looked up.
-        artifact_id: of it.
-        graph: what came before and after it.
-        summaries: of those datasets that have a manifest, by artifact.
-        same_uri: the ids of artifacts with the same uri.
-        knows_runs: whether it was looked up where runs are known, which datasets do not.
-    """
-
-    metadata: str
-    artifact_id: Id
-    graph: Graph
-    summaries: Mapping[Id, DatasetSummary] = dataclasses.field(default_factory=dict)
-    same_uri: Sequence[Id] = ()
-    knows_runs: bool = True
 
 
 def look_up(uri: str, *, metadata: str | None) -> Found:
@@ -66,7 +50,9 @@ def look_up(uri: str, *, metadata: str | None) -> Found:
         if not _is_root(metadata):
             return _in_store(uri, metadata)
         stores = [] if is_remote(metadata) else stores_in(metadata)
-        return _in_first(uri, stores) if stores else _among_datasets(uri, root=metadata)
+        return (
+            _in_first(uri, stores) if stores else load_datasets(_dataset_folder(uri), root=metadata)
+        )
     stores = list(stores_above(uri))
     if not exists(join(_dataset_folder(uri), MANIFEST_FILE)):
         if stores:
@@ -78,7 +64,7 @@ def look_up(uri: str, *, metadata: str | None) -> Found:
     try:
         return _in_first(uri, stores)
     except (_UnknownArtifactError, _NoReaderError):
-        return _among_datasets(uri)
+        return load_datasets(_dataset_folder(uri))
 
 
 class _UnknownArtifactError(InputError):
@@ -141,17 +127,6 @@ def _dataset_folder(uri: str) -> str:
     return folder or "." if os.path.isfile(uri) else uri
 
 
-def _among_datasets(uri: str, *, root: str | None = None) -> Found:
-    found = load_datasets(_dataset_folder(uri), root=root)
-    return Found(
-        metadata="manifests" if root is None else f"manifests in {root}",
-        artifact_id=found.artifact,
-        graph=found.graph,
-        summaries=found.summaries,
-        knows_runs=False,
-    )
-
-
 def _summaries(found: Found) -> dict[Id, DatasetSummary]:
     """Those that are there and can be read; problems of one are reported by `verify`."""
     summaries = {}
@@ -209,3 +184,17 @@ def _open(metadata: str) -> Iterator[tuple[Any, Any]]:
     module = importlib.import_module("pipelines.lineage.store")
     with module.open_store(metadata) as store:
         yield module, store
+
+
+def stores_above(uri: str) -> Iterator[str]:
+    """The stores in the folder of a uri and in those above it, the nearest first."""
+    if not is_remote(uri):
+        folder = Path(os.path.abspath(uri))
+        for each in (folder, *folder.parents):
+            yield from stores_in(str(each))
+
+
+def stores_in(folder: str) -> list[str]:
+    """The stores of a folder: the likeliest first, those in TFX's folders for them last."""
+    patterns = [os.path.join(glob.escape(folder), inner, own) for inner in _FOLDERS for own in _OWN]
+    return [path for pattern in patterns for path in sorted(glob.glob(pattern))]

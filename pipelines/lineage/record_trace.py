@@ -1,7 +1,7 @@
 """Where one record is: from the raw file through every dataset that was made of it.
 
-trace = trace_record("cat/1.jpg", found, datasets=[1, 2])
-trace.source, trace.steps[0].places
+source, steps = trace_record("cat/1.jpg", found, datasets=[1, 2])
+steps[0].places
 """
 
 import dataclasses
@@ -10,15 +10,14 @@ import posixpath
 from collections.abc import Iterator, Mapping, Sequence
 
 from components.report.records.lookup import Place, find_places, name_features
-from pipelines.lineage.graph import Id
-from pipelines.lineage.lookup import Found
+from pipelines.lineage.graph import Found, Id
 from trainer_utils.dataset import open_dataset
 from trainer_utils.format import InputError
 from trainer_utils.format.json_text import Json, JsonObject, json_lines
 from trainer_utils.format.naming import NAME_FEATURES, REJECTS_FILE
 from trainer_utils.storage import display_path, exists, is_folder, join, read_text
 
-__all__ = ["RecordStep", "RecordTrace", "trace_record"]
+__all__ = ["RecordStep", "trace_record"]
 
 _KNOWN = ("found", "rejected")
 
@@ -47,16 +46,10 @@ class RecordStep:
         return dataclasses.asdict(dataclasses.replace(self, places=places, rejects=rejects))
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class RecordTrace:
-    """Where the raw file was, where the store names it, and the datasets in order."""
-
-    source: str | None
-    steps: Sequence[RecordStep]
-
-
-def trace_record(record: str, found: Found, *, datasets: Sequence[Id]) -> RecordTrace:
-    """Looks for a record in datasets.
+def trace_record(
+    record: str, found: Found, *, datasets: Sequence[Id]
+) -> tuple[str | None, list[RecordStep]]:
+    """Where the raw file was, where that is known, and each dataset with where the record is.
 
     Args:
         record: its `filename` or `id`.
@@ -80,7 +73,7 @@ def trace_record(record: str, found: Found, *, datasets: Sequence[Id]) -> Record
             "Give it as it stands in the records: the path relative to the input base, or file:row."
         )
     bases = (base for place in datasets for base in _bases(found, place))
-    return RecordTrace(source=next((join(base, record) for base in bases), None), steps=steps)
+    return next((join(base, record) for base in bases), None), steps
 
 
 def _search(artifact: Id, uri: str, name: str) -> RecordStep:

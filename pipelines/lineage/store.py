@@ -22,7 +22,7 @@ from ml_metadata.metadata_store import MetadataStore
 from ml_metadata.proto import metadata_store_pb2
 
 from pipelines.lineage.graph import Artifact, Execution, Graph
-from pipelines.lineage.places import METADATA_FORMS
+from pipelines.lineage.lookup import METADATA_FORMS
 from trainer_utils.format import ConfigError, InputError
 from trainer_utils.format.json_text import Json, JsonObject
 

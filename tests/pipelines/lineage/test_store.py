@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from pipelines.lineage import list_runs
-from pipelines.lineage.places import stores_above
+from pipelines.lineage.lookup import stores_above
 from pipelines.lineage.store import open_store
 from trainer_utils.format import InputError
 
