@@ -3,7 +3,6 @@
 app.main(["inspect", "out/"], prog_name="tfx-shards")
 """
 
-import re
 import sys
 import traceback
 from typing import Any
@@ -80,21 +79,8 @@ def _failure(error: Exception) -> click.ClickException:
     if isinstance(error, OSError) and error.strerror:
         where = f"{error.filename!r}: " if error.filename else ""
         return _BadData(f"{where}{error.strerror}")
-    if type(error).__module__.startswith("tensorflow."):  # of its file systems
-        return _BadData(printable(_raised_in_tensorflow(str(error))))
     what = printable(f"{type(error).__name__}: {error}")
     return _BadData(f"unexpected {what}. Run it with --verbose to see where.")
-
-
-def _raised_in_tensorflow(message: str) -> str:
-    """The sentence of an error of ours in what TensorFlow makes of it: node, class and traceback.
-
-    There is no other way: of what a function of ours raises, TensorFlow hands on the text alone.
-    """
-    sentence = re.split(r"\n+(?:Traceback \(most recent|\s*\[\[)| \[Op:", message)[0]
-    where = r"Error in user-defined function passed to \S+ transformation with iterator: \S+ "
-    before = rf"^(?:{{{{.*?}}}} |{where})*(?:[\w.]+Error: )?"
-    return re.sub(before, "", sentence).strip() or message
 
 
 @click.group(

@@ -6,7 +6,7 @@
 
 Of each shard: size and checksum of the file, both checksums of each record, their number, the
 order-free sum of the contents, and the record index. Of the dataset: missing and extra files, the
-checksums of the manifest and of all others, Datum's JSON, the accounting, rejects and label counts.
+checksums of the manifest and of all others, Datum's JSON, the accounting and rejects.
 Without a manifest it checks what it can, and reports a manifest that was there and is missing.
 TensorFlow is not imported, but for remote files.
 """

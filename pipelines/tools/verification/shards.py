@@ -1,10 +1,9 @@
 """Reads one shard, and reports its problems.
 
 outcome = check_shard(ShardCheck(path="…/Split-train/data_tfrecord-00000-of-00008", …))
-outcome.problems, outcome.records, outcome.labels
+outcome.problems, outcome.records
 """
 
-import collections
 import contextlib
 import dataclasses
 import os
@@ -17,7 +16,6 @@ from trainer_utils.dataset.shards import unpacked
 from trainer_utils.format import (
     CorruptShardError,
     DatasetError,
-    RecordBlock,
     RecordIndex,
     Shard,
     combine_checksums,
@@ -25,7 +23,6 @@ from trainer_utils.format import (
     read_blocks,
 )
 from trainer_utils.format.crc32c import extend_crc32c
-from trainer_utils.format.example_decoding import decode_example
 from trainer_utils.format.framing import Lengths
 from trainer_utils.format.json_text import JsonObject
 from trainer_utils.format.naming import index_file
@@ -74,7 +71,6 @@ class ShardCheck:
         records: that the dataset says it has; None where it does not say.
         named_in: the file that names it, if there is one.
         entry: of the manifest, if there is one.
-        label_features: whose values are counted.
     """
 
     name: str
@@ -83,7 +79,6 @@ class ShardCheck:
     records: int | None = None
     named_in: str = ""
     entry: Shard | None = None
-    label_features: tuple[str, ...] = ()
 
     def beside(self, name: str) -> str:
         """The path in full of another file of the dataset."""
@@ -98,13 +93,11 @@ class ShardOutcome:
         split: of the shard.
         records: whole ones, before the first that is not.
         problems: those found.
-        labels: how often each value of the label features occurs.
     """
 
     split: str
     records: int = 0
     problems: list[Problem] = dataclasses.field(default_factory=list)
-    labels: dict[str, collections.Counter[int]] = dataclasses.field(default_factory=dict)
 
 
 class _Summed:
@@ -137,7 +130,6 @@ def check_shard(task: ShardCheck) -> ShardOutcome:
                 crcs.append(block.payload_crcs)
                 own = multiset_checksum(block.lengths, block.payload_crcs)
                 content = combine_checksums([content, own])
-                _count_labels(block, task, outcome)
                 outcome.records += len(block)
         while summed.read(BLOCK_BYTES):
             pass  # what may stand behind the end of a gzip stream
@@ -178,23 +170,6 @@ def _name(task: ShardCheck, path: str) -> str:
     """What the dataset calls the shard, or the file that belongs to it."""
     beside = (index_file(task.name),) if task.entry else ()
     return next((name for name in beside if task.beside(name) == path), task.name)
-
-
-def _count_labels(block: RecordBlock, task: ShardCheck, outcome: ShardOutcome) -> None:
-    for number, record in enumerate(block.records() if task.label_features else ()):
-        try:
-            found = decode_example(record, task.label_features)
-        except DatasetError as error:
-            place = block.file_offset + int(block.starts[number])
-            raise CorruptShardError(
-                f"{task.path!r}: {error} (record {outcome.records + number}, byte {place})",
-                path=task.path,
-                record=outcome.records + number,
-                offset=place,
-            ) from error
-        for name, values in found.items():
-            labels = outcome.labels.setdefault(name, collections.Counter())
-            labels.update(value for value in values if isinstance(value, int))
 
 
 def _file_problems(

@@ -9,26 +9,40 @@ import multiprocessing
 import re
 from collections.abc import Callable, Iterator, Sequence
 
-from pipelines.tools.verification.metadata_checks import (
-    check_labels,
-    check_no_manifest,
-    check_small_files,
-    label_features,
-)
 from pipelines.tools.verification.shards import Problem, ShardCheck, ShardOutcome, check_shard
 from trainer_utils.dataset.files import DatasetFiles, list_dataset
 from trainer_utils.dataset.location import Place
-from trainer_utils.format import DatasetError, Manifest
+from trainer_utils.format import DatasetError, Manifest, parse_shard_info
 from trainer_utils.format.json_text import JsonObject
-from trainer_utils.format.naming import MANIFEST_FILE, SPLIT_PREFIX
+from trainer_utils.format.naming import (
+    DATASET_FILES,
+    DATUM_SHARDS_FILE,
+    EXAMPLE_SCHEMA_FILE,
+    INDEX_FOLDER,
+    INPUTS_FILE,
+    LINEAGE_FILE,
+    MANIFEST_FILE,
+    REJECTS_FILE,
+    SPLIT_PREFIX,
+    VOCABULARY_FOLDER,
+    is_index_file,
+    is_shard_file,
+    vocabulary_of,
+)
+from trainer_utils.format.origin import Origin
 from trainer_utils.format.printable import printable
+from trainer_utils.format.sealing import is_sealed
+from trainer_utils.format.tfds import TFDS_FEATURES_FILE, TFDS_INFO_FILE
 from trainer_utils.text_output import human_bytes, quantity
 
 __all__ = ["Verification", "verify_dataset"]
 
 _ALONE_SECONDS = 2.0  # of work, up to which more processes cost more than they save
-_BYTES_A_SECOND, _LABELS_A_SECOND = 1e9, 80_000  # measured, of one process
+_BYTES_A_SECOND = 1e9  # measured, of one process
 _REMOTE_THREADS = 8
+_OWN_FOLDERS = (SPLIT_PREFIX, f"{INDEX_FOLDER}/", f"{VOCABULARY_FOLDER}/")
+# What readers look for at the top: one that no manifest names would be believed.
+_KNOWN_FILES = {*DATASET_FILES, EXAMPLE_SCHEMA_FILE, TFDS_FEATURES_FILE, TFDS_INFO_FILE}
 _LIKE_A_SHARD = re.compile(rf"^{SPLIT_PREFIX}|\.tfrec(ords?|ord)?\b|-\d{{5,}}-of-\d{{5,}}")
 
 
@@ -107,8 +121,7 @@ def verify_dataset(
             advance(size, sum(sizes))
     problems += [problem for outcome in outcomes for problem in outcome.problems]
     if manifest is not None:
-        problems += check_small_files(files, manifest)
-        problems += check_labels(files, manifest, outcomes)
+        problems += _check_small_files(files, manifest)
     records = dict.fromkeys((task.split for task in tasks), 0)
     for outcome in outcomes:
         records[outcome.split] += outcome.records
@@ -131,7 +144,7 @@ def _find(files: DatasetFiles) -> tuple[Manifest | None, list[ShardCheck], list[
             return manifest, _own_tasks(files, manifest), problems
         files = files.without(MANIFEST_FILE)
     else:
-        problems += check_no_manifest(files)
+        problems += _check_no_manifest(files)
     try:
         found = files.layout()
     except DatasetError as error:
@@ -169,7 +182,6 @@ def _read_manifest(files: DatasetFiles) -> tuple[Manifest | None, list[Problem]]
 
 
 def _own_tasks(files: DatasetFiles, manifest: Manifest) -> list[ShardCheck]:
-    labels = label_features(files, manifest)
     return [
         ShardCheck(
             name=shard.path,
@@ -178,7 +190,6 @@ def _own_tasks(files: DatasetFiles, manifest: Manifest) -> list[ShardCheck]:
             records=shard.records,
             named_in=MANIFEST_FILE,
             entry=shard,
-            label_features=labels,
         )
         for shard in manifest.shards
     ]
@@ -187,12 +198,10 @@ def _own_tasks(files: DatasetFiles, manifest: Manifest) -> list[ShardCheck]:
 def _checked(tasks: Sequence[ShardCheck], num_bytes: int, processes: int) -> Iterator[ShardOutcome]:
     """The outcomes in the order of the tasks."""
     is_remote = any("://" in task.path for task in tasks)
-    labelled = sum(task.records or 0 for task in tasks if task.label_features)
-    seconds = num_bytes / _BYTES_A_SECOND + labelled / _LABELS_A_SECOND
     pool: concurrent.futures.Executor
     if is_remote:
         pool = concurrent.futures.ThreadPoolExecutor(_REMOTE_THREADS)
-    elif min(processes, len(tasks)) > 1 and seconds > _ALONE_SECONDS:
+    elif min(processes, len(tasks)) > 1 and num_bytes / _BYTES_A_SECOND > _ALONE_SECONDS:
         # Forked processes of one that has threads, as TensorFlow's, may hang.
         context = multiprocessing.get_context("spawn")
         pool = concurrent.futures.ProcessPoolExecutor(processes, mp_context=context)
@@ -201,3 +210,71 @@ def _checked(tasks: Sequence[ShardCheck], num_bytes: int, processes: int) -> Ite
         return
     with pool:
         yield from pool.map(check_shard, tasks)
+
+
+def _check_small_files(files: DatasetFiles, manifest: Manifest) -> Iterator[Problem]:
+    """Compares the files of a dataset with its manifest; shards by their names alone."""
+    named = {MANIFEST_FILE, LINEAGE_FILE, INPUTS_FILE, *(shard.path for shard in manifest.shards)}
+    named |= manifest.published.keys()
+    for path in sorted(set(files.sizes) - named):
+        if path.startswith(_OWN_FOLDERS) or path in _KNOWN_FILES:
+            yield Problem(
+                path, f"{files.path(path)!r}: is no part of the dataset by its manifest. Remove it."
+            )
+    yield from _accounting(files, manifest)
+    yield from _sums(files, manifest)
+
+
+def _check_no_manifest(files: DatasetFiles) -> Iterator[Problem]:
+    """Says that a manifest is missing, where only this program writes what is there."""
+    names = list(files.sizes)
+    own = [name for name in names if is_index_file(name)]
+    if any(name.startswith(SPLIT_PREFIX) for name in names):
+        own += [name for name in names if name == REJECTS_FILE or vocabulary_of(name)]
+    if not own and DATUM_SHARDS_FILE in names:
+        try:
+            info = parse_shard_info(files.read_text(DATUM_SHARDS_FILE), path=DATUM_SHARDS_FILE)
+        except DatasetError:
+            return  # reported by another check
+        own = [path for shards in info.values() for path in shards if is_shard_file(path)]
+    if own:
+        yield Problem(
+            MANIFEST_FILE,
+            f"{files.path(MANIFEST_FILE)!r}: is missing, though {own[0]!r} is of a dataset that "
+            "has one. What it should hold is unknown: write the dataset again.",
+        )
+
+
+def _sums(files: DatasetFiles, manifest: Manifest) -> Iterator[Problem]:
+    """Compares small files with their checksums; those beside the manifest have their own."""
+    for path in sorted({*manifest.files, *({LINEAGE_FILE, INPUTS_FILE} & files.sizes.keys())}):
+        where = files.path(path)
+        if path not in files.sizes:
+            message = f"{where!r}: is missing, though {MANIFEST_FILE} names it. Write it again."
+            yield Problem(path, message)
+            continue
+        try:
+            if path == LINEAGE_FILE:
+                Origin.from_json(files.read_text(path), path=where)
+            elif path == INPUTS_FILE:
+                if not is_sealed(files.read_text(path)):
+                    raise DatasetError.at(
+                        where, expected="the checksum that it names", got="another content"
+                    )
+            else:
+                manifest.check_text(path, files.read_bytes(path), path=where)
+        except OSError as error:
+            yield Problem(path, f"{where!r}: cannot be read: {error.strerror or error}")
+        except DatasetError as error:
+            yield Problem.of(error, path)
+
+
+def _accounting(files: DatasetFiles, manifest: Manifest) -> Iterator[Problem]:
+    for split, accounting in manifest.accounting.items():
+        records = sum(shard.records for shard in manifest.shards_of(split))
+        if records != accounting.written:
+            yield Problem(
+                MANIFEST_FILE,
+                f"{files.path(MANIFEST_FILE)!r}: split {split!r}: expected shards of "
+                f"{accounting.written} records as were written, got {records}",
+            )
