@@ -8,8 +8,7 @@
 - `lineage`: what ML Metadata knows of an artifact, a record, a run.
 - `kubeflow`: pipelines for Kubeflow Pipelines v2, compiled.
 - `examples`: ready pipelines, their trainers, the demonstrations.
-- `report`, `notebook`, `trainer_component`: the page of a dataset from Python, and in a notebook;
-  TFX's Trainer with parameters.
+- `notebook`: the page of a dataset in a notebook; `pandas`: TFRecorder's accessor of data frames.
 
 Importing this package alone does not import TFX, which takes some ten seconds.
 """

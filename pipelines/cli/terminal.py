@@ -96,13 +96,7 @@ class Facts(NamedTuple):
 
 
 def print_facts(found: Any, *, as_json: bool) -> None:
-    """Prints JSON or text on stdout. A reader that has gone, such as `head`, is no error.
-
-    Args:
-        found: `Facts`, or what has `to_dict` or `to_json`, and `parts` or a text. What in it would
-            drive a terminal is escaped.
-        as_json: which of the two.
-    """
+    """Prints JSON or text, escaped; a reader that has gone, such as `head`, is no error."""
     try:
         if as_json:
             _print_json(found)
@@ -151,11 +145,7 @@ def print_messages(*lines: str) -> None:
 def show_progress(label: str) -> Iterator[Callable[[int, int], None]]:
     """Shows where work is: a bar on a terminal, elsewhere a line for each minute that it takes.
 
-    Args:
-        label: what is being done.
-
-    Yields:
-        A function to be called with how much has been done since the last time, and the whole.
+    What it yields is called with how much has been done since the last time, and the whole.
     """
     from trainer_utils.step_display import show_step
 

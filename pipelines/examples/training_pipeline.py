@@ -16,7 +16,6 @@ from components import ImageExampleGen, SchemaExport, ShardBalancer, TextExample
 from components.common.beam import IN_PROCESS_RUNNER
 from pipelines.examples import image_trainer, text_trainer
 from pipelines.tools.conversion import METADATA_FILE
-from pipelines.trainer_component import Trainer
 
 __all__ = [
     "BEAM_ARGUMENTS",
@@ -35,18 +34,12 @@ def training_components(
     *,
     run_fn: Callable[[Any], None],
     balancing: Mapping[str, Any],
-    training: Mapping[str, Any] | None = None,
-    batch_size: int | RuntimeParameter = 0,
-    train_steps: int | RuntimeParameter = 0,
+    training: Mapping[str, Any] | RuntimeParameter | None = None,
+    train_args: RuntimeParameter | None = None,
 ) -> list[BaseComponent]:
     """The ExampleGen, StatisticsGen, SchemaGen, ShardBalancer, SchemaExport, Trainer.
 
-    Args:
-        example_gen: the component that the examples come from.
-        run_fn: the trainer's, of a module that can be imported.
-        balancing: the settings of ShardBalancer.
-        training: the trainer's `custom_config`.
-        batch_size, train_steps: as `Trainer` has them.
+    `training` is the trainer's `custom_config`; without `train_args` its own epochs decide.
     """
     examples = example_gen.outputs["examples"]
     statistics = tfx.components.StatisticsGen(examples=examples)
@@ -55,12 +48,12 @@ def training_components(
     exported = SchemaExport(
         examples=balanced.outputs["balanced_examples"], schema=schema.outputs["schema"]
     )
-    trainer = Trainer(
+    trainer = tfx.components.Trainer(
         run_fn=f"{run_fn.__module__}.{run_fn.__name__}",
         examples=balanced.outputs["balanced_examples"],
         schema=exported.outputs["datum_schema"],
-        batch_size=batch_size,
-        train_steps=train_steps,
+        train_args=train_args or tfx.proto.TrainArgs(splits=["train"]),
+        eval_args=tfx.proto.EvalArgs(splits=["eval"]),
         custom_config=training,
     )
     return [example_gen, statistics, schema, balanced, exported, trainer]

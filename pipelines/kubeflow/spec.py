@@ -59,17 +59,10 @@ def for_open_source(
     dataset_root: str = "",
     fingerprints: bool = True,
 ) -> JsonObject:
-    """The specification as open-source Kubeflow takes it.
-
-    Args:
-        spec: what TFX compiled, as a dictionary.
-        pipeline: TFX's pipeline, for the defaults of its runtime parameters.
-        pipeline_root: where artifacts go unless a run says otherwise.
-        dataset_root: where datasets go instead; empty: nowhere else.
-        fingerprints: whether ExampleGens of ours are cached, by a step before each.
+    """The specification that TFX compiled of a pipeline, as open-source Kubeflow takes it.
 
     Raises:
-        ConfigError: a number is too large for Kubeflow, or it has no such node.
+        ConfigError: a node or a constant that open-source Kubeflow cannot have.
     """
     result: JsonObject = copy.deepcopy(dict(spec))
     result["defaultPipelineRoot"] = pipeline_root

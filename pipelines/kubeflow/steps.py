@@ -73,11 +73,7 @@ def read_options(given: Mapping[str, object]) -> dict[str, list[str]]:
 def apply_options(
     documents: Sequence[JsonObject], options: Mapping[str, Sequence[str]]
 ) -> list[JsonObject]:
-    """The package with these options.
-
-    Args:
-        documents: the specification, and what is for Kubernetes where there is such.
-        options: of `read_options`.
+    """The package, a specification and what is for Kubernetes, with options of `read_options`.
 
     Raises:
         ConfigError: an option names a step that there is not.

@@ -42,13 +42,7 @@ _MOST_LEVELS = 3  # above a dataset: TFX's are <root>/<component>/<output>/<exec
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class _Node:
-    """A dataset that is at a uri, or at `digest:…`, known by what another says of it.
-
-    Args:
-        uri: where it is.
-        known: what it is.
-        ancestors: what is said of those before it, by digest.
-    """
+    """A dataset at a uri, or at `digest:…`, known by what another says of it."""
 
     uri: str
     known: Ancestor
@@ -60,11 +54,7 @@ class _Node:
 
 
 def load_datasets(uri: str | None = None, *, root: str | None = None) -> Found:
-    """Everything that a dataset, and all those below a root, say of their making.
-
-    Args:
-        uri: of a dataset; None for no particular one.
-        root: a folder; None for the dataset and those that it was made from.
+    """What a dataset, and all those below a root, say of their making.
 
     Raises:
         InputError: there is no dataset of ours at `uri`.

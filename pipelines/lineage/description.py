@@ -23,13 +23,7 @@ _TFX_VERSION = "tfx_version"  # a property of each artifact that TFX makes
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Lineage(Found):
-    """What the store, the datasets and their manifests say; as JSON by `to_json`, as text by `str`.
-
-    Args:
-        record: what the record is called that was looked for.
-        source: where the file was that it was made of.
-        steps: the datasets on its way, the first one first.
-    """
+    """What the store, the datasets and their manifests say, as JSON or as text."""
 
     record: str | None = None
     source: str | None = None

@@ -36,17 +36,7 @@ Ports = Mapping[str, tuple[Id, ...]]  # ids of artifacts, by the name of the inp
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Artifact:
-    """One artifact.
-
-    Args:
-        id: in the store.
-        type: its name, such as `Examples`.
-        uri: as the store has it; `digest:…` of a dataset that no store has and that is not found.
-        name: where it has one.
-        state: such as `LIVE` or `DELETED`.
-        created: ISO 8601, UTC.
-        properties: by name.
-    """
+    """An artifact; `uri` is `digest:…` of a dataset that no store has and that is not found."""
 
     id: Id
     type: str
@@ -59,19 +49,7 @@ class Artifact:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Execution:
-    """One execution: a component in one run.
-
-    Args:
-        id: in the store.
-        type: its name, such as `tfx.components.StatisticsGen`.
-        component: the name that it has in its pipeline, else its own or its type's.
-        pipeline: the name, where it is of one.
-        run: the name of the pipeline's run.
-        state: such as `COMPLETE`, `CACHED` or `FAILED`.
-        started, ended: ISO 8601, UTC.
-        settings: its properties by name.
-        inputs, outputs: what it read and made.
-    """
+    """A component in one run; times are ISO 8601 in UTC, `settings` its properties."""
 
     id: Id
     type: str
@@ -157,16 +135,7 @@ class Graph:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Found:
-    """An artifact, where it was looked up.
-
-    Args:
-        metadata: where it was looked up.
-        artifact_id: of it; empty where no particular one was asked for.
-        graph: what came before and after it.
-        summaries: of those datasets that have a manifest, by artifact.
-        same_uri: the ids of artifacts with the same uri.
-        knows_runs: whether it was looked up where runs are known, which datasets do not.
-    """
+    """An artifact, where it was looked up; `knows_runs` is not so where datasets told it."""
 
     metadata: str
     artifact_id: Id

@@ -35,17 +35,7 @@ _SHOWN = 5
 
 
 def look_up(uri: str, *, metadata: str | None) -> Found:
-    """An artifact and its lineage.
-
-    Args:
-        uri: of the artifact.
-        metadata: a store, or a folder with one or with datasets; None for a store above the uri,
-            else the dataset itself.
-
-    Raises:
-        ConfigError: `metadata` is not allowed.
-        InputError: there is no such store or artifact.
-    """
+    """An artifact and its lineage, for `describe_artifact`."""
     if metadata is not None:
         if not _is_root(metadata):
             return _in_store(uri, metadata)

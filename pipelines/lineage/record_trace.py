@@ -24,15 +24,7 @@ _KNOWN = ("found", "rejected")
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class RecordStep:
-    """One dataset, and where in it the record is.
-
-    Args:
-        artifact: the dataset.
-        outcome: `found`, `rejected`, `not found`, or `unknown` where that cannot be known.
-        detail: a sentence about an outcome that needs one.
-        places: of the record; several where it is there several times.
-        rejects: lines of `rejects.jsonl` that name it.
-    """
+    """One dataset: `found`, `rejected`, `not found`, or `unknown`; places and rejects."""
 
     artifact: Id
     outcome: str
@@ -50,11 +42,6 @@ def trace_record(
     record: str, found: Found, *, datasets: Sequence[Id]
 ) -> tuple[str | None, list[RecordStep]]:
     """Where the raw file was, where that is known, and each dataset with where the record is.
-
-    Args:
-        record: its `filename` or `id`.
-        found: the graph of the datasets, and where their files are.
-        datasets: the ids of their artifacts, the first one first.
 
     Raises:
         InputError: there is no dataset, or the record is in none of them.

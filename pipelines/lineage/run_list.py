@@ -17,13 +17,7 @@ __all__ = ["Run", "Runs"]
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Run:
-    """One run of a pipeline.
-
-    Args:
-        name: of the run; None for executions that belong to none.
-        pipeline: its name, where it is known.
-        executions: in the order of their ids.
-    """
+    """One run of a pipeline; without a name, executions that belong to none."""
 
     name: str | None
     pipeline: str | None
@@ -63,13 +57,7 @@ class Run:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Runs:
-    """All runs of a store, the latest first.
-
-    Args:
-        metadata: where they were looked up.
-        executions: all that ran, in the order of their ids.
-        knows_runs: whether they were looked up where runs are known, which datasets do not.
-    """
+    """All runs of a store, or what datasets tell of, the latest first."""
 
     metadata: str
     executions: Sequence[Execution]

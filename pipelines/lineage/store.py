@@ -43,11 +43,8 @@ _AT_ONCE = 200  # ids a request
 def open_store(metadata: str) -> Iterator[MetadataStore]:
     """The store; what goes wrong with it while it is read becomes an `InputError`.
 
-    Args:
-        metadata: a sqlite file, or `grpc://host:port`.
-
     Raises:
-        ConfigError: it is none of these.
+        ConfigError: it is neither a sqlite file nor `grpc://host:port`.
         InputError: there is no such store, it cannot be reached, or it is of another version.
     """
     config = _config(metadata)
@@ -98,12 +95,7 @@ def _sqlite(path: str) -> metadata_store_pb2.ConnectionConfig:
 
 
 def load_graph(store: MetadataStore, artifact: int) -> Graph:
-    """What came before and after an artifact, over any number of steps.
-
-    Args:
-        store: to be asked.
-        artifact: the id.
-    """
+    """What came before and after an artifact, over any number of steps."""
     artifacts, executions = {artifact}, set[int]()
     for towards, back in ((_OUTPUTS, _INPUTS), (_INPUTS, _OUTPUTS)):  # before it, then after it
         frontier, visited = {artifact}, set[int]()

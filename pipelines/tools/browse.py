@@ -25,11 +25,7 @@ _PAGE_RECORDS = 48
 
 
 class BrowseServer(http.server.ThreadingHTTPServer):
-    """Serves one dataset; it listens as soon as it is made.
-
-    Args:
-        uri: of the dataset.
-        port: 0 for any that is free.
+    """Serves one dataset; it listens as soon as it is made, on any free port if that is 0.
 
     Raises:
         DatasetError: there is no dataset.

@@ -49,15 +49,7 @@ class Place:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Change:
-    """One record that is not the same in both.
-
-    Args:
-        kind: `added`, `removed`, `changed` (it may have moved as well) or `moved`.
-        name: of the record.
-        before: where it is in the first dataset; None where it was added.
-        after: where it is in the second; None where it was removed.
-        features: of a changed one: those whose values differ, in order.
-    """
+    """One record that is not the same in both; `features` are those whose values differ."""
 
     kind: str
     name: str
@@ -68,14 +60,7 @@ class Change:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Difference(Shown):
-    """What is different.
-
-    Args:
-        uris: of both datasets.
-        counts: of records by kind of change, with `unchanged`.
-        features: how many of the changed records differ in each feature.
-        changes: those that were asked for, by kind and in the order of the datasets.
-    """
+    """Counts of records by kind of change, and of changed records by feature; some changes."""
 
     uris: tuple[str, str]
     counts: Mapping[str, int]

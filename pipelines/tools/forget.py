@@ -79,13 +79,7 @@ _OUT_OF_SCOPE = (
 
 @dataclasses.dataclass(kw_only=True)
 class Forgetting(Shown):
-    """What is to be taken out of what.
-
-    Args:
-        names: of the records, by what stands for them in the certificate.
-        path: where the certificate goes.
-        facts: what it says; a plan, until it was carried out.
-    """
+    """What is to be taken out of what; `names` by what stands for them in the certificate."""
 
     names: Mapping[str, str]
     path: str
@@ -204,9 +198,6 @@ class Forgetting(Shown):
 
         It is written before, as not complete, and again in the end: whatever a run that was killed
         has changed stands in its own certificate.
-
-        Args:
-            advance: called with the datasets that were rewritten, and all of them.
 
         Raises:
             DatasetError: a dataset is not whole, or damaged, or another run works on it.

@@ -49,13 +49,7 @@ class NamedRecord:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class StepRow:
-    """A row of a batch, or of a pack each of its documents.
-
-    Args:
-        worker, replica: who got it.
-        stands_in: whether it stands in for a record that is unreadable.
-        tokens: of a document, the first that stood there, and the one after the last.
-    """
+    """A row of a batch, or of a pack each of its documents, with the tokens that stood there."""
 
     worker: int
     replica: int
@@ -225,14 +219,7 @@ class RunLedger:
     ) -> list[NamedRecord]:
         """The record of a row of a step, or the documents of a pack; of one that fills up, none.
 
-        Args:
-            step: as of `at_step`.
-            row: its number, worker by worker.
-            rows_of_workers: what has as many values as each worker had rows, with those that filled
-                up the batch.
-
-        Raises:
-            ConfigError, DatasetError: as of `at_step`.
+        `rows_of_workers` has as many values as each worker had rows, with those that filled up.
         """
         batch, first = self._history.batch(step), 0
         own: list[BatchRow] = []
@@ -249,10 +236,7 @@ class RunLedger:
         return [named[record] for record in records]
 
     def of_record(self, name: str) -> RunRecord:
-        """The steps that saw the records of a name.
-
-        Args:
-            name: their `filename` or `id`.
+        """The steps that saw the records of a name, a `filename` or `id`.
 
         Raises:
             DatasetError: there is none, or as of `at_step`.

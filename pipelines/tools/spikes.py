@@ -39,15 +39,10 @@ _Array = npt.NDArray[Any]
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Suspect:
-    """A record in a step before the rise.
+    """A record in a step before the rise; of a pack, one of its documents.
 
-    Args:
-        record: the record; of a pack, one of its documents.
-        step: that it stood in.
-        score: how suspect it is.
-        loss: of its row; None where it is no number.
-        median: of the losses of that step.
-        rise: of the loss from this step to the next ones, in deviations.
+    `loss` is of its row, None where it is no number; `median` of the losses of that step; `rise` of
+    the loss from this step to the next ones, in deviations.
     """
 
     record: NamedRecord

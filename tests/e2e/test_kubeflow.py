@@ -84,8 +84,8 @@ def image_run(python, photos, tmp_path_factory) -> Run:
             "input_base": photos,
             "num_shards": "2",
             "max_reject_fraction": ALLOWED,
-            "batch_size": 8,
-            "train_steps": 3,
+            "custom_config": '{"batch_size": 8}',
+            "train_args": '{"splits": ["train"], "num_steps": 3}',
         },
     )
 
@@ -106,7 +106,7 @@ def test_the_image_pipeline_trains_a_model(image_run):
     run = image_run.cluster.below(image_run.uri("Trainer", "model_run"))
     assert json.loads(run["metrics.json"])["num_classes"] == len(REGIONS)
     log = image_run.pods["Trainer"].log.read_text()
-    assert re.search(r"^3/3 ", log, re.MULTILINE), "train_steps"
+    assert re.search(r"^3/3 ", log, re.MULTILINE), "train_args"
     assert '"batch_size": 8' in log.replace("\\", "")
 
 
@@ -149,7 +149,10 @@ def test_the_text_pipeline_trains_where_artifacts_have_other_types(python, tmp_p
     cluster = Cluster(tmp_path / "pods", python, generation="api")
     run = cluster.run(
         compiled(tmp_path, "text", ROOTS["text"], name="my-texts"),
-        {"input_base": str(tmp_path / "texts.csv"), "batch_size": 16, "train_steps": 2},
+        {
+            "input_base": str(tmp_path / "texts.csv"),
+            "train_args": '{"splits": ["train"], "num_steps": 2}',
+        },
     )
     assert run.root.startswith("gs://bucket/my-texts/")
     assert "Format-Serving/saved_model.pb" in cluster.below(run.uri("Trainer", "model"))

@@ -231,12 +231,7 @@ def prepare_all(
 ) -> Conversion:
     """Checks all that can be before TFX is imported; what is in Python becomes a table on disk.
 
-    Args:
-        source, kind, metadata, update, options: as `convert` takes them.
-        out: the same; None for a dry run.
-
-    Raises:
-        InputError, ConfigError: as `convert`.
+    Arguments and errors are those of `convert`; `out` is None for a dry run.
     """
     metadata = None if metadata is None else path_of("metadata", metadata)
     if is_in_python(source):
@@ -309,10 +304,8 @@ def has_tfx() -> bool:
 def start_tfx(*, alone: bool = False) -> None:
     """Imports what a run needs of TFX.
 
-    Args:
-        alone: whether the process does nothing else. Then TFX's core is imported as it is where
-            there is no TensorFlow, in a third of the time: all that it lacks is TensorFlow's file
-            systems, in place of which are Python's and `components.tfx.files`.
+    In a process that does nothing else, and where there is no TensorFlow, TFX's core is imported
+    without it, in a third of the time: `components.tfx.files` stands for its file systems.
     """
     if not has_tfx():
         return
@@ -331,15 +324,7 @@ def start_tfx(*, alone: bool = False) -> None:
 def run_conversion(
     conversion: Conversion, out: str | os.PathLike[str], *, metadata: str | None = None
 ) -> Converted:
-    """Runs what was prepared.
-
-    Args:
-        conversion: from `prepare_all` or `prepare`.
-        out, metadata: as `convert` takes them.
-
-    Raises:
-        InputError, ConfigError: as `convert`.
-    """
+    """Runs what `prepare_all` has checked; arguments and errors are those of `convert`."""
     out = path_of("out", out)
     metadata = None if metadata is None else path_of("metadata", metadata)
     check_places(conversion.source, out, metadata)

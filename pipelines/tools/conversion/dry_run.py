@@ -46,9 +46,7 @@ _MESSAGE_BYTES = 100  # of an example beside its file: names, sizes, label
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class SplitEstimate:
-    """What would become of a split: `records` at the most, `bytes` and `num_shards` about, and
-    `shard_records` of the smallest and of the largest shard.
-    """
+    """`records` at the most, `bytes` and `num_shards` about, the smallest and largest shard."""
 
     records: int
     rejected: int
@@ -60,19 +58,7 @@ class SplitEstimate:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ConversionPlan(Shown):
-    """What a run would do; `str()` makes a table of it.
-
-    Args:
-        source: where the inputs are.
-        kind: `image`, `text` or `audio`, and `seen`, what that was recognised by.
-        layout: that was recognised.
-        found: inputs.
-        features: that examples would have beside the engine's own, with their kinds.
-        classes: how many labels each vocabulary would have.
-        splits: by name, in order.
-        rejects: how many inputs are known to be rejected, by code, the most frequent first.
-        first_rejects: the first of each code: its source, and why.
-    """
+    """What a run would do, as far as it is known: bad files show only when they are read."""
 
     source: str
     kind: str

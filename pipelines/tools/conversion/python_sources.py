@@ -39,8 +39,7 @@ def rows_of(source: Any, options: Options) -> Iterator[tuple[str | None, Row]]:
 
     Args:
         source: as `convert` takes it.
-        options: of `convert`; `splits` as names is taken out, and what the source says is put into
-            `columns` and `vocabulary`.
+        options: of `convert`; `splits` as names is taken out, and what the source says is put in.
 
     Raises:
         InputError, ConfigError: it is nothing of the kind.

@@ -42,18 +42,9 @@ def as_table(
 ) -> tuple[str, Options, list[str]]:
     """Keeps a source as Parquet; an equal file is left alone, so that the cache holds.
 
-    Args:
-        source: as `convert` takes it.
-        folder: for the file.
-        options: of `convert`; what the user says goes before what the source says.
-
     Returns:
-        The file's path; the options with what the source says: kinds of columns, names of classes,
-        dtypes of tensors; and the image roots where files are named from the working folder.
-
-    Raises:
-        InputError: it is nothing that rows can be had of, or a value cannot be stored.
-        ConfigError: an option does not go with it.
+        The file's path; the options with kinds of columns, names of classes and dtypes of tensors
+        that the source says; and the image roots where files are named from the working folder.
     """
     options = {**options, "columns": dict(options.get("columns") or {})}
     path = Path(folder, "rows.parquet")

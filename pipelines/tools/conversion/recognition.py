@@ -64,10 +64,6 @@ _NAMES = {"image_uri": "image", "image": "image", "audio_uri": "audio", "audio":
 def recognise(source: str, options: Mapping[str, object]) -> tuple[str, str]:
     """The kind of an input, one of `KINDS`, and what it was recognised by.
 
-    Args:
-        source: a file or a folder, local or in a bucket.
-        options: of the ExampleGen: `layout` and `columns` may decide already.
-
     Raises:
         InputError: there is nothing, or several kinds of things.
     """

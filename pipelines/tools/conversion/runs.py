@@ -113,17 +113,10 @@ class _Runner(LocalDagRunner):
 
 
 def run_here(pipeline: Pipeline, metadata: str) -> tuple[dict[str, str], list[str]]:
-    """Runs component after component.
-
-    Args:
-        pipeline: whose metadata is kept in `metadata`.
-        metadata: the path of the sqlite file.
+    """Runs component after component, its metadata kept in a sqlite file.
 
     Returns:
         The uri that each component gave, be it from the cache, and the components that were cached.
-
-    Raises:
-        OSError: the disk does not take what is to be kept in `metadata`, which it names.
     """
     with _naming_store(metadata):
         _make_store(metadata)

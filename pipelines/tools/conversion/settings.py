@@ -43,15 +43,9 @@ _MOST_PARTS = 10**6  # to which shares of one are exact
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Conversion:
-    """What is to be done.
+    """What is to be done: options of the ExampleGen and of ShardBalancer, checked.
 
-    Args:
-        source: a path or url.
-        kind: `image`, `text` or `audio`.
-        seen: what that was recognised by.
-        splits: shares by split, for splits that a hash assigns; None: as the inputs say.
-        example_gen, balancer: the options of the ExampleGen and of ShardBalancer.
-        beam_pipeline_args: of all components.
+    `seen` is what the kind was recognised by; `splits` are shares for a hash, None: as inputs say.
     """
 
     source: str
@@ -110,11 +104,7 @@ def prepare(
 
 
 def check_options(options: Mapping[str, object], *, kind: str | None = None) -> None:
-    """Refuses options that the components do not have.
-
-    Args:
-        options: by name.
-        kind: whose ExampleGen takes them; None: any of the three.
+    """Refuses options that the components of a kind, or of any, do not have.
 
     Raises:
         ConfigError: it names the option, its value, and the nearest that there is.

@@ -34,14 +34,7 @@ __all__ = ["Problem", "ShardCheck", "ShardOutcome", "check_shard"]
 
 @dataclasses.dataclass(frozen=True)
 class Problem:
-    """What is wrong, and where.
-
-    Args:
-        path: the file, as the dataset names it.
-        message: a sentence.
-        record: the record's number in the file, from 0 on, where it is of one.
-        offset: in the file, in (decompressed) bytes, where it is known.
-    """
+    """What is wrong, and where: in a file, in a record from 0 on, at a (decompressed) byte."""
 
     path: str
     message: str
@@ -62,16 +55,7 @@ class Problem:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ShardCheck:
-    """What to read.
-
-    Args:
-        name: of the shard, as the dataset has it.
-        path: in full.
-        split: that it is of.
-        records: that the dataset says it has; None where it does not say.
-        named_in: the file that names it, if there is one.
-        entry: of the manifest, if there is one.
-    """
+    """A shard to read, and what the dataset says of it: `named_in` is the file that does."""
 
     name: str
     path: str
@@ -87,13 +71,7 @@ class ShardCheck:
 
 @dataclasses.dataclass(kw_only=True)
 class ShardOutcome:
-    """What was found.
-
-    Args:
-        split: of the shard.
-        records: whole ones, before the first that is not.
-        problems: those found.
-    """
+    """The whole records before the first that is not, and the problems."""
 
     split: str
     records: int = 0

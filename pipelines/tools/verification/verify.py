@@ -48,16 +48,7 @@ _LIKE_A_SHARD = re.compile(rf"^{SPLIT_PREFIX}|\.tfrec(ords?|ord)?\b|-\d{{5,}}-of
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Verification:
-    """What a reading of everything found.
-
-    Args:
-        uri: of the dataset.
-        has_manifest: whether something says how it should be.
-        num_shards: that were read.
-        records: that are whole, by split.
-        bytes: that were read.
-        problems: all that were found, in the order of the files.
-    """
+    """What a reading of everything found; `records` are those that are whole, by split."""
 
     uri: str
     has_manifest: bool

@@ -13,7 +13,6 @@ from kfp import components
 from kfp.pipeline_spec import pipeline_spec_pb2
 
 from pipelines.kubeflow import compile_pipeline
-from pipelines.trainer_component import as_tfx_properties
 from tests.e2e.kubeflow import launcher
 from trainer_utils.format import ConfigError
 
@@ -27,8 +26,8 @@ def compiled(folder: Path, pipeline: str, **options: Any) -> dict:
     return next(yaml.safe_load_all(path.read_text()))
 
 
-@pytest.mark.parametrize(("pipeline", "batch_size"), [("image", 32), ("text", 64)])
-def test_kfp_reads_the_parameters_of_the_ready_pipelines_back(tmp_path, pipeline, batch_size):
+@pytest.mark.parametrize("pipeline", ["image", "text"])
+def test_kfp_reads_the_parameters_of_the_ready_pipelines_back(tmp_path, pipeline):
     compiled(tmp_path, pipeline)
     loaded = components.load_component_from_file(str(tmp_path / "pipeline.yaml"))
     inputs = loaded.component_spec.inputs
@@ -37,8 +36,8 @@ def test_kfp_reads_the_parameters_of_the_ready_pipelines_back(tmp_path, pipeline
         "max_reject_fraction": ("Float", 0.01),
         "num_shards": ("String", ""),
         "target_shard_bytes": ("Integer", 128 << 20),
-        "batch_size": ("Integer", batch_size),
-        "train_steps": ("Integer", 0),
+        "custom_config": ("String", "{}"),
+        "train_args": ("String", '{"splits": ["train"]}'),
     }
     assert [name for name, spec in inputs.items() if not spec.optional] == ["input_base"]
 
@@ -171,17 +170,3 @@ def test_what_cannot_be_compiled_is_named(tmp_path, monkeypatch, pipeline, optio
     assert (tmp_path / "pipeline.yaml").read_text() == "what was there"
     left = {path.name for path in tmp_path.iterdir()} - {"__pycache__"}
     assert len(left) == len(BAD_FILES) + 1
-
-
-def test_batch_size_and_steps_reach_the_trainer_as_its_own_settings():
-    given = {
-        "custom_config": '{"epochs": 3}',
-        "train_args": '{"splits": ["train"]}',
-        "run_fn": "a.b",
-    }
-    assert as_tfx_properties({**given, "batch_size": 0, "train_steps": 0}) == given
-    changed = as_tfx_properties({**given, "batch_size": 8, "train_steps": 5})
-    assert yaml.safe_load(changed["custom_config"]) == {"epochs": 3, "batch_size": 8}
-    assert yaml.safe_load(changed["train_args"]) == {"splits": ["train"], "num_steps": 5}
-    with pytest.raises(ConfigError, match="batch_size: expected at least 0, got -8"):
-        as_tfx_properties({**given, "batch_size": -8})
