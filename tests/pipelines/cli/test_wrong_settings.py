@@ -1,12 +1,15 @@
 """Every setting with wrong values: refused at once, without TFX, in a sentence that names it."""
 
 import json
+import os
 import subprocess
 import sys
 
 import pytest
+from click.testing import CliRunner
 
 pytest.importorskip("tfx", reason="convert needs TFX")
+from pipelines.cli.app import app
 
 PROGRAM = """
 import json, sys, time
@@ -52,13 +55,21 @@ CASES = {  # words of the command line: the exit status, and what the one senten
     "convert commas.tsv out": (1, "text,label"),
     "convert good.csv out --column stars=float": (2, "'stars'"),
     "convert images.csv out --column stars=float": (2, "'stars'"),
+    "convert photos/1.jpg out": (1, "got an image"),
+    "convert photos good.csv": (2, "'good.csv'"),
+    "convert photos good.csv/x": (2, "'good.csv/x'"),
+    "convert photos https://bucket/out": (2, "'https://bucket/out'"),
+    "convert photos out --metadata empty": (2, "'empty'"),
+    "inspect good.csv": (1, "good.csv'"),
+    "verify photos": (1, "photos'"),
+    "plan none": (1, "none'"),
 }
 
 
 def test_what_is_wrong_is_told_in_one_sentence_before_tfx_is_imported(tmp_path):
     for name in ("photos/1.jpg", "dataset/Split-train/data_tfrecord-00000-of-00001", "empty/a/b"):
         (tmp_path / name).parent.mkdir(parents=True)
-    (tmp_path / "photos/1.jpg").touch()
+    (tmp_path / "photos/1.jpg").write_bytes(b"\xff\xd8\xff")
     (tmp_path / "dataset/Split-train/data_tfrecord-00000-of-00001").touch()
     (tmp_path / "twice.tsv").write_text("text\tlabel\ttext\na\tb\tc\n")
     (tmp_path / "commas.tsv").write_text("text,label\na,b\n")
@@ -72,3 +83,15 @@ def test_what_is_wrong_is_told_in_one_sentence_before_tfx_is_imported(tmp_path):
         assert said in stderr.splitlines()[-1], call
         assert "Traceback" not in stderr
         assert "Starting TFX" not in stderr
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_place_without_permission_is_told_before_tfx_starts(tmp_path, monkeypatch):
+    (tmp_path / "photos").mkdir()
+    (tmp_path / "photos/1.jpg").write_bytes(b"\xff\xd8\xff")
+    monkeypatch.setattr(os, "access", lambda path, mode: False)
+    out = str(tmp_path / "out")
+    result = CliRunner().invoke(app, ["convert", str(tmp_path / "photos"), out])
+    assert result.exit_code == 2
+    assert out in result.stderr
+    assert "Starting TFX" not in result.stderr

@@ -257,36 +257,3 @@ def test_names_that_exclude_would_take_for_others_are_not_written(tmp_path):
         assert not listed.exists()
         for path in Path(run).iterdir():
             path.unlink()
-
-
-def test_a_model_whose_weights_bad_rows_spoil(tmp_path):
-    tf = pytest.importorskip("tensorflow")
-    keras, run = tf.keras, str(tmp_path / "run")
-    random = np.random.default_rng(0)
-    x = random.normal(size=(2000, 4)).astype(np.float32)
-    y = x @ np.array([1, -2, 3, 0.5], np.float32) + random.normal(0, 0.1, 2000).astype(np.float32)
-    bad = random.choice(np.arange(400, 2000), 3, replace=False)
-    x[bad] *= 10
-    y[bad] *= -10
-    with trainer_utils.DatasetWriter(str(tmp_path / "data"), num_shards=2) as writer:
-        for n in range(2000):
-            writer.write("train", {"id": f"{n}", "x": x[n], "y": y[n]})
-    progress = trainer_utils.InputProgress(run, losses=True)
-    model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(1)])
-    optimizer = keras.optimizers.SGD(0.05)
-    checkpoint = tf.train.Checkpoint(model=model, input=progress)
-    batches = trainer_utils.input_fn(
-        str(tmp_path / "data"), features="x", label="y", batch_size=20, shuffle=False
-    )
-    for step, (rows, wanted) in enumerate(progress.follow(batches)):
-        with tf.GradientTape() as tape:
-            losses = tf.square(model(rows)[:, 0] - tf.reshape(wanted, [-1]))
-            loss = tf.reduce_mean(losses)
-        weights = model.trainable_variables
-        optimizer.apply_gradients(zip(tape.gradient(loss, weights), weights, strict=True))
-        progress.keep_losses(losses)
-        if step % 30 == 29:
-            checkpoint.save(f"{run}/checkpoint")
-    checkpoint.save(f"{run}/checkpoint")
-    found = find_suspects(run, step=99, most=3).suspects
-    assert {one.record.name for one in found} == {f"{n}" for n in bad}
