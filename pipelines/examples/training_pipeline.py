@@ -34,7 +34,7 @@ def training_components(
     *,
     run_fn: Callable[[Any], None],
     balancing: Mapping[str, Any],
-    training: Mapping[str, Any] | RuntimeParameter | None = None,
+    training: dict[str, Any] | RuntimeParameter | None = None,
     train_args: RuntimeParameter | None = None,
 ) -> list[BaseComponent]:
     """The ExampleGen, StatisticsGen, SchemaGen, ShardBalancer, SchemaExport, Trainer.
@@ -66,7 +66,7 @@ def create_training_pipeline(
     name: str,
     run_fn: Callable[[Any], None],
     num_shards: int | Mapping[str, int] | None = None,
-    training: Mapping[str, Any] | None = None,
+    training: dict[str, Any] | None = None,
     beam_pipeline_args: Sequence[str] = BEAM_ARGUMENTS,
 ) -> tfx.dsl.Pipeline:
     """What `training_components` makes, and a Pusher.

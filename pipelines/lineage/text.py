@@ -22,6 +22,7 @@ from trainer_utils.text_output import as_text, quantity
 __all__ = ["render_lineage"]
 
 _MOST_LEVELS = 50  # of a tree: models that each start from the one before make chains of any length
+_WIDTH = 100_000  # no line is cut
 
 
 def render_lineage(lineage: Lineage) -> str:
@@ -141,15 +142,8 @@ def _drawn(tree: Tree) -> list[str]:
     if not tree.children:
         return [str(tree.label), "  nothing"]
     stream = io.StringIO()
-    width = max(len(line) for text in _labels(tree) for line in text.split("\n"))
-    Console(file=stream, width=width + 8 * (_MOST_LEVELS + 2), color_system=None).print(tree)
+    Console(file=stream, width=_WIDTH, color_system=None).print(tree)
     return [line.rstrip() for line in stream.getvalue().splitlines()]
-
-
-def _labels(tree: Tree) -> Iterator[str]:
-    yield str(tree.label)
-    for child in tree.children:
-        yield from _labels(child)
 
 
 def _step(lineage: Lineage, step: RecordStep) -> Iterator[str]:
