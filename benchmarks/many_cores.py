@@ -1,0 +1,58 @@
+"""How well work is spread over more cores than this machine has: tasks that sleep, real processes.
+
+    python benchmarks/many_cores.py --processes 64
+
+A conversion of `--photos` small images that make `--shards` shards, each photo 300 µs of a core and
+0.5 µs to be joined: the parts of shards that `FileConversion` makes, then the shards that join
+them, handed out by `map_tasks` to processes that are started for it, against one core.
+
+The goal: 40 times one core with 64.
+"""
+
+import argparse
+import tempfile
+import time
+
+from components.common.tasks import Cost, Runner, Task, map_tasks
+from components.example_gen import file_conversion
+
+_PHOTO_SECONDS, _JOIN_SECONDS = 300e-6, 0.5e-6
+
+
+class _ManyCores(Runner):
+    def count(self, tasks: int, cost: Cost, paths: object = ()) -> int:
+        return min(self.processes, tasks)
+
+
+def main() -> None:
+    """Measures and prints."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--processes", type=int, default=64)
+    parser.add_argument("--photos", type=int, default=1_000_000)
+    parser.add_argument("--shards", type=int, default=3)
+    parser.add_argument("--begun", type=float, default=5.0, help="s since the server was started")
+    arguments = parser.parse_args()
+    each = file_conversion.parts_of_shard(
+        arguments.photos // arguments.shards, shards=arguments.shards, processes=arguments.processes
+    )
+    alone = arguments.photos * _PHOTO_SECONDS
+    parts = [
+        Task(f"part-{n}", alone / each / arguments.shards) for n in range(each * arguments.shards)
+    ]
+    join = arguments.photos / arguments.shards * _JOIN_SECONDS
+    shards = [Task(f"shard-{n}", join) for n in range(arguments.shards)]
+    runs = _ManyCores(processes=arguments.processes, module="components.example_gen.file_shards")
+    with runs as runner, tempfile.TemporaryDirectory() as home:
+        time.sleep(arguments.begun)  # as listing and planning take
+        started = time.perf_counter()
+        for tasks in (parts, shards):
+            map_tasks(time.sleep, tasks, workspace=home, runner=runner)
+        seconds = time.perf_counter() - started
+    print(f"{len(parts)} parts of {arguments.shards} shards, {arguments.processes} processes")
+    print(
+        f"{alone:.1f} s of work in {seconds:.1f} s: {alone / seconds:.1f} times one core (goal: 40)"
+    )
+
+
+if __name__ == "__main__":
+    main()
