@@ -40,7 +40,7 @@ demo-text: $(READY)  ## the same with texts: real paragraphs by their source; SR
 	@$(BIN)/python -m pipelines.examples.demo --text $(if $(value SRC),"$$SRC")
 
 # A process a core, eight at the most: TFX takes a GB each, and some tests start clusters of their own.
-PARALLEL := --numprocesses=auto --maxprocesses=8 --dist=loadfile
+PARALLEL := --numprocesses=auto --maxprocesses=8 --dist=loadfile --no-loadscope-reorder
 
 test: $(READY)  ## every test; make test ARGS="-k naming -x" hands pytest its options
 	@$(BIN)/python -m pytest $(PARALLEL) --durations=10 $(ARGS)
