@@ -47,8 +47,6 @@ from trainer_utils.storage import (
     read_text,
 )
 
-__all__ = ["DatasetFiles", "list_dataset", "read_manifest", "read_origin"]
-
 _GZIP = b"\x1f\x8b"
 _LISTED_AT_ONCE = 16
 _MOST_NAMED = 6  # datasets, in a message

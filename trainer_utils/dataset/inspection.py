@@ -19,8 +19,6 @@ from trainer_utils.format.framing import HEADER_BYTES
 from trainer_utils.format.image_size import ImageSize, image_size
 from trainer_utils.format.json_text import Json, JsonObject
 
-__all__ = ["DatasetFacts", "FeatureFacts", "ImageFacts", "features_of_facts"]
-
 _COMPANION = "_shape"  # of a feature of variable length and rank 2 or more, as Datum writes it
 _MOST_RANK = 8
 _SPACES_IN_TEXT = 2

@@ -17,20 +17,6 @@ from trainer_utils.format.naming import MANIFEST_FILE, SHARD_PREFIX, SPLIT_PREFI
 from trainer_utils.order.recipe import Recipe
 from trainer_utils.storage import exists, is_remote, join, list_folder
 
-__all__ = [
-    "LATEST",
-    "Artifact",
-    "Artifacts",
-    "Inputs",
-    "Place",
-    "datasets_in",
-    "group_artifacts",
-    "is_pattern",
-    "newest_dataset",
-    "split_of",
-    "uri_of",
-]
-
 
 class Artifact(Protocol):
     """What has a uri, as artifacts of TFX do."""

@@ -10,8 +10,6 @@ from collections.abc import Mapping, Sequence
 from trainer_utils.format import DatasetError, Feature
 from trainer_utils.format.datum import DATUM_IMAGE_FORMATS
 
-__all__ = ["merge_descriptions", "merge_features", "tensor_likeness"]
-
 
 def merge_descriptions(features: Sequence[Feature]) -> Feature:
     """The first feature, with those of its extra keys that are true of all.

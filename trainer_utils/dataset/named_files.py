@@ -18,8 +18,6 @@ from trainer_utils.format.layouts import check_numbers
 from trainer_utils.format.spelling import did_you_mean
 from trainer_utils.storage import FolderEntry, list_folder
 
-__all__ = ["find_named_files"]
-
 _NO_RECORDS = re.compile(r"^[._]|\.(json|jsonl|pbtxt|txt|md|csv|crc|index)$")
 
 

@@ -32,8 +32,6 @@ from trainer_utils.format.layouts import FoundShard
 from trainer_utils.format.naming import DATUM_SHARDS_FILE, index_file
 from trainer_utils.storage import is_remote
 
-__all__ = ["Dataset", "ShardFile", "check_count", "open_dataset"]
-
 _MOST_LOOKED_AT, _LOOKED_AT_BYTES = 256, 1 << 20  # records of a file, and bytes at once
 
 

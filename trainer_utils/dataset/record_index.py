@@ -23,8 +23,6 @@ from trainer_utils.format.naming import NAME_FEATURES, SPLIT_PREFIX, index_file
 from trainer_utils.format.record_names import name_crcs, name_of
 from trainer_utils.storage import exists, read_bytes
 
-__all__ = ["believed_index", "find_numbers", "read_index", "record_keys", "summed_index"]
-
 _logger = logging.getLogger(__name__)
 
 

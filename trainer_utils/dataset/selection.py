@@ -25,17 +25,6 @@ from trainer_utils.format import ConfigError, DatasetError, Feature, resolve_sli
 from trainer_utils.format.file_ranges import FileRange
 from trainer_utils.format.spelling import did_you_mean
 
-__all__ = [
-    "Source",
-    "class_names_of",
-    "digest_of",
-    "mean_bytes",
-    "merged_features",
-    "numbers_of_classes",
-    "open_sources",
-    "source_of",
-]
-
 _DEFAULT_SPLIT = "train"
 _DEFAULTS: Mapping[str, tuple[type, ...]] = {
     "int": (int,), "float": (int, float), "string": (str, bytes)

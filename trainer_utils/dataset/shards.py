@@ -14,9 +14,6 @@ from trainer_utils.format import CorruptShardError, RecordBlock, read_blocks
 from trainer_utils.format.tfrecord import BLOCK_BYTES
 from trainer_utils.storage import file_size, open_for_reading, read_range
 
-__all__ = ["gzip_content_bytes", "is_gzip", "open_records", "read_shard_blocks", "unpacked"]
-
-
 _GZIP = b"\x1f\x8b"
 _looked_at: dict[str, bool] = {}  # of others' shards, whether they are compressed, by path
 

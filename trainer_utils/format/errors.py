@@ -17,15 +17,6 @@ from typing import Any, TypeVar
 
 from trainer_utils.format.printable import printable
 
-__all__ = [
-    "ConfigError",
-    "CorruptShardError",
-    "DatasetError",
-    "InputError",
-    "error_from_json",
-    "error_to_json",
-]
-
 _Error = TypeVar("_Error", bound="DatasetError")
 
 

@@ -14,8 +14,6 @@ import struct
 from collections.abc import Mapping, Sequence
 from typing import cast
 
-__all__ = ["encode_example", "encode_sequence_example", "varint"]
-
 Scalar = bytes | int | float
 
 _SHORT = [bytes([number]) for number in range(1 << 7)]  # varints

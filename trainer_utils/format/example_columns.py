@@ -23,8 +23,6 @@ from trainer_utils.format.example_decoding import (
     read_fields,
 )
 
-__all__ = ["Column", "parse_examples", "parse_feature_lists"]
-
 _FIRST, _SECOND = 0x0A, 0x12  # tags of fields 1 and 2 with a length
 KINDS = {0x0A: "string", 0x12: "float", 0x1A: "int"}  # tags of the kinds of a Feature
 _FEW = 8  # records that are walked one by one sooner than all together

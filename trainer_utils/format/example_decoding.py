@@ -12,14 +12,6 @@ from typing import Any
 
 from trainer_utils.format.errors import DatasetError
 
-__all__ = [
-    "decode_context",
-    "decode_example",
-    "decode_feature_lists",
-    "read_fields",
-    "read_varint",
-]
-
 _VARINT, _FIXED64, DELIMITED, _FIXED32 = 0, 1, 2, 5  # wire types
 _FEATURES, _FEATURE_LISTS = 1, 2  # of an example, and of a sequence example beside them
 _KEY, _VALUE = 1, 2  # of a map's entry

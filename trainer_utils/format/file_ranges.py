@@ -14,8 +14,6 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["FileRange", "RecordName", "RecordPositions"]
-
 
 class FileRange(NamedTuple):
     """`take` records of a file, after the first `skip`."""

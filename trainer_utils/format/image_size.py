@@ -17,8 +17,6 @@ import struct
 from trainer_utils.format.jpeg import read_jpeg_frame
 from trainer_utils.format.media_formats import BMP, GIF, JPEG, PNG
 
-__all__ = ["ImageSize", "image_size"]
-
 _PNG_CHANNELS = {0: 1, 2: 3, 3: 3, 4: 2, 6: 4}  # by colour type; a palette's are colours
 _BMP_HEADER_BYTES = (40, 52, 56, 64, 108, 124)
 _BMP_UNCOMPRESSED = (0, 3)  # BI_RGB, BI_BITFIELDS

@@ -28,8 +28,6 @@ from trainer_utils.format.framing import (
 from trainer_utils.format.manifest import Shard
 from trainer_utils.format.tfrecord import compact
 
-__all__ = ["RecordIndex"]
-
 _ADVICE = "It is of another shard, or damaged: write the dataset again."
 # Not `np.load`: it evaluates the header, and fails in as many ways as Python's parser has.
 _HEADER = re.compile(

@@ -15,19 +15,6 @@ import struct
 from collections.abc import Iterator
 from typing import NamedTuple
 
-__all__ = [
-    "ALONE",
-    "BASELINE",
-    "EXTENDED",
-    "FRAMES",
-    "LOSSLESS",
-    "PROGRESSIVE",
-    "JpegFrame",
-    "find_segment",
-    "jpeg_segments",
-    "read_jpeg_frame",
-]
-
 BASELINE, EXTENDED, PROGRESSIVE, LOSSLESS = 0xC0, 0xC1, 0xC2, 0xC3  # kinds of frames
 DHT, DAC, EOI, SOS, DQT, DNL, DRI = 0xC4, 0xCC, 0xD9, 0xDA, 0xDB, 0xDC, 0xDD
 APP1, COM = 0xE1, 0xFE

@@ -37,18 +37,6 @@ from trainer_utils.format.tfds import (
     parse_tfds_splits,
 )
 
-__all__ = [
-    "DESCRIPTIONS",
-    "DatasetLayout",
-    "FoundShard",
-    "check_numbers",
-    "find_layout",
-    "is_named_as_records",
-    "layout_of_files",
-    "may_be_dataset",
-    "sign_of_dataset",
-]
-
 DESCRIPTIONS = (MANIFEST_FILE, DATUM_SHARDS_FILE, TFDS_INFO_FILE)
 """The files that name a dataset's shards, in the order in which they are believed."""
 

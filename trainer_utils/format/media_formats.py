@@ -12,23 +12,6 @@ frame of MPEG 1 or 2, layer III, without a CRC.
 
 import dataclasses
 
-__all__ = [
-    "COMPRESSIONS",
-    "EXTENSIONS",
-    "FORMATS",
-    "GIF",
-    "ID3",
-    "JPEG",
-    "OGG",
-    "PNG",
-    "RIFF",
-    "WAVE",
-    "MediaFormat",
-    "format_of",
-    "is_other_image",
-    "packing_of",
-]
-
 BMP = b"BM"
 GIF = b"GIF8"  # and then 7a or 9a: as TensorFlow tells them
 ID3 = b"ID3"

@@ -14,8 +14,6 @@ import numpy.typing as npt
 
 from trainer_utils.format.planning import splitmix64
 
-__all__ = ["combine_checksums", "multiset_checksum"]
-
 
 def multiset_checksum(lengths: npt.NDArray[np.int64], payload_crcs: npt.NDArray[np.uint32]) -> int:
     """The order-free checksum of some records.

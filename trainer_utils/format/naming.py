@@ -20,40 +20,6 @@ from collections.abc import Iterable, Sequence
 from trainer_utils.format.errors import ConfigError, DatasetError, InputError
 from trainer_utils.format.printable import is_printable
 
-__all__ = [
-    "CROISSANT_FILE",
-    "DATASET_FILES",
-    "DATUM_SHARDS_FILE",
-    "DATUM_TYPES_FILE",
-    "EXAMPLE_SCHEMA_FILE",
-    "INDEX_FOLDER",
-    "INPUTS_FILE",
-    "LABEL_FEATURES",
-    "LINEAGE_FILE",
-    "MANIFEST_FILE",
-    "NAME_FEATURES",
-    "REJECTS_FILE",
-    "RUN_FILE",
-    "SCHEMA_FILE",
-    "SHARD_PREFIX",
-    "SPLIT_PREFIX",
-    "VOCABULARY_FOLDER",
-    "WORKING_FOLDER",
-    "ShardName",
-    "canonical_split",
-    "check_feature_names",
-    "check_inner_path",
-    "check_split_name",
-    "escape_name",
-    "index_file",
-    "is_index_file",
-    "is_shard_file",
-    "split_folder",
-    "unescape_name",
-    "vocabulary_file",
-    "vocabulary_of",
-]
-
 SPLIT_PREFIX = "Split-"
 SHARD_PREFIX = "data_tfrecord"
 MANIFEST_FILE = "manifest.json"

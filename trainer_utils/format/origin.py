@@ -19,8 +19,6 @@ from trainer_utils.format.manifest import Accounting, Manifest
 from trainer_utils.format.naming import check_split_name
 from trainer_utils.format.sealing import NO_CHECKSUM, seal
 
-__all__ = ["Ancestor", "DatasetInput", "DatasetSummary", "Origin", "Step"]
-
 _VERSION = 1
 
 

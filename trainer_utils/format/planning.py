@@ -14,18 +14,6 @@ from collections.abc import Callable, Iterable
 import numpy as np
 import numpy.typing as npt
 
-__all__ = [
-    "keyed_digests",
-    "keyed_hash",
-    "keyed_hashes",
-    "num_shards_for",
-    "permute",
-    "remainders",
-    "shard_bounds",
-    "splitmix64",
-    "unpermute",
-]
-
 _ROUNDS = 8  # 4 make a Feistel network pseudo-random (Luby and Rackoff, 1988)
 # A Feistel network over a handful of records cannot reach all orders alike (measured: chi-squared
 # 14 times its mean for 5 records), so few records are sorted by random keys instead.

@@ -16,8 +16,6 @@ import numpy.typing as npt
 from trainer_utils.format.errors import DatasetError
 from trainer_utils.format.media_formats import PNG
 
-__all__ = ["encode_png"]
-
 _COLOURS = {1: 0, 3: 2, 4: 6}  # colour type by channels: grey, RGB, RGBA
 _UP = 2  # filter type
 _LEVEL = 6

@@ -13,8 +13,6 @@ Source: Unicode Technical Report 36, sections 3.6 and 3.7; ECMA-48 for C0 and C1
 
 import re
 
-__all__ = ["is_printable", "printable", "printable_json"]
-
 _UNPRINTABLE = re.compile(
     "[\x00-\x1f\x7f-\x9f"  # C0, DEL, C1
     "\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u2069\ufeff\ufff9-\ufffb"

@@ -17,8 +17,6 @@ from trainer_utils.format.example_columns import parse_examples
 from trainer_utils.format.example_decoding import decode_context
 from trainer_utils.format.naming import NAME_FEATURES
 
-__all__ = ["name_crc", "name_crcs", "name_in", "name_of"]
-
 _FEW = 32  # records that are looked at one by one sooner than all together
 
 Positions = npt.NDArray[np.int64]

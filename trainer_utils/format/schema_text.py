@@ -14,8 +14,6 @@ from collections.abc import Mapping, Sequence
 
 from trainer_utils.format.datum import Feature
 
-__all__ = ["SCHEMA_TAG", "feature_entry", "render_schema_text", "schema_tag"]
-
 SCHEMA_TAG = "datum:"
 _TYPES = {"int": "INT", "float": "FLOAT", "string": "BYTES"}
 

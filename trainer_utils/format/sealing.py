@@ -11,8 +11,6 @@ from trainer_utils.format.crc32c import extend_crc32c
 from trainer_utils.format.json_text import Json, JsonObject
 from trainer_utils.format.naming import check_inner_path
 
-__all__ = ["NO_CHECKSUM", "FileDigest", "is_sealed", "seal"]
-
 NO_CHECKSUM = "00000000"
 # Two blanks of indent are the top level's alone, and no text of JSON holds a newline.
 _CHECKSUM = re.compile(r'  "checksum": "([0-9a-f]{8})"')

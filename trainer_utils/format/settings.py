@@ -25,26 +25,6 @@ from typing import Any, TypeVar
 from trainer_utils.format.errors import ConfigError
 from trainer_utils.format.spelling import did_you_mean
 
-__all__ = [
-    "Rule",
-    "Setting",
-    "Settings",
-    "add_arguments",
-    "documents_settings",
-    "flag",
-    "format_value",
-    "group",
-    "groups_of",
-    "is_int",
-    "number",
-    "one_of",
-    "setting",
-    "settings_of",
-    "settings_or_dict",
-    "text",
-    "where",
-]
-
 Rule = Callable[[str, Any], Any]  # takes name and value, returns the value to keep, or raises
 _SETTING, _GROUP = "setting", "group"
 _INT64 = -(2**63)

@@ -15,8 +15,6 @@ from trainer_utils.format.errors import ConfigError, DatasetError
 from trainer_utils.format.naming import canonical_split
 from trainer_utils.format.spelling import did_you_mean
 
-__all__ = ["SplitRange", "resolve_slices"]
-
 _SLICE = re.compile(
     r"(?P<split>\w+)"
     r"(?:\[(?:(?P<start>-?\d+)(?P<start_percent>%)?)?:(?:(?P<stop>-?\d+)(?P<stop_percent>%)?)?\])?"

@@ -12,8 +12,6 @@ from typing import Any, TypeVar
 
 from trainer_utils.format.errors import ConfigError
 
-__all__ = ["check_names", "checks_names", "did_you_mean", "misspelt"]
-
 _Options = TypeVar("_Options")
 _ALIKE = 0.7  # of `difflib`'s ratio: further apart, a name is another rather than misspelt
 

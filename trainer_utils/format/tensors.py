@@ -24,15 +24,6 @@ from trainer_utils.format.example import varint
 from trainer_utils.format.example_decoding import Buffer, read_fields, read_varint
 from trainer_utils.format.json_text import Json
 
-__all__ = [
-    "TENSOR_DTYPES",
-    "TensorSpec",
-    "decode_tensor",
-    "encode_tensor",
-    "numpy_dtype",
-    "tensor_header",
-]
-
 # The numbers of DataType. Texts and bytes are `string`.
 TENSOR_DTYPES = {
     **{"float32": 1, "float64": 2, "int32": 3, "uint8": 4, "int16": 5, "int8": 6, "string": 7},

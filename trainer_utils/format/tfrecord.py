@@ -30,17 +30,6 @@ from trainer_utils.format.framing import (
     raise_bad_checksum,
 )
 
-__all__ = [
-    "BLOCK_BYTES",
-    "RecordBlock",
-    "compact",
-    "count_records",
-    "read_blocks",
-    "read_records",
-    "scan_lengths",
-    "scan_until_damage",
-]
-
 BLOCK_BYTES = 8 << 20  # 8 MiB: past the point where a larger read is any faster on disk or GCS
 _MOST_BYTES_A_READ = 256 << 20  # so that a length made up by an attacker allocates no more
 _VIEWED_FROM_BYTES = 4 << 10  # a record: a view costs 184 bytes and as much time as copying these

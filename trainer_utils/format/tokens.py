@@ -15,8 +15,6 @@ import numpy.typing as npt
 from trainer_utils.format.errors import DatasetError
 from trainer_utils.format.json_text import Json
 
-__all__ = ["TokenSpec"]
-
 _DTYPES = ("uint16", "uint32")
 
 

@@ -16,6 +16,7 @@ from trainer_utils.storage.file_system import (
     InputFile,
     MachineError,
     is_fault,
+    naming_file,
     persist,
     problem_of,
 )
@@ -32,7 +33,6 @@ from trainer_utils.storage.files import (
     list_folder,
     list_names,
     make_folder,
-    naming_file,
     open_for_reading,
     read_bytes,
     read_bytes_of_size,

@@ -29,20 +29,6 @@ from collections.abc import Callable, Iterator
 
 from trainer_utils.format import ConfigError, Shard
 
-__all__ = [
-    "COPIES_FOLDER",
-    "COPY_NAME",
-    "OWN_FILES",
-    "PART_BYTES",
-    "CacheFolder",
-    "Copy",
-    "copy_ending",
-    "copy_name",
-    "default_cache_dir",
-    "own_folder",
-    "shard_version",
-]
-
 PART_BYTES = 1 << 20
 """Little enough for the first batch to come soon, enough that 16 requests at once fill a network of
 10 Gb/s at 10 ms."""

@@ -23,8 +23,6 @@ from typing import Any
 from trainer_utils.storage.file_system import naming_file
 from trainer_utils.storage.paths import is_remote, join
 
-__all__ = ["begin_sync", "sync_files", "sync_folder"]
-
 _THREADS = 16  # the system's calls wait for the disk, which takes many at once
 _NO_FOLDERS = (errno.EINVAL, errno.ENOTSUP, errno.EACCES, errno.EISDIR)
 

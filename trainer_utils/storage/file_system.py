@@ -13,19 +13,6 @@ from typing import BinaryIO, NamedTuple, ParamSpec, Protocol, TypeVar
 
 from trainer_utils.format.errors import DatasetError
 
-__all__ = [
-    "FileRefusedError",
-    "FileSystem",
-    "FolderEntry",
-    "InputFile",
-    "MachineError",
-    "changed_size",
-    "is_fault",
-    "naming_file",
-    "persist",
-    "problem_of",
-]
-
 _Given = ParamSpec("_Given")
 _Result = TypeVar("_Result")
 

@@ -30,34 +30,6 @@ from trainer_utils.storage.file_system import (
 from trainer_utils.storage.local import LOCAL
 from trainer_utils.storage.paths import OBJECT_SCHEMES, is_remote, join
 
-__all__ = [
-    "copy_file",
-    "exists",
-    "file_size",
-    "file_system_of",
-    "file_version",
-    "find_file",
-    "is_folder",
-    "is_seen_by_others",
-    "list_files",
-    "list_folder",
-    "list_names",
-    "make_folder",
-    "naming_file",
-    "open_for_reading",
-    "read_bytes",
-    "read_bytes_of_size",
-    "read_range",
-    "read_text",
-    "register_file_system",
-    "remove_file",
-    "remove_tree",
-    "rename",
-    "walk_files",
-    "write_atomically",
-    "write_text",
-]
-
 _COPIED_BYTES = 8 << 20  # at a time
 _registered: dict[str, FileSystem] = {}
 

@@ -30,8 +30,6 @@ from trainer_utils.storage.file_system import (
 if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
 
-__all__ = ["LOCAL"]
-
 _HERE = "/proc/self/fd"  # says where an open file lies; Linux alone has it
 _MOST_READ = 1 << 30  # bytes at a time: systems read less than 2 GiB
 

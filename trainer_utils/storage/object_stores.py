@@ -36,8 +36,6 @@ if TYPE_CHECKING:
     from obstore import GetOptions, ObjectMeta, WritableFile
     from obstore.store import ObjectStore
 
-__all__ = ["OBJECT_STORES", "PART_BYTES"]
-
 PART_BYTES = 8 << 20
 """What one request reads or writes at the most; S3 wants parts of 5 MiB or more."""
 

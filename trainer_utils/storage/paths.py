@@ -3,8 +3,6 @@
 join("gs://bucket/photos", "cat/1.jpg")       # 'gs://bucket/photos/cat/1.jpg'
 """
 
-__all__ = ["OBJECT_SCHEMES", "display_path", "is_object_store", "is_remote", "join"]
-
 OBJECT_SCHEMES = {
     **dict.fromkeys(("s3", "s3a", "minio"), "s3"),
     **dict.fromkeys(("gs", "gcs"), "gcs"),

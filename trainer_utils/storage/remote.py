@@ -30,8 +30,6 @@ from trainer_utils.storage.file_system import (
 from trainer_utils.storage.paths import is_object_store
 from trainer_utils.storage.store_settings import CONNECT_SECONDS, REQUEST_SECONDS
 
-__all__ = ["REMOTE"]
-
 # Extras of this distribution, by scheme.
 _EXTRAS = {"gs": "gcs", "gcs": "gcs", "hf": "hf", "http": "https", "https": "https"}
 # What a file's listing says of its version, the surest first; `blob_id` is of hf://.

@@ -21,8 +21,6 @@ from trainer_utils.storage.paths import OBJECT_SCHEMES
 if TYPE_CHECKING:
     from obstore.store import ObjectStore
 
-__all__ = ["CONNECT_SECONDS", "REQUEST_SECONDS", "SILENCE_SECONDS", "VARIABLES", "open_store"]
-
 _PREFIXES = ("AWS_", "AZURE_", "AZURITE_", "MINIO_")
 VARIABLES = tuple(prefix.encode() for prefix in _PREFIXES) if os.name == "posix" else _PREFIXES
 """How the names of the variables begin that say how stores are reached."""

@@ -47,8 +47,6 @@ from trainer_utils.writing.publishing import (
 from trainer_utils.writing.uploading import check_is_free, upload_dataset
 from trainer_utils.writing.values import Plain, Stored, check_image, stored_value
 
-__all__ = ["DatasetWriter", "WriterSettings"]
-
 _logger = logging.getLogger(__name__)
 
 _PRODUCER = "DatasetWriter"

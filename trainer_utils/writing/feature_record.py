@@ -19,8 +19,6 @@ from trainer_utils.format import Feature, InputError
 from trainer_utils.format.tensors import TensorSpec
 from trainer_utils.writing.values import Plain, Scalar, Steps, Stored, Tensor
 
-__all__ = ["FeatureRecord"]
-
 Values = Mapping[str, Any]
 _NO_STEPS = "steps"  # that have no value, and so no kind
 _WIDER = {("float", "int"), ("steps of float", "steps of int")}

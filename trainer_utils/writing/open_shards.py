@@ -18,8 +18,6 @@ from trainer_utils.storage import join, make_folder, naming_file, rename
 from trainer_utils.writing.publishing import working_folder
 from trainer_utils.writing.shards import finish_shard, verify_shard
 
-__all__ = ["OpenShards"]
-
 
 @dataclasses.dataclass
 class _AppendedFile:

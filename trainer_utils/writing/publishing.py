@@ -31,15 +31,6 @@ from trainer_utils.storage import (
     write_text,
 )
 
-__all__ = [
-    "describing_texts",
-    "publish_manifest",
-    "remove_working_folder",
-    "texts_of_dataset",
-    "working_folder",
-    "write_texts",
-]
-
 
 def working_folder(uri: str) -> str:
     """Where a run keeps temporary files and summaries; removed when the dataset is published."""

@@ -45,16 +45,6 @@ from trainer_utils.storage import (
 )
 from trainer_utils.writing.publishing import working_folder
 
-__all__ = [
-    "copy_shard",
-    "files_of_shard",
-    "finish_shard",
-    "remove_shard",
-    "rename_shard",
-    "verify_shard",
-    "write_shard",
-]
-
 _READ_BYTES = 1 << 20  # of a local file: what a core's cache holds, and few system calls
 
 

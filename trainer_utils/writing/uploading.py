@@ -31,8 +31,6 @@ from trainer_utils.storage import (
 )
 from trainer_utils.writing.publishing import working_folder
 
-__all__ = ["check_is_free", "upload_dataset"]
-
 
 def check_is_free(uri: str) -> None:
     """Refuses a place where something is.

@@ -35,8 +35,6 @@ from trainer_utils.format.image_size import image_size
 from trainer_utils.format.png import encode_png
 from trainer_utils.format.tensors import TensorSpec, encode_tensor
 
-__all__ = ["Plain", "Steps", "Stored", "Tensor", "as_array", "check_image", "stored_value"]
-
 _PLAIN_DTYPES = ("int64", "float32", "string")
 _MOST_FLOAT = float(np.finfo(np.float32).max)
 Scalar = int | float | bytes
