@@ -7,18 +7,22 @@ files.read_text("manifest.json")
 
 import contextlib
 import dataclasses
+import fnmatch
+import functools
 import posixpath
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 from trainer_utils.dataset.location import Place, datasets_in, is_pattern
-from trainer_utils.dataset.named_files import find_named_files
 from trainer_utils.format import DatasetError, Manifest
+from trainer_utils.format.errors import did_you_mean
 from trainer_utils.format.framing import HEADER_BYTES, begins_with_frame
 from trainer_utils.format.json_text import text_of
 from trainer_utils.format.layouts import (
     DESCRIPTIONS,
     DatasetLayout,
+    check_numbers,
     find_layout,
     is_named_as_records,
     layout_of_files,
@@ -49,6 +53,7 @@ from trainer_utils.storage import (
 
 _GZIP = b"\x1f\x8b"
 _LISTED_AT_ONCE = 16
+_NO_RECORDS = re.compile(r"^[._]|\.(json|jsonl|pbtxt|txt|md|csv|crc|index)$")
 _MOST_NAMED = 6  # datasets, in a message
 
 
@@ -250,3 +255,80 @@ def _dataset_folder(folder: str) -> str:
     """The folder of the dataset that files of a folder may be of."""
     above, _, name = folder.rpartition("/")
     return above if name.startswith(SPLIT_PREFIX) else folder
+
+
+def find_named_files(patterns: Sequence[str]) -> list[tuple[str, int | None]]:
+    """The files that paths and patterns name, and their bytes.
+
+    Args:
+        patterns: a path is that file, whatever it is called. In a pattern `*`, `?` and `[…]` stand
+            for parts of one name, as in a shell; hidden files, and those that lie beside records,
+            such as `dataset_info.json`, do not count.
+
+    Returns:
+        In the order of `patterns`, and of names where one matches several.
+
+    Raises:
+        DatasetError: nothing is there, or a file is missing of those that a pattern should match,
+            as their names say how many there are.
+    """
+    listed = functools.cache(_listed)
+    found: list[tuple[str, int | None]] = []
+    for pattern in patterns:
+        folder, _, name = pattern.rpartition("/")
+        folder = folder or "/" * pattern.startswith("/")
+        here = {} if is_pattern(folder) else listed(folder)
+        if name in here and not here[name].is_folder:  # whatever characters are in its name
+            found.append((pattern, here[name].size))
+            continue
+        if not is_pattern(pattern):
+            raise DatasetError(
+                f"file {pattern!r}: expected a file of TFRecords, found none."
+                f"{did_you_mean(name, here)}",
+                path=pattern,
+            )
+        matches = sorted(_matches(pattern, listed))
+        if not matches:
+            raise DatasetError(
+                f"files {pattern!r}: expected at least one file of TFRecords that matches, found "
+                "none. Check the folder, and that the pattern was not cut by a shell.",
+                path=pattern,
+            )
+        is_wanted = functools.partial(_is_named_by, re.compile(fnmatch.translate(name)))
+        check_numbers([path for path, _ in matches], is_wanted=is_wanted)
+        found += matches
+    return found
+
+
+def _is_named_by(pattern: re.Pattern[str], path: str) -> bool:
+    return pattern.match(path.rpartition("/")[2]) is not None
+
+
+def _listed(folder: str) -> dict[str, FolderEntry]:
+    """What is in a folder, by name; nothing where there is none."""
+    try:
+        return {entry.name: entry for entry in list_folder(folder or ".")}
+    except (FileNotFoundError, NotADirectoryError):
+        return {}
+
+
+def _matches(
+    pattern: str, listed: Callable[[str], dict[str, FolderEntry]]
+) -> Iterator[tuple[str, int | None]]:
+    """The files that a pattern matches."""
+    parts = pattern.split("/")
+    first = next(n for n in range(len(parts)) if is_pattern("/".join(parts[: n + 1])))
+    folders = ["/".join(parts[:first]) or ("/" if first else "")]
+    for part in parts[first:-1]:
+        is_match = re.compile(fnmatch.translate(part)).match
+        folders = [
+            posixpath.join(folder, name)
+            for folder in folders
+            for name, entry in listed(folder).items()
+            if entry.is_folder and is_match(name) and not name.startswith(".")
+        ]
+    is_match = re.compile(fnmatch.translate(parts[-1])).match
+    for folder in folders:
+        for name, entry in listed(folder).items():
+            if not entry.is_folder and is_match(name) and not _NO_RECORDS.search(name):
+                yield posixpath.join(folder, name), entry.size

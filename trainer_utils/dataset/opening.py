@@ -26,10 +26,10 @@ from trainer_utils.format import (
     SplitRange,
     count_records,
 )
-from trainer_utils.format.example_decoding import decode_example
-from trainer_utils.format.file_ranges import FileRange, RecordPositions
+from trainer_utils.format.example import decode_example
 from trainer_utils.format.layouts import FoundShard
 from trainer_utils.format.naming import DATUM_SHARDS_FILE, index_file
+from trainer_utils.format.slices import FileRange, RecordPositions
 from trainer_utils.storage import is_remote
 
 _MOST_LOOKED_AT, _LOOKED_AT_BYTES = 256, 1 << 20  # records of a file, and bytes at once

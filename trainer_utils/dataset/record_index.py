@@ -16,11 +16,11 @@ import numpy.typing as npt
 from trainer_utils.dataset.opening import Dataset, ShardFile, check_count
 from trainer_utils.dataset.shards import open_records, read_shard_blocks
 from trainer_utils.format import CorruptShardError, DatasetError, RecordIndex, Shard, scan_lengths
-from trainer_utils.format.example_decoding import decode_context
-from trainer_utils.format.file_ranges import FileRange
+from trainer_utils.format.example import decode_context
 from trainer_utils.format.framing import HEADER_BYTES
+from trainer_utils.format.index import name_crcs, name_of
 from trainer_utils.format.naming import NAME_FEATURES, SPLIT_PREFIX, index_file
-from trainer_utils.format.record_names import name_crcs, name_of
+from trainer_utils.format.slices import FileRange
 from trainer_utils.storage import exists, read_bytes
 
 _logger = logging.getLogger(__name__)

@@ -22,8 +22,8 @@ from trainer_utils.dataset.merging import merge_descriptions, tensor_likeness
 from trainer_utils.dataset.opening import Dataset, open_dataset
 from trainer_utils.dataset.shards import gzip_content_bytes, is_gzip
 from trainer_utils.format import ConfigError, DatasetError, Feature, resolve_slices
-from trainer_utils.format.file_ranges import FileRange
-from trainer_utils.format.spelling import did_you_mean
+from trainer_utils.format.errors import did_you_mean
+from trainer_utils.format.slices import FileRange
 
 _DEFAULT_SPLIT = "train"
 _DEFAULTS: Mapping[str, tuple[type, ...]] = {

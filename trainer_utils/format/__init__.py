@@ -6,6 +6,7 @@ The one place where a file name, a JSON key or a framing constant is written. It
 streams, whatever file system they come from, and imports neither tensorflow, tfx nor beam.
 """
 
+from trainer_utils.format.checksums import combine_checksums, multiset_checksum
 from trainer_utils.format.datum import (
     Feature,
     parse_features,
@@ -23,7 +24,6 @@ from trainer_utils.format.example import encode_example
 from trainer_utils.format.framing import frame_parts, frame_records
 from trainer_utils.format.index import RecordIndex
 from trainer_utils.format.manifest import Accounting, Manifest, Shard
-from trainer_utils.format.multiset import combine_checksums, multiset_checksum
 from trainer_utils.format.naming import ShardName, canonical_split
 from trainer_utils.format.planning import (
     keyed_hash,

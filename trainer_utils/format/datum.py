@@ -14,8 +14,7 @@ from collections.abc import Mapping
 
 from trainer_utils.format.errors import DatasetError
 from trainer_utils.format.json_text import Json, parse_json_object, render_json
-from trainer_utils.format.tensors import TensorSpec
-from trainer_utils.format.tokens import TokenSpec
+from trainer_utils.format.tensors import TensorSpec, TokenSpec
 
 DATUM_IMAGE_FORMATS = frozenset({"GIF", "JPEG", "PNG"})
 """What Datum decodes, by `tf.io.decode_jpeg`, which takes all three (of GIF those of one picture).

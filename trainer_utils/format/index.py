@@ -3,6 +3,7 @@
     index = RecordIndex.from_bytes(data, path=…, shard=shard)    # compared with the manifest
     index.read(stream, 17, path=…)                               # the 18th record, verified
     index.numbers_named(b"cat/1.jpg")                            # [17]: what may be called so
+    name_of(decode_example(record, NAME_FEATURES))               # b"cat/1.jpg"
 
 On disk these are three NumPy arrays (`.npy`), one after the other: the payloads' lengths in the
 smallest unsigned integer that holds them, the masked CRC-32C of the payloads as their frames have
@@ -13,19 +14,24 @@ import dataclasses
 import functools
 import io
 import re
+from collections.abc import Mapping
 from typing import Any, BinaryIO
 
+import google_crc32c
 import numpy as np
 import numpy.typing as npt
 
-from trainer_utils.format.crc32c import extend_crc32c
-from trainer_utils.format.errors import CorruptShardError
+from trainer_utils.format.crc32c import Buffer, extend_crc32c
+from trainer_utils.format.errors import CorruptShardError, DatasetError
+from trainer_utils.format.example import decode_context
+from trainer_utils.format.example_columns import parse_examples
 from trainer_utils.format.framing import (
     RECORD_OVERHEAD_BYTES,
     Lengths,
     read_record_at,
 )
 from trainer_utils.format.manifest import Shard
+from trainer_utils.format.naming import NAME_FEATURES
 from trainer_utils.format.tfrecord import compact
 
 _ADVICE = "It is of another shard, or damaged: write the dataset again."
@@ -36,6 +42,9 @@ _HEADER = re.compile(
     re.DOTALL,
 )
 
+_FEW = 32  # records whose names are looked for one by one sooner than all together
+
+Positions = npt.NDArray[np.int64]
 Sums = npt.NDArray[np.uint32]
 
 
@@ -159,3 +168,58 @@ def _parse_npy(
 
 def _error(path: str, expected: str, got: str, offset: int | None = None) -> CorruptShardError:
     return CorruptShardError.at(path, expected=expected, got=got, offset=offset, advice=_ADVICE)
+
+
+def name_of(features: Mapping[str, Any]) -> bytes | None:
+    """What an example is called; None: it is not.
+
+    Args:
+        features: by name, as `encode_example` takes them or `decode_example` gives them.
+    """
+    for feature in NAME_FEATURES:
+        value = features.get(feature)
+        first = value[0] if isinstance(value, list | tuple) and value else value
+        if isinstance(first, bytes | memoryview):
+            return bytes(first)
+    return None
+
+
+def name_crc(name: bytes | None) -> int:
+    """As a record index has it."""
+    return 0 if name is None else int(google_crc32c.value(name))
+
+
+def name_crcs(data: Buffer, begins: Positions, ends: Positions) -> npt.NDArray[np.uint32]:
+    """The same of the records `[begins, ends)` in some bytes: `(records,) uint32`."""
+    found = np.zeros(len(begins), np.uint32)
+    if len(begins) < _FEW or not _found_together(data, begins, ends, found):
+        view = memoryview(data)  # type: ignore[arg-type]
+        bounds = zip(begins.tolist(), ends.tolist(), strict=True)
+        found[:] = [name_crc(name_in(view[begin:end])) for begin, end in bounds]
+    return found
+
+
+def name_in(record: bytes | memoryview) -> bytes | None:
+    """What a serialized example is called; None of what is none, too."""
+    try:
+        return name_of(decode_context(record, NAME_FEATURES))
+    except DatasetError:
+        return None
+
+
+def _found_together(
+    data: Buffer, begins: Positions, ends: Positions, found: npt.NDArray[np.uint32]
+) -> bool:
+    try:
+        columns = parse_examples(data, begins, ends, NAME_FEATURES)
+    except DatasetError:
+        return False
+    is_found = np.zeros(len(begins), bool)
+    for name in NAME_FEATURES:
+        kind, counts, values = columns[name]
+        rows = np.flatnonzero((counts > 0) & ~is_found)
+        if kind == "string" and len(rows):
+            firsts = values[(np.cumsum(counts) - counts)[rows]]
+            found[rows] = [google_crc32c.value(value) for value in firsts]
+            is_found[rows] = True
+    return True

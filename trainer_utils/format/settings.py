@@ -14,6 +14,7 @@ from these declarations.
 
 import collections.abc
 import dataclasses
+import functools
 import inspect
 import numbers
 import textwrap
@@ -22,14 +23,14 @@ import typing
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any, TypeVar
 
-from trainer_utils.format.errors import ConfigError
-from trainer_utils.format.spelling import did_you_mean
+from trainer_utils.format.errors import ConfigError, did_you_mean
 
 Rule = Callable[[str, Any], Any]  # takes name and value, returns the value to keep, or raises
 _SETTING, _GROUP = "setting", "group"
 _INT64 = -(2**63)
 _WIDTH = 92  # of a docstring's line, without its indentation
 _Options = TypeVar("_Options", bound="type[Settings]")
+_Checked = TypeVar("_Checked")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -165,6 +166,59 @@ def add_arguments(doc: str, settings: Iterable[Setting]) -> str:
     own, end, after = arguments.partition("\n\n")
     listed = "\n".join(filter(None, [own.rstrip("\n"), entries]))
     return f"{before}{start}{listed}{end}{after}"
+
+
+def check_names(
+    taker: str,
+    given: Mapping[str, object],
+    known: Collection[str],
+    *,
+    alternatives: Iterable[str] = (),
+    called: str = "setting",
+    allowed: str | None = None,
+    moved: Mapping[str, str] | None = None,
+) -> None:
+    """Refuses a setting that there is not.
+
+    Args:
+        taker: what takes the settings, for the message.
+        given: settings by name.
+        known: the names that there are.
+        alternatives: other names that may be meant, such as its positional arguments.
+        called: what the taker calls a setting.
+        allowed: the known names in words; None: a list of them.
+        moved: what took the place of settings that there are no more.
+
+    Raises:
+        ConfigError: a name is not known; the message has its value, and the name that was meant.
+    """
+    for name, value in given.items():
+        if name not in known:
+            rule, meant = (moved or {}).get(name), ""
+            if rule is None:
+                rule = allowed or f"one of {', '.join(known)}"
+                meant = did_you_mean(name, [*alternatives, *known])
+            said = f"{taker}, {called} {name!r}: expected {rule}, got {name}={value!r}.{meant}"
+            raise ConfigError(said.removesuffix("."), setting=name, value=value, allowed=rule)
+
+
+def checks_names(
+    options: type[_Checked], *, moved: Mapping[str, str] | None = None
+) -> type[_Checked]:
+    """Makes a dataclass refuse what is not a field of it as `check_names` does."""
+    make: Any = options.__init__
+    known = [field.name for field in dataclasses.fields(options)]  # type: ignore[arg-type]
+
+    @functools.wraps(make)
+    def checked(self: _Checked, *values: Any, **settings: Any) -> None:
+        if values:
+            rule = f"settings by name, such as {known[0]}=…"
+            raise ConfigError.of(options.__name__, values[0], allowed=rule)
+        check_names(options.__name__, settings, known, moved=moved)
+        make(self, **settings)
+
+    options.__init__ = checked  # type: ignore[assignment]
+    return options
 
 
 def _members(kind: Any) -> tuple[Any, ...]:

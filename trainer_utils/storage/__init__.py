@@ -8,14 +8,17 @@
 Local paths go to the operating system directly, every other scheme through fsspec.
 """
 
-from trainer_utils.storage.durability import begin_sync, sync_files, sync_folder
 from trainer_utils.storage.file_system import (
     FileRefusedError,
     FileSystem,
     FolderEntry,
     InputFile,
     MachineError,
+    display_path,
     is_fault,
+    is_object_store,
+    is_remote,
+    join,
     naming_file,
     persist,
     problem_of,
@@ -46,7 +49,7 @@ from trainer_utils.storage.files import (
     write_atomically,
     write_text,
 )
-from trainer_utils.storage.paths import display_path, is_object_store, is_remote, join
+from trainer_utils.storage.local import begin_sync, sync_files, sync_folder
 
 __all__ = [
     "FileRefusedError",

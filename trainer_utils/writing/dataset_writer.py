@@ -29,22 +29,29 @@ from trainer_utils.format import (
     Shard,
     encode_example,
 )
-from trainer_utils.format.errors import DatasetError
+from trainer_utils.format.errors import DatasetError, did_you_mean
 from trainer_utils.format.example import encode_sequence_example
+from trainer_utils.format.index import name_of
 from trainer_utils.format.naming import check_feature_names, check_split_name
-from trainer_utils.format.record_names import name_of
 from trainer_utils.format.schema_text import render_schema_text
-from trainer_utils.format.settings import Settings, number, one_of, setting, settings_of
-from trainer_utils.format.spelling import check_names, did_you_mean
+from trainer_utils.format.settings import (
+    Settings,
+    check_names,
+    number,
+    one_of,
+    setting,
+    settings_of,
+)
 from trainer_utils.storage import is_remote, make_folder, remove_tree, rename, sync_folder
 from trainer_utils.writing.feature_record import FeatureRecord
-from trainer_utils.writing.open_shards import OpenShards
 from trainer_utils.writing.publishing import (
+    check_is_free,
     publish_manifest,
     texts_of_dataset,
+    upload_dataset,
     write_texts,
 )
-from trainer_utils.writing.uploading import check_is_free, upload_dataset
+from trainer_utils.writing.shards import OpenShards
 from trainer_utils.writing.values import Plain, Stored, check_image, stored_value
 
 _logger = logging.getLogger(__name__)

@@ -31,8 +31,7 @@ import numpy.typing as npt
 
 from trainer_utils.format import InputError
 from trainer_utils.format.errors import DatasetError
-from trainer_utils.format.image_size import image_size
-from trainer_utils.format.png import encode_png
+from trainer_utils.format.images import encode_png, image_size
 from trainer_utils.format.tensors import TensorSpec, encode_tensor
 
 _PLAIN_DTYPES = ("int64", "float32", "string")
