@@ -66,7 +66,7 @@ class DatasetFiles:
         sizes: in bytes, by path relative to `uri`; None of a link to nothing.
         versions: of files, where listings say them (see `FolderEntry`).
         named: where only some files were asked for: their paths relative to `uri`, in order.
-        around: of such files, all that lie in the dataset that they are of, where they are of one.
+        around: all files of the dataset that such files are of.
     """
 
     uri: str
@@ -84,12 +84,7 @@ class DatasetFiles:
         return read_bytes(self.path(name))
 
     def read_text(self, name: str) -> str:
-        """A whole small file in UTF-8.
-
-        Raises:
-            DatasetError: it is not in UTF-8, or cannot be read.
-            OSError: the machine or the store failed.
-        """
+        """A whole small file in UTF-8; a DatasetError where it is none, or cannot be read."""
         path = self.path(name)
         try:
             return text_of(self.read_bytes(name), path=path)
@@ -117,11 +112,8 @@ class DatasetFiles:
         return dataclasses.replace(self, sizes=sizes)
 
     def layout(self) -> DatasetLayout:
-        """Which of the files are shards, and what says so.
-
-        Raises:
-            DatasetError: there is no dataset, or it is not whole.
-        """
+        """Which files are shards, and what says so; a DatasetError where they are no whole
+        dataset."""
         if self.named is None:
             return find_layout(self.sizes, self.read_text, uri=self.uri)
         return layout_of_files(self.named, None if self.around is None else self.around.layout())
@@ -135,10 +127,6 @@ def list_dataset(place: Place, *, with_index: bool = True) -> DatasetFiles:
             by path or pattern.
         with_index: whether what lies in `index/` is listed too, of a dataset with a manifest: as
             many files as there are shards, which readers ask for by name.
-
-    Raises:
-        DatasetError: there is no such folder or file.
-        OSError: a folder cannot be listed.
     """
     if not isinstance(place, str):
         return _list_named(place, with_index)
@@ -188,23 +176,13 @@ def _only(below: Sequence[str], uri: str) -> str:
 
 
 def read_manifest(uri: str) -> Manifest | None:
-    """The manifest of a dataset, where there is one; whether the rest is whole is not looked at.
-
-    Raises:
-        DatasetError: it is damaged, or somebody else's.
-        OSError: it cannot be read.
-    """
+    """The manifest of a dataset, where there is one; whether the rest is whole is not looked at."""
     path = join(uri, MANIFEST_FILE)
     return Manifest.from_json(read_text(path), path=path) if exists(path) else None
 
 
 def read_origin(uri: str, manifest: Manifest) -> Origin:
-    """How a dataset came to be: as its `lineage.json` says, or as much of it as the manifest does.
-
-    Raises:
-        DatasetError: the file is damaged.
-        OSError: it cannot be read.
-    """
+    """How a dataset came to be: as its `lineage.json` says, else as much as its manifest does."""
     path = join(uri, LINEAGE_FILE)
     if exists(path):
         return Origin.from_json(read_text(path), path=path)
@@ -220,11 +198,7 @@ def _list_if_there(folder: str) -> list[FolderEntry]:
 
 
 def _check_records(path: str) -> None:
-    """Refuses a file that does not begin as one of TFRecords, nor as gzip, and is not called one.
-
-    Raises:
-        DatasetError: so it is, or there is none.
-    """
+    """Refuses a file that is not there, or that begins neither as one of TFRecords nor as gzip."""
     expected = "the folder of a dataset, or a file of TFRecords"
     try:
         file_size(path)  # says why, where that is another reason than that there is none
@@ -258,15 +232,12 @@ def _dataset_folder(folder: str) -> str:
 
 
 def find_named_files(patterns: Sequence[str]) -> list[tuple[str, int | None]]:
-    """The files that paths and patterns name, and their bytes.
+    """The files that paths and patterns name, in order, and their bytes. Each folder is listed
+    once.
 
-    Args:
-        patterns: a path is that file, whatever it is called. In a pattern `*`, `?` and `[…]` stand
-            for parts of one name, as in a shell; hidden files, and those that lie beside records,
-            such as `dataset_info.json`, do not count.
-
-    Returns:
-        In the order of `patterns`, and of names where one matches several.
+    A path is that file, whatever it is called. In a pattern `*`, `?` and `[…]` stand for parts of
+    one name; hidden files, and those that lie beside records, such as `dataset_info.json`, do not
+    count.
 
     Raises:
         DatasetError: nothing is there, or a file is missing of those that a pattern should match,
@@ -282,11 +253,8 @@ def find_named_files(patterns: Sequence[str]) -> list[tuple[str, int | None]]:
             found.append((pattern, here[name].size))
             continue
         if not is_pattern(pattern):
-            raise DatasetError(
-                f"file {pattern!r}: expected a file of TFRecords, found none."
-                f"{did_you_mean(name, here)}",
-                path=pattern,
-            )
+            said = f"file {pattern!r}: expected a file of TFRecords, found none."
+            raise DatasetError(f"{said}{did_you_mean(name, here)}", path=pattern)
         matches = sorted(_matches(pattern, listed))
         if not matches:
             raise DatasetError(

@@ -118,12 +118,7 @@ class DatasetFacts:
     lists: dict[str, FeatureFacts] = dataclasses.field(default_factory=dict)
 
     def add(self, block: RecordBlock, *, path: str, takes_lists: bool = True) -> None:
-        """Takes the examples of a block in.
-
-        Args:
-            block: of the records.
-            path: of their file, for messages.
-            takes_lists: whether they may have the feature lists of a `tf.train.SequenceExample`.
+        """Takes the examples of a block of a file in, with their feature lists where `takes_lists`.
 
         Raises:
             DatasetError: a record is no such example, or a feature has two types.
@@ -151,11 +146,7 @@ class DatasetFacts:
         self.merge(DatasetFacts(len(block), features, steps), where=where)
 
     def merge(self, other: "DatasetFacts", *, where: str) -> None:
-        """Takes another part's facts in.
-
-        Raises:
-            DatasetError: a feature has another type there; the message has `where`.
-        """
+        """Takes another part's facts in; a DatasetError where a feature has another type there."""
         for mine, theirs in ((self.features, other.features), (self.lists, other.lists)):
             for name, facts in theirs.items():
                 known = mine.setdefault(name, facts)

@@ -39,10 +39,7 @@ def merge_descriptions(features: Sequence[Feature]) -> Feature:
 
 
 def merge_features(by_input: Mapping[str, Mapping[str, Feature]]) -> dict[str, Feature]:
-    """Features that hold for the examples of all inputs together.
-
-    Args:
-        by_input: features by name, by where they are of.
+    """Features that hold for the examples of all inputs together, which are named for messages.
 
     Raises:
         DatasetError: a feature is of different kinds in two inputs.

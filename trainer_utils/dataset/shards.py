@@ -43,15 +43,8 @@ def open_records(path: str) -> Iterator[BinaryIO]:
 
 @contextlib.contextmanager
 def unpacked(stream: BinaryIO, *, path: str) -> Iterator[BinaryIO]:
-    """The framed records in a shard's own bytes.
-
-    Args:
-        stream: of the shard.
-        path: of it; its name says whether it is compressed.
-
-    Raises:
-        CorruptShardError: it is no whole gzip stream; the message names the file.
-    """
+    """The framed records in a shard's own bytes; a CorruptShardError where its gzip is not
+    whole."""
     if not is_gzip(path):
         yield stream
         return

@@ -63,15 +63,13 @@ def encode_sequence_example(
     context: Mapping[str, Scalar | Sequence[Scalar]],
     lists: Mapping[str, Sequence[Sequence[Scalar]]],
 ) -> list[bytes]:
-    """One `tf.train.SequenceExample`.
+    """One `tf.train.SequenceExample`, in parts.
+
+    Its first field is that of an example, so that whoever parses examples finds the context.
 
     Args:
         context: the features of the whole, as `encode_example` takes them.
         lists: by name, for each step its values, of one kind.
-
-    Returns:
-        Parts that, joined, are the message. Its first field is that of an example, so that
-        whoever parses examples finds the context.
     """
     parts = encode_example(context)
     entries = b""
@@ -135,10 +133,7 @@ def _entry_head(name: str, kind: bytes, size: int) -> bytes:
 
 
 def varint(number: int) -> bytes:
-    """A number of 0 or more in base 128.
-
-    Least significant group first; all but the last group have their high bit set.
-    """
+    """A number of 0 or more in base 128, the least significant group first."""
     if number < 1 << 7:
         return _SHORT[number]
     if number < 1 << 14:
@@ -156,15 +151,8 @@ def varint(number: int) -> bytes:
 def decode_example(
     record: Buffer, names: Collection[str] | None = None
 ) -> dict[str, list[int] | list[float] | list[memoryview]]:
-    """The values of an example's features.
-
-    Args:
-        record: a serialized `tf.train.Example`.
-        names: of the features that are wanted; None: all. The others are jumped over.
-
-    Returns:
-        By name: int64 values, float32 values, or views of bytes; an empty list for a feature
-        without values.
+    """The values of features by name: int64, float32, or views of bytes; those that are not among
+    `names` (None: all) are jumped over.
 
     Raises:
         DatasetError: it is no such message; or all is wanted, and it has feature lists too.
@@ -194,11 +182,7 @@ def decode_context(record: Buffer, names: Collection[str] | None = None) -> dict
 def decode_feature_lists(
     record: Buffer, names: Collection[str] | None = None
 ) -> dict[str, list[Any]]:
-    """The feature lists of a `tf.train.SequenceExample`: by name, the values of each step.
-
-    Raises:
-        DatasetError: it is no such message.
-    """
+    """The feature lists of a `tf.train.SequenceExample`: by name, the values of each step."""
     try:
         return {
             name: [_read_values(record, *step) for step in _parts(record, *bounds)]

@@ -53,11 +53,11 @@ def parse_examples(
     *,
     views: Collection[str] = (),
 ) -> dict[str, Column]:
-    """Parses features of all records; one that was asked for and that none has, has no values.
+    """Parses features of the records in `buffer`; one that was asked for and none has, has no
+    values.
 
     Args:
-        buffer: holds the records.
-        begins, ends: `(records,) int64`, where each is in it.
+        begins, ends: `(records,) int64`, where each record is in it.
         names: of the features; None: all.
         views: those whose bytes come as views of the buffer, not copied.
 

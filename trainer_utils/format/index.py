@@ -81,12 +81,7 @@ class RecordIndex:
         return int(self.lengths.sum(dtype=np.int64)) + RECORD_OVERHEAD_BYTES * len(self)
 
     def read(self, stream: BinaryIO, number: int, *, path: str) -> bytes:
-        """The payload of a record, verified.
-
-        Args:
-            stream: the shard, seekable and not compressed.
-            number: of the record, in [0, len(index)).
-            path: the shard's name, for error messages.
+        """The payload of a record, verified; `stream` is that of the shard, not compressed.
 
         Raises:
             CorruptShardError: the record is damaged, or is not where the index says.
@@ -94,13 +89,8 @@ class RecordIndex:
         """
         if not 0 <= number < len(self):
             raise IndexError(f"record {number}: expected 0 <= record < {len(self)} ({path})")
-        return read_record_at(
-            stream,
-            offset=int(self.offsets[number]),
-            length=int(self.lengths[number]),
-            path=path,
-            record=number,
-        )
+        offset, length = int(self.offsets[number]), int(self.lengths[number])
+        return read_record_at(stream, offset=offset, length=length, path=path, record=number)
 
     def numbers_named(self, name: bytes) -> list[int] | None:
         """The records that may be called so, one of 2**32 others among them; None: any may be."""
@@ -120,15 +110,10 @@ class RecordIndex:
 
     @classmethod
     def from_bytes(cls, data: bytes, *, path: str, shard: Shard | None = None) -> "RecordIndex":
-        """Reads what `to_bytes` made.
-
-        Args:
-            data: the file's.
-            path: its name, for error messages.
-            shard: what the manifest says of its shard, to be compared with.
+        """Reads what `to_bytes` made, and compares it with what the manifest says of its shard.
 
         Raises:
-            CorruptShardError: it is no such file, or not the one of the manifest's shard.
+            CorruptShardError: it is no such file, or that of another shard; `path` is named.
         """
         lengths, stop = _parse_npy(data, 0, path)
         sums: list[Any] = []
@@ -171,10 +156,9 @@ def _error(path: str, expected: str, got: str, offset: int | None = None) -> Cor
 
 
 def name_of(features: Mapping[str, Any]) -> bytes | None:
-    """What an example is called; None: it is not.
+    """What an example is called, by the first of `NAME_FEATURES` that has a text, or None.
 
-    Args:
-        features: by name, as `encode_example` takes them or `decode_example` gives them.
+    `features` are as `encode_example` takes or `decode_example` gives them.
     """
     for feature in NAME_FEATURES:
         value = features.get(feature)
@@ -190,7 +174,7 @@ def name_crc(name: bytes | None) -> int:
 
 
 def name_crcs(data: Buffer, begins: Positions, ends: Positions) -> npt.NDArray[np.uint32]:
-    """The same of the records `[begins, ends)` in some bytes: `(records,) uint32`."""
+    """`name_crc` of the records `[begins, ends)` in some bytes: `(records,) uint32`."""
     found = np.zeros(len(begins), np.uint32)
     if len(begins) < _FEW or not _found_together(data, begins, ends, found):
         view = memoryview(data)  # type: ignore[arg-type]

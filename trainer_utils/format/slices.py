@@ -41,15 +41,10 @@ class SplitRange:
 
 
 def resolve_slices(spec: str, records: Mapping[str, int]) -> list[SplitRange]:
-    """Turns a spec into ranges of records.
+    """Turns slices joined by `+` into ranges of records, one each, in order.
 
-    Args:
-        spec: slices joined by `+`. `val` and the like find the split that goes by another usual
-            spelling, such as `eval`, where no split has that very name.
-        records: by split.
-
-    Returns:
-        One range a slice, in the order of the spec.
+    `val` and the like find the split that goes by another usual spelling, such as `eval`, where no
+    split has that very name.
 
     Raises:
         ConfigError: the spec does not parse, or has more than 100%.

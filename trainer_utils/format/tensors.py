@@ -41,9 +41,7 @@ _TOKEN_DTYPES = ("uint16", "uint32")
 class TensorSpec:
     """What the tensors of a feature have in common; `str()` is `float16[3,?]`.
 
-    Args:
-        dtype: one of `TENSOR_DTYPES`.
-        shape: its length is the rank of all; None along an axis in which they differ.
+    `dtype` is one of `TENSOR_DTYPES`; `shape` has None along an axis in which they differ.
     """
 
     dtype: str
@@ -58,11 +56,7 @@ class TensorSpec:
 
     @classmethod
     def of(cls, array: npt.NDArray[Any]) -> "TensorSpec":
-        """That of one array.
-
-        Raises:
-            DatasetError: no tensor has its dtype.
-        """
+        """That of one array; a DatasetError where no tensor has its dtype."""
         kind = array.dtype.kind
         if kind in "SU" or (kind == "O" and all(isinstance(v, (bytes, str)) for v in array.flat)):
             return cls("string", array.shape)
@@ -97,11 +91,7 @@ class TensorSpec:
         return math.prod(size or 0 for size in self.shape)
 
     def merge(self, other: "TensorSpec") -> "TensorSpec":
-        """What holds for the tensors of both.
-
-        Raises:
-            DatasetError: they differ in dtype or rank.
-        """
+        """What holds for the tensors of both; a DatasetError where they differ in dtype or rank."""
         if (self.dtype, len(self.shape)) != (other.dtype, len(other.shape)):
             raise DatasetError(f"expected tensors of one dtype and rank, as {self}, got {other}")
         pairs = zip(self.shape, other.shape, strict=True)
@@ -136,11 +126,8 @@ def item_bytes(dtype: str) -> int:
 
 
 def encode_tensor(array: npt.NDArray[Any]) -> bytes:
-    """A `TensorProto`, byte for byte as `tf.io.serialize_tensor` makes it.
-
-    Raises:
-        DatasetError: no tensor has the array's dtype.
-    """
+    """A `TensorProto`, byte for byte as `tf.io.serialize_tensor` makes it; errors as of
+    `TensorSpec`."""
     spec = TensorSpec.of(array)
     head = tensor_header(spec.dtype, array.shape)
     if spec.dtype != "string":
@@ -203,13 +190,9 @@ def numpy_dtype(name: str) -> np.dtype[Any]:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TokenSpec:
-    """What documents of tokens have in common.
-
-    Args:
-        dtype: `uint16`, or `uint32` where the vocabulary is larger than that holds.
-        vocabulary_size: tokens are smaller than this.
-        tokenizer: the SHA-256 of the tokenizer's file, in hexadecimal.
-    """
+    """What documents of tokens have in common: `uint16`, or `uint32` of a larger vocabulary; tokens
+    are smaller than its size; `tokenizer` is the SHA-256 of the tokenizer's file, in
+    hexadecimal."""
 
     dtype: str
     vocabulary_size: int

@@ -86,13 +86,12 @@ def read_blocks(
     """Reads and verifies a TFRecord stream in blocks of whole records, each of at least one.
 
     Args:
-        stream: yields the uncompressed bytes; read from where it stands to its end.
+        stream: of the uncompressed bytes; read from where it stands to its end.
         path: the file's name, for error messages.
         block_bytes: about how much is held at a time; a longer record is held whole.
 
     Raises:
-        CorruptShardError: a sum does not agree, or the stream ends inside a record. The message
-            names `path`, the record's number and its byte offset.
+        CorruptShardError: a sum does not agree, or the stream ends inside a record.
     """
     record_number = 0
     for data, starts, end, offset in _whole_frames(stream, path, block_bytes):

@@ -3,8 +3,7 @@
 with DatasetWriter("out/", num_shards={"train": 4}) as writer:
     writer.write("train", {"image": data, "label": 3})
 
-Shards, record indices, Datum's JSON, `schema.pbtxt` and the manifest are those of every dataset of
-ours. All is made in a folder beside `uri` and gets its name at the end: until then, and after an
+All is made in a folder beside `uri` and gets its name at the end: until then, and after an
 exception, there is nothing at `uri`.
 """
 

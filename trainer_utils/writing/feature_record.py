@@ -43,13 +43,8 @@ class FeatureRecord:
         self._steps: dict[str, tuple[int, ...] | None] = {}  # the shape of each step, if one
 
     def take(self, example: Mapping[str, Stored]) -> tuple[Values, Values]:
-        """Checks an example, and keeps what it shows.
-
-        Args:
-            example: values by feature; None where one is missing.
-
-        Returns:
-            What stands in the example, and in its feature lists, by name.
+        """Checks an example, and keeps what it shows; returns what stands in it and in its feature
+        lists, by name.
 
         Raises:
             InputError: a feature is not what it was in the examples before. Nothing is kept then.

@@ -57,11 +57,8 @@ def describing_texts(
 ) -> dict[str, str]:
     """Vocabularies, Datum's two JSON files and `schema.pbtxt`, by path relative to the dataset.
 
-    Args:
-        features: by name.
-        records_by_shard: for each split, records by path relative to the dataset.
-        vocabularies: values by feature; a value's place is its id.
-        schema: what `schema.pbtxt` says.
+    `records_by_shard` are, for each split, records by such a path; `vocabularies` the values of
+    features in the order of their ids.
     """
     texts = {
         vocabulary_file(feature): "".join(f"{value}\n" for value in values)
@@ -81,13 +78,8 @@ def texts_of_dataset(
     schema: str,
     others: Mapping[str, str] | None = None,
 ) -> dict[str, str]:
-    """All that stands beside the shards but the manifest, by path relative to the dataset.
-
-    Args:
-        manifest: of the dataset, but for its files.
-        features, vocabularies, schema: as of `describing_texts`.
-        others: further texts, such as the list of rejects.
-    """
+    """All that stands beside the shards but the manifest, by path relative to the dataset, with
+    `others` such as the list of rejects."""
     records_by_shard = {
         split: {shard.path: shard.records for shard in manifest.shards_of(split)}
         for split in manifest.splits
@@ -122,24 +114,17 @@ def publish_manifest(
     beside: Iterable[str] = (),
     check: Callable[[], None] = lambda: None,
 ) -> None:
-    """Makes a dataset of what is at `uri`, once all of it is on the disk.
+    """Makes a dataset of what is at `uri`, and `beside`s that the manifest does not name, once all
+    of it is on the disk.
 
-    Args:
-        uri: of the dataset.
-        manifest: of it.
-        beside: files that the manifest does not name.
-        check: raises where somebody else writes there; called before the manifest is written, and
-            again before the working folder, which may be theirs by then, is removed.
+    `check` raises where somebody else writes there; it is called before the manifest is written,
+    and again before the working folder, which may be theirs by then, is removed.
     """
     shards = [shard.path for shard in manifest.shards]
     sync_files(uri, [*shards, *manifest.published, *beside])
     check()
-    write_text(
-        join(uri, MANIFEST_FILE),
-        manifest.to_json(),
-        temporary_folder=working_folder(uri),
-        is_durable=True,
-    )
+    path, text = join(uri, MANIFEST_FILE), manifest.to_json()
+    write_text(path, text, temporary_folder=working_folder(uri), is_durable=True)
     sync_folder(uri)
     check()
     # Last of all: what lies here without a manifest is known for unfinished by this folder.
@@ -157,18 +142,11 @@ def remove_working_folder(uri: str) -> None:
 
 
 def check_is_free(uri: str) -> None:
-    """Refuses a place where something is.
-
-    Raises:
-        ConfigError: it is a file, or a folder that is not empty; a claim is named with its owner.
-    """
-    try:
-        if _is_free(uri):
-            return
-    except FileNotFoundError:  # another's claim, which went between two of the questions
-        return
-    advice = "Remove what is there, or name another"
-    raise ConfigError.of("uri", uri, allowed="a place where nothing is", advice=advice)
+    """Refuses a place where something is, by a ConfigError; a claim is named with its owner."""
+    with contextlib.suppress(FileNotFoundError):  # a claim, which went between two of the questions
+        if not _is_free(uri):
+            advice = "Remove what is there, or name another"
+            raise ConfigError.of("uri", uri, allowed="a place where nothing is", advice=advice)
 
 
 def _is_free(uri: str) -> bool:
@@ -184,6 +162,10 @@ def _is_free(uri: str) -> bool:
 
 def upload_dataset(folder: str, uri: str) -> None:
     """Copies all files of a local folder, the manifest last; nothing of them stays if one fails.
+
+    Whoever lists a store sees all that was put before. So a writer puts a claim, an object of its
+    own name, and lists then: where it sees another, it leaves. Of two that come at the same moment,
+    both may leave.
 
     Raises:
         ConfigError: something is there, or another writer is writing there.

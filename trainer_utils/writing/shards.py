@@ -5,10 +5,8 @@
 
     shard = write_shard(ShardName(split="train", shard_index=0, num_shards=8), fill, uri=uri)
 
-Reading back: size and CRC-32C of both files are what was handed to the file system. Since that was
-framed with checksums that were made or checked in memory, every record's own holds too, and lies
-where the index says. What the system holds in memory still is read from there: this shows that it
-has taken every byte, not yet that the disk has, which `fsync` is asked for before the manifest.
+Reading back shows that size and CRC-32C of both files are what was handed to the file system, and
+so every record's own, too. That the disk has them `fsync` is asked for before the manifest.
 """
 
 import dataclasses
@@ -50,10 +48,7 @@ _READ_BYTES = 1 << 20  # of a local file: what a core's cache holds, and few sys
 
 
 def write_shard(name: ShardName, fill: Callable[[ShardWriter], None], *, uri: str) -> Shard:
-    """Writes a shard, whose records `fill` appends, and its index under their final names.
-
-    Returns what the manifest says of it; it is not read back yet.
-    """
+    """Writes a shard, whose records `fill` appends, and its index; it is not read back yet."""
     path = join(uri, name.path)
     make_folder(path.rpartition("/")[0])
     with _writing(path, uri) as stream:
@@ -70,20 +65,12 @@ def finish_shard(name: ShardName, digest: ShardDigest, writer: ShardWriter, *, u
     make_folder(path.rpartition("/")[0])
     with _writing(path, uri) as stream:
         stream.write(data)
-    return Shard(
-        path=name.path,
-        split=name.split,
-        **vars(digest),
-        index_crc32c=extend_crc32c(0, data),
-    )
+    crc = extend_crc32c(0, data)
+    return Shard(path=name.path, split=name.split, **vars(digest), index_crc32c=crc)
 
 
 def verify_shard(shard: Shard, *, uri: str, block_bytes: int = BLOCK_BYTES) -> None:
-    """Reads a shard and its index back, `block_bytes` at a time.
-
-    Raises:
-        CorruptShardError: they are not what was written; the message names file and byte.
-    """
+    """Reads a shard and its index back; a CorruptShardError where they are not what was written."""
     path, index_path = join(uri, shard.path), join(uri, index_file(shard.path))
     with naming_file(index_path), open_for_reading(index_path) as stream:
         RecordIndex.from_bytes(stream.read(), path=index_path, shard=shard)
@@ -116,17 +103,8 @@ def files_of_shard(shard: Shard) -> list[str]:
 
 
 def copy_shard(shard: Shard, name: ShardName, *, source: str, uri: str) -> Shard:
-    """Puts a shard and its index into another dataset, as hard links or as copies.
-
-    Copies are read back, but for those that a store makes of its own objects.
-
-    Args:
-        name: that it gets there.
-        source, uri: of the dataset that it is from, and of that which it comes to.
-
-    Returns:
-        What the manifest says of it there.
-    """
+    """Puts a shard of the dataset `source` into that at `uri`, as hard links or as copies, which
+    are read back, but for those that a store makes of its own objects."""
     copied = dataclasses.replace(shard, path=name.path, split=name.split)
     linked = []
     for old, new in zip(files_of_shard(shard), files_of_shard(copied), strict=True):
@@ -174,16 +152,11 @@ class _AppendedFile:
 
 
 class OpenShards:
-    """Takes the examples of one split.
+    """The shards of a split while examples still come, in a folder of this machine.
 
-    Args:
-        folder: of the dataset while it is written, on this machine.
-        split: its name.
-        num_shards: how many, or fewer where there are fewer examples; None: as many as
-            `target_shard_bytes` makes.
-        target_shard_bytes: a shard of this size is full.
-        gzip: whether shards are compressed.
-        buffer_bytes: what each shard may hold back.
+    With `num_shards` the n-th example goes into shard n modulo that number; without, each shard is
+    filled up to `target_shard_bytes` before the next one is begun. How many there are is known at
+    the end, so until then they have other names. Each may hold `buffer_bytes` back.
     """
 
     def __init__(
