@@ -268,7 +268,7 @@ def _split_named(path: str) -> str | None:
 
 
 def check_numbers(
-    paths: Iterable[str], *, is_wanted: Callable[[str], bool] = lambda name: True
+    paths: Iterable[str], *, is_wanted: Callable[[str], object] = lambda name: True
 ) -> None:
     """Refuses a gap among files that say how many they are, of those that are wanted."""
     seen: dict[tuple[str, str, str], set[int]] = {}
