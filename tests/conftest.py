@@ -161,7 +161,7 @@ def serialize() -> Callable[..., bytes]:
 def write_dataset(serialize) -> Callable[..., str]:
     """Writes a dataset of ours: `{split: [shard, …]}`, each shard a list of examples."""
     from trainer_utils import format as ours
-    from trainer_utils.format.sealing import FileDigest
+    from trainer_utils.format.checksums import FileDigest
 
     def write(
         uri: Path,

@@ -21,8 +21,8 @@ from components.auditing.findings import KINDS, Finding, check_kinds
 from components.auditing.scanning import scan_dataset
 from trainer_utils.dataset import Dataset, open_dataset
 from trainer_utils.format import ConfigError, DatasetError
+from trainer_utils.format.errors import did_you_mean
 from trainer_utils.format.json_text import JsonObject
-from trainer_utils.format.spelling import did_you_mean
 from trainer_utils.text_output import Part, Shown, make_table, quantity
 
 __all__ = ["Audit", "audit_dataset"]

@@ -22,11 +22,11 @@ from components.auditing.images import THUMBNAIL_SIDE, ImageLook, look_at_image,
 from components.auditing.texts import TextSketches, sketch_texts, split_words
 from trainer_utils.dataset import Dataset, read_shard_blocks
 from trainer_utils.format import Feature
-from trainer_utils.format.example_decoding import decode_example
-from trainer_utils.format.image_size import image_size
+from trainer_utils.format.example import decode_example
+from trainer_utils.format.images import image_size
+from trainer_utils.format.index import name_of
 from trainer_utils.format.media_formats import format_of
 from trainer_utils.format.naming import NAME_FEATURES
-from trainer_utils.format.record_names import name_of
 from trainer_utils.storage import persist
 
 __all__ = ["IMAGE", "ROW", "TEXT", "Scan", "scan_dataset"]

@@ -8,8 +8,8 @@ A dataset that an ExampleGen made with the settings of a ShardBalancer has its s
 from collections.abc import Collection, Mapping
 
 from trainer_utils.format import ConfigError, num_shards_for
+from trainer_utils.format.errors import did_you_mean
 from trainer_utils.format.settings import number
-from trainer_utils.format.spelling import did_you_mean
 
 __all__ = ["Sharding", "shard_counts"]
 

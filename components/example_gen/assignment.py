@@ -20,7 +20,7 @@ from components.common.rejects import Reject
 from components.example_gen.partition import OWN_NAME, Partition, order_splits
 from components.example_gen.settings import ExampleGenSettings
 from trainer_utils.format import ConfigError
-from trainer_utils.format.spelling import did_you_mean
+from trainer_utils.format.errors import did_you_mean
 
 __all__ = ["EXCLUDED", "Numbers", "SplitRules"]
 

@@ -25,10 +25,10 @@ from components.example_gen.simple_layouts import names_at_top
 from trainer_utils.dataset import Dataset
 from trainer_utils.dataset.shards import read_shard_blocks
 from trainer_utils.format import ConfigError, DatasetError, Feature, InputError, Shard
-from trainer_utils.format.example_decoding import decode_example
+from trainer_utils.format.example import decode_example
 from trainer_utils.format.tensors import TensorSpec, decode_tensor
+from trainer_utils.storage.file_system import join
 from trainer_utils.storage.files import exists, is_folder, list_names, remove_file, write_text
-from trainer_utils.storage.paths import join
 
 __all__ = ["Conversion", "check_outcome", "check_tensors"]
 

@@ -16,7 +16,7 @@ from components.tables.pieces import MAX_COLUMNS, Piece
 from components.tables.splits import split_column
 from components.tables.texts import text_columns
 from trainer_utils.format import InputError
-from trainer_utils.format.spelling import did_you_mean
+from trainer_utils.format.errors import did_you_mean
 
 __all__ = ["count_before", "decide_columns", "labels_of", "own_split_column"]
 

@@ -24,8 +24,8 @@ from components.tables.casting import cast_column
 from components.tables.pieces import Piece
 from components.tables.vocabularies import label_ids
 from trainer_utils.format import Shard
+from trainer_utils.format.index import name_crc
 from trainer_utils.format.naming import NAME_FEATURES
-from trainer_utils.format.record_names import name_crc
 
 __all__ = ["ID_FEATURES", "Encoding", "EncodingReport", "Gathering", "PieceRows", "id_feature"]
 

@@ -27,8 +27,8 @@ from components.tables.reading import read_piece
 from components.tables.rows import BadRow
 from components.tables.splits import MAYBE_SPLIT, SPLIT_NAMES
 from components.tables.texts import TextRules, text_columns
+from trainer_utils.storage.file_system import join
 from trainer_utils.storage.files import read_bytes, write_atomically
-from trainer_utils.storage.paths import join
 
 __all__ = ["Inspection", "PieceReport", "read_columns", "read_digests"]
 

@@ -28,7 +28,7 @@ from components.tables.vocabularies import make_vocabularies
 from trainer_utils.format import ConfigError
 from trainer_utils.format.framing import RECORD_OVERHEAD_BYTES
 from trainer_utils.format.naming import check_feature_names
-from trainer_utils.format.tokens import TokenSpec
+from trainer_utils.format.tensors import TokenSpec
 
 __all__ = ["BUCKET_BYTES", "TOKENS", "RowPlan", "TokenPlan", "plan_rows"]
 

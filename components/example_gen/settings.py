@@ -17,6 +17,7 @@ from components.common.settings import COMPRESSIONS, ComponentSettings, are_text
 from components.common.sharding import Sharding, shard_counts
 from components.media.options import AudioOptions, ImageOptions
 from trainer_utils.format import ConfigError, DatasetError, Feature
+from trainer_utils.format.errors import did_you_mean
 from trainer_utils.format.json_text import JsonObject
 from trainer_utils.format.settings import (
     Settings,
@@ -27,7 +28,6 @@ from trainer_utils.format.settings import (
     settings_of,
     where,
 )
-from trainer_utils.format.spelling import did_you_mean
 from trainer_utils.format.tensors import TensorSpec
 
 __all__ = [

@@ -20,7 +20,7 @@ import numpy as np
 
 from components.common.rejects import RejectedInputError
 from components.media.structure import ImageStructure
-from trainer_utils.format.jpeg import (
+from trainer_utils.format.images import (
     ALONE,
     APP1,
     BASELINE,

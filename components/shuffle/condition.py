@@ -26,8 +26,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from trainer_utils.format import ConfigError
+from trainer_utils.format.errors import did_you_mean
 from trainer_utils.format.example_columns import Column
-from trainer_utils.format.spelling import did_you_mean
 from trainer_utils.storage.file_system import is_fault
 
 __all__ = ["Condition", "parse_condition"]

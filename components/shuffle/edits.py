@@ -25,12 +25,12 @@ from absl import logging
 from components.shuffle.condition import parse_condition
 from components.shuffle.example_editing import replace_feature
 from trainer_utils.format import ConfigError, DatasetError, Feature, RecordBlock, frame_parts
+from trainer_utils.format.errors import misspelt
+from trainer_utils.format.example import decode_example
 from trainer_utils.format.example_columns import Column, parse_examples
-from trainer_utils.format.example_decoding import decode_example
 from trainer_utils.format.framing import FOOTER_BYTES, HEADER_BYTES, RECORD_OVERHEAD_BYTES
 from trainer_utils.format.json_text import JsonObject
 from trainer_utils.format.naming import LABEL_FEATURES, NAME_FEATURES
-from trainer_utils.format.spelling import misspelt
 from trainer_utils.storage import read_bytes
 
 __all__ = [

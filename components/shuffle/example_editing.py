@@ -7,8 +7,7 @@ Source: `tensorflow/core/example/{example,feature}.proto` and the protocol buffe
 """
 
 from trainer_utils.format.errors import DatasetError
-from trainer_utils.format.example import encode_example, varint
-from trainer_utils.format.example_decoding import read_fields
+from trainer_utils.format.example import encode_example, read_fields, varint
 
 __all__ = ["replace_feature"]
 

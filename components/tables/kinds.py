@@ -30,7 +30,7 @@ from components.tables.casting import (
     numbers_of_texts,
 )
 from trainer_utils.format import ConfigError, InputError
-from trainer_utils.format.spelling import did_you_mean
+from trainer_utils.format.errors import did_you_mean
 
 __all__ = [
     "LABEL_NAMES",

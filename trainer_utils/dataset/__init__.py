@@ -12,15 +12,3 @@ from trainer_utils.dataset.location import newest_dataset, split_of, uri_of
 from trainer_utils.dataset.opening import Dataset, ShardFile, open_dataset
 from trainer_utils.dataset.record_index import read_index
 from trainer_utils.dataset.shards import open_records, read_shard_blocks
-
-__all__ = [
-    "Dataset",
-    "ShardFile",
-    "newest_dataset",
-    "open_dataset",
-    "open_records",
-    "read_index",
-    "read_shard_blocks",
-    "split_of",
-    "uri_of",
-]

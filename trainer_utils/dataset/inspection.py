@@ -16,10 +16,8 @@ from trainer_utils.format import DatasetError, Feature, RecordBlock
 from trainer_utils.format.datum import DATUM_IMAGE_FORMATS
 from trainer_utils.format.example_columns import Column, parse_examples, parse_feature_lists
 from trainer_utils.format.framing import HEADER_BYTES
-from trainer_utils.format.image_size import ImageSize, image_size
+from trainer_utils.format.images import ImageSize, image_size
 from trainer_utils.format.json_text import Json, JsonObject
-
-__all__ = ["DatasetFacts", "FeatureFacts", "ImageFacts", "features_of_facts"]
 
 _COMPANION = "_shape"  # of a feature of variable length and rank 2 or more, as Datum writes it
 _MOST_RANK = 8
@@ -120,12 +118,7 @@ class DatasetFacts:
     lists: dict[str, FeatureFacts] = dataclasses.field(default_factory=dict)
 
     def add(self, block: RecordBlock, *, path: str, takes_lists: bool = True) -> None:
-        """Takes the examples of a block in.
-
-        Args:
-            block: of the records.
-            path: of their file, for messages.
-            takes_lists: whether they may have the feature lists of a `tf.train.SequenceExample`.
+        """Takes the examples of a block of a file in, with their feature lists where `takes_lists`.
 
         Raises:
             DatasetError: a record is no such example, or a feature has two types.
@@ -153,11 +146,7 @@ class DatasetFacts:
         self.merge(DatasetFacts(len(block), features, steps), where=where)
 
     def merge(self, other: "DatasetFacts", *, where: str) -> None:
-        """Takes another part's facts in.
-
-        Raises:
-            DatasetError: a feature has another type there; the message has `where`.
-        """
+        """Takes another part's facts in; a DatasetError where a feature has another type there."""
         for mine, theirs in ((self.features, other.features), (self.lists, other.lists)):
             for name, facts in theirs.items():
                 known = mine.setdefault(name, facts)

@@ -17,20 +17,6 @@ from trainer_utils.format.naming import MANIFEST_FILE, SHARD_PREFIX, SPLIT_PREFI
 from trainer_utils.order.recipe import Recipe
 from trainer_utils.storage import exists, is_remote, join, list_folder
 
-__all__ = [
-    "LATEST",
-    "Artifact",
-    "Artifacts",
-    "Inputs",
-    "Place",
-    "datasets_in",
-    "group_artifacts",
-    "is_pattern",
-    "newest_dataset",
-    "split_of",
-    "uri_of",
-]
-
 
 class Artifact(Protocol):
     """What has a uri, as artifacts of TFX do."""
@@ -62,11 +48,8 @@ _WILDCARDS = re.compile(r"[*?\[]")
 
 
 def uri_of(artifact: _One) -> str:
-    """The uri of a TFX artifact, of a str or path, or of a pattern in TFX's `fn_args.train_files`.
-
-    Raises:
-        ConfigError: it is none of these.
-    """
+    """The uri of a TFX artifact, of a str or path, or of a pattern in TFX's `fn_args.train_files`;
+    else a ConfigError."""
     uri = _path_of(artifact) or getattr(artifact, "uri", None)
     if not isinstance(uri, str) or not uri:
         raise ConfigError.of("artifact_uri", artifact, allowed="a uri or an artifact")
@@ -97,15 +80,8 @@ def is_pattern(path: str) -> bool:
 
 
 def group_artifacts(artifacts: Artifacts, *, apart: bool = False) -> list[Place]:
-    """The datasets that somebody named, in order: files that stand side by side are one dataset.
-
-    Args:
-        artifacts: as `input_fn` takes them.
-        apart: whether each is a dataset of its own, as `weights` have it.
-
-    Raises:
-        ConfigError: one is neither a uri nor an artifact.
-    """
+    """The datasets that somebody named, in order: files that stand side by side are one dataset,
+    unless all are `apart`, as `weights` have it."""
     is_list = isinstance(artifacts, (list, tuple))
     places: list[Place] = []
     for uri in map(uri_of, cast(Sequence[_One], artifacts if is_list else [artifacts])):
@@ -119,11 +95,7 @@ def group_artifacts(artifacts: Artifacts, *, apart: bool = False) -> list[Place]
 
 
 def newest_dataset(uri: str) -> str:
-    """The dataset that a conversion's output folder leads to; of any other uri itself.
-
-    Args:
-        uri: of a dataset, of `out` or of `out/latest`; local or not.
-    """
+    """The dataset that a conversion's `out` or `out/latest` leads to; of any other uri itself."""
     uri = uri.rstrip("/") or uri
     if is_remote(uri):
         return uri
@@ -138,14 +110,8 @@ def newest_dataset(uri: str) -> str:
 
 
 def datasets_in(folders: Sequence[str]) -> list[str]:
-    """The datasets that these folders are, or that lie below them, the newest first.
-
-    Args:
-        folders: such as those in the root of pipelines; of a large tree some are looked at.
-
-    Raises:
-        OSError: a folder cannot be listed.
-    """
+    """The datasets that these folders are, or that lie below them, the newest first; of a large
+    tree some folders are looked at."""
     found, level, listed = list[str](), [*folders], 0
     for _ in range(_DEPTH):
         level, above = [], level

@@ -10,8 +10,6 @@ from collections.abc import Mapping, Sequence
 from trainer_utils.format import DatasetError, Feature
 from trainer_utils.format.datum import DATUM_IMAGE_FORMATS
 
-__all__ = ["merge_descriptions", "merge_features", "tensor_likeness"]
-
 
 def merge_descriptions(features: Sequence[Feature]) -> Feature:
     """The first feature, with those of its extra keys that are true of all.
@@ -41,10 +39,7 @@ def merge_descriptions(features: Sequence[Feature]) -> Feature:
 
 
 def merge_features(by_input: Mapping[str, Mapping[str, Feature]]) -> dict[str, Feature]:
-    """Features that hold for the examples of all inputs together.
-
-    Args:
-        by_input: features by name, by where they are of.
+    """Features that hold for the examples of all inputs together, which are named for messages.
 
     Raises:
         DatasetError: a feature is of different kinds in two inputs.

@@ -26,13 +26,11 @@ from trainer_utils.format import (
     SplitRange,
     count_records,
 )
-from trainer_utils.format.example_decoding import decode_example
-from trainer_utils.format.file_ranges import FileRange, RecordPositions
+from trainer_utils.format.example import decode_example
 from trainer_utils.format.layouts import FoundShard
 from trainer_utils.format.naming import DATUM_SHARDS_FILE, index_file
+from trainer_utils.format.slices import FileRange, RecordPositions
 from trainer_utils.storage import is_remote
-
-__all__ = ["Dataset", "ShardFile", "check_count", "open_dataset"]
 
 _MOST_LOOKED_AT, _LOOKED_AT_BYTES = 256, 1 << 20  # records of a file, and bytes at once
 
@@ -110,8 +108,7 @@ class Dataset:
             for split, shards in self.shards.items()
             for s in shards
         ]
-        text = repr(sizes)
-        return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
+        return hashlib.blake2b(repr(sizes).encode(), digest_size=16).hexdigest()
 
     @functools.cached_property
     def shard_files(self) -> Sequence[ShardFile]:
@@ -130,19 +127,11 @@ class Dataset:
 
     @functools.cached_property
     def vocabularies(self) -> Mapping[str, Sequence[str]]:
-        """The names of classes by feature; an id is the number of its line.
-
-        Raises:
-            DatasetError: a file is not UTF-8, or cannot be read.
-        """
+        """The names of classes by feature; an id is the number of its line."""
         return {name: self.read_lines(path) for name, path in self.vocabulary_files.items()}
 
     def read_text(self, name: str) -> str:
-        """One of its small files.
-
-        Raises:
-            DatasetError: as `DatasetFiles.read_text`; or it is not the manifest's.
-        """
+        """One of its small files, as the manifest says that it is."""
         assert self.files is not None, self.uri
         text = self.files.read_text(name)
         if self.manifest is not None:
@@ -160,12 +149,8 @@ class Dataset:
         return RecordPositions(files).cut(wanted.start, wanted.stop)
 
     def inspected(self) -> "Dataset":
-        """The same with all counts and features, for which records are read where nothing says it.
-
-        Raises:
-            CorruptShardError: a shard is damaged.
-            DatasetError: a record is no example, or a feature has two types.
-        """
+        """The same with all counts and features, for which records are read where nothing says
+        it."""
         if self.says_features:
             return self._counted(_count)
         return self.with_facts()[0]
@@ -174,8 +159,8 @@ class Dataset:
         """As `inspected`, but reads every record in any case, for the facts of all features.
 
         Raises:
-            DatasetError: as `inspected`; or a shard has other records than the dataset says; or
-                a record has feature lists, and `takes_lists` is false.
+            DatasetError: a record is no example, or has feature lists that are not to be taken; a
+                feature has two types; or a shard has other records than the dataset says.
         """
         facts = DatasetFacts()
 
@@ -193,17 +178,14 @@ class Dataset:
 
     def _counted(self, read: Callable[[str], int], *, reads_all: bool = False) -> "Dataset":
         """The same with the records that `read` finds in shards: in those not counted, or all."""
-        if self.is_counted and not reads_all:
-            return self
-        shards: dict[str, list[ShardFile]] = {}
-        for split, group in self.shards.items():
-            shards[split] = []
-            for shard in group:
-                records = shard.records
-                if records is None or reads_all:
-                    records = read(shard.path)
-                    check_count(shard, records)
-                shards[split].append(shard._replace(records=records))
+
+        def counted(shard: ShardFile) -> ShardFile:
+            if shard.records is not None and not reads_all:
+                return shard
+            check_count(shard, records := read(shard.path))
+            return shard._replace(records=records)
+
+        shards = {split: [*map(counted, group)] for split, group in self.shards.items()}
         return dataclasses.replace(self, shards=shards)
 
 
@@ -222,10 +204,9 @@ def open_dataset(artifact: Place | os.PathLike[str] | Artifact, *, inspect: bool
     Args:
         artifact: a uri, a TFX artifact, or a pattern in TFX's `fn_args.train_files`; of the folder
             that `convert` was given, its newest dataset. Or files of TFRecords: a path, a pattern
-            such as `data/train-*`, or a tuple of these; where they lie in a dataset that says
-            what its records hold, that goes for them too.
+            such as `data/train-*`, or a tuple of these, of which goes what their dataset says.
         inspect: whether records are read to count them and to find out their features where
-            nothing says so; see `Dataset.inspected`.
+            nothing says so.
 
     Raises:
         DatasetError: there is no dataset, or it is not whole; the message names the problem.
@@ -287,9 +268,8 @@ def _found(files: DatasetFiles) -> Dataset:
 def _checked(features: Mapping[str, Feature], paths: Iterable[str]) -> Mapping[str, Feature]:
     """Datum's features, of which lists that differ in length are no longer called dense.
 
-    Datum describes features by the last example that it wrote, unless they were named as sparse: of
-    boxes of objects by how many that one image has. So the first records of files are looked at;
-    where they cannot be read, whoever reads them says so.
+    Datum describes features by the last example that it wrote: boxes by how many that image has. So
+    the first records of files are looked at; one that cannot be read is whoever reads it's to say.
     """
     lists = {n: f.shape[0] for n, f in features.items() if f.dense and len(f.shape) == 1}
     counts = {name: {length} for name, length in lists.items()}
@@ -301,12 +281,10 @@ def _checked(features: Mapping[str, Feature], paths: Iterable[str]) -> Mapping[s
                 found = decode_example(record, lists)
                 for name in lists:
                     counts[name].add(len(found.get(name, ())))
-    differing = {name: max(found) for name, found in counts.items() if len(found) > 1}
-    return {
-        name: dataclasses.replace(feature, dense=False, shape=(differing[name],))
-        if name in differing
-        else feature
-        for name, feature in features.items()
+    return {**features} | {
+        name: dataclasses.replace(features[name], dense=False, shape=(max(found),))
+        for name, found in counts.items()
+        if len(found) > 1
     }
 
 

@@ -16,14 +16,12 @@ import numpy.typing as npt
 from trainer_utils.dataset.opening import Dataset, ShardFile, check_count
 from trainer_utils.dataset.shards import open_records, read_shard_blocks
 from trainer_utils.format import CorruptShardError, DatasetError, RecordIndex, Shard, scan_lengths
-from trainer_utils.format.example_decoding import decode_context
-from trainer_utils.format.file_ranges import FileRange
+from trainer_utils.format.example import decode_context
 from trainer_utils.format.framing import HEADER_BYTES
+from trainer_utils.format.index import name_crcs, name_of
 from trainer_utils.format.naming import NAME_FEATURES, SPLIT_PREFIX, index_file
-from trainer_utils.format.record_names import name_crcs, name_of
+from trainer_utils.format.slices import FileRange
 from trainer_utils.storage import exists, read_bytes
-
-__all__ = ["believed_index", "find_numbers", "read_index", "record_keys", "summed_index"]
 
 _logger = logging.getLogger(__name__)
 
@@ -31,9 +29,7 @@ _logger = logging.getLogger(__name__)
 def read_index(shard: ShardFile, *, is_strict: bool = True) -> RecordIndex:
     """Where a shard's records lie: from its index, else by walking from header to header.
 
-    Args:
-        shard: of an opened dataset.
-        is_strict: whether an index that is damaged or gone is an error; else the shard is walked.
+    An index that is damaged or gone is an error where `is_strict`; else the shard is walked.
 
     Raises:
         CorruptShardError: the index is not the manifest's, or a header is damaged.
@@ -53,11 +49,8 @@ def read_index(shard: ShardFile, *, is_strict: bool = True) -> RecordIndex:
 
 
 def summed_index(shard: ShardFile) -> RecordIndex:
-    """The same with the sums of payloads and names, for which the shard is read where it has to be.
-
-    Raises:
-        CorruptShardError: it is read, and damaged.
-    """
+    """The same with the sums of payloads and names, for which the shard is read where it has to
+    be."""
     index = read_index(shard, is_strict=False)
     if index.name_crcs is not None:
         return index
@@ -70,13 +63,8 @@ def summed_index(shard: ShardFile) -> RecordIndex:
 
 
 def record_keys(dataset: Dataset, ranges: Sequence[FileRange]) -> npt.NDArray[np.uint64]:
-    """`(records,) uint64`: by which records are known in another version of their dataset.
-
-    They are of the sums of payloads and of names, and the lengths.
-
-    Raises:
-        CorruptShardError: as `summed_index`.
-    """
+    """`(records,) uint64`: by which records are known in another version of their dataset, made of
+    the sums of payloads and of names, and the lengths."""
     shards = {shard.path: shard for shard in dataset.shard_files}
     found = [np.zeros(0, np.uint64)]
     for path, skip, take in ranges:
@@ -91,14 +79,8 @@ def record_keys(dataset: Dataset, ranges: Sequence[FileRange]) -> npt.NDArray[np
 def find_numbers(dataset: Dataset, shard: ShardFile, names: Collection[bytes]) -> list[int] | None:
     """The numbers of a shard's records of some names, in order, of which no others are read.
 
-    Args:
-        dataset: that the shard is of.
-        shard: one of its files.
-        names: each of which may be that of several records, or of none.
-
-    Returns:
-        None where the shard has to be read for that: nothing is written of its records, or they
-        may have further names, of which the first alone is written.
+    None where the shard has to be read for that: nothing is written of its records, or they may
+    have further names, of which the first alone is written.
 
     Raises:
         CorruptShardError: a record of such a name is damaged.
@@ -119,16 +101,10 @@ def find_numbers(dataset: Dataset, shard: ShardFile, names: Collection[bytes]) -
 
 
 def believed_index(path: str, *, size: int, entry: Shard | None = None) -> RecordIndex | None:
-    """The index beside a shard's dataset.
+    """The index of a shard of `size` uncompressed bytes, where its dataset has one.
 
-    Args:
-        path: of the shard.
-        size: of its uncompressed bytes.
-        entry: what the manifest says of the shard, where there is one.
-
-    Returns:
-        None where there is none, or it cannot be believed: it is damaged, or of another file.
-        One warning names it; so does one for an index that the manifest names and that is missing.
+    None where it cannot be believed: it is damaged, or of another file, or missing though the
+    manifest (`entry`) names it. One warning says so.
     """
     uri, prefix, name = path.rpartition(f"/{SPLIT_PREFIX}")
     try:

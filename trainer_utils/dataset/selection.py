@@ -22,19 +22,8 @@ from trainer_utils.dataset.merging import merge_descriptions, tensor_likeness
 from trainer_utils.dataset.opening import Dataset, open_dataset
 from trainer_utils.dataset.shards import gzip_content_bytes, is_gzip
 from trainer_utils.format import ConfigError, DatasetError, Feature, resolve_slices
-from trainer_utils.format.file_ranges import FileRange
-from trainer_utils.format.spelling import did_you_mean
-
-__all__ = [
-    "Source",
-    "class_names_of",
-    "digest_of",
-    "mean_bytes",
-    "merged_features",
-    "numbers_of_classes",
-    "open_sources",
-    "source_of",
-]
+from trainer_utils.format.errors import did_you_mean
+from trainer_utils.format.slices import FileRange
 
 _DEFAULT_SPLIT = "train"
 _DEFAULTS: Mapping[str, tuple[type, ...]] = {
@@ -90,9 +79,6 @@ def open_sources(
         split: slices. None: the split that a pattern names; of files whose names all say the same
             split, that one; else `train`.
         apart: whether each of a list is a dataset of its own, as `weights` have it.
-
-    Raises:
-        DatasetError, ConfigError: as `input_fn`.
     """
     is_list = isinstance(artifact_uri, (list, tuple))
     artifacts = cast(Sequence[str | Artifact], artifact_uri if is_list else [artifact_uri])
@@ -151,8 +137,8 @@ def merged_features(
         sources: what is read.
         features: as `input_fn` takes them.
         required_features: names that are always parsed, such as the label; None is ignored.
-        has_callback: whether some function may make features that the dataset has not. Where one
-            of those names is such, all of the dataset's are parsed for it.
+        has_callback: whether some function may make features that the dataset has not; for those
+            all of the dataset's are parsed.
         default_values: what stands in records that lack a feature, by name.
 
     Raises:
@@ -208,11 +194,8 @@ def _with_default(name: str, feature: Feature, value: Any) -> Feature:
 
 
 def class_names_of(sources: Sequence[Source], label: str) -> list[str] | None:
-    """The names of a label's classes, in the order of their ids; None where no vocabulary says it.
-
-    Raises:
-        DatasetError: a vocabulary cannot be read.
-    """
+    """The names of a label's classes, in the order of their ids; None where no vocabulary says
+    it."""
     datasets = [source.dataset for source in sources]
     if not all(label in dataset.vocabulary_files for dataset in datasets):
         return None

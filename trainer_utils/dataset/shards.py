@@ -14,9 +14,6 @@ from trainer_utils.format import CorruptShardError, RecordBlock, read_blocks
 from trainer_utils.format.tfrecord import BLOCK_BYTES
 from trainer_utils.storage import file_size, open_for_reading, read_range
 
-__all__ = ["gzip_content_bytes", "is_gzip", "open_records", "read_shard_blocks", "unpacked"]
-
-
 _GZIP = b"\x1f\x8b"
 _looked_at: dict[str, bool] = {}  # of others' shards, whether they are compressed, by path
 
@@ -46,15 +43,8 @@ def open_records(path: str) -> Iterator[BinaryIO]:
 
 @contextlib.contextmanager
 def unpacked(stream: BinaryIO, *, path: str) -> Iterator[BinaryIO]:
-    """The framed records in a shard's own bytes.
-
-    Args:
-        stream: of the shard.
-        path: of it; its name says whether it is compressed.
-
-    Raises:
-        CorruptShardError: it is no whole gzip stream; the message names the file.
-    """
+    """The framed records in a shard's own bytes; a CorruptShardError where its gzip is not
+    whole."""
     if not is_gzip(path):
         yield stream
         return

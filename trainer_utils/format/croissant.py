@@ -16,8 +16,6 @@ from trainer_utils.format.datum import Feature
 from trainer_utils.format.json_text import Json, JsonObject, render_json
 from trainer_utils.format.naming import SHARD_PREFIX, SPLIT_PREFIX, split_folder
 
-__all__ = ["render_croissant"]
-
 _VERSION = "http://mlcommons.org/croissant/1.0"
 _TERMS = (
     "citeAs column extract field fileObject fileProperty fileSet format includes isLiveDataset "

@@ -14,17 +14,7 @@ from collections.abc import Mapping
 
 from trainer_utils.format.errors import DatasetError
 from trainer_utils.format.json_text import Json, parse_json_object, render_json
-from trainer_utils.format.tensors import TensorSpec
-from trainer_utils.format.tokens import TokenSpec
-
-__all__ = [
-    "DATUM_IMAGE_FORMATS",
-    "Feature",
-    "parse_features",
-    "parse_shard_info",
-    "render_features",
-    "render_shard_info",
-]
+from trainer_utils.format.tensors import TensorSpec, TokenSpec
 
 DATUM_IMAGE_FORMATS = frozenset({"GIF", "JPEG", "PNG"})
 """What Datum decodes, by `tf.io.decode_jpeg`, which takes all three (of GIF those of one picture).

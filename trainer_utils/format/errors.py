@@ -10,22 +10,15 @@ They pickle as they are. Where only text goes from a worker to whoever waits for
 file, `error_to_json` and `error_from_json` take the class, the message and the data across.
 """
 
+import difflib
 import json
 import pickle
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeVar
 
 from trainer_utils.format.printable import printable
 
-__all__ = [
-    "ConfigError",
-    "CorruptShardError",
-    "DatasetError",
-    "InputError",
-    "error_from_json",
-    "error_to_json",
-]
-
+_ALIKE = 0.7  # of `difflib`'s ratio: further apart, a name is another rather than misspelt
 _Error = TypeVar("_Error", bound="DatasetError")
 
 
@@ -139,3 +132,24 @@ def _kept(value: object, dump: Callable[[object], object]) -> object:
     except Exception:  # of as many kinds as there are classes
         return repr(value)
     return value
+
+
+def did_you_mean(given: object, known: Iterable[object]) -> str:
+    """` Did you mean 'seed'?`, to end an error about `given`; empty where nothing known is like it.
+
+    Of what is given, and of what is known, only texts count.
+    """
+    if not isinstance(given, str):
+        return ""
+    names = {_plain(name): name for name in known if isinstance(name, str)}
+    like = difflib.get_close_matches(_plain(given), names, n=1, cutoff=_ALIKE)
+    return f" Did you mean {names[like[0]]!r}?" if like else ""
+
+
+def misspelt(given: object, known: Iterable[object]) -> str:
+    """`'sead'. Did you mean 'seed'?`, to end an error that says what it got, or `'sead'`."""
+    return f"{given!r}.{did_you_mean(given, known)}".removesuffix(".")
+
+
+def _plain(name: str) -> str:
+    return name.lower().replace("_", "").replace("-", "")

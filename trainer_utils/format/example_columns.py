@@ -17,13 +17,7 @@ import numpy.typing as npt
 
 from trainer_utils.format.crc32c import Buffer
 from trainer_utils.format.errors import DatasetError
-from trainer_utils.format.example_decoding import (
-    decode_context,
-    decode_feature_lists,
-    read_fields,
-)
-
-__all__ = ["Column", "parse_examples", "parse_feature_lists"]
+from trainer_utils.format.example import decode_context, decode_feature_lists, read_fields
 
 _FIRST, _SECOND = 0x0A, 0x12  # tags of fields 1 and 2 with a length
 KINDS = {0x0A: "string", 0x12: "float", 0x1A: "int"}  # tags of the kinds of a Feature
@@ -59,11 +53,11 @@ def parse_examples(
     *,
     views: Collection[str] = (),
 ) -> dict[str, Column]:
-    """Parses features of all records; one that was asked for and that none has, has no values.
+    """Parses features of the records in `buffer`; one that was asked for and none has, has no
+    values.
 
     Args:
-        buffer: holds the records.
-        begins, ends: `(records,) int64`, where each is in it.
+        begins, ends: `(records,) int64`, where each record is in it.
         names: of the features; None: all.
         views: those whose bytes come as views of the buffer, not copied.
 

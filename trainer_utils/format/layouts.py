@@ -37,18 +37,6 @@ from trainer_utils.format.tfds import (
     parse_tfds_splits,
 )
 
-__all__ = [
-    "DESCRIPTIONS",
-    "DatasetLayout",
-    "FoundShard",
-    "check_numbers",
-    "find_layout",
-    "is_named_as_records",
-    "layout_of_files",
-    "may_be_dataset",
-    "sign_of_dataset",
-]
-
 DESCRIPTIONS = (MANIFEST_FILE, DATUM_SHARDS_FILE, TFDS_INFO_FILE)
 """The files that name a dataset's shards, in the order in which they are believed."""
 
@@ -108,8 +96,7 @@ def find_layout(
     known by `example.schema.json`: it describes shards that lie elsewhere.
 
     Args:
-        files: bytes by path relative to `uri`, with `/`: at least those of its own folder and of
-            the folders in it. Only sizes in `Split-*/` matter.
+        files: bytes by path relative to `uri`, with `/`, in it and in the folders there.
         read_text: reads one of these files.
         uri: for error messages.
 
@@ -166,7 +153,7 @@ def find_layout(
 
 
 def may_be_dataset(files: Collection[str]) -> bool:
-    """Whether any of these may be of a dataset, whole or not; arguments as of `find_layout`."""
+    """Whether any of these may be of a dataset, whole or not."""
     folders = (SPLIT_PREFIX, f"{WORKING_FOLDER}/")
     return any(
         path in DESCRIPTIONS or path.startswith(folders) or is_named_as_records(path)
@@ -175,27 +162,16 @@ def may_be_dataset(files: Collection[str]) -> bool:
 
 
 def sign_of_dataset(names: Collection[str]) -> str | None:
-    """The file that shows that a folder is a dataset of TFRecords already; None for raw files.
-
-    Args:
-        names: paths of files relative to the folder, with `/`; or the one name of a file.
-    """
-    shards, bare, has_others = [], [], False
-    for name in names:  # of which there may be millions: once
-        if _SHARD.match(name):
-            shards.append(name)
-        if not has_others:
-            if _BARE.search(name):
-                bare.append(name)
-            else:
-                has_others = not name.endswith(_BESIDE_BARE)
-    if shards:
+    """The file that shows that a folder of these is a dataset already; None for raw files."""
+    if shards := [name for name in names if _SHARD.match(name)]:
         return min(shards)
     signs = {DATUM_SHARDS_FILE: DATUM_TYPES_FILE, TFDS_INFO_FILE: TFDS_FEATURES_FILE}
     for own, beside in signs.items():
         if own in names and beside in names:
             return own
-    return min(bare) if bare and not has_others else None
+    if all(_BARE.search(name) or name.endswith(_BESIDE_BARE) for name in names):
+        return min(filter(_BARE.search, names), default=None)
+    return None
 
 
 def is_named_as_records(path: str) -> bool:
@@ -207,13 +183,8 @@ def is_named_as_records(path: str) -> bool:
 def layout_of_files(names: Sequence[str], whole: DatasetLayout | None) -> DatasetLayout:
     """The layout of some files that were named one by one.
 
-    Args:
-        names: relative to the folder of `whole`, or to any other that is above them.
-        whole: of the dataset that they are parts of, where there is one. Files that it does not
-            name are taken all the same, by themselves.
-
-    Returns:
-        Splits as the dataset has them, else as the file's or its folder's name says, else `train`.
+    Splits are those of the dataset that they are parts of (`whole`); of files that it does not name
+    as the file's or its folder's name says, else `train`.
     """
     shards: _Shards = {}
     groups = whole.shards.items() if whole is not None else ()
@@ -281,12 +252,8 @@ def _bare(files: Collection[str], uri: str) -> _Shards:
         if inner := sorted(p for p in files if p.endswith(f"/{TFDS_INFO_FILE}")):
             hint = f"Give the folder of one version: {uri}/{inner[0].rpartition('/')[0]}"
         what = f"{', '.join(DESCRIPTIONS)}, {SPLIT_PREFIX}*/ folders of TFRecord files, or"
-        raise DatasetError.at(
-            uri,
-            expected=f"a dataset ({what} *.tfrecord files)",
-            got="none of these",
-            advice=hint,
-        )
+        expected = f"a dataset ({what} *.tfrecord files)"
+        raise DatasetError.at(uri, expected=expected, got="none of these", advice=hint)
     check_numbers(paths)
     shards: _Shards = {}
     for path in sorted(paths):
@@ -301,17 +268,9 @@ def _split_named(path: str) -> str | None:
 
 
 def check_numbers(
-    paths: Iterable[str], *, is_wanted: Callable[[str], bool] = lambda name: True
+    paths: Iterable[str], *, is_wanted: Callable[[str], object] = lambda name: True
 ) -> None:
-    """Refuses a gap among files that say how many they are.
-
-    Args:
-        paths: of the files that there are.
-        is_wanted: whether one that is missing should be there.
-
-    Raises:
-        DatasetError: a file is missing.
-    """
+    """Refuses a gap among files that say how many they are, of those that are wanted."""
     seen: dict[tuple[str, str, str], set[int]] = {}
     for path in paths:
         if match := _NUMBERED.fullmatch(path):

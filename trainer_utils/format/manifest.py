@@ -17,9 +17,15 @@ import hashlib
 import operator
 from collections.abc import Mapping, Sequence
 
+from trainer_utils.format.checksums import (
+    NO_CHECKSUM,
+    FileDigest,
+    combine_checksums,
+    is_sealed,
+    seal,
+)
 from trainer_utils.format.errors import DatasetError
 from trainer_utils.format.json_text import Json, JsonObject, parse_json_object, render_json
-from trainer_utils.format.multiset import combine_checksums
 from trainer_utils.format.naming import (
     ShardName,
     check_inner_path,
@@ -27,7 +33,6 @@ from trainer_utils.format.naming import (
     index_file,
     is_shard_file,
 )
-from trainer_utils.format.sealing import NO_CHECKSUM, FileDigest, is_sealed, seal
 
 __all__ = ["FORMAT_VERSION", "Accounting", "Manifest", "Shard"]
 

@@ -18,14 +18,6 @@ from trainer_utils.format.datum import Feature
 from trainer_utils.format.errors import DatasetError
 from trainer_utils.format.json_text import Json, parse_json_object
 
-__all__ = [
-    "TFDS_FEATURES_FILE",
-    "TFDS_INFO_FILE",
-    "labels_file",
-    "parse_tfds_features",
-    "parse_tfds_splits",
-]
-
 TFDS_INFO_FILE = "dataset_info.json"
 TFDS_FEATURES_FILE = "features.json"
 

@@ -30,17 +30,6 @@ from trainer_utils.format.framing import (
     raise_bad_checksum,
 )
 
-__all__ = [
-    "BLOCK_BYTES",
-    "RecordBlock",
-    "compact",
-    "count_records",
-    "read_blocks",
-    "read_records",
-    "scan_lengths",
-    "scan_until_damage",
-]
-
 BLOCK_BYTES = 8 << 20  # 8 MiB: past the point where a larger read is any faster on disk or GCS
 _MOST_BYTES_A_READ = 256 << 20  # so that a length made up by an attacker allocates no more
 _VIEWED_FROM_BYTES = 4 << 10  # a record: a view costs 184 bytes and as much time as copying these
@@ -97,13 +86,12 @@ def read_blocks(
     """Reads and verifies a TFRecord stream in blocks of whole records, each of at least one.
 
     Args:
-        stream: yields the uncompressed bytes; read from where it stands to its end.
+        stream: of the uncompressed bytes; read from where it stands to its end.
         path: the file's name, for error messages.
         block_bytes: about how much is held at a time; a longer record is held whole.
 
     Raises:
-        CorruptShardError: a sum does not agree, or the stream ends inside a record. The message
-            names `path`, the record's number and its byte offset.
+        CorruptShardError: a sum does not agree, or the stream ends inside a record.
     """
     record_number = 0
     for data, starts, end, offset in _whole_frames(stream, path, block_bytes):

@@ -15,7 +15,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from trainer_utils.format import ConfigError
-from trainer_utils.format.spelling import did_you_mean
+from trainer_utils.format.errors import did_you_mean
 from trainer_utils.order.mixing import WeightSchedule
 from trainer_utils.order.state import check_state
 

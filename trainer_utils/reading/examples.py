@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from trainer_utils.format import DatasetError
 from trainer_utils.format.example_columns import Column, parse_examples, parse_feature_lists
-from trainer_utils.format.tokens import TokenSpec
+from trainer_utils.format.tensors import TokenSpec
 from trainer_utils.reading.record_reader import Rows
 
 __all__ = ["documents_of", "parse_lists", "parse_rows"]

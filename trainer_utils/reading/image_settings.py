@@ -12,6 +12,7 @@ from typing import Any
 from trainer_utils.format import ConfigError
 from trainer_utils.format.settings import (
     Settings,
+    checks_names,
     documents_settings,
     flag,
     is_int,
@@ -19,7 +20,6 @@ from trainer_utils.format.settings import (
     setting,
     where,
 )
-from trainer_utils.format.spelling import checks_names
 from trainer_utils.reading.augmentation.chain import Augmentation, Chain
 from trainer_utils.reading.normalizing import (
     DTYPES,

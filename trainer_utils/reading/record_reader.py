@@ -19,7 +19,6 @@ import numpy.typing as npt
 from trainer_utils.dataset.selection import Source, mean_bytes
 from trainer_utils.format import CorruptShardError, DatasetError
 from trainer_utils.format.crc32c import Buffer
-from trainer_utils.format.file_ranges import FileRange, RecordName
 from trainer_utils.format.framing import (
     FOOTER_BYTES,
     HEADER_BYTES,
@@ -31,6 +30,7 @@ from trainer_utils.format.framing import (
     payload_crcs,
     unframe,
 )
+from trainer_utils.format.slices import FileRange, RecordName
 from trainer_utils.reading.shard_files import ShardFiles
 
 if TYPE_CHECKING:

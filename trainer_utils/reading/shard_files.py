@@ -36,7 +36,7 @@ from trainer_utils.reading.shard_bytes import (
 )
 from trainer_utils.storage import file_size, open_for_reading
 from trainer_utils.storage.cache_folder import PART_BYTES, CacheFolder
-from trainer_utils.storage.paths import is_remote
+from trainer_utils.storage.file_system import is_remote
 
 __all__ = ["ShardFiles"]
 

@@ -5,11 +5,9 @@
     copy.store(0, data)                       # its first MiB; False: there is no room for it
     copy.holds(0, 1 << 20)                    # True: copy.memory[: 1 << 20] are these bytes
 
-A copy is a sparse file of parts of a MiB, of which each is there or not, as a byte for each behind
-them says. What is there stays while its dataset is read: in a dataset that is read round and round
-nothing that went out for something else would save a request. Room is made of copies of other
-datasets that nobody has used for a while. Locks are the kernel's (flock): a process that is killed
-leaves none behind. Nothing is removed but files of this cache's own names in its own folder.
+A copy is a sparse file of parts of a MiB, and a byte for each behind them says which are there.
+They stay while their dataset is read, round and round; room is made of copies that nobody has used
+for a while. Locks are the kernel's (flock), so that a killed process leaves none behind.
 """
 
 import contextlib
@@ -28,20 +26,6 @@ import time
 from collections.abc import Callable, Iterator
 
 from trainer_utils.format import ConfigError, Shard
-
-__all__ = [
-    "COPIES_FOLDER",
-    "COPY_NAME",
-    "OWN_FILES",
-    "PART_BYTES",
-    "CacheFolder",
-    "Copy",
-    "copy_ending",
-    "copy_name",
-    "default_cache_dir",
-    "own_folder",
-    "shard_version",
-]
 
 PART_BYTES = 1 << 20
 """Little enough for the first batch to come soon, enough that 16 requests at once fill a network of
@@ -62,9 +46,7 @@ _ABSENT, _RESERVED, _THERE = range(3)  # of a part
 def copy_name(path: str, version: str) -> str:
     """What the copy of a file is called: as that of no other file, and with `copy_ending`.
 
-    Args:
-        path: of the file.
-        version: which no other content of it has; of a shard in a manifest, `shard_version`.
+    `version` is what no other content of it has; of a shard in a manifest, `shard_version`.
     """
     key = hashlib.blake2b(repr((path, version)).encode(), digest_size=8).hexdigest()
     return f"{key}-{copy_ending(path, version)}"
@@ -136,7 +118,6 @@ class CacheFolder:
 
     Attributes:
         path: of the copies' own folder.
-        most_bytes: as given, or half of what is free.
         is_full: whether there was no room for something.
 
     Raises:
@@ -156,12 +137,8 @@ class CacheFolder:
         self.most_bytes = int((free + used) * _FREE_SHARE) if most_bytes is None else most_bytes
 
     def open(self, name: str, size: int) -> Copy | None:
-        """The copy of a file, which nobody removes while it is open; None: there is no room.
-
-        Args:
-            name: that no other content has.
-            size: of the file, above 0.
-        """
+        """The copy of a file of `size` bytes, above 0, which nobody removes while it is open; None:
+        there is no room."""
         self._names.add(name)
         path, total = os.path.join(self.path, name), size + -(-size // PART_BYTES)
         while True:
@@ -178,7 +155,7 @@ class CacheFolder:
         return Copy(self, descriptor, size)
 
     def allocate(self, descriptor: int, begin: int, size: int) -> bool:
-        """Takes room for some bytes of a file, which it is then as long as at the least."""
+        """Takes room for some bytes of a file."""
         need = _rounded(size) + _BLOCK * (begin % _BLOCK > 0)
         with self._mutex, self._alone():
             used = self._with_room(need)
@@ -202,19 +179,18 @@ class CacheFolder:
 
     def _with_room(self, need: int) -> int | None:
         """The bytes that are used where there is room for so many more, made if need be."""
-        most = self.most_bytes - _OWN_BYTES
-        used = self._used()
-        if used + need <= most:
+        most = self.most_bytes - _OWN_BYTES - need
+        if (used := self._used()) <= most:
             return used
         is_recent = self.is_full and time.monotonic() - self._counted_at < _RECOUNT_SECONDS
-        if need > most or is_recent:
+        if most < 0 or is_recent:
             return None
         used = self._count()
-        for name in self._stale() if used + need > most else ():
+        for name in self._stale() if used > most else ():
             used -= self._unlink(name)
-            if used + need <= most:
+            if used <= most:
                 break
-        return used if used + need <= most else None
+        return used if used <= most else None
 
     def _stale(self) -> list[str]:
         """Copies of what is not read here, which nobody used for a while, the oldest first."""
@@ -282,10 +258,7 @@ class CacheFolder:
 def own_folder(name: str, *, given: str | None) -> str:
     """A folder within the cache's that nobody else can write to, made where there is none.
 
-    Args:
-        name: of it.
-        given: the cache's folder, in which others may read. None: `default_cache_dir`, in which
-            nobody else may even do that.
+    In the cache's folder that was `given` others may read; in `default_cache_dir` not even that.
 
     Raises:
         ConfigError: it cannot be made; somebody else made it, or may write to it.

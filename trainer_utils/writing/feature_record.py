@@ -19,8 +19,6 @@ from trainer_utils.format import Feature, InputError
 from trainer_utils.format.tensors import TensorSpec
 from trainer_utils.writing.values import Plain, Scalar, Steps, Stored, Tensor
 
-__all__ = ["FeatureRecord"]
-
 Values = Mapping[str, Any]
 _NO_STEPS = "steps"  # that have no value, and so no kind
 _WIDER = {("float", "int"), ("steps of float", "steps of int")}
@@ -45,13 +43,8 @@ class FeatureRecord:
         self._steps: dict[str, tuple[int, ...] | None] = {}  # the shape of each step, if one
 
     def take(self, example: Mapping[str, Stored]) -> tuple[Values, Values]:
-        """Checks an example, and keeps what it shows.
-
-        Args:
-            example: values by feature; None where one is missing.
-
-        Returns:
-            What stands in the example, and in its feature lists, by name.
+        """Checks an example, and keeps what it shows; returns what stands in it and in its feature
+        lists, by name.
 
         Raises:
             InputError: a feature is not what it was in the examples before. Nothing is kept then.

@@ -13,7 +13,7 @@ from typing import Any
 
 from trainer_utils.dataset import Dataset, ShardFile, read_index, read_shard_blocks
 from trainer_utils.dataset.record_index import find_numbers
-from trainer_utils.format.example_decoding import decode_example
+from trainer_utils.format.example import decode_example
 from trainer_utils.format.naming import NAME_FEATURES
 
 __all__ = ["Place", "encode_name", "find_places", "name_features", "names_of", "read_places"]

@@ -20,7 +20,7 @@ import trainer_utils
 from trainer_utils import ConfigError, DatasetWriter, input_fn
 from trainer_utils.dataset import open_dataset
 from trainer_utils.format import InputError, Manifest
-from trainer_utils.writing.open_shards import OpenShards
+from trainer_utils.writing.shards import OpenShards
 
 RECORDS = 23
 

@@ -12,7 +12,7 @@ import pytest
 from pipelines.tools.verification import verify_dataset
 from trainer_utils import ConfigError, DatasetWriter, storage
 from trainer_utils.format.naming import MANIFEST_FILE
-from trainer_utils.writing import uploading
+from trainer_utils.writing import publishing as uploading
 
 _numbers = itertools.count()
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from trainer_utils.format import ConfigError
-from trainer_utils.format.spelling import did_you_mean
+from trainer_utils.format.errors import did_you_mean
 
 __all__ = ["NAMES", "Augmentation", "Chain", "Function", "Operation"]
 
