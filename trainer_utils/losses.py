@@ -21,8 +21,6 @@ import numpy.typing as npt
 from trainer_utils.format import ConfigError, DatasetError
 from trainer_utils.storage import join, list_names, make_folder, read_bytes, write_atomically
 
-__all__ = ["LossLog", "read_losses"]
-
 _FILES = re.compile(r"losses-(\d+)-(\d{6,})-(\d+)\.npz")  # worker, number, first step
 _MOST_WAITING = 256  # steps whose losses may still be the framework's, on its device
 _MOST_KEPT = 1 << 20  # rows, before a file of them is written though nobody saves

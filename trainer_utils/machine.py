@@ -8,8 +8,6 @@ import os
 import re
 from pathlib import Path
 
-__all__ = ["cpu_seconds", "free_memory", "machine_seconds", "usable_cores"]
-
 _CGROUPS = Path("/sys/fs/cgroup")
 _CGROUP_LIMIT = Path("/sys/fs/cgroup/cpu.max")  # cgroup v2: "<quota> <period>" or "max <period>"
 _MEMORY = Path("/proc/meminfo")

@@ -23,8 +23,6 @@ from trainer_utils.order.recipe import Recipe
 from trainer_utils.reading.packing import PackedSource, packed_sources
 from trainer_utils.storage import exists, read_text
 
-__all__ = ["check_has_records", "mix_parts", "open_input", "order_of", "plan"]
-
 _logger = logging.getLogger(__name__)
 
 

@@ -27,8 +27,6 @@ from trainer_utils.storage import (
     write_atomically,
 )
 
-__all__ = ["LEDGER_FILE", "InputRecorder", "is_ledger_file", "read_ledger"]
-
 LEDGER_FILE = "input_ledger.json"
 """Of the first worker; those of others have their number: `input_ledger-3.json`."""
 

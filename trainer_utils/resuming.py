@@ -22,8 +22,6 @@ from trainer_utils.order.state import InputState
 from trainer_utils.recording import InputRecorder
 from trainer_utils.storage import exists, join, read_text, write_text
 
-__all__ = ["InputBackup", "InputProgress", "load_state"]
-
 STATE_FILE = "input_state.json"
 
 

@@ -20,7 +20,6 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:  # rich takes 50 ms, which short steps do without
     from rich.progress import Progress, TaskID
 
-__all__ = ["Step", "say", "show_step"]
 
 PATIENCE_SECONDS = 0.3
 _REFRESHES = 4  # a second: drawing takes a millisecond from the work

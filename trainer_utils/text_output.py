@@ -19,16 +19,6 @@ from trainer_utils.format.printable import printable
 if TYPE_CHECKING:  # rich takes 50 ms, which commands that print JSON do without
     from rich.table import Table
 
-__all__ = [
-    "Part",
-    "Shown",
-    "as_text",
-    "human_bytes",
-    "list_counts",
-    "make_table",
-    "print_parts",
-    "quantity",
-]
 
 Part: TypeAlias = Union[str, "Table"]
 """A line, or a table."""

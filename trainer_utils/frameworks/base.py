@@ -16,8 +16,6 @@ from trainer_utils.planning import open_input
 from trainer_utils.reading.audio import check_batches
 from trainer_utils.reading.batches import Batches
 
-__all__ = ["Input"]
-
 _logger = logging.getLogger(__name__)
 
 

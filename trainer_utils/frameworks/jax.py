@@ -19,8 +19,6 @@ from trainer_utils.format import ConfigError
 from trainer_utils.frameworks.numpy import NumpyInput
 from trainer_utils.options import InputOptions, choose_options, shows_settings
 
-__all__ = ["JaxBatches", "jax_batches"]
-
 
 @shows_settings
 def jax_batches(

@@ -17,8 +17,6 @@ from trainer_utils.frameworks.base import Input
 from trainer_utils.options import InputOptions, choose_options, shows_settings
 from trainer_utils.order import InputState
 
-__all__ = ["keras_dataset"]
-
 
 @shows_settings
 def keras_dataset(

@@ -12,8 +12,6 @@ from trainer_utils.frameworks.base import Input
 from trainer_utils.options import InputOptions, choose_options, shows_settings
 from trainer_utils.reading.prefetch import read_ahead
 
-__all__ = ["NumpyInput", "iterate"]
-
 
 @shows_settings
 def iterate(

@@ -15,8 +15,6 @@ from typing import Any, NamedTuple
 
 import tensorflow as tf
 
-__all__ = ["ReadTime", "add_read_timer", "time_in_reads"]
-
 _CPU = "/CPU:0"
 
 

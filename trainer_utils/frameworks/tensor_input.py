@@ -28,9 +28,7 @@ from trainer_utils.machine import usable_cores
 from trainer_utils.options import InputOptions
 from trainer_utils.order import InputState
 from trainer_utils.reading.arrangement import call_hook
-from trainer_utils.reading.batches import ArraySpec, Ragged
-
-__all__ = ["TensorInput"]
+from trainer_utils.reading.arrays import ArraySpec, Ragged
 
 _EXIT_SECONDS, _TURN_SECONDS, _STILL_TURNS = 10, 0.01, 3  # see `_wait_for_calls`
 

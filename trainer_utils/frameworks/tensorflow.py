@@ -21,8 +21,6 @@ from trainer_utils.frameworks.tensor_input import TensorInput
 from trainer_utils.options import InputOptions, choose_options, shows_settings
 from trainer_utils.order import InputState
 
-__all__ = ["distribute", "input_fn", "is_chief", "load", "num_workers"]
-
 
 @shows_settings
 def input_fn(

@@ -21,8 +21,6 @@ from trainer_utils.frameworks.base import Input
 from trainer_utils.options import InputOptions, choose_options, shows_settings
 from trainer_utils.order import InputState
 
-__all__ = ["cu_seqlens", "torch_dataset"]
-
 
 @shows_settings
 def torch_dataset(

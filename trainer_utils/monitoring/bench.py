@@ -27,8 +27,6 @@ from trainer_utils.options import choose_options
 from trainer_utils.reading.prefetch import read_ahead
 from trainer_utils.text_output import Part, as_text, make_table, quantity
 
-__all__ = ["InputReport", "Stage", "measure_input", "report_of"]
-
 _WARM_UP = 5  # batches: opening of files
 _BUSY = 0.8  # of the cores' time that others leave: the processor bounds it
 _NOISE = 0.15  # of the cores' time: of other processes, to be told

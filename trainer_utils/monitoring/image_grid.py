@@ -21,8 +21,6 @@ from trainer_utils.format import ConfigError, DatasetError
 from trainer_utils.format.settings import number
 from trainer_utils.storage import write_atomically
 
-__all__ = ["preview"]
-
 _MARGIN = 2  # pixels round an image and below its label
 _TEXT_HEIGHT = 12  # pixels, of Pillow's default font
 

@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 else:
     _Callback = tf.keras.callbacks.Callback  # Keras 3, or tf-keras where TF_USE_LEGACY_KERAS is set
 
-__all__ = ["StepTimer", "advice"]
 
 _WARM_UP = 3  # steps: tracing, and filling of buffers
 _BUSY = 0.8  # of all cores' time: then more of it would help, and waiting for storage is not it

@@ -36,8 +36,6 @@ from trainer_utils.order.shuffling import (
 )
 from trainer_utils.order.state import InputState, MixState, check_state, order_digest
 
-__all__ = ["InputOrder"]
-
 _BLOCK_BYTES = 256 << 20  # that `shuffle=True` shuffles together: 2,500 photos of 100 KB
 _RECORD_BYTES = 40  # of a record in memory, beside its own
 

@@ -12,8 +12,6 @@ import dataclasses
 
 from trainer_utils.format import ConfigError
 
-__all__ = ["REMAINDERS", "BatchLayout"]
-
 REMAINDERS = (None, "drop", "pad", "balance")
 
 

@@ -24,16 +24,6 @@ from trainer_utils.order.input_order import InputOrder
 from trainer_utils.order.mixing import MixPart, WeightSchedule
 from trainer_utils.order.options import OrderOptions
 
-__all__ = [
-    "BatchRow",
-    "InputHistory",
-    "InputLedger",
-    "SeenAt",
-    "SeenBatch",
-    "Segment",
-    "settings_of_order",
-]
-
 _VERSION = 2
 _ORDER_SETTINGS = (
     "batch_size",

@@ -36,17 +36,6 @@ from trainer_utils.order.shuffling import (
     wrapped_seed,
 )
 
-__all__ = [
-    "MixPart",
-    "Mixture",
-    "Shares",
-    "Stage",
-    "WeightSchedule",
-    "Weights",
-    "make_schedule",
-    "part_seed",
-]
-
 _MOST_TURNS = 10_000  # in a period, after which the turns of the parts repeat
 
 Shares: TypeAlias = Mapping[str, int]

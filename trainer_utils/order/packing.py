@@ -26,16 +26,6 @@ from trainer_utils.format.settings import (
 )
 from trainer_utils.format.spelling import checks_names
 
-__all__ = [
-    "MOST_TOKEN",
-    "PACK_FEATURES",
-    "STRATEGIES",
-    "DocumentPart",
-    "PackIndex",
-    "PackOptions",
-    "Pieces",
-]
-
 STRATEGIES = ("concat", "best_fit", "one_document")
 
 PACK_FEATURES = ("tokens", "targets", "segment_ids", "positions", "loss_mask")

@@ -12,8 +12,6 @@ from trainer_utils.format.json_text import JsonObject
 from trainer_utils.order.input_order import InputOrder
 from trainer_utils.text_output import Part, Shown, make_table, quantity
 
-__all__ = ["InputPlan", "WorkerPlan", "plan_workers"]
-
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class WorkerPlan:

@@ -19,8 +19,6 @@ from trainer_utils.format.spelling import did_you_mean
 from trainer_utils.order.mixing import WeightSchedule
 from trainer_utils.order.state import check_state
 
-__all__ = ["Part", "Recipe"]
-
 _STAIRS = 32  # of a slope between two steps
 _INTERPOLATIONS = ("stages", "linear")
 

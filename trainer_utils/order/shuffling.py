@@ -19,18 +19,6 @@ import numpy.typing as npt
 from trainer_utils.format.planning import keyed_hash, permute, splitmix64, unpermute
 from trainer_utils.order.layout import BatchLayout
 
-__all__ = [
-    "BlockShuffle",
-    "FileOrder",
-    "GlobalShuffle",
-    "Order",
-    "Positions",
-    "SequenceOrder",
-    "epoch_key",
-    "step_at",
-    "wrapped_seed",
-]
-
 Positions = npt.NDArray[np.int64]
 """`(records,) int64`: places in the list of all records of an epoch, from 0."""
 

@@ -19,8 +19,6 @@ from trainer_utils.order.mixing import Stage, WeightSchedule
 if TYPE_CHECKING:
     from trainer_utils.order.options import OrderOptions
 
-__all__ = ["InputState", "MixState", "check_state", "order_digest"]
-
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class MixState:

@@ -16,7 +16,6 @@ from trainer_utils.format import ConfigError
 if TYPE_CHECKING:
     from trainer_utils.options import InputOptions
 
-__all__ = ["MADE", "Arrangement", "call_hook"]
 
 MADE = "\0made"  # no feature's name: the key of what a callback returns instead of a dict
 

@@ -14,17 +14,6 @@ import numpy.typing as npt
 from trainer_utils.format import DatasetError
 from trainer_utils.format.example_columns import Column
 
-__all__ = [
-    "ArraySpec",
-    "Ragged",
-    "array_of",
-    "end_to_end",
-    "padded",
-    "ragged",
-    "splits_of",
-    "stack",
-]
-
 Array = npt.NDArray[Any]
 
 

@@ -16,8 +16,6 @@ import numpy.typing as npt
 
 from trainer_utils.format import ConfigError, Feature
 
-__all__ = ["AudioReading", "check_batches", "decode_wav", "is_audio"]
-
 _DAY = 86_400
 
 

@@ -39,8 +39,6 @@ from trainer_utils.reading.processes import BatchProcesses
 from trainer_utils.reading.record_reader import RecordReader, Rows
 from trainer_utils.storage import MachineError, is_fault
 
-__all__ = ["ArraySpec", "Batches", "Ragged"]
-
 _logger = logging.getLogger(__name__)
 # So much is parsed together, since an operation of numpy has a price of its own.
 _ROWS_AT_ONCE, _BYTES_AT_ONCE = 4096, 4 << 20

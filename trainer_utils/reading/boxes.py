@@ -13,8 +13,6 @@ import numpy.typing as npt
 from trainer_utils.format import ConfigError, Feature
 from trainer_utils.reading.image_settings import ImageSettings
 
-__all__ = ["boxes_of", "check_followers", "mirror_boxes"]
-
 _BOXES = ("xmin", "xmax", "ymin", "ymax")  # shares of the whole image's width and height
 
 

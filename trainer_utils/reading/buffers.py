@@ -16,8 +16,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["Buffers"]
-
 _ALIGNMENT = 64  # bytes; TensorFlow copies what lies otherwise
 _MOST_KEPT = 4  # that nobody holds
 

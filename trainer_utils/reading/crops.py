@@ -17,8 +17,6 @@ import numpy.typing as npt
 from trainer_utils.format.planning import splitmix64
 from trainer_utils.reading.image_settings import ImageSettings
 
-__all__ = ["ImagePlan", "are_mirrored", "draw_uniforms", "plan_images"]
-
 _ATTEMPTS = 10  # at a crop of the area and aspect drawn
 _MOST_SCALING = 3  # powers of two: libjpeg decodes at 1/2, 1/4 and 1/8
 

@@ -11,8 +11,6 @@ from concurrent.futures import ThreadPoolExecutor
 
 from trainer_utils.machine import usable_cores
 
-__all__ = ["run_in_threads"]
-
 most: int | None = None  # threads of this process, where several share the cores
 
 

@@ -15,8 +15,6 @@ from trainer_utils.format.example_columns import Column, parse_examples, parse_f
 from trainer_utils.format.tokens import TokenSpec
 from trainer_utils.reading.record_reader import Rows
 
-__all__ = ["documents_of", "parse_lists", "parse_rows"]
-
 
 def parse_rows(
     rows: Rows, names: Collection[str], *, views: Collection[str] = ()

@@ -39,7 +39,6 @@ from trainer_utils.storage import is_fault
 if TYPE_CHECKING:
     from trainer_utils.options import InputOptions
 
-__all__ = ["FeatureArrays"]
 
 _DTYPES: Mapping[str, Any] = {"int": np.int64, "float": np.float32, "string": object}
 _COMPANION = "_shape"  # of a sparse feature of rank 2 or more, as Datum writes it

@@ -18,8 +18,6 @@ from trainer_utils.format.jpeg import BASELINE, EXTENDED, FRAMES, SOS, frame_at,
 from trainer_utils.format.media_formats import JPEG, PNG
 from trainer_utils.reading.crops import ImagePlan
 
-__all__ = ["decode_image", "decode_jpeg_part", "image_size", "plain_jpeg_size"]
-
 _COLOURS = {1: "GRAY", 3: "RGB"}
 _MODES = {1: "L", 3: "RGB"}
 _COLOUR_SPACES = ("YCbCr", "Gray")  # in simplejpeg's words

@@ -28,8 +28,6 @@ from trainer_utils.reading.normalizing import (
     is_normalization,
 )
 
-__all__ = ["MOST_VALUES", "ImageOptions", "ImageSettings", "check_chain"]
-
 MOST_VALUES = 1 << 29
 """Of an image: TensorFlow takes no more, either."""
 

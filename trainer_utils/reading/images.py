@@ -30,8 +30,6 @@ from trainer_utils.reading.image_files import (
 from trainer_utils.reading.image_settings import MOST_VALUES, ImageSettings
 from trainer_utils.storage import is_fault
 
-__all__ = ["Image", "ImageDecoder"]
-
 Array = npt.NDArray[Any]
 Pixels = npt.NDArray[np.uint8]
 Image = bytes | memoryview | Pixels

@@ -17,8 +17,6 @@ from trainer_utils.format import ConfigError, Feature
 if TYPE_CHECKING:
     from trainer_utils.options import InputOptions
 
-__all__ = ["LabelEncoding"]
-
 
 @dataclasses.dataclass(frozen=True)
 class LabelEncoding:

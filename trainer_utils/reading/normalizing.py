@@ -16,8 +16,6 @@ import numpy.typing as npt
 
 from trainer_utils.format import ConfigError
 
-__all__ = ["DTYPES", "NORMALIZATIONS", "Normalization", "is_normalization"]
-
 DTYPES = ("float32", "bfloat16", "float16")
 # By name: mean and standard deviation, of all channels or of each.
 NORMALIZATIONS: Mapping[str, tuple[Any, Any]] = {

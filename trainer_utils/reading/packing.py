@@ -31,7 +31,6 @@ from trainer_utils.storage.cache_folder import own_folder
 if TYPE_CHECKING:
     from trainer_utils.options import InputOptions
 
-__all__ = ["PackArrays", "PackReader", "PackRows", "PackedSource", "packed_sources"]
 
 _SCAN_BYTES, _SCAN_ROWS = 16 << 20, 1 << 16  # of records whose lengths are taken together
 _ITEM_BYTES = 4  # of a token in a batch, which is int32

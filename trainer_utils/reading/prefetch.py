@@ -12,8 +12,6 @@ from typing import Any
 
 from trainer_utils.reading.batches import Batches
 
-__all__ = ["read_ahead"]
-
 
 def read_ahead(
     batches: Batches, *, epoch: int, steps: Sequence[int]

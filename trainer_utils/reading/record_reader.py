@@ -36,7 +36,6 @@ from trainer_utils.reading.shard_files import ShardFiles
 if TYPE_CHECKING:
     from trainer_utils.options import InputOptions
 
-__all__ = ["RecordReader", "Rows"]
 
 Positions = npt.NDArray[np.int64]
 

@@ -29,8 +29,6 @@ from trainer_utils.storage.cache_folder import (
 )
 from trainer_utils.storage.files import file_version
 
-__all__ = ["CachedFile", "RemoteParts", "Run"]
-
 _MOST_RECENT = 512  # parts that are held in memory, for want of room on the disk: twice a block
 _FETCHES, _READS = 16, 32  # requests at once: of parts ahead, and of what is waited for
 

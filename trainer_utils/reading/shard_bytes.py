@@ -23,8 +23,6 @@ from trainer_utils.dataset.shards import open_records
 from trainer_utils.format import CorruptShardError
 from trainer_utils.storage import FileRefusedError
 
-__all__ = ["CHANGED", "File", "LocalFile", "UnpackedFile", "naming_what_went", "resized"]
-
 CHANGED = "It was written to since its dataset was opened: open the dataset again."
 
 _BUFFER_BYTES = 1 << 20

@@ -38,8 +38,6 @@ from trainer_utils.storage import file_size, open_for_reading
 from trainer_utils.storage.cache_folder import PART_BYTES, CacheFolder
 from trainer_utils.storage.paths import is_remote
 
-__all__ = ["ShardFiles"]
-
 _LONG_BYTES = 8 << 10  # a record
 _PADDING = bytes(16)  # after the last record, so that who parses reads nothing past the end
 _MOST_OPEN = 512  # files of which each holds a descriptor or two

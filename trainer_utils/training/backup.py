@@ -28,8 +28,6 @@ from trainer_utils.storage import exists, join, make_folder, read_bytes, write_a
 from trainer_utils.training.batch_source import BatchSource
 from trainer_utils.training.model_steps import ModelSteps
 
-__all__ = ["RunBackup"]
-
 _FILE, _META = "training.npz", "training.json"
 
 

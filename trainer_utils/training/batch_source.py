@@ -13,8 +13,6 @@ import tensorflow as tf
 
 from trainer_utils.format import ConfigError, DatasetError
 
-__all__ = ["BatchSource"]
-
 
 class BatchSource:
     """The batches of a dataset by epochs: passes over it, or so many steps each."""

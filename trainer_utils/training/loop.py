@@ -20,8 +20,6 @@ from trainer_utils.training.backup import RunBackup
 from trainer_utils.training.batch_source import BatchSource
 from trainer_utils.training.model_steps import ModelSteps, keras_of
 
-__all__ = ["evaluate", "fit"]
-
 
 def fit(
     model: Any,

@@ -20,8 +20,6 @@ import tensorflow as tf
 from trainer_utils.format import ConfigError
 from trainer_utils.frameworks.tensorflow import num_workers
 
-__all__ = ["ModelSteps", "keras_of"]
-
 Batch: TypeAlias = Any  # (features, label) or (features, label, weights), distributed or not
 Logs: TypeAlias = dict[str, Any]
 StepFunction: TypeAlias = Callable[[Batch], Logs]

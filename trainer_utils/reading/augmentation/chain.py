@@ -14,8 +14,6 @@ from typing import Any
 from trainer_utils.format import ConfigError
 from trainer_utils.format.spelling import did_you_mean
 
-__all__ = ["NAMES", "Augmentation", "Chain", "Function", "Operation"]
-
 Function = Callable[[Any, Any], Any]
 Chain = str | Function | Sequence[Any] | None
 """What `augment=` takes: a name, a function, or a list of these and tuples `(name, number, …)`."""

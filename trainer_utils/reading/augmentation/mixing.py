@@ -18,8 +18,6 @@ import numpy.typing as npt
 from trainer_utils.reading.augmentation.chain import Operation
 from trainer_utils.reading.decoding_threads import run_in_threads
 
-__all__ = ["Mixer"]
-
 _PURPOSE = 1  # beside the key; draws for one image have 0
 
 Array = npt.NDArray[Any]

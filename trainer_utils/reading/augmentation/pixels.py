@@ -20,7 +20,6 @@ from trainer_utils.reading.augmentation.chain import Operation
 if TYPE_CHECKING:
     from PIL import Image
 
-__all__ = ["RANDAUGMENT", "PixelChain"]
 
 Pixels = npt.NDArray[np.uint8]
 _Move = tuple[float, float, float, float, float, float]
