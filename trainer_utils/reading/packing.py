@@ -23,7 +23,6 @@ from trainer_utils.format.file_ranges import FileRange
 from trainer_utils.format.spelling import did_you_mean
 from trainer_utils.order.packing import MOST_TOKEN, PACK_FEATURES, PackIndex, PackOptions, Pieces
 from trainer_utils.reading.arrays import ArraySpec, splits_of
-from trainer_utils.reading.examples import documents_of, parse_rows
 from trainer_utils.reading.record_reader import RecordReader, Rows
 from trainer_utils.storage import exists, join, read_bytes, write_atomically
 from trainer_utils.storage.cache_folder import own_folder
@@ -157,13 +156,13 @@ def _scan(
 
 def _documents(rows: Rows, name: str, feature: Feature) -> tuple[Numbers, Array]:
     """How many tokens each record has, and those of all, end to end."""
-    column = parse_rows(rows, [name], views=[name])[name]
+    column = rows.parse([name], views=[name])[name]
     if column.kind not in ("", feature.type):
         kind = f"feature {name!r} of {feature.type} values as the dataset says"
         raise rows.error(0, expected=kind, got=column.kind)
     lengths, tokens = column.counts, column.values
     if feature.tokens is not None:
-        lengths, tokens = documents_of(rows, name, column, feature.tokens)
+        lengths, tokens = rows.documents(name, column, feature.tokens)
     if len(tokens) and not 0 <= tokens.min() <= tokens.max() <= MOST_TOKEN:
         place = int(((tokens < 0) | (tokens > MOST_TOKEN)).argmax())
         row = int(np.searchsorted(np.cumsum(lengths), place, side="right"))
