@@ -24,7 +24,6 @@ from trainer_utils.format.json_text import JsonObject
 from trainer_utils.frameworks.base import Input
 from trainer_utils.machine import cpu_seconds, machine_seconds, usable_cores
 from trainer_utils.options import choose_options
-from trainer_utils.reading.prefetch import read_ahead
 from trainer_utils.text_output import Part, as_text, make_table, quantity
 
 _WARM_UP = 5  # batches: opening of files
@@ -210,12 +209,12 @@ def report_of(
 
 def _stages(source: Input) -> dict[str, Iterator[int]]:
     """The work of an input without end, up to each stage: the rows of one step after the other."""
-    batches, steps = source.batches, source.input_steps
+    steps = source.input_steps
     rows = [source.order.layout.size(step) for step in range(steps)]
 
     def whole() -> Iterator[int]:
         for epoch in itertools.count():
-            for step, _ in read_ahead(batches, epoch=epoch, steps=range(steps)):
+            for step, _ in source.made_ahead(epoch, range(steps)):
                 yield rows[step]
 
     def side_by_side(work: Callable[[int, int], Any]) -> Iterator[int]:
@@ -230,8 +229,8 @@ def _stages(source: Input) -> dict[str, Iterator[int]]:
                     yield count
 
     return {
-        "read": side_by_side(batches.records),
-        "decode": side_by_side(batches.batch),
+        "read": side_by_side(source.records),
+        "decode": side_by_side(source.batch),
         "batch": whole(),
     }
 

@@ -1,4 +1,4 @@
-"""What one element looks like: features, or these with a label (one-hot, smoothed), weights, a mask.
+"""What one element looks like: features, or these with a label, weights and a mask.
 
 Arrangement(options, ["image", "label"]).arrange({"image": …, "label": …})
 LabelEncoding.of(options, features, sources).encode(np.array([0, 2]))   # (2, classes) float32

@@ -21,7 +21,7 @@ _DAY = 86_400
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class AudioReading:
-    """The seconds that each sound is cut or, with silence at its end, filled up to; None: as it is."""
+    """The seconds that each sound is cut to or, with silence, filled up to; None: as it is."""
 
     seconds: float | None = None
 
