@@ -1,7 +1,7 @@
 """Counts the seconds that whoever takes batches waits for them, for all inputs of this process.
 
-    dataset = add_read_timer(dataset)       # last of all, after prefetch
-    time_in_reads().seconds                 # spent in waiting for batches
+dataset = add_read_timer(dataset)       # last of all, after prefetch
+time_in_reads().seconds                 # spent in waiting for batches
 """
 
 from collections.abc import Callable

@@ -1,7 +1,6 @@
 """`preview`: a grid of a dataset's images, with their labels, as PNG.
 
     preview(input_fn(uri, label="label", features="image"), path="preview.png")
-    preview(iterate(uri, "train", batch_size=8), labels=["cat", "dog"])
 
 Labels are written in the font that Pillow brings along, which has ASCII alone: accents are dropped,
 and letters of other scripts become question marks.
