@@ -31,20 +31,9 @@ from trainer_utils.format.settings import (
 from trainer_utils.order.options import OrderOptions, check_setting
 from trainer_utils.order.packing import PACK_FEATURES
 from trainer_utils.reading.audio import AudioReading
-from trainer_utils.reading.augmentation.chain import Augmentation, Chain
+from trainer_utils.reading.augmentation import Augmentation, Chain
 from trainer_utils.reading.image_settings import ImageOptions, ImageSettings, check_chain
 from trainer_utils.storage import is_remote
-
-__all__ = [
-    "CacheOptions",
-    "Callback",
-    "ImageOptions",
-    "InputOptions",
-    "LabelOptions",
-    "callback_of",
-    "choose_options",
-    "shows_settings",
-]
 
 Callback = Callable[..., Any]
 _Function = TypeVar("_Function", bound=Callable[..., Any])

@@ -5,7 +5,6 @@
     say("Verified.")
 
 Nothing is shown of a step that is over at once, nor where nobody looks on: stderr is no terminal.
-The lines go away with their steps.
 """
 
 from __future__ import annotations
@@ -20,11 +19,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:  # rich takes 50 ms, which short steps do without
     from rich.progress import Progress, TaskID
 
-__all__ = ["Step", "say", "show_step"]
-
 PATIENCE_SECONDS = 0.3
 _REFRESHES = 4  # a second: drawing takes a millisecond from the work
-
 
 _lock = threading.Lock()
 # A terminal takes one live display, so all steps of this process share it.
@@ -34,11 +30,7 @@ _timer: threading.Timer | None = None
 
 
 class Step:
-    """A step that is going on.
-
-    Args:
-        label: what is being done; it is shown as it is, and must not come from data.
-    """
+    """A step that is going on; its label is shown as it is, and must not come from data."""
 
     def __init__(self, label: str) -> None:
         self._label = label
@@ -46,19 +38,42 @@ class Step:
         self._facts: dict[str, Any] = {"completed": 0.0, "total": None, "note": ""}
 
     def update(self, done: float, total: float | None = None, *, note: str = "") -> None:
-        """Says how far it is.
-
-        Args:
-            done: of `total`, in any unit.
-            total: None where it is not known.
-            note: to stand behind the bar, such as `53 MB/s`.
-        """
+        """Says how far it is: of `total`, in any unit, where that is known; `note`: `53 MB/s`."""
         self._facts = {"completed": done, "total": total, "note": note}
         if (line := self._line) is not None:
             line[0].update(line[1], **self._facts)
 
     def _attach(self, progress: Progress) -> None:
         self._line = progress, progress.add_task(self._label, **self._facts)
+
+
+@contextlib.contextmanager
+def show_step(label: str) -> Iterator[Step]:
+    """Shows a step on a terminal until the block ends."""
+    step = Step(label)
+    has_widgets = _is_notebook() and importlib.util.find_spec("ipywidgets") is not None
+    if not (sys.stderr.isatty() or has_widgets):
+        yield step
+        return
+    _add(step)
+    try:
+        yield step
+    finally:
+        _remove(step)
+
+
+def say(text: str) -> None:
+    """Tells whoever looks on; elsewhere nothing is printed."""
+    if _is_notebook():
+        print(text)  # what is on stderr looks like an error there
+    elif sys.stderr.isatty():
+        print(text, file=sys.stderr)
+
+
+def _is_notebook() -> bool:
+    """Whether this process is the kernel of a notebook, whose stderr is no terminal."""
+    ipython = sys.modules.get("IPython")
+    return hasattr(None if ipython is None else ipython.get_ipython(), "kernel")
 
 
 def _add(step: Step) -> None:
@@ -91,35 +106,13 @@ def _remove(step: Step) -> None:
 
 def _start() -> None:
     global _progress
-    progress = _make_progress()
-    with _lock:
-        if _timer is not threading.current_thread():  # all is over meanwhile
-            return
-        _progress = progress
-        for step in _steps:
-            step._attach(progress)
-        progress.start()
-
-
-def _make_progress() -> Progress:
     from rich.console import Console
-    from rich.progress import (
-        BarColumn,
-        Progress,
-        SpinnerColumn,
-        Task,
-        TaskProgressColumn,
-        TextColumn,
-    )
+    from rich.progress import BarColumn, Progress, SpinnerColumn, TaskProgressColumn, TextColumn
 
-    class KnownBar(BarColumn):
-        def render(self, task: Task) -> Any:
-            return "" if task.total is None else super().render(task)
-
-    return Progress(
+    progress = Progress(
         SpinnerColumn(),
         TextColumn("{task.description}", markup=False),
-        KnownBar(),
+        BarColumn(),
         TaskProgressColumn(),
         TextColumn("{task.fields[note]}", markup=False),
         console=Console(stderr=True),
@@ -127,37 +120,10 @@ def _make_progress() -> Progress:
         transient=True,
         redirect_stdout=False,
     )
-
-
-@contextlib.contextmanager
-def show_step(label: str) -> Iterator[Step]:
-    """Shows a step on a terminal until the block ends.
-
-    Args:
-        label: what is being done.
-    """
-    step = Step(label)
-    has_widgets = _is_notebook() and importlib.util.find_spec("ipywidgets") is not None
-    if not (sys.stderr.isatty() or has_widgets):
-        yield step
-        return
-    _add(step)
-    try:
-        yield step
-    finally:
-        _remove(step)
-
-
-def say(text: str) -> None:
-    """Tells whoever looks on; elsewhere nothing is printed."""
-    if _is_notebook():
-        print(text)  # what is on stderr looks like an error there
-    elif sys.stderr.isatty():
-        print(text, file=sys.stderr)
-
-
-def _is_notebook() -> bool:
-    """Whether this process is the kernel of a notebook, whose stderr is no terminal."""
-    ipython = sys.modules.get("IPython")
-    shell = None if ipython is None else ipython.get_ipython()
-    return hasattr(shell, "kernel")
+    with _lock:
+        if _timer is not threading.current_thread():  # all is over meanwhile
+            return
+        _progress = progress
+        for step in _steps:
+            step._attach(progress)
+        progress.start()

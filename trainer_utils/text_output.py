@@ -1,11 +1,8 @@
 """What people read, as lines and tables: in colour on a terminal, as plain text anywhere else.
 
-    make_table(["split", "records"], [["train", 404]])      # numbers to the right
-    as_text(["photos/", make_table(…)])                     # plain, whatever it is printed to
-    human_bytes(4_200_000), quantity(1, "shard")            # '4.2 MB', '1 shard'
+    as_text(["photos/", make_table(["split", "records"], [["train", 404]])])
 
-A part is a line of text or a table. Data in a part cannot drive a terminal or forge a line: every
-cell and line is escaped here, once (`trainer_utils.format.printable`).
+Data in a line or a cell cannot drive a terminal or forge a line: each is escaped here, once.
 """
 
 from __future__ import annotations
@@ -19,16 +16,6 @@ from trainer_utils.format.printable import printable
 if TYPE_CHECKING:  # rich takes 50 ms, which commands that print JSON do without
     from rich.table import Table
 
-__all__ = [
-    "Part",
-    "Shown",
-    "as_text",
-    "human_bytes",
-    "list_counts",
-    "make_table",
-    "print_parts",
-    "quantity",
-]
 
 Part: TypeAlias = Union[str, "Table"]
 """A line, or a table."""

@@ -19,8 +19,6 @@ from trainer_utils.format import ConfigError
 from trainer_utils.frameworks.numpy import NumpyInput
 from trainer_utils.options import InputOptions, choose_options, shows_settings
 
-__all__ = ["JaxBatches", "jax_batches"]
-
 
 @shows_settings
 def jax_batches(
@@ -91,7 +89,7 @@ class JaxBatches(NumpyInput):
         super().__init__(artifact_uri, split, options, worker=first // rows, num_workers=workers)
         mixed = [
             name
-            for name, spec in self.batches.structure.items()
+            for name, spec in self.structure.items()
             if None in spec.shape and spec.dtype != "bytes"
         ]
         if workers > 1 and mixed:

@@ -17,11 +17,8 @@ from typing import Any
 
 from trainer_utils.dataset.location import Inputs
 from trainer_utils.format import ConfigError
-from trainer_utils.frameworks.base import Input
+from trainer_utils.frameworks.base import SHOWN_OF_INPUT, Input
 from trainer_utils.options import InputOptions, choose_options, shows_settings
-from trainer_utils.order import InputState
-
-__all__ = ["cu_seqlens", "torch_dataset"]
 
 
 @shows_settings
@@ -114,8 +111,7 @@ class StepDataset:
         self._open()
 
     def __getattr__(self, name: str) -> Any:
-        if name in ("input_start", "input_steps", "unreadable", "features", "class_names",
-                    "num_classes", "order", "sources", "worker", "input_epoch"):  # fmt: skip
+        if name in (*SHOWN_OF_INPUT, "order", "sources", "worker"):
             return getattr(self._input, name)
         raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
@@ -131,9 +127,7 @@ class StepDataset:
         if not 0 <= index < len(self):
             raise IndexError(index)
         epoch, step = divmod(self._first + index, self._input.input_steps)
-        batches = self._input.batches
-        batches.upcoming(epoch, step)
-        return batches.arranged(batches.batch(epoch, step))
+        return self._input.arranged(self._input.batch(epoch, step))
 
     @property
     def _first(self) -> int:
@@ -147,10 +141,6 @@ class StepDataset:
             raise ConfigError.of("epoch", epoch, allowed="an int of at least 0")
         self._epoch.fill_(epoch)
         self._input.assign(epoch)
-
-    def state(self, step: int) -> InputState:
-        """The token to go on from after so many steps of all epochs, in any framework."""
-        return self._input.state(step)
 
     def state_dict(self) -> dict[str, Any]:
         """The epoch; which of its steps comes next, a loader knows."""

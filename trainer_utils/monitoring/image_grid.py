@@ -1,7 +1,6 @@
 """`preview`: a grid of a dataset's images, with their labels, as PNG.
 
     preview(input_fn(uri, label="label", features="image"), path="preview.png")
-    preview(iterate(uri, "train", batch_size=8), labels=["cat", "dog"])
 
 Labels are written in the font that Pillow brings along, which has ASCII alone: accents are dropped,
 and letters of other scripts become question marks.
@@ -20,8 +19,6 @@ from PIL import Image, ImageDraw, ImageFont
 from trainer_utils.format import ConfigError, DatasetError
 from trainer_utils.format.settings import number
 from trainer_utils.storage import write_atomically
-
-__all__ = ["preview"]
 
 _MARGIN = 2  # pixels round an image and below its label
 _TEXT_HEIGHT = 12  # pixels, of Pillow's default font

@@ -2,16 +2,15 @@
 
     timer = StepTimer()
     model.fit(train, callbacks=[timer])     # warns once where waiting takes more than 5% of a step
-    timer.shares                            # [0.02, 0.01, …], one for every 50 steps
 
-It works with Keras 3 and with tf-keras, for datasets of `input_fn` (of others:
-`add_read_timer(dataset)`).
+It works with Keras 3 and with tf-keras, for datasets of `input_fn`, or of `add_read_timer`.
 """
 
+import dataclasses
 import time
 import warnings
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import tensorflow as tf
 
@@ -24,7 +23,6 @@ if TYPE_CHECKING:
 else:
     _Callback = tf.keras.callbacks.Callback  # Keras 3, or tf-keras where TF_USE_LEGACY_KERAS is set
 
-__all__ = ["StepTimer", "advice"]
 
 _WARM_UP = 3  # steps: tracing, and filling of buffers
 _BUSY = 0.8  # of all cores' time: then more of it would help, and waiting for storage is not it
@@ -115,39 +113,36 @@ class StepTimer(_Callback):
         if self._has_warned or (measured.batches and measured.share <= self.threshold):
             return
         self._has_warned = True
+        message = (
+            f"{measured.share:.0%} of the time of steps {self._steps - window.steps + 1} to "
+            f"{self._steps} went into waiting for input. {advice(measured.busy)}"
+        )
         if not measured.batches:
             message = (
                 "cannot tell how long input takes, since the dataset is not of input_fn. "
                 "Train on trainer_utils.frameworks.read_timer.add_read_timer(dataset)."
             )
-        else:
-            message = (
-                f"{measured.share:.0%} of the time of steps {self._steps - window.steps + 1} to "
-                f"{self._steps} went into waiting for input. {advice(measured.busy)}"
-            )
         warnings.warn(f"StepTimer: {message}", stacklevel=2)
 
 
+@dataclasses.dataclass
 class _Window:
     """Steps that are measured together, and what the clocks said before them."""
 
-    def __init__(self, started: float, cpu: float, waiting: ReadTime) -> None:
-        self.started, self.cpu, self.waiting = started, cpu, waiting
-        self.steps = 0
+    started: float
+    cpu: float
+    waiting: ReadTime
+    steps: int = 0
 
 
-class _Measured:
-    """The share of time in waiting, the batches it was for, and the share of the cores in use."""
-
-    def __init__(self, share: float, batches: float, busy: float) -> None:
-        self.share, self.batches, self.busy = share, batches, busy
+class _Measured(NamedTuple):
+    share: float  # of the time that went into waiting
+    batches: float
+    busy: float  # the share of the cores in use
 
 
 def advice(busy: float) -> str:
-    """The setting to change, from the share of the cores' time that the process takes, in [0, 1].
-
-    Source: what costs time in `benchmarks/image_input.py`.
-    """
+    """The setting to change, from the share of the cores' time that the process takes."""
     used = f"The cores are {min(busy, 1):.0%} busy"
     if busy >= _BUSY:
         return (

@@ -1,13 +1,11 @@
 """`InputLedger`: what a run leaves, so that which records it saw at which step can be told later.
 
-    InputLedger.from_json(ledger.to_json()) == ledger
-    history = InputHistory(ledger, open_order)
+    history = InputHistory(InputLedger.from_json(text), open_order)
     history.batch(1234).rows[0].record      # RecordName(path='…', number=17)
     history.steps_of(record)                # [SeenAt(step=1234, epoch=2, step_in_epoch=10), …]
 
-One line of JSON for each start of a process: what it read, in which order, from where on and how
-far. The records follow from the order, asked forwards and backwards; those that could not be read
-are the only ones that are listed.
+One line of JSON for each start of a process. The records follow from the order, asked forwards and
+backwards; those that could not be read are the only ones that are listed.
 """
 
 import bisect
@@ -23,16 +21,6 @@ from trainer_utils.format.slices import FileRange, RecordName
 from trainer_utils.order.input_order import InputOrder
 from trainer_utils.order.mixing import MixPart, WeightSchedule
 from trainer_utils.order.options import OrderOptions
-
-__all__ = [
-    "BatchRow",
-    "InputHistory",
-    "InputLedger",
-    "SeenAt",
-    "SeenBatch",
-    "Segment",
-    "settings_of_order",
-]
 
 _VERSION = 2
 _ORDER_SETTINGS = (

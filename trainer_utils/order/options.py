@@ -25,8 +25,6 @@ from trainer_utils.order.layout import REMAINDERS
 from trainer_utils.order.mixing import Weights, WeightSchedule
 from trainer_utils.order.packing import PackOptions
 
-__all__ = ["OrderOptions", "check_setting"]
-
 
 def _is_shuffle(value: Any) -> bool:
     return _is_repeat(value) or (isinstance(value, str) and value == "global")

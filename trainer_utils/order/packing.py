@@ -2,7 +2,6 @@
 
     index = PackIndex(lengths, PackOptions(length=4096, strategy="best_fit", eos=2))
     index.pieces(np.array([17]))       # which documents, from which token on, how many tokens
-    index.padding                      # 0.0004, the share of all rows that holds no token
 
 An index follows from the lengths of the documents alone, so that another length or strategy costs
 seconds. Packs then are what an order puts into batches, as it does records.
@@ -25,16 +24,6 @@ from trainer_utils.format.settings import (
     text,
 )
 from trainer_utils.format.slices import FileRange, RecordName, RecordPositions
-
-__all__ = [
-    "MOST_TOKEN",
-    "PACK_FEATURES",
-    "STRATEGIES",
-    "DocumentPart",
-    "PackIndex",
-    "PackOptions",
-    "Pieces",
-]
 
 STRATEGIES = ("concat", "best_fit", "one_document")
 

@@ -2,11 +2,10 @@
 
     recipe = Recipe([Part("data/web", name="web", weight=3), Part("data/books", name="books")],
                     schedule=[(10_000, {"web": 1})])
-    train = input_fn(recipe, batch_size=256, repeat=True, state=token)
     recipe = recipe.change(token, add=[Part("data/code", name="code")], drop=["web"])
 
-A recipe holds its whole history: what a change adds is one line of its schedule. So a run goes on
-from a token with every recipe that is the same up to there.
+A recipe holds its whole history, so that a run goes on from a token with every recipe that is the
+same up to there.
 """
 
 import dataclasses
@@ -18,8 +17,6 @@ from trainer_utils.format import ConfigError
 from trainer_utils.format.errors import did_you_mean
 from trainer_utils.order.mixing import WeightSchedule
 from trainer_utils.order.state import check_state
-
-__all__ = ["Part", "Recipe"]
 
 _STAIRS = 32  # of a slope between two steps
 _INTERPOLATIONS = ("stages", "linear")
@@ -211,11 +208,7 @@ class Recipe:
 
     @classmethod
     def from_dict(cls, value: Mapping[str, Any]) -> "Recipe":
-        """What `to_dict` gave, or somebody wrote.
-
-        Raises:
-            ConfigError: it is none.
-        """
+        """What `to_dict` gave, or somebody wrote."""
         try:
             parts = [Part(**part) for part in value["parts"]]
             schedule = [(one["step"], one["weights"]) for one in value.get("schedule") or ()]
@@ -235,11 +228,7 @@ class Recipe:
 
     @classmethod
     def from_yaml(cls, text: str) -> "Recipe":
-        """Reads what `to_yaml` made, or somebody wrote; JSON is YAML too.
-
-        Raises:
-            ConfigError: it is no recipe.
-        """
+        """Reads what `to_yaml` made, or somebody wrote; JSON is YAML too."""
         import yaml
 
         try:

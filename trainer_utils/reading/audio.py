@@ -16,22 +16,12 @@ import numpy.typing as npt
 
 from trainer_utils.format import ConfigError, Feature
 
-__all__ = ["AudioReading", "check_batches", "decode_wav", "is_audio"]
-
 _DAY = 86_400
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class AudioReading:
-    """What sounds are to become.
-
-    Args:
-        seconds: that each example is cut or, with silence at its end, filled up to; None keeps
-            their lengths, and batches are filled up to the longest.
-
-    Raises:
-        ConfigError: the setting is not allowed.
-    """
+    """The seconds that each sound is cut to or, with silence, filled up to; None: as it is."""
 
     seconds: float | None = None
 
@@ -70,15 +60,7 @@ def check_batches(features: Mapping[str, Feature], reading: AudioReading) -> Non
 
 
 def decode_wav(data: bytes, feature: Feature, reading: AudioReading) -> npt.NDArray[np.float32]:
-    """Decodes one sound.
-
-    Args:
-        data: a WAV file of 16-bit PCM.
-        feature: whose `extra` holds `sample_rate`, in Hz, where all records have the same.
-        reading: what it is to become.
-
-    Returns:
-        `(samples, channels) float32` in [-1, 1).
+    """`(samples, channels) float32` in [-1, 1) of a WAV file of 16-bit PCM.
 
     Raises:
         ValueError: it is no such file, or has another rate than the dataset says.

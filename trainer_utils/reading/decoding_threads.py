@@ -1,7 +1,4 @@
-"""Threads that work off a batch, one a core: one pool for the process.
-
-run_in_threads(decode_row, 64)      # decode_row(0), decode_row(1), … decode_row(63)
-"""
+"""Threads that work off a batch, one a core: one pool for the process."""
 
 import contextlib
 import functools
@@ -10,8 +7,6 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
 from trainer_utils.machine import usable_cores
-
-__all__ = ["run_in_threads"]
 
 most: int | None = None  # threads of this process, where several share the cores
 
@@ -26,15 +21,10 @@ if hasattr(os, "register_at_fork"):  # a child has none of its parent's threads
 
 
 def run_in_threads(work: Callable[[int], None], count: int, *, threads: int | None = None) -> None:
-    """Works off the numbers below `count`, each thread taking the next.
+    """Calls `work` with the numbers below `count`, each of so many threads taking the next.
 
-    Args:
-        work: called with numbers. The calling thread works too, so that it may be one of these.
-        count: of numbers.
-        threads: at most so many. None: as many as there are cores for this process.
-
-    Raises:
-        Exception: what the lowest number raised: the same with any number of threads.
+    The calling thread works too, so that it may be one of these. What the lowest number raised is
+    raised, the same with any number of threads.
     """
     numbers, errors = iter(range(count)), dict[int, Exception]()
 

@@ -36,7 +36,6 @@ from trainer_utils.reading import decoding_threads
 if TYPE_CHECKING:
     from trainer_utils.reading.batches import Batches
 
-__all__ = ["BatchProcesses", "serve"]
 
 _ALIGNMENT = 64  # bytes; TensorFlow copies what lies otherwise
 _LEAST_BYTES = 1 << 20

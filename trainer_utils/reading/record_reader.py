@@ -8,9 +8,10 @@ With `on_corrupt="skip"` another record stands in the place of each that cannot 
 one that can, so that every batch has its size and every step is there.
 """
 
+import contextlib
 import copy
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -19,6 +20,7 @@ import numpy.typing as npt
 from trainer_utils.dataset.selection import Source, mean_bytes
 from trainer_utils.format import CorruptShardError, DatasetError
 from trainer_utils.format.crc32c import Buffer
+from trainer_utils.format.example_columns import Column, parse_examples, parse_feature_lists
 from trainer_utils.format.framing import (
     FOOTER_BYTES,
     HEADER_BYTES,
@@ -31,12 +33,12 @@ from trainer_utils.format.framing import (
     unframe,
 )
 from trainer_utils.format.slices import FileRange, RecordName
+from trainer_utils.format.tensors import TokenSpec
 from trainer_utils.reading.shard_files import ShardFiles
 
 if TYPE_CHECKING:
     from trainer_utils.options import InputOptions
 
-__all__ = ["RecordReader", "Rows"]
 
 Positions = npt.NDArray[np.int64]
 
@@ -48,9 +50,6 @@ class Rows:
         data: framed records, in any order, and some zeros.
         begins, ends: `(rows,) int64`, of the payloads in it, in bytes.
         name: the record of a row, by its number.
-
-    Attributes:
-        data, begins, ends, name: as given.
     """
 
     def __init__(
@@ -71,10 +70,48 @@ class Rows:
         """`(rows,) uint32`, masked, of the payloads."""
         return footers_of(self.data, self.ends + FOOTER_BYTES)
 
+    def parse(self, names: Collection[str], *, views: Collection[str] = ()) -> dict[str, Column]:
+        """Some features of all records, as `parse_examples` has them."""
+        with self._naming():
+            return parse_examples(self.data, self.begins, self.ends, names, views=views)
+
+    def parse_lists(self, names: Collection[str]) -> dict[str, Column]:
+        """Some feature lists of all records, as `parse_feature_lists` has them."""
+        with self._naming():
+            return parse_feature_lists(self.data, self.begins, self.ends, names)
+
+    def documents(
+        self, name: str, column: Column, spec: TokenSpec
+    ) -> tuple[Positions, npt.NDArray[Any]]:
+        """How many tokens each record has, and those of all, end to end, of bytes that are tokens.
+
+        Raises:
+            DatasetError: a record has several values, or one that is no whole number of tokens.
+        """
+        values = column.values.tolist()
+        sizes, lengths = np.fromiter(map(len, values), np.int64, len(values)), column.counts.copy()
+        is_bad = column.counts > 1
+        if not is_bad.any():
+            lengths[lengths > 0], rest = np.divmod(sizes, spec.stored.itemsize)
+            is_bad[column.counts > 0] = rest > 0
+        if is_bad.any():
+            rule = f"feature {name!r} of one document of {spec.dtype} tokens as the dataset says"
+            raise self.error(int(is_bad.argmax()), expected=rule, got="another")
+        return lengths, spec.decode(b"".join(values))
+
     def error(self, row: int, *, expected: str, got: str, advice: str = "") -> DatasetError:
         """The error of a record that is not what its dataset says."""
         path, record = self.name(row)
         return DatasetError.at(path, expected=expected, got=got, record=record, advice=advice)
+
+    @contextlib.contextmanager
+    def _naming(self) -> Iterator[None]:
+        try:
+            yield
+        except DatasetError as error:
+            path, record = self.name(error.record or 0)
+            message = f"{path!r}: {error} (record {record})"
+            raise DatasetError(message, path=path, record=record) from error
 
 
 class RecordReader:
@@ -109,13 +146,13 @@ class RecordReader:
         self._range_shards = np.array([self._indices[part.path] for part in ranges], np.int64)
         self._open()
 
-    def _open_here(self) -> None:
-        if self._process != os.getpid():  # forked: threads and locks are its parent's
-            self._open()
-
     def _open(self) -> None:
         self._files = ShardFiles(self._shards, self._options, mean_bytes=self._mean_bytes)
         self._process = os.getpid()
+
+    def _open_here(self) -> None:
+        if self._process != os.getpid():  # forked: threads and locks are its parent's
+            self._open()
 
     def read(self, positions: Positions) -> Rows:
         """The records of some positions, in their order.

@@ -1,11 +1,5 @@
 """`RunBackup`: what a run of `fit` keeps in one file that is whole or not there, and goes on from.
 
-    backup = RunBackup("gs://bucket/run-7", every="epoch", train=train, writes=True)
-    train = backup.begin(train, epochs=3)
-    backup.restore(steps)
-    backup.end_step(0, 1, source, steps)
-    backup.end_epoch(0, {"loss": 0.5}, source, steps)
-
 The file, `training.npz`, holds JSON and each variable as its bytes: numpy's format has no bfloat16,
 and TensorFlow's own checkpoints reach no object store but gs://.
 """
@@ -28,8 +22,6 @@ from trainer_utils.storage import exists, join, make_folder, read_bytes, write_a
 from trainer_utils.training.batch_source import BatchSource
 from trainer_utils.training.model_steps import ModelSteps
 
-__all__ = ["RunBackup"]
-
 _FILE, _META = "training.npz", "training.json"
 
 
@@ -45,10 +37,6 @@ class RunBackup:
     Attributes:
         epoch, step: where the run goes on, from 0.
         history: for each finished epoch, its number and its logs.
-
-    Raises:
-        ConfigError: the dataset cannot say where it is.
-        DatasetError: what is in the folder is damaged.
     """
 
     def __init__(self, folder: str | None, *, every: int | str, train: Any, writes: bool) -> None:
@@ -77,22 +65,13 @@ class RunBackup:
         return train
 
     def restore(self, steps: ModelSteps) -> None:
-        """Sets the variables to what was saved, if anything was.
-
-        Raises:
-            ConfigError: they are those of another model, or of the other Keras, which has them in
-                another order.
-        """
+        """Sets the variables to what was saved, if anything was, of the same model and Keras."""
         if not self._is_saved:
             return
         if self._keras != steps.keras:
-            raise ConfigError(
-                f"backup_dir: expected the backup of a model of {steps.keras}, as this one is, got "
-                f"one of {self._keras} in {self._path}. Train on with that "
-                "(TF_USE_LEGACY_KERAS), or give another folder.",
-                setting="backup_dir",
-                value=self._keras,
-            )
+            rule = f"one of {steps.keras}, as the model is, not of {self._keras} in {self._path}"
+            cure = "Train on with that (TF_USE_LEGACY_KERAS), or give another folder"
+            raise ConfigError.of("backup_dir", self._keras, allowed=rule, advice=cure)
         variables = steps.variables()
         found = [_described(name, one.dtype, one.shape) for name, one in variables]
         saved = [_described(name, one.dtype, one.shape) for name, one in self._arrays]
