@@ -28,14 +28,6 @@ from components.layouts import texts
 from components.tables.pieces import Piece
 from trainer_utils.format import ConfigError
 
-__all__ = [
-    "AudioConversion",
-    "ImageConversion",
-    "ListConversion",
-    "TextConversion",
-    "conversion_class",
-]
-
 
 class ImageConversion(FileConversion):
     """Images, and lists of them."""

@@ -13,8 +13,6 @@ from components.auditing import check_kinds
 from components.common.settings import ComponentSettings, is_text
 from trainer_utils.format.settings import number, one_of, setting, where
 
-__all__ = ["AuditSettings", "DatasetReportSettings", "SchemaExportSettings"]
-
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class SchemaExportSettings(ComponentSettings):

@@ -48,20 +48,6 @@ if TYPE_CHECKING:
     from components.example_gen.conversion import Conversion
     from components.settings import AuditSettings, DatasetReportSettings
 
-__all__ = [
-    "REPORT_FILE",
-    "Converted",
-    "Exported",
-    "Made",
-    "audit",
-    "balance",
-    "conversion_of",
-    "convert",
-    "export_schema",
-    "report",
-    "spare_old_objects",
-]
-
 REPORT_FILE = "report.html"
 _PRODUCERS: Mapping[type[ExampleGenSettings], str] = {
     ImageSettings: "ImageExampleGen",

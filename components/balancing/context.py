@@ -17,8 +17,6 @@ from trainer_utils.dataset.inspection import DatasetFacts
 from trainer_utils.dataset.opening import check_count
 from trainer_utils.format import RecordBlock, Shard, combine_checksums, multiset_checksum
 
-__all__ = ["JobContext", "TaskResult"]
-
 
 @dataclasses.dataclass
 class TaskResult:

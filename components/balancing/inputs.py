@@ -16,8 +16,6 @@ from trainer_utils.dataset.merging import merge_features
 from trainer_utils.format import ConfigError, DatasetError, Feature
 from trainer_utils.storage import is_folder, join, list_names, read_text
 
-__all__ = ["InputShard", "Inputs", "check_apart", "open_inputs"]
-
 
 @dataclasses.dataclass(frozen=True)
 class InputShard:

@@ -11,8 +11,6 @@ import numpy.typing as npt
 
 from trainer_utils.format import keyed_hash
 
-__all__ = ["assign_positions_by_class", "equal_byte_bounds"]
-
 Ints = npt.NDArray[np.int64]
 
 

@@ -29,18 +29,6 @@ from trainer_utils.format import (
 )
 from trainer_utils.writing.shards import copy_shard, verify_shard, write_shard
 
-__all__ = [
-    "OBJECT_BYTES",
-    "GatherPart",
-    "KeepPart",
-    "NumberedShard",
-    "Part",
-    "PickPart",
-    "ScatterPart",
-    "WholePart",
-    "run_part",
-]
-
 OBJECT_BYTES = 96
 """What a record takes beside its frame: offset, position, name, its place anew."""
 

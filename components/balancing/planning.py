@@ -47,17 +47,6 @@ from trainer_utils.machine import free_memory
 from trainer_utils.storage import file_size, is_remote
 from trainer_utils.text_output import Part, Shown, make_table
 
-__all__ = [
-    "BalancePlan",
-    "SplitPlan",
-    "edits_of",
-    "is_made_so",
-    "needs_survey",
-    "pick_split",
-    "plan",
-    "plan_split",
-]
-
 Ints = npt.NDArray[np.int64]
 
 _AT_A_TIME = 1 << 16  # records, so that planning takes little memory

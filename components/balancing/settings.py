@@ -14,8 +14,6 @@ from trainer_utils.format import ConfigError
 from trainer_utils.format.settings import number, one_of, setting, where
 from trainer_utils.format.tfrecord import BLOCK_BYTES
 
-__all__ = ["BalancerSettings"]
-
 _RUNNER_BYTES = 32 << 20  # Beam's own, and the planner's; measured: 20 to 30 MiB
 _BUFFERS = 10  # blocks that are being read, cut up, joined, written and read back, of some two each
 

@@ -25,7 +25,7 @@ from components.balancing.survey import ShardSurvey, survey_shard
 from components.common.fingerprint import combine_facts
 from components.common.lineage import package_versions
 from components.common.tasks import Cost, Runner, Task, map_tasks
-from components.common.workspace import remove_dataset, start_working, working_folder
+from components.common.workspace import remove_dataset, start_working
 from components.shuffle.edits import (
     EditCounts,
     Edits,
@@ -40,9 +40,8 @@ from trainer_utils.dataset.inspection import DatasetFacts
 from trainer_utils.format import Accounting, DatasetError, Feature, Manifest, combine_checksums
 from trainer_utils.format.json_text import JsonObject
 from trainer_utils.storage import join, write_atomically
+from trainer_utils.writing.publishing import working_folder
 from trainer_utils.writing.shards import verify_shard
-
-__all__ = ["balance"]
 
 # What one core takes for a byte: of records that are moved, compressed, parsed, or whose lengths
 # alone are read.

@@ -22,8 +22,6 @@ from trainer_utils.format import DatasetError, RecordBlock, RecordIndex
 from trainer_utils.format.framing import Lengths
 from trainer_utils.format.tfrecord import compact
 
-__all__ = ["ShardSurvey", "classes_of", "survey_shard"]
-
 
 @dataclasses.dataclass(frozen=True)
 class ShardSurvey:

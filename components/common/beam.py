@@ -17,15 +17,6 @@ from trainer_utils.format import ConfigError
 if TYPE_CHECKING:
     import apache_beam as beam
 
-__all__ = [
-    "DASK_RUNNER",
-    "IN_PROCESS_RUNNER",
-    "asks_for_beam",
-    "make_pipeline",
-    "runner_of",
-    "takes_package",
-]
-
 # Beam's DirectRunner would first try to download another runner (Prism) from the internet.
 IN_PROCESS_RUNNER = "apache_beam.runners.portability.fn_api_runner.FnApiRunner"
 # Beam knows this one by its full name alone.

@@ -16,8 +16,6 @@ from trainer_utils.format import DatasetError
 from trainer_utils.format.printable import printable
 from trainer_utils.storage import join, make_folder, read_bytes, write_atomically
 
-__all__ = ["call_on_beam"]
-
 _TASKS = "tasks"
 
 

@@ -19,8 +19,6 @@ from trainer_utils.storage import (
     read_bytes_of_size,
 )
 
-__all__ = ["BlobReader"]
-
 _MAX_BLOB_BYTES = 1 << 30  # 1 GiB: an Example, being one protocol buffer, ends at 2 GiB
 
 

@@ -12,17 +12,6 @@ from typing import NamedTuple
 
 from trainer_utils.format import ConfigError
 
-__all__ = [
-    "KINDS",
-    "Blob",
-    "BlobColumn",
-    "Column",
-    "Entry",
-    "ExcludedInput",
-    "Value",
-    "label_column",
-]
-
 KINDS = ("int", "float", "string", "label")
 Scalar = int | float | str
 Value = Scalar | tuple[Scalar, ...] | None

@@ -22,8 +22,6 @@ import pyarrow.compute as pc
 
 from trainer_utils.format.framing import frame_footers, frame_headers
 
-__all__ = ["binary_of_rows", "encode_batch", "frame_batch", "join_binary"]
-
 # Field number << 3 | 2: all that stands here is length-delimited.
 _FIRST, _SECOND = b"\x0a", b"\x12"
 _LIST_TAGS = {"string": b"\x0a", "float": b"\x12", "int": b"\x1a"}

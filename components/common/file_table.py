@@ -17,8 +17,6 @@ import pyarrow.compute as pc
 
 from trainer_utils.storage import InputFile
 
-__all__ = ["FileTable", "bytes_of", "decode_path", "encode_path"]
-
 _CHUNK = 1 << 15  # files that are Python objects at a time
 _PATH = pa.large_binary()
 _SCHEMA = pa.schema(

@@ -20,18 +20,6 @@ from components.common.entry import Blob, BlobColumn, Column, Entry, ExcludedInp
 from components.common.file_table import bytes_of, decode_path, encode_path
 from trainer_utils.format import InputError
 
-__all__ = [
-    "InputTable",
-    "array_of",
-    "blob_paths",
-    "entries_of",
-    "join_inputs",
-    "sizes_of",
-    "texts_of",
-    "with_excluded",
-    "without_column",
-]
-
 _CHUNK = 1 << 14  # entries that are Python objects at a time
 _TEXT = pa.large_binary()  # since names may hold bytes that are not UTF-8
 _TYPES = {"int": pa.int64(), "float": pa.float64(), "string": _TEXT, "label": _TEXT}

@@ -32,8 +32,6 @@ from trainer_utils.storage import (
     walk_files,
 )
 
-__all__ = ["FilesElsewhere", "ImageRoot", "LayoutInputs", "decode_text", "select_readable"]
-
 _REMOTE_THREADS = 16
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://")
 _KNOWN_SCHEMES = ("file", "gs", "hdfs", "s3")

@@ -23,8 +23,6 @@ from trainer_utils.format.naming import LINEAGE_FILE
 from trainer_utils.format.origin import Ancestor, DatasetInput, DatasetSummary, Origin, Step
 from trainer_utils.storage import display_path, exists, is_fault, join, read_text
 
-__all__ = ["make_origin", "package_versions"]
-
 _PACKAGES = ("tfx-shards", "pillow")  # neither TFX nor Beam: with and without is the same
 
 _OF_NO_OUTCOME = (  # settings and properties that change the way, or that only some runners have

@@ -11,8 +11,6 @@ import posixpath
 from trainer_utils.format import ConfigError
 from trainer_utils.storage import is_folder, is_remote
 
-__all__ = ["check_folder", "is_within", "path_of"]
-
 
 def path_of(name: str, value: object) -> str:
     """A path or url that was given as a text or as `pathlib` has it.

@@ -33,8 +33,6 @@ from typing import Any, NamedTuple
 from trainer_utils.format import DatasetError
 from trainer_utils.machine import free_memory, usable_cores
 
-__all__ = ["Pool", "count_processes"]
-
 # What takes less time alone is not worth the start of processes, 0.3 s of a core each.
 _WORTH_SECONDS = 0.75
 _MEMORY_SHARE = 0.5  # of what is free when the processes start

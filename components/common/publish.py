@@ -11,20 +11,20 @@ from collections.abc import Iterable, Mapping, Sequence
 from absl import logging
 
 from components.common.rejects import Reject, render_rejects
-from components.common.workspace import check_own, meets_another, working_folder
+from components.common.workspace import check_own, meets_another
 from components.schema.tfmd import render_schema, schema_from_features
 from trainer_utils.format import Feature, Manifest
 from trainer_utils.format.naming import INPUTS_FILE, LINEAGE_FILE, REJECTS_FILE, check_inner_path
 from trainer_utils.format.origin import Origin
 from trainer_utils.format.printable import printable
 from trainer_utils.storage import join, make_folder, remove_tree, write_atomically
-from trainer_utils.writing.publishing import publish_manifest, texts_of_dataset, write_texts
+from trainer_utils.writing.publishing import (
+    publish_manifest,
+    texts_of_dataset,
+    working_folder,
+    write_texts,
+)
 from trainer_utils.writing.shards import verify_shard
-
-__all__ = [
-    "publish_dataset",
-    "write_artifact",
-]
 
 
 def write_artifact(uri: str, files: Mapping[str, bytes]) -> None:

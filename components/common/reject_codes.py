@@ -5,8 +5,6 @@ REJECT_CODES["TRUNCATED_IMAGE"].cure
 
 from typing import NamedTuple
 
-__all__ = ["REJECT_CODES", "RejectCode"]
-
 
 class RejectCode(NamedTuple):
     """Why an input is left out, and what to do about it; its line has the detail."""

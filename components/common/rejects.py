@@ -14,14 +14,6 @@ from trainer_utils.format import InputError
 from trainer_utils.format.printable import printable_json
 from trainer_utils.storage import display_path, is_fault
 
-__all__ = [
-    "Reject",
-    "RejectedInputError",
-    "check_reject_fraction",
-    "reject_errors",
-    "render_rejects",
-]
-
 _SHOWN = 10
 _MOST_SHOWN = 200  # characters of what a library says
 # What is missing on the machine is no input's doing either.

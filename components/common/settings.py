@@ -25,16 +25,6 @@ from trainer_utils.format.settings import (
     settings_of,
 )
 
-__all__ = [
-    "COMPRESSIONS",
-    "ComponentSettings",
-    "ExecProperties",
-    "are_texts",
-    "is_text",
-    "without_empty",
-    "without_runtime_parameters",
-]
-
 _Settings = TypeVar("_Settings", bound="ComponentSettings")
 COMPRESSIONS = ("none", "gzip")
 ExecProperties: TypeAlias = dict[str, Any]

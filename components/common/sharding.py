@@ -11,8 +11,6 @@ from trainer_utils.format import ConfigError, num_shards_for
 from trainer_utils.format.errors import did_you_mean
 from trainer_utils.format.settings import number
 
-__all__ = ["Sharding", "shard_counts"]
-
 
 def shard_counts(name: str, value: object) -> object:
     """The rule of `num_shards`: a number of at least 1, or one by split."""

@@ -35,8 +35,6 @@ from trainer_utils.storage import (
 )
 from trainer_utils.storage.files import is_seen_by_others
 
-__all__ = ["Call", "Cost", "Runner", "Task", "map_tasks"]
-
 _RESULTS, _ERRORS = "results", "errors"
 _POLL_SECONDS = {False: 0.5, True: 10.0}  # by whether the folder is remote: a listing has a price
 _LOG_SECONDS = 60.0

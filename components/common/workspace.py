@@ -54,15 +54,6 @@ from trainer_utils.storage import (
 )
 from trainer_utils.writing.publishing import remove_working_folder, working_folder
 
-__all__ = [
-    "check_own",
-    "meets_another",
-    "remove_dataset",
-    "removed_on_failure",
-    "start_working",
-    "working_folder",
-]
-
 _SHOWN = 5
 
 

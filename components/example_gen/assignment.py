@@ -22,8 +22,6 @@ from components.example_gen.settings import ExampleGenSettings
 from trainer_utils.format import ConfigError
 from trainer_utils.format.errors import did_you_mean
 
-__all__ = ["EXCLUDED", "Numbers", "SplitRules"]
-
 EXCLUDED = (1 << 16) - 1  # in place of a split's number
 
 Numbers = npt.NDArray[np.uint16]

@@ -15,18 +15,6 @@ from components.common.entry import Column, Value
 from components.common.rejects import RejectedInputError
 from trainer_utils.format import InputError
 
-__all__ = [
-    "BOX_COLUMNS",
-    "SIZE_COLUMNS",
-    "Box",
-    "BoxRow",
-    "are_boxes",
-    "box_values",
-    "boxes_of_rows",
-    "claimed_size",
-    "relative_box",
-]
-
 BOX_COLUMNS = (
     *(Column(name, "float", is_list=True) for name in ("xmin", "xmax", "ymin", "ymax", "area")),
     Column("labels", "label", is_list=True),

@@ -17,7 +17,6 @@ from typing import Any, ClassVar, Generic, TypeVar
 from components.common.lineage import package_versions
 from components.common.rejects import Reject, check_reject_fraction, render_rejects
 from components.common.tasks import Runner
-from components.common.workspace import working_folder
 from components.example_gen.inputs import InputSelection, LocatedInputs, fingerprint, locate
 from components.example_gen.plan import Plan, Written
 from components.example_gen.settings import ExampleGenSettings
@@ -29,8 +28,7 @@ from trainer_utils.format.example import decode_example
 from trainer_utils.format.tensors import TensorSpec, decode_tensor
 from trainer_utils.storage.file_system import join
 from trainer_utils.storage.files import exists, is_folder, list_names, remove_file, write_text
-
-__all__ = ["Conversion", "check_outcome", "check_tensors"]
+from trainer_utils.writing.publishing import working_folder
 
 _Plan = TypeVar("_Plan", bound=Plan)
 _TENSORS_LOOKED_AT = 100  # records of each split

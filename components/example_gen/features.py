@@ -19,8 +19,6 @@ from trainer_utils.format import Feature
 from trainer_utils.format.datum import DATUM_IMAGE_FORMATS
 from trainer_utils.format.json_text import JsonObject
 
-__all__ = ["features_of_files", "features_of_rows"]
-
 _TYPES = {"int": "int", "label": "int", "float": "float", "string": "string"}
 
 

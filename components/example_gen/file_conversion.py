@@ -24,7 +24,7 @@ from components.common.input_table import (
 )
 from components.common.layout_inputs import FilesElsewhere, LayoutInputs
 from components.common.tasks import Cost, Runner, Task, map_tasks
-from components.common.workspace import start_working, working_folder
+from components.common.workspace import start_working
 from components.example_gen import lists
 from components.example_gen.conversion import Conversion
 from components.example_gen.features import features_of_files
@@ -56,9 +56,8 @@ from trainer_utils.dataset import Dataset
 from trainer_utils.format import ConfigError, InputError, Shard, ShardName, shard_bounds
 from trainer_utils.format.errors import did_you_mean
 from trainer_utils.storage.file_system import display_path, is_remote, problem_of
+from trainer_utils.writing.publishing import working_folder
 from trainer_utils.writing.shards import remove_shard, rename_shard
-
-__all__ = ["FileConversion", "parts_of_shard"]
 
 # What one core takes for a file that is kept, and for a byte of one that is decoded.
 _FILE_SECONDS, _DECODED_BYTE_SECONDS = 300e-6, 1 / 25e6

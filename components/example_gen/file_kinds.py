@@ -10,12 +10,6 @@ from collections.abc import Iterable
 
 from trainer_utils.format.media_formats import EXTENSIONS, format_of
 
-__all__ = [
-    "kind_of_bytes",
-    "kind_of_heads",
-    "kind_of_name",
-]
-
 
 def kind_of_bytes(head: bytes) -> str | None:
     """`image`, `audio` or `text`, by how a file begins; None for anything else."""

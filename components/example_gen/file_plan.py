@@ -34,8 +34,6 @@ from trainer_utils.format import CorruptShardError, RecordIndex
 from trainer_utils.format.naming import check_feature_names
 from trainer_utils.format.planning import keyed_digests, remainders
 
-__all__ = ["EncodedPart", "FilePlan", "ShardTask", "plan_shards"]
-
 
 @dataclasses.dataclass(frozen=True)
 class EncodedPart:

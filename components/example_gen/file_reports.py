@@ -14,8 +14,6 @@ from components.media.images import StoredImage
 from trainer_utils.format import Shard
 from trainer_utils.format.json_text import JsonObject
 
-__all__ = ["AudioFacts", "ImageFacts", "KnownShard", "ShardSummary", "Stored"]
-
 Stored = StoredImage | StoredAudio
 
 

@@ -22,7 +22,6 @@ from components.common.blobs import BlobReader
 from components.common.entry import Blob, BlobColumn, Column, Entry, Value, label_column
 from components.common.fingerprint import sum_blobs
 from components.common.rejects import Reject, RejectedInputError, reject_errors
-from components.common.workspace import working_folder
 from components.example_gen.boxes import SIZE_COLUMNS
 from components.example_gen.file_plan import EncodedPart, ShardTask
 from components.example_gen.file_reports import KnownShard, ShardSummary, Stored
@@ -40,6 +39,7 @@ from trainer_utils.storage import (
     read_bytes,
     write_atomically,
 )
+from trainer_utils.writing.publishing import working_folder
 from trainer_utils.writing.shards import copy_shard, verify_shard, write_shard
 
 __all__ = ["WriteMediaShard"]

@@ -24,8 +24,6 @@ from trainer_utils.format.layouts import sign_of_dataset
 from trainer_utils.format.media_formats import EXTENSIONS
 from trainer_utils.storage import display_path, is_remote, join, list_folder
 
-__all__ = ["is_clutter", "read", "refuse_dataset", "refuse_plain_list"]
-
 _CLUTTER = frozenset(
     {
         "Thumbs.db",

@@ -12,8 +12,6 @@ from components.common.file_table import FileTable
 from components.common.layout_inputs import ImageRoot
 from trainer_utils.storage import InputFile, is_remote
 
-__all__ = ["roots_of"]
-
 
 def roots_of(files: Mapping[str, InputFile]) -> tuple[ImageRoot, ...]:
     """The folders that hold all files, each with its own; inner ones come first.

@@ -35,19 +35,6 @@ from trainer_utils.storage import (
     walk_files,
 )
 
-__all__ = [
-    "ALL_FILES",
-    "InputSelection",
-    "LocatedInputs",
-    "ResolvedPattern",
-    "SplitPattern",
-    "fingerprint",
-    "layout_inputs",
-    "locate",
-    "patterns_of",
-    "refuse_overlap",
-]
-
 _WILDCARDS = frozenset("*?[")
 
 

@@ -20,17 +20,6 @@ from components.example_gen.list_table import Embedded, ListTable
 from components.example_gen.settings import MEDIA
 from trainer_utils.format import InputError, canonical_split
 
-__all__ = [
-    "WORDS",
-    "embedded_sources",
-    "feature_names",
-    "file_sources",
-    "files_by_inspection",
-    "is_own_list",
-    "joined_sources",
-    "split_of_name",
-]
-
 WORDS = {"image": "image", "audio": "sound"}
 _SPLIT = "{split}"  # in the settings of names
 _SAMPLE = 8  # files that are looked for

@@ -1,13 +1,7 @@
-"""A list of files as a table: the same readers and types as for tables of texts.
+"""A list of files as a table, by the readers and types of all tables.
 
-    table = read_list(inputs, "list.csv", known=frozenset({"image"}))
-    table.values("label")                  # ['cat', 'dog']: one a row, None where there is none
-    table.cast_column("age", None)         # (Column(name='age', kind='int'), [31, None])
-
-A CSV without a header whose first row names a file is AutoML Vision's: `[split,]uri[,label…]`, or a
-box a row, `split,uri,label,xmin,ymin,,,xmax,ymax,,` with two or four corners; it gets the names of
-columns that it has there. A row that cannot be read ends the run: what files a damaged list means
-is nobody's guess.
+A CSV without a header whose first row names a file is AutoML Vision's, with its columns.
+A row that cannot be read ends the run: what files a damaged list means is nobody's guess.
 """
 
 import codecs
@@ -19,7 +13,6 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, BinaryIO
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet
@@ -41,8 +34,6 @@ from trainer_utils.format import InputError
 from trainer_utils.format.media_formats import EXTENSIONS
 from trainer_utils.storage import is_fault
 
-__all__ = ["Embedded", "ListTable", "read_list", "typed_values"]
-
 _HEADS, _VALUE_BYTES, _BUFFER_BYTES = 8, 512, 1 << 16
 _LINE_BYTES = 1 << 16
 _BYTES_FIELD, _PATH_FIELD = "bytes", "path"  # of a struct, as Hugging Face keeps an image
@@ -53,19 +44,12 @@ _Row = tuple[int, list[str]]  # the line that it ends in, and its fields
 
 @dataclasses.dataclass(frozen=True)
 class Embedded:
-    """Images or sounds that are in a Parquet file itself, which are not read.
+    """Images or sounds that are in a Parquet file itself, which are not read."""
 
-    Args:
-        bytes_column: the one with the bytes, a field of a struct after a dot.
-        bytes_per_row: about how many.
-        paths: where the rows say that they come from, None for those that do not.
-        heads: how the first ones begin.
-    """
-
-    bytes_column: str
-    bytes_per_row: int
-    paths: list[str | None]
-    heads: tuple[bytes, ...] = ()
+    bytes_column: str  # a field of a struct after a dot
+    bytes_per_row: int  # about
+    paths: list[str | None]  # where the rows say that they come from
+    heads: tuple[bytes, ...] = ()  # how the first ones begin
 
 
 @dataclasses.dataclass(frozen=True)
@@ -73,8 +57,7 @@ class ListTable:
     """The rows of a list.
 
     Args:
-        columns: by name, arrays end to end, each with whether numbers and lists may stand in it as
-            texts.
+        columns: by name, arrays end to end, each with whether numbers may stand in it as texts.
         positions: of each row, the line that it begins in, or of Parquet its number from 0.
         unit: what positions count: `line` or `row`.
         embedded: images and sounds in the file, by column.
@@ -123,9 +106,6 @@ def typed_values(
         parts: Arrow arrays, each with whether numbers and lists may stand in it as texts.
         kind: what the user says that it is, or None.
         place: names the place of the n-th value, for messages.
-
-    Raises:
-        InputError: a value is not of its kind.
     """
     kind = "string" if kind == "text" else kind
     starts = np.cumsum([0, *(len(array) for array, _ in parts)]).tolist()
@@ -169,9 +149,6 @@ def read_list(inputs: LayoutInputs, path: str, *, known: frozenset[str] = frozen
 
     Args:
         known: names that columns of files have, in lower case: a first row with one is a header.
-
-    Raises:
-        InputError: it is malformed; the message names file and line.
     """
     kind = kind_of_table(path)
     assert kind is not None
@@ -189,16 +166,19 @@ def read_list(inputs: LayoutInputs, path: str, *, known: frozenset[str] = frozen
     )
     pieces, parts = _read_pieces(inputs, path, kind, options)
     starts = row_starts(data, delimiter)
-    if pieces and delimiter:  # a header is no row
-        starts = starts[starts >= pieces[0].start - (len(whole) - len(data))]
-    lines = np.array(lines_of(starts.tolist(), data), np.int64) + 1
-    records = _records(parts)
-    parts, filled = _without_empty(parts) if delimiter else (parts, np.ones(len(records), bool))
     names = [name for rows in parts for name in rows.columns]
-    if delimiter and pieces:
-        ignored = options.ignored
-        names = [name for name in pieces[0].details["names"] if name not in ignored]
-    return ListTable(path, _columns(parts, names), tuple(lines[records[filled]].tolist()))
+    if pieces and delimiter:
+        starts = starts[starts >= pieces[0].start - (len(whole) - len(data))]  # a header is no row
+        names = [name for name in pieces[0].details["names"] if name not in options.ignored]
+    lines = np.array(lines_of(starts.tolist(), data), np.int64) + 1
+    positions: list[int] = []
+    before = 0
+    for rows in parts:
+        if delimiter:
+            _drop_empty(rows)
+        positions += lines[before + np.asarray(rows.records)].tolist()
+        before += rows.found
+    return ListTable(path, _columns(parts, names), tuple(positions))
 
 
 def _columns(parts: Sequence[Rows], names: Sequence[str]) -> dict[str, list[_Part]]:
@@ -238,27 +218,14 @@ def _read_pieces(
     return pieces, parts
 
 
-def _records(parts: Sequence[Rows]) -> npt.NDArray[np.int64]:
-    """The numbers of all rows in their file, those that are not blank counted."""
-    before, records = 0, [np.zeros(0, np.int64)]
-    for rows in parts:
-        records.append(before + np.asarray(rows.records))
-        before += rows.found
-    return np.concatenate(records)
-
-
-def _without_empty(parts: Sequence[Rows]) -> tuple[list[Rows], npt.NDArray[np.bool_]]:
-    """Rows of delimiters alone are none, as spreadsheets write them below a table."""
-    masks = [np.zeros(0, np.bool_)]
-    for rows in parts:
-        filled = np.zeros(len(np.asarray(rows.records)), np.bool_)
-        for array in rows.columns.values():
-            lengths = pc.fill_null(pc.utf8_length(pc.utf8_trim_whitespace(array)), 0)
-            filled |= lengths.to_numpy(zero_copy_only=False) > 0
-        if not filled.all():
-            rows.keep(filled)
-        masks.append(filled)
-    return list(parts), np.concatenate(masks)
+def _drop_empty(rows: Rows) -> None:
+    """Leaves out rows of delimiters alone, as spreadsheets write them below a table."""
+    filled = np.zeros(len(np.asarray(rows.records)), np.bool_)
+    for array in rows.columns.values():
+        lengths = pc.fill_null(pc.utf8_length(pc.utf8_trim_whitespace(array)), 0)
+        filled |= lengths.to_numpy(zero_copy_only=False) > 0
+    if not filled.all():
+        rows.keep(filled)
 
 
 # Lists without a header ---------------------------------------------------------------------------

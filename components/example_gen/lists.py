@@ -46,8 +46,6 @@ from components.tables.reading import DELIMITERS, SUFFIXES, kind_of_table
 from components.tables.splits import NoSplit, split_column, split_of_word
 from trainer_utils.format import InputError
 
-__all__ = ["find", "is_list", "read"]
-
 _ENDINGS = tuple(SUFFIXES)
 _FILE_COLUMNS = ("filename", "file_name", "path", "uri", "url")
 _MEDIA_COLUMNS = {

@@ -17,8 +17,6 @@ from components.example_gen.settings import ExampleGenSettings
 from trainer_utils.format import Accounting, Manifest
 from trainer_utils.format.json_text import JsonObject
 
-__all__ = ["config_of", "make_manifest"]
-
 
 def make_manifest(
     producer: str,

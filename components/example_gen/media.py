@@ -14,8 +14,6 @@ from components.media.audio import StoredAudio, store_audio
 from components.media.image_headers import open_image
 from components.media.images import StoredImage, store_image, store_label_map
 
-__all__ = ["DESCRIPTIONS", "check_annotation", "describe_media", "store_media"]
-
 # What the first file of a kind is described by, in features of these names.
 DESCRIPTIONS = {
     "image": ("height", "width", "channels"),

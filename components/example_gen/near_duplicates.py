@@ -36,8 +36,6 @@ from components.common.input_table import InputTable, entries_of
 from components.common.rejects import RejectedInputError
 from trainer_utils.machine import usable_cores
 
-__all__ = ["find_near_duplicates", "find_similar_texts"]
-
 _AT_ONCE, _OF_A_THREAD = 4096, 64  # inputs
 
 _Sketch = TypeVar("_Sketch")

@@ -18,15 +18,6 @@ from components.common.entry import ExcludedInput
 from trainer_utils.format import ConfigError, keyed_hash, settings
 from trainer_utils.format.naming import check_split_name
 
-__all__ = [
-    "NEAR_DUPLICATES",
-    "OWN_NAME",
-    "Partition",
-    "check_split_names",
-    "order_splits",
-    "read_output_config",
-]
-
 OWN_NAME = "filename"  # what is hashed where no column is named
 NEAR_DUPLICATES = "near_duplicates"  # what `group_by` names in place of a column
 _SPLIT_ORDER = ("train", "eval", "test")

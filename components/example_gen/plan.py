@@ -14,8 +14,6 @@ from components.common.sharding import Sharding
 from trainer_utils.format import Feature, Shard, shard_bounds
 from trainer_utils.format.json_text import JsonObject
 
-__all__ = ["Plan", "SplitShards", "Written", "lay_out_shards", "sum_label_counts"]
-
 
 @dataclasses.dataclass(frozen=True)
 class SplitShards:

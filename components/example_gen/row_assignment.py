@@ -33,8 +33,6 @@ from components.tables.vocabularies import label_ids
 from trainer_utils.format import ConfigError, keyed_hashes
 from trainer_utils.format.planning import keyed_digests
 
-__all__ = ["RowAssignment"]
-
 
 class RowAssignment:
     """The splits, and what each row gets.

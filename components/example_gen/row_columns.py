@@ -18,8 +18,6 @@ from components.tables.texts import text_columns
 from trainer_utils.format import InputError
 from trainer_utils.format.errors import did_you_mean
 
-__all__ = ["count_before", "decide_columns", "labels_of", "own_split_column"]
-
 
 def decide_columns(
     pieces: Sequence[Piece], reports: Sequence[PieceReport], settings: ExampleGenSettings

@@ -14,7 +14,7 @@ import numpy as np
 from components.common.entry import ExcludedInput
 from components.common.layout_inputs import LayoutInputs
 from components.common.tasks import Cost, Runner, Task, map_tasks
-from components.common.workspace import remove_dataset, start_working, working_folder
+from components.common.workspace import remove_dataset, start_working
 from components.example_gen.assignment import EXCLUDED
 from components.example_gen.conversion import Conversion, check_outcome
 from components.example_gen.features import features_of_rows
@@ -33,9 +33,8 @@ from components.tables.pieces import Piece
 from components.tables.texts import TextRules
 from components.tables.tokenizing import load_tokenizer
 from trainer_utils.format import Shard
+from trainer_utils.writing.publishing import working_folder
 from trainer_utils.writing.shards import verify_shard
-
-__all__ = ["RowConversion"]
 
 # What one core takes for a byte of the inputs in each of the steps, about.
 _INSPECT_SECONDS, _ENCODE_SECONDS, _GATHER_SECONDS = 1 / 150e6, 1 / 100e6, 1 / 400e6

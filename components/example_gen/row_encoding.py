@@ -27,8 +27,6 @@ from trainer_utils.format import Shard
 from trainer_utils.format.index import name_crc
 from trainer_utils.format.naming import NAME_FEATURES
 
-__all__ = ["ID_FEATURES", "Encoding", "EncodingReport", "Gathering", "PieceRows", "id_feature"]
-
 ID_FEATURES = ("id", "record_id")  # of the lineage: the second where the inputs have the first
 _BATCH_ROWS = 32 << 10  # past it, columns leave the processor's cache
 

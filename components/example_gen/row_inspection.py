@@ -30,8 +30,6 @@ from components.tables.texts import TextRules, text_columns
 from trainer_utils.storage.file_system import join
 from trainer_utils.storage.files import read_bytes, write_atomically
 
-__all__ = ["Inspection", "PieceReport", "read_columns", "read_digests"]
-
 _OF_WORDS = (*LABEL_NAMES, MAYBE_SPLIT, *SPLIT_NAMES)  # columns whose distinct values are reported
 _RECORD = "record"  # of the Arrow file; the columns of the source have a prefix
 _PREFIX = "column:"

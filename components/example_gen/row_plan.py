@@ -30,8 +30,6 @@ from trainer_utils.format.framing import RECORD_OVERHEAD_BYTES
 from trainer_utils.format.naming import check_feature_names
 from trainer_utils.format.tensors import TokenSpec
 
-__all__ = ["BUCKET_BYTES", "TOKENS", "RowPlan", "TokenPlan", "plan_rows"]
-
 BUCKET_BYTES = 128 << 20  # that are put in order at a time; about twice that in memory
 _ENTRY_BYTES = 14  # of a feature beside its name and its values
 _ID_BYTES = 40

@@ -30,18 +30,6 @@ from trainer_utils.format.settings import (
 )
 from trainer_utils.format.tensors import TensorSpec
 
-__all__ = [
-    "COLUMN_KINDS",
-    "LISTS",
-    "MEDIA",
-    "AudioSettings",
-    "ExampleGenSettings",
-    "ImageSettings",
-    "LayoutNames",
-    "MediaSettings",
-    "TextSettings",
-]
-
 LISTS = ("csv", "tsv", "jsonl", "parquet")
 MEDIA = ("image", "audio")
 COLUMN_KINDS = ("int", "float", "string", "text", "label", *MEDIA, "split", "ignore")

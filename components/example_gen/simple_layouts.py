@@ -16,15 +16,6 @@ from components.tables.reading import kind_of_table
 from trainer_utils.format import ConfigError, InputError
 from trainer_utils.storage import display_path
 
-__all__ = [
-    "check_no_columns",
-    "name_simple",
-    "names_at_top",
-    "read_simple",
-    "refuse_layout",
-    "without_reserved",
-]
-
 
 def read_simple(inputs: LayoutInputs, *, layout: str) -> InputTable:
     """Works out split, features and bytes of each input.

@@ -24,16 +24,6 @@ from components.schema.properties import SPLIT_NAMES, Properties
 from components.tfx.files import register_object_stores
 from trainer_utils.format.settings import Setting, settings_of
 
-__all__ = [
-    "Artifacts",
-    "Runtime",
-    "channel",
-    "checked_properties",
-    "examples_channel",
-    "parameters_of",
-    "set_properties",
-]
-
 Runtime = data_types.RuntimeParameter
 Artifacts: TypeAlias = dict[str, list[types.Artifact]]
 """What an executor reads or writes, by the names of its inputs or outputs."""

@@ -14,8 +14,6 @@ from tfx.proto.orchestration import driver_output_pb2
 
 from components.common.settings import ExecProperties
 
-__all__ = ["PropertiesDriver"]
-
 
 class PropertiesDriver(base_driver.BaseDriver, portable_driver.BaseDriver):
     """Serves both of TFX's ways to run a component: `run` is that of pipelines."""

@@ -43,14 +43,6 @@ from components.tfx.properties import (
 )
 from trainer_utils.format import ConfigError
 
-__all__ = [
-    "TFX_PARAMETERS",
-    "ExampleGenExecutor",
-    "FileTreeDriver",
-    "FilesExampleGen",
-    "FilesExampleGenSpec",
-]
-
 _DESCRIBED = (FINGERPRINT, "span", "version")  # properties of the artifact too
 _parameter = component_spec.ExecutionParameter
 TFX_PARAMETERS: dict[str, component_spec.ExecutionParameter] = {  # they mean what they mean there

@@ -13,8 +13,6 @@ from tfx.dsl.components.base import base_beam_executor
 from components.common.beam import make_pipeline, runner_of, takes_package
 from components.common.tasks import Runner
 
-__all__ = ["LocalFirstBeamExecutor"]
-
 
 class LocalFirstBeamExecutor(base_beam_executor.BaseBeamExecutor):
     """TFX's Beam executor; without a `--runner`, or with `DirectRunner`, all runs here."""

@@ -19,8 +19,6 @@ from tfx.dsl.io import filesystem, filesystem_registry
 
 from trainer_utils import storage
 
-__all__ = ["register_object_stores"]
-
 _BLOCK_BYTES = 8 << 20
 
 _SCHEMES = ("s3", "s3a", "minio", "gs", "gcs", "az", "abfs", "abfss", "adl", "memory")

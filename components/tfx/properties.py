@@ -15,8 +15,6 @@ from components.common.settings import ExecProperties
 from components.example_gen.inputs import ALL_FILES, InputSelection, LocatedInputs, patterns_of
 from components.example_gen.partition import read_output_config
 
-__all__ = ["FINGERPRINT", "all_files", "selection_of", "set_span", "with_spans"]
-
 FINGERPRINT = "input_fingerprint"
 
 
