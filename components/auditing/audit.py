@@ -25,8 +25,6 @@ from trainer_utils.format.json_text import JsonObject
 from trainer_utils.format.spelling import did_you_mean
 from trainer_utils.text_output import Part, Shown, make_table, quantity
 
-__all__ = ["Audit", "audit_dataset"]
-
 _LABEL = "label"
 
 

@@ -17,14 +17,6 @@ from components.auditing.scanning import IMAGE, TEXT, Scan
 from components.auditing.shifts import distance_of_counts, distance_of_numbers
 from components.auditing.texts import unite_similar_texts
 
-__all__ = [
-    "find_copies",
-    "find_missing_classes",
-    "find_odd_images",
-    "find_shifts",
-    "in_order",
-]
-
 _MOST_RECORDS = 20  # of a finding that are named
 _BLANK_CONTRAST = 1.5  # grey levels
 _DARK_BRIGHTNESS = 16.0

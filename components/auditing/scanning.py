@@ -29,8 +29,6 @@ from trainer_utils.format.naming import NAME_FEATURES
 from trainer_utils.format.record_names import name_of
 from trainer_utils.storage import persist
 
-__all__ = ["IMAGE", "ROW", "TEXT", "Scan", "scan_dataset"]
-
 IMAGE, TEXT = 1, 2
 """What a row's sketch is of; 0 stands for none."""
 

@@ -28,15 +28,6 @@ import numpy.typing as npt
 
 from components.auditing.grouping import DisjointSets, pairs_of_equals
 
-__all__ = [
-    "LEAST_JACCARD",
-    "SketchedTexts",
-    "TextSketches",
-    "sketch_texts",
-    "split_words",
-    "unite_similar_texts",
-]
-
 LEAST_JACCARD = 0.6
 _BANDS, _ROWS = 25, 5
 _BIN_BITS = 7

@@ -16,8 +16,6 @@ from components.layouts.image_sets import (
 )
 from trainer_utils.storage import display_path
 
-__all__ = ["LOOKED_FOR", "is_here", "read"]
-
 LOOKED_FOR = "JPEGImages/ beside SegmentationClass/ (segmentation)"
 
 

@@ -23,8 +23,6 @@ from components.media.ogg_pages import check_pages
 from components.media.options import LARGEST_RATE, AudioOptions
 from trainer_utils.format.media_formats import EXTENSIONS, FORMATS, RIFF, WAVE, packing_of
 
-__all__ = ["StoredAudio", "store_audio"]
-
 _EXTENSIONS = {known.name: known.extensions for known in FORMATS if known.kind == "audio"}
 _MOST_BYTES = 1 << 30  # of samples: an Example, being one protocol buffer, ends at 2 GiB
 _MP3_FRAME = 1152  # samples, of which a count may have one too many

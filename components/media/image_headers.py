@@ -26,8 +26,6 @@ from trainer_utils.format.media_formats import (
 )
 from trainer_utils.storage.file_system import is_fault
 
-__all__ = ["channels_of", "frames_of", "open_image", "scan_image"]
-
 # Others stay unopened: EPS, for one, would run Ghostscript.
 _FORMATS = tuple(known.name for known in FORMATS if known.kind == "image")
 _PNG_BIT_DEPTH = 24  # where it stands in the file

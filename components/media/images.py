@@ -19,12 +19,6 @@ from components.media.pixels import encode_image, in_plain_colours, load
 from components.media.structure import ImageStructure
 from trainer_utils.format.media_formats import FORMATS
 
-__all__ = [
-    "StoredImage",
-    "store_image",
-    "store_label_map",
-]
-
 _FORMAT_OF = {ending: f.name for f in FORMATS if f.kind == "image" for ending in f.extensions}
 
 

@@ -39,8 +39,6 @@ from trainer_utils.format.jpeg import (
     find_segment,
 )
 
-__all__ = ["scan_jpeg"]
-
 _BASELINE_TO_PROGRESSIVE = (BASELINE, EXTENDED, PROGRESSIVE)
 _PROGRESSIVE = (PROGRESSIVE, 0xCA)
 _UNREAD = (0xC5, 0xC6, 0xC7, 0xCB, 0xCD, 0xCE, 0xCF)  # hierarchical, and lossless arithmetic

@@ -14,8 +14,6 @@ from typing import NamedTuple
 from components.common.rejects import RejectedInputError
 from trainer_utils.format.media_formats import ID3
 
-__all__ = ["count_frames"]
-
 _MPEG1 = 3  # of the version's two bits; 2 is MPEG 2, 0 is MPEG 2.5
 _KBITS = {
     True: (0, 32, 40, 48, 56, 64, 80, 96, 112, 128, 160, 192, 224, 256, 320),

@@ -11,8 +11,6 @@ import zlib
 from components.common.rejects import RejectedInputError
 from trainer_utils.format.media_formats import OGG
 
-__all__ = ["check_pages"]
-
 _LAST = 4  # of a page's flags
 _HEADER = struct.Struct("<4sBBqIIIB")
 # Ogg's CRC takes the bits of each byte from the top, zlib's from the bottom.

@@ -10,8 +10,6 @@ from components.media.pixels import load
 from components.media.structure import ImageStructure
 from trainer_utils.storage.file_system import is_fault
 
-__all__ = ["UPRIGHT", "orientation_of", "turn_back", "turn_image"]
-
 UPRIGHT = 1
 _TAG = 0x0112  # of EXIF, and of TIFF
 _METADATA = ("exif", "xmp", "XML:com.adobe.xmp", "Raw profile type exif")

@@ -12,8 +12,6 @@ from PIL import Image
 from components.common.rejects import RejectedInputError
 from trainer_utils.storage.file_system import is_fault
 
-__all__ = ["ImageBytes", "encode_image", "in_plain_colours", "load"]
-
 
 class ImageBytes(io.BytesIO):
     """A file in memory that knows whether more was read than there is.

@@ -10,8 +10,6 @@ import zlib
 from components.common.rejects import RejectedInputError
 from components.media.structure import ImageStructure
 
-__all__ = ["scan_png"]
-
 _DEPTHS = {0: (1, 2, 4, 8, 16), 2: (8, 16), 3: (1, 2, 4, 8), 4: (8, 16), 6: (8, 16)}
 _CRITICAL = (b"IHDR", b"PLTE", b"IDAT", b"IEND")
 _TEXTS = (b"tEXt", b"zTXt", b"iTXt")

@@ -2,8 +2,6 @@
 
 from typing import NamedTuple
 
-__all__ = ["ImageStructure"]
-
 
 class ImageStructure(NamedTuple):
     """What a JPEG's or PNG's marks say; of other files nothing does, since all are decoded.

@@ -30,8 +30,6 @@ from trainer_utils.format.example_columns import Column
 from trainer_utils.format.spelling import did_you_mean
 from trainer_utils.storage.file_system import is_fault
 
-__all__ = ["Condition", "parse_condition"]
-
 _MOST_CHARACTERS = 4096
 _ALLOWED = "a condition on features such as \"label != 'unknown' and height >= 64\""
 _ORDER: dict[type[ast.cmpop], Callable[[Any, Any], Any]] = {

@@ -33,18 +33,6 @@ from trainer_utils.format.naming import LABEL_FEATURES, NAME_FEATURES
 from trainer_utils.format.spelling import misspelt
 from trainer_utils.storage import read_bytes
 
-__all__ = [
-    "EditCounts",
-    "Edits",
-    "check_edits",
-    "check_feature",
-    "describe_edits",
-    "fingerprint_of_files",
-    "parse_block",
-    "read_edits",
-    "total_counts",
-]
-
 _LABEL = "label"
 _UNDECODED = "surrogateescape"  # as `os.fsdecode` has names of files that are no UTF-8
 _MOST_NAMED = 20  # features in a message

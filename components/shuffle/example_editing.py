@@ -10,8 +10,6 @@ from trainer_utils.format.errors import DatasetError
 from trainer_utils.format.example import encode_example, varint
 from trainer_utils.format.example_decoding import read_fields
 
-__all__ = ["replace_feature"]
-
 _FEATURES, _ENTRY, _KEY = 1, 1, 1  # field numbers: of Example, of Features, of a map's entry
 _DELIMITED = 2  # wire type
 _FIRST = b"\x0a"  # the tag of a field 1 with a length

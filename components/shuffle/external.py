@@ -43,18 +43,6 @@ from trainer_utils.storage import (
 from trainer_utils.writing.publishing import working_folder
 from trainer_utils.writing.shards import verify_shard, write_shard
 
-__all__ = [
-    "HELD_TIMES",
-    "ExternalShuffle",
-    "Lot",
-    "checked_crcs",
-    "frames_of",
-    "read_batch",
-    "run_of",
-    "write_batches",
-    "write_shards",
-]
-
 Ints = npt.NDArray[np.int64]
 
 HELD_TIMES = 3

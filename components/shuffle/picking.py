@@ -22,8 +22,6 @@ from trainer_utils.format import DatasetError, ShardName
 from trainer_utils.format.framing import RECORD_OVERHEAD_BYTES, Lengths
 from trainer_utils.storage import file_size, naming_file, open_for_reading
 
-__all__ = ["LOT_BYTES", "GatherIndices", "picked_lots", "read_ahead"]
-
 Ints = npt.NDArray[np.int64]
 
 LOT_BYTES = 1 << 20

@@ -23,8 +23,6 @@ from trainer_utils.storage.file_system import is_fault, persist, problem_of
 from trainer_utils.storage.files import open_for_reading
 from trainer_utils.storage.paths import is_remote, join
 
-__all__ = ["DELIMITERS", "SUFFIXES", "kind_of_table", "pieces_of", "read_piece"]
-
 SUFFIXES = {
     ".csv": "csv",
     ".tsv": "tsv",

@@ -17,8 +17,6 @@ from trainer_utils.format.printable import printable
 from trainer_utils.format.spelling import did_you_mean
 from trainer_utils.storage.paths import display_path
 
-__all__ = ["label_ids", "make_vocabularies"]
-
 
 def make_vocabularies(
     labels: Mapping[str, Iterable[str]],
