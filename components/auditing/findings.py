@@ -11,8 +11,6 @@ from trainer_utils.format import ConfigError
 from trainer_utils.format.errors import did_you_mean
 from trainer_utils.format.json_text import JsonObject
 
-__all__ = ["KINDS", "Finding", "RecordName", "check_kinds"]
-
 KINDS = {
     "leakage": "records of two splits have the same or nearly the same content",
     "label_conflict": "records of the same content have different labels",

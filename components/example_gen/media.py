@@ -11,7 +11,7 @@ from components.common.rejects import RejectedInputError
 from components.example_gen.file_reports import Stored
 from components.example_gen.settings import MediaSettings
 from components.media.audio import StoredAudio, store_audio
-from components.media.image_headers import open_image
+from components.media.decoding import open_image
 from components.media.images import StoredImage, store_image, store_label_map
 
 # What the first file of a kind is described by, in features of these names.

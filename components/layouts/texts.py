@@ -26,8 +26,6 @@ from components.tables.reading import DELIMITERS, SUFFIXES, pieces_of
 from trainer_utils.format import ConfigError, InputError, canonical_split
 from trainer_utils.storage import display_path, problem_of
 
-__all__ = ["LOOKED_FOR", "find_pieces"]
-
 _SUFFIXES = {**SUFFIXES, ".json": "json", ".txt": "lines"}
 LOOKED_FOR = f"tables ({', '.join(_SUFFIXES)}) and for text files in folders"
 _TABLES = ("csv", "tsv", "jsonl", "parquet", "json")

@@ -32,15 +32,6 @@ from components.tables.casting import (
 from trainer_utils.format import ConfigError, InputError
 from trainer_utils.format.errors import did_you_mean
 
-__all__ = [
-    "LABEL_NAMES",
-    "ColumnFacts",
-    "check_columns",
-    "column_facts",
-    "decide_column",
-    "not_finite",
-]
-
 LABEL_NAMES = ("label", "labels", "class", "classes", "category", "categories")
 
 _INT, _FLOAT = rf"^({INT_TEXT})$", rf"^({FLOAT_TEXT})$"

@@ -22,8 +22,6 @@ from trainer_utils.format.crc32c import extend_crc32c
 from trainer_utils.storage.file_system import is_fault, is_remote, join, persist, problem_of
 from trainer_utils.storage.files import open_for_reading
 
-__all__ = ["DELIMITERS", "SUFFIXES", "kind_of_table", "pieces_of", "read_piece"]
-
 SUFFIXES = {
     ".csv": "csv",
     ".tsv": "tsv",

@@ -17,8 +17,6 @@ from trainer_utils.format.naming import vocabulary_file
 from trainer_utils.format.printable import printable
 from trainer_utils.storage.file_system import display_path
 
-__all__ = ["label_ids", "make_vocabularies"]
-
 
 def make_vocabularies(
     labels: Mapping[str, Iterable[str]],

@@ -7,7 +7,7 @@ import pytest
 from PIL import Image
 
 from components.common.rejects import RejectedInputError
-from components.media.png_structure import scan_png
+from components.media.image_structure import scan_png
 
 RGB = np.random.default_rng(0).integers(0, 256, (6, 9, 3), np.uint8)
 
