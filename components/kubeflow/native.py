@@ -36,7 +36,6 @@ __all__ = [
     "schema_export",
     "shard_balancer",
     "text_example_gen",
-    "train_input_check",
 ]
 
 IMAGE_VARIABLE = "TFX_SHARDS_IMAGE"
@@ -385,38 +384,3 @@ def dataset_report(
     from components.kubeflow.run import run_step
 
     run_step("dataset_report", given)
-
-
-@_component
-def train_input_check(
-    examples: dsl.Input[dsl.Dataset],
-    metrics: dsl.Output[dsl.Metrics],
-    split: str = "train",
-    batch_size: int = 64,
-    workers: int = 1,
-    input_options: dict = {},
-    seconds: float = 2.0,
-    min_records_per_second: float = 0.0,
-) -> None:
-    """Reads a dataset as a trainer will: every checksum, the plan of each worker, and the speed.
-
-    Args:
-        examples: a dataset.
-        split: or slices, such as train[:80%].
-        batch_size: global, in records.
-        workers: that share each batch.
-        input_options: further arguments of trainer_utils.input_fn, such as features, label and
-            image_size; images of many sizes are read at 224 x 224 where none is given.
-        seconds: that each stage is measured for.
-        min_records_per_second: the step fails where the input is slower; 0: no such bound.
-
-    Returns:
-        metrics: records, steps, dropped and padded records of an epoch, records_per_second, and
-            the least seconds of a training step that never waits for its input.
-    """
-    given = {**locals()}
-    from components.kubeflow.artifacts import find_dataset
-    from components.kubeflow.input_check import check_input
-
-    del given["examples"], given["metrics"]
-    metrics.metadata.update(check_input(find_dataset(examples.path, examples.uri), **given))

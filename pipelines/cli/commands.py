@@ -5,7 +5,6 @@ Nothing but click is imported before a command runs, and TensorFlow or TFX only 
 
 import dataclasses
 import importlib.util
-import json
 import sys
 from collections.abc import Mapping
 from typing import Annotated, Any
@@ -608,7 +607,6 @@ def lineage(
     *,
     metadata: _Store = None,
     record: _Name = None,
-    form: Annotated[str, "--format", click.Choice(("text", "openlineage", "prov"))] = "text",
 ) -> Any:
     """Show where a dataset comes from and what was made from it: runs, inputs, models.
 
@@ -622,21 +620,11 @@ def lineage(
         metadata: Default: metadata.sqlite or the like in a folder above the dataset, else what the
             dataset itself says.
         record: Follow one record, by its filename or id.
-        form: openlineage: a line an event, as its API takes them; prov: Croissant with PROV-O.
     """
     from pipelines.lineage import describe_artifact
 
     with show_progress("Reading the lineage"):
-        found = describe_artifact(uri, metadata=metadata, record=record)
-        if form == "text":
-            return found
-        from pipelines.lineage.exports import openlineage_events, prov_document
-
-        if form == "prov":
-            document = prov_document(found)
-            return Facts(document, json.dumps(document, indent=2).split("\n"))
-        events = list(openlineage_events(found))
-        return Facts(events, [json.dumps(event) for event in events])
+        return describe_artifact(uri, metadata=metadata, record=record)
 
 
 @command()
