@@ -25,19 +25,6 @@ except ImportError:  # where kfp 2.0 has them
     from kfp.components import pipeline_context
     from kfp.components.python_component import PythonComponent
 
-__all__ = [
-    "IMAGE_VARIABLE",
-    "audio_example_gen",
-    "dataset_audit",
-    "dataset_report",
-    "default_image",
-    "image_example_gen",
-    "input_fingerprint",
-    "schema_export",
-    "shard_balancer",
-    "text_example_gen",
-]
-
 IMAGE_VARIABLE = "TFX_SHARDS_IMAGE"
 _VERSION = "input_version"
 _READ_BY_NAME = ("exclude", "relabel", "add")  # files and datasets of which Kubeflow knows nothing

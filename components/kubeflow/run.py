@@ -33,8 +33,6 @@ from trainer_utils.format.json_text import Json
 if TYPE_CHECKING:
     from kfp import dsl
 
-__all__ = ["run_step"]
-
 _Given = dict[str, Any]
 
 

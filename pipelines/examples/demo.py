@@ -13,8 +13,6 @@ from pathlib import Path
 
 from pipelines.noise import silence_process
 
-__all__ = ["main"]
-
 FOLDER = "demo-run"
 
 

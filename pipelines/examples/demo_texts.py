@@ -13,8 +13,6 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-__all__ = ["make_texts"]
-
 _LEAST_WORDS, _MOST_WORDS = 12, 120
 
 

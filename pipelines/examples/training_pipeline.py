@@ -17,15 +17,6 @@ from components.common.beam import IN_PROCESS_RUNNER
 from pipelines.examples import image_trainer, text_trainer
 from pipelines.tools.conversion import METADATA_FILE
 
-__all__ = [
-    "BEAM_ARGUMENTS",
-    "create_image_pipeline",
-    "create_text_pipeline",
-    "create_training_pipeline",
-    "run_locally",
-    "training_components",
-]
-
 BEAM_ARGUMENTS = (f"--runner={IN_PROCESS_RUNNER}",)
 
 

@@ -22,8 +22,6 @@ from trainer_utils.format.json_text import JsonObject
 from trainer_utils.format.settings import one_of
 from trainer_utils.storage import write_text
 
-__all__ = ["compile_pipeline"]
-
 READY = ("image", "text")  # of pipelines.kubeflow.ready, which brings TFX
 _TEXTS = {
     "output": (r".+\.ya?ml", "the path of a .yaml file"),

@@ -12,8 +12,6 @@ from components import ImageExampleGen, TextExampleGen
 from pipelines.examples import image_trainer, text_trainer
 from pipelines.examples.training_pipeline import BEAM_ARGUMENTS, training_components
 
-__all__ = ["create_kubeflow_pipeline"]
-
 _TRAIN_ARGS = '{"splits": ["train"]}'
 _PARAMETERS: dict[str, tuple[type, Any, str]] = {
     "input_base": (str, None, "The folder, list or table of the inputs: a path or a bucket."),

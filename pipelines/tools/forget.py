@@ -57,8 +57,6 @@ from trainer_utils.text_output import Part, Shown, make_table, quantity
 from trainer_utils.writing.publishing import working_folder
 from trainer_utils.writing.uploading import upload_dataset
 
-__all__ = ["Forgetting"]
-
 Advance = Callable[[int, int], None]
 _NEW, _OLD = ".forget-new", ".forget-old"
 _IN_SCOPE = (

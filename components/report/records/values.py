@@ -18,8 +18,6 @@ from trainer_utils.format.json_text import Json
 from trainer_utils.format.media_formats import FORMATS, format_of
 from trainer_utils.format.png import encode_png
 
-__all__ = ["Value", "value_of"]
-
 _SUFFIXES = {known.name: known.extensions[0] for known in FORMATS} | {"RAW": ".png"}
 
 

@@ -29,8 +29,6 @@ from trainer_utils.format.naming import index_file
 from trainer_utils.format.tfrecord import BLOCK_BYTES, compact
 from trainer_utils.storage import open_for_reading, read_bytes
 
-__all__ = ["Problem", "ShardCheck", "ShardOutcome", "check_shard"]
-
 
 @dataclasses.dataclass(frozen=True)
 class Problem:

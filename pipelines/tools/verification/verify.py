@@ -35,8 +35,6 @@ from trainer_utils.format.sealing import is_sealed
 from trainer_utils.format.tfds import TFDS_FEATURES_FILE, TFDS_INFO_FILE
 from trainer_utils.text_output import human_bytes, quantity
 
-__all__ = ["Verification", "verify_dataset"]
-
 _ALONE_SECONDS = 2.0  # of work, up to which more processes cost more than they save
 _BYTES_A_SECOND = 1e9  # measured, of one process
 _REMOTE_THREADS = 8
