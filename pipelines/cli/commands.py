@@ -364,7 +364,6 @@ def forget(
     *,
     roots: Annotated[_Texts, "--in", "ROOT", With(required=True)],
     listed: Annotated[str | None, "--file", click.Path(exists=True, dir_okay=False)] = None,
-    caches: Annotated[_Texts, "--cache", "FOLDER"] = (),
     output: _Output = None,
     plain_names: bool = False,
     dry_run: bool = False,
@@ -383,7 +382,6 @@ def forget(
     Args:
         roots: The folder to search; several may be given.
         listed: A file of further names, one a line.
-        caches: The cache= folder of a trainer on this machine, where it is not below ROOT.
         output: The certificate. Default: forgotten-….json in ROOT.
         plain_names: Names in the certificate, not their SHA-256.
         dry_run: List what would be taken out, and change nothing.
@@ -393,7 +391,7 @@ def forget(
     from trainer_utils.storage import read_text
 
     lines = [] if listed is None else read_text(listed).removeprefix("\ufeff").splitlines()
-    options: dict[str, Any] = {"output": output, "caches": caches, "plain_names": plain_names}
+    options: dict[str, Any] = {"output": output, "plain_names": plain_names}
     with show_progress("Searching") as advance:
         wanted = [*names, *(line for line in lines if line.strip())]
         found = Forgetting.find(wanted, roots, advance=advance, **options)
