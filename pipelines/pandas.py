@@ -17,8 +17,6 @@ import pandas as pd
 from trainer_utils.format import ConfigError
 from trainer_utils.format.json_text import JsonObject
 
-__all__ = ["TensorFlowAccessor"]
-
 _KINDS = {  # of TFRecorder's schema_map, by the names of its types
     "ImageUri": "image",
     "ImageSupportedType": "image",

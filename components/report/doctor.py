@@ -15,8 +15,6 @@ from trainer_utils.format.naming import REJECTS_FILE
 from trainer_utils.storage.file_system import is_fault
 from trainer_utils.text_output import Part, human_bytes, list_counts, make_table, quantity
 
-__all__ = ["Check", "checks_table", "dataset_checks", "is_good"]
-
 _STYLES = {"ok": "green", "warn": "yellow", "bad": "red"}
 _LARGE_BYTES = 10**9  # of a split, from which the size of its shards matters
 _LEAST_SHARD, _MOST_SHARD = 100 * 10**6, 200 * 10**6  # the field's advice

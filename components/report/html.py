@@ -12,8 +12,6 @@ from trainer_utils.format.printable import printable
 from trainer_utils.storage import write_text
 from trainer_utils.text_output import human_bytes, quantity
 
-__all__ = ["CONTENT_SECURITY_POLICY", "load_template", "write_page"]
-
 CONTENT_SECURITY_POLICY = (
     "default-src 'none'; img-src 'self' data:; media-src 'self'; style-src 'unsafe-inline'; "
     "base-uri 'none'; form-action 'self'"

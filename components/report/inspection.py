@@ -27,8 +27,6 @@ from trainer_utils.text_output import (
     quantity,
 )
 
-__all__ = ["DatasetFacts", "SplitFacts", "feature_row", "inspect_dataset"]
-
 _MOST_LABELS = 20  # that are shown as text
 _WRITERS = {DATUM_SHARDS_FILE: "Datum", TFDS_INFO_FILE: "TFDS"}
 

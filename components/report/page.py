@@ -24,8 +24,6 @@ from trainer_utils.format import DatasetError
 from trainer_utils.format.naming import REJECTS_FILE, SCHEMA_FILE
 from trainer_utils.storage import is_fault, join, read_text
 
-__all__ = ["render_report", "write_report"]
-
 SAMPLE_RECORDS = 1000  # of each split
 _MOST_LABELS, _MOST_SHARDS, _MOST_REJECTS, _MOST_VALUES = 60, 400, 5, 8
 

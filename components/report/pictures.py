@@ -17,8 +17,6 @@ from PIL import Image
 from components.report.records import Example, Value
 from trainer_utils.storage.file_system import is_fault
 
-__all__ = ["DrawnBox", "Picture", "Sound", "draw_picture", "read_sound"]
-
 _SIDE = 144  # pixels
 _QUALITY = 70
 _EDGES = ("xmin", "xmax", "ymin", "ymax")

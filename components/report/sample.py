@@ -17,8 +17,6 @@ from components.report.pictures import Picture, Sound, draw_picture, read_sound
 from components.report.records import Example, ExampleReader, Value
 from trainer_utils.storage.file_system import is_fault
 
-__all__ = ["FeatureSample", "Sample", "Statistics", "draw_sample", "spread"]
-
 _BINS = 24
 _TOP_WORDS = 24
 _MOST_TEXTS, _MOST_SOUNDS = 6, 8

@@ -40,8 +40,6 @@ from trainer_utils.format.tfds import (
 from trainer_utils.storage import exists, is_remote, join, read_text
 from trainer_utils.writing.publishing import describing_texts
 
-__all__ = ["Described", "datum_limits", "describe"]
-
 _TFDS_NAME = "dataset"
 _NUMBERED = re.compile(r"(?P<head>.*-)\d{5,}-of-\d{5,}$")
 

@@ -12,8 +12,6 @@ from collections.abc import Mapping, Sequence
 from trainer_utils.format.datum import Feature
 from trainer_utils.format.json_text import Json, JsonObject, render_json
 
-__all__ = ["render_example_schema"]
-
 _DIALECT = "https://json-schema.org/draft/2020-12/schema"
 _MOST_NAMED_CLASSES = 1000  # each is named, as far as a person might read it
 _INT64 = {"type": "integer", "minimum": -(2**63), "maximum": 2**63 - 1}

@@ -18,8 +18,6 @@ from trainer_utils.format import DatasetError, Feature
 from trainer_utils.format.naming import SPLIT_PREFIX
 from trainer_utils.storage import exists, join, list_files, read_bytes
 
-__all__ = ["check_facts", "check_statistics", "feature_name", "read_statistics"]
-
 _FILE = "FeatureStats.pb"
 _KINDS = {0: "int", 1: "float", 2: "string", 3: "string"}  # FeatureNameStatistics.Type
 

@@ -24,8 +24,6 @@ from trainer_utils.dataset import open_dataset
 from trainer_utils.frameworks.tensorflow import is_chief
 from trainer_utils.reading.image_settings import NORMALIZATIONS
 
-__all__ = ["ImagenetConfig", "learning_rates", "resnet50", "train"]
-
 MakeModel = Callable[["ImagenetConfig", int], Any]
 """Of the settings and the number of classes: a Keras model of uint8 images, which gives logits."""
 

@@ -28,8 +28,6 @@ from trainer_utils.format.index import name_crc, name_of
 from trainer_utils.format.json_text import JsonObject
 from trainer_utils.text_output import Part, Shown, make_table
 
-__all__ = ["KINDS", "Change", "Difference", "Place", "compare_datasets"]
-
 KINDS = ("added", "removed", "changed", "moved")
 _READ_AT_ONCE = 1 << 15  # records of one name, in the order in which they lie
 _DIGEST = np.dtype(

@@ -24,8 +24,6 @@ from trainer_utils.format.json_text import JsonObject
 from trainer_utils.format.naming import NAME_FEATURES
 from trainer_utils.storage.file_system import is_remote
 
-__all__ = ["Example", "ExampleReader", "read_examples"]
-
 _REQUEST_BYTES = 1 << 20  # of a store, that take as long as to ask for one record
 
 

@@ -55,17 +55,6 @@ from trainer_utils.step_display import say, show_step
 from trainer_utils.storage import exists, is_folder, is_remote, join, read_bytes, write_atomically
 from trainer_utils.text_output import Part, as_text, human_bytes, list_counts, make_table
 
-__all__ = [
-    "Converted",
-    "balance",
-    "convert",
-    "has_tfx",
-    "prepare_all",
-    "run_conversion",
-    "start_tfx",
-]
-
-
 _CHANGES = ("added", "changed", "removed", "kept")  # of inputs, by an update
 
 

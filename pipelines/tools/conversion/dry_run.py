@@ -32,14 +32,6 @@ from trainer_utils.format.json_text import JsonObject
 from trainer_utils.storage import display_path
 from trainer_utils.text_output import Part, Shown, human_bytes, make_table, quantity
 
-__all__ = [
-    "ConversionPlan",
-    "SplitEstimate",
-    "check_small_table",
-    "plan_conversion",
-    "plan_prepared",
-]
-
 _SMALL_BYTES = 1 << 20  # a tenth of a second
 _MESSAGE_BYTES = 100  # of an example beside its file: names, sizes, label
 
@@ -168,6 +160,7 @@ def check_small_table(conversion: Conversion) -> None:
 
 
 def selection_of(conversion: Conversion) -> InputSelection:
+    """Which inputs are meant, and how they are split."""
     asked = conversion.example_gen
     partition = None
     if conversion.splits is not None:

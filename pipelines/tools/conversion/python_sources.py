@@ -19,8 +19,6 @@ import numpy as np
 from components.example_gen.file_kinds import kind_of_name
 from trainer_utils.format import ConfigError, InputError, canonical_split
 
-__all__ = ["is_in_python", "rows_of"]
-
 Row: TypeAlias = Mapping[str, Any]
 Options: TypeAlias = dict[str, Any]
 

@@ -28,8 +28,6 @@ from trainer_utils.storage import is_folder, is_remote, list_names, make_folder,
 from trainer_utils.writing.feature_record import FeatureRecord
 from trainer_utils.writing.values import Plain, Steps, stored_value
 
-__all__ = ["as_table"]
-
 _PATHS = {"image_uri", "audio_uri", "image", "audio", "clip"}
 _PATHS |= {"filename", "file_name", "path", "uri"}
 _BATCH_ROWS, _BATCH_BYTES = 4096, 32 << 20

@@ -29,8 +29,6 @@ from trainer_utils.storage.file_system import join
 from trainer_utils.storage.files import exists, is_folder, open_for_reading, walk_files
 from trainer_utils.text_output import quantity
 
-__all__ = ["KINDS", "check_source", "kind_in_table", "recognise"]
-
 KINDS = ("image", "text", "audio")
 
 _LAYOUTS = {

@@ -29,8 +29,6 @@ from tfx.types import standard_artifacts
 import components
 from pipelines.tools.conversion.settings import EXAMPLE_GENS, Conversion
 
-__all__ = ["latest_artifacts", "run_balancer", "run_here", "run_pipeline"]
-
 _ATTEMPTS = 10
 _REFUSALS = {  # what sqlite says of the disk, and the system's number of it
     "database or disk is full": errno.ENOSPC,
