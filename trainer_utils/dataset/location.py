@@ -2,8 +2,6 @@
 
 uri_of("gs://bucket/examples/7/Split-train/*")   # 'gs://bucket/examples/7'
 newest_dataset("out/")                     # 'out/artifacts/ShardBalancer/balanced_examples/4'
-datasets_in(["runs/ShardBalancer"])        # below these folders, the newest first
-group_artifacts(["a/train-00000-of-00002", "a/train-00001-of-00002"])    # one dataset, of two files
 """
 
 import os

@@ -1,8 +1,7 @@
 """Opens a dataset wherever it is and whoever wrote it: ours, Datum's, TFDS's, TFX's, bare files.
 
 dataset = open_dataset("gs://bucket/examples/5")
-dataset.records           # {'train': 2000, 'eval': 1000}
-dataset.features          # {'image': Feature(…), …}
+dataset.records, dataset.features           # {'train': 2000}, {'image': Feature(…), …}
 """
 
 import contextlib
@@ -80,8 +79,7 @@ class Dataset:
         features: by name; empty where `says_features` is false.
         shards: by split, in order.
         manifest: of a dataset of ours.
-        says_features: whether it is known what its features are: its own files say it, or its
-            records were inspected.
+        says_features: whether its own files say its features, or its records were inspected.
         named_in: the file that names the shards, if there is one.
         vocabulary_files: the file of each feature's class names, relative to the uri.
         files: what lies there; None of a dataset that was made of other parts.
@@ -192,10 +190,9 @@ class Dataset:
 def check_count(shard: ShardFile, records: int) -> None:
     """Refuses a shard that holds another number of records than its dataset says."""
     if shard.records not in (None, records):
-        said, advice = f"{shard.records} records", "The dataset was changed: write it again."
-        raise DatasetError.at(
-            shard.path, expected=f"{said} as the dataset says", got=str(records), advice=advice
-        )
+        said = f"{shard.records} records as the dataset says"
+        advice = "The dataset was changed: write it again."
+        raise DatasetError.at(shard.path, expected=said, got=str(records), advice=advice)
 
 
 def open_dataset(artifact: Place | os.PathLike[str] | Artifact, *, inspect: bool = True) -> Dataset:
@@ -212,13 +209,13 @@ def open_dataset(artifact: Place | os.PathLike[str] | Artifact, *, inspect: bool
         DatasetError: there is no dataset, or it is not whole; the message names the problem.
     """
     place = artifact if isinstance(artifact, tuple) else newest_dataset(uri_of(artifact))
-    uri = place if isinstance(place, str) else ", ".join(place[:3])
     try:
         dataset = _found(list_dataset(place, with_index=False))
         return _inspected(dataset) if inspect else dataset
     except DatasetError:
         raise
     except (OSError, TypeError, ValueError) as error:  # of a path
+        uri = place if isinstance(place, str) else ", ".join(place[:3])
         raise DatasetError(f"{uri!r}: cannot be read: {type(error).__name__}: {error}") from error
 
 
@@ -234,11 +231,10 @@ def _inspected(dataset: Dataset) -> Dataset:
     assert files is not None, dataset.uri
     versions = tuple((s.path, s.records, files.version(s.name)) for s in dataset.shard_files)
     state = dataset.uri, dataset.says_features, versions
-    if state not in _inspections:
+    if (found := _inspections.get(state)) is None:
         if len(_inspections) >= _MOST_INSPECTIONS:
             _inspections.clear()
-        _inspections[state] = dataset.inspected()
-    found = _inspections[state]
+        found = _inspections[state] = dataset.inspected()
     features = dataset.features if dataset.says_features else found.features
     return dataclasses.replace(dataset, features=features, shards=found.shards, says_features=True)
 

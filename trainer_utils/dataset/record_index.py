@@ -1,8 +1,4 @@
-"""Where each record of a shard begins and what it is, as its index says, or else the shard itself.
-
-read_index(shard).offsets                          # one more than records
-find_numbers(dataset, shard, [b"cat/1.jpg"])       # [17], or None: the shard itself says it
-"""
+"""Where each record of a shard begins and what it is: by its index, or else the shard itself."""
 
 import errno
 import functools

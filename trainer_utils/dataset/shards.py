@@ -1,8 +1,4 @@
-"""A shard's bytes and records, wherever it lies and however it is compressed.
-
-for block in read_shard_blocks("examples/Split-train/data_tfrecord-00000-of-00008.gz"):
-    block.records()
-"""
+"""A shard's bytes and records, wherever it lies and however it is compressed."""
 
 import contextlib
 import gzip

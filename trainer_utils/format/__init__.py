@@ -1,7 +1,5 @@
 """The on-disk contract of a dataset: framing, manifest, Datum JSON, names, slices and plans.
 
-    from trainer_utils.format import Manifest, read_records
-
 The one place where a file name, a JSON key or a framing constant is written. It takes bytes and
 streams, whatever file system they come from, and imports neither tensorflow, tfx nor beam.
 """

@@ -1,8 +1,5 @@
 """Sums of a set of records, of a dataset's small files, and of the manifest that holds them.
 
-    multiset_checksum(block.lengths, block.payload_crcs)    # the same before and after a shuffle
-    seal(text)                                              # a manifest with its own checksum
-
 The manifest's `checksum` is the CRC-32C of its bytes with zeros for the eight digits of it.
 """
 

@@ -1,12 +1,10 @@
 """Serialized `tf.train.Example` messages, one at a time. Of many: `example_columns`.
 
     b"".join(encode_example({"image": data, "label": 3, "xmin": (0.1, 0.5)}))
-    b"".join(encode_sequence_example({"label": 3}, {"tokens": [[1, 2], [3]]}))     # two steps
     decode_example(record, {"label"})             # {'label': [3]}: an image is jumped over
 
-A message is made in parts, so that an image is not copied: a protocol buffer object costs it two
-copies and 35 µs. The entries of its map stand sorted by key, as deterministic serialization has it.
-
+Made in parts, an image is not copied: a protocol buffer object costs it two copies and 35 µs. The
+entries of the map stand sorted by key, as deterministic serialization has it.
 Source: `tensorflow/core/example/{example,feature}.proto` and the protocol buffers' encoding guide.
 """
 

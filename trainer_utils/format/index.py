@@ -1,10 +1,5 @@
 """Where every record of a shard lies, and what it is, so that any is reached without a scan.
 
-    index = RecordIndex.from_bytes(data, path=…, shard=shard)    # compared with the manifest
-    index.read(stream, 17, path=…)                               # the 18th record, verified
-    index.numbers_named(b"cat/1.jpg")                            # [17]: what may be called so
-    name_of(decode_example(record, NAME_FEATURES))               # b"cat/1.jpg"
-
 On disk these are three NumPy arrays (`.npy`), one after the other: the payloads' lengths in the
 smallest unsigned integer that holds them, the masked CRC-32C of the payloads as their frames have
 it, and the CRC-32C of the records' names, 0 of one without. Format version 2 had the first alone.

@@ -1,9 +1,5 @@
 """The names of files and folders in a dataset, written and parsed in this one place.
 
-    name = ShardName(split="train", shard_index=0, num_shards=8)
-    name.path                      # 'Split-train/data_tfrecord-00000-of-00008'
-    ShardName.parse(name.path)     # the same again
-
 Source: `tfx.types.artifact_utils.get_split_uri`; Datum keeps its two JSON files at the top.
 """
 

@@ -1,10 +1,8 @@
 """Which split, which place and which shard: pure functions of identities and a seed.
 
-    keyed_hash(b"cats/1.jpg", seed=0, purpose="split") % 3
-    permute(np.arange(10), num_records=10, seed=0)     # where each record goes
-    shard_bounds(num_records=10, num_shards=3)         # [0, 3, 6, 10]
-
-The same input and seed give the same plan anywhere, and each worker can work out its part alone.
+keyed_hash(b"cats/1.jpg", seed=0, purpose="split") % 3
+permute(np.arange(10), num_records=10, seed=0)     # where each record goes
+shard_bounds(num_records=10, num_shards=3)         # [0, 3, 6, 10]
 """
 
 import hashlib

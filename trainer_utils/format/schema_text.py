@@ -1,11 +1,6 @@
 """`schema.pbtxt`: a dataset's features as a TensorFlow Metadata schema, in protobuf's text format.
 
-    render_schema_text(features, vocabularies={"label": ["cat", "dog"]})
-    feature_entry("image", features["image"])      # 'name: "image" type: BYTES …'
-
-What TFMD has no words for, such as an image's size, stands in a feature's annotation as JSON, after
-`datum:`. It is text, so that whoever writes a dataset needs neither protobuf nor TFMD.
-
+What TFMD has no words for, such as an image's size, is JSON in an annotation, after `datum:`.
 Source: `tensorflow_metadata/proto/v0/schema.proto`; protobuf's text format language specification.
 """
 

@@ -2,9 +2,6 @@
 
     resolve_slices("train[:80%]+eval", {"train": 100, "eval": 20})
     # [SplitRange('train', 0, 80), SplitRange('eval', 0, 20)]
-    positions = RecordPositions([FileRange("a", skip=0, take=5), FileRange("b", 0, 5)])
-    positions.locate(np.array([7]))    # [RecordName(path='b', number=2)]
-    positions.cut(3, 7)                # the last two records of a, the first two of b
 
 Source: the grammar and the rounding of percentages are Datum's and TFDS's
 (`datum/utils/reader_utils.py`): one `%` makes both bounds percentages, rounded to the nearest.

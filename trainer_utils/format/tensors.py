@@ -1,13 +1,8 @@
 """Arrays as one value of bytes in an example: tensors of any rank and dtype, documents of tokens.
 
-    data = encode_tensor(np.zeros((2, 3), np.float16))       # tf.io.parse_tensor(data, tf.float16)
-    decode_tensor(data)                                      # the array again
-    TensorSpec.of(array)                                     # TensorSpec('float16', (2, 3))
-
 A tensor's bytes are a `TensorProto`, as `tf.io.serialize_tensor` makes it; what all of a feature
 have in common is its `extra["tensor"]`, a `TensorSpec`. Tokens are unsigned little-endian integers;
 theirs is `extra["tokens"]`, a `TokenSpec`.
-
 Source: `tensorflow/core/framework/{tensor,tensor_shape,types}.proto`.
 """
 

@@ -1,10 +1,7 @@
 """TFRecord files: their records found and verified, a block of many at a time.
 
-    for block in read_blocks(open("data_tfrecord-00000-of-00008", "rb"), path="…"):
-        block.records()            # verified payloads
-    scan_lengths(stream, path="…")     # where the payloads will be read later
-
-Every sum of every record is checked. How a record is framed: `framing`.
+for block in read_blocks(open("data_tfrecord-00000-of-00008", "rb"), path="…"):
+    block.records()            # verified payloads
 """
 
 import dataclasses

@@ -1,7 +1,6 @@
 """A folder of copies of remote files that never takes more than it may, shared by all processes.
 
-    folder = CacheFolder("/nvme/cache", most_bytes=64 << 30)
-    copy = folder.open(copy_name("s3://bucket/d/data_tfrecord-00000-of-00008", version), size)
+    copy = CacheFolder("/nvme/cache", most_bytes=64 << 30).open(copy_name(path, version), size)
     copy.store(0, data)                       # its first MiB; False: there is no room for it
     copy.holds(0, 1 << 20)                    # True: copy.memory[: 1 << 20] are these bytes
 

@@ -1,8 +1,4 @@
-"""Paths and urls, what a place where files lie must be able to do, and whose fault an error is.
-
-class MyFiles(FileSystem):      # for `register_file_system("mine", MyFiles())`
-    def open(self, path, *, root=None): ...
-"""
+"""Paths and urls, what a place where files lie must be able to do, and whose fault an error is."""
 
 import errno
 import os

@@ -1,8 +1,5 @@
 """Files by path or url, wherever they lie.
 
-with write_atomically("out/a.bin", temporary_folder="out") as stream:
-    stream.write(b"all of it, or no file")
-
 All of it tries again where the machine fails, and then says so by a `MachineError`: any other
 `OSError` is of the file itself.
 """

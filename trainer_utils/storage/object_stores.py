@@ -1,11 +1,8 @@
 """Objects of S3 and what speaks its protocol, and of Azure, through obstore: Rust's object_store.
 
-    OBJECT_STORES.read("s3://bucket/photos/1.jpg", start=0, stop=64)
-
 Every request is tried again where the store or the network fails (`store_settings` says how often).
 An object that changes while it is read is an error: later requests ask for the version that the
 first one found. A new object is sent in parts, and there once its stream is closed.
-
 Source: https://developmentseed.org/obstore/latest/, https://docs.rs/object_store
 """
 

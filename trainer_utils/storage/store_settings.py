@@ -1,10 +1,7 @@
 """How an object store is reached: endpoint, region and credentials, as its own tools find them.
 
-    open_store("s3", "bucket")        # an obstore.store.S3Store
-
 The environment, the profiles of `aws`, and the identity of a pod or machine say it. Where none of
 them has credentials, requests are not signed, as public buckets want it.
-
 Source: https://docs.aws.amazon.com/sdkref/latest/guide/settings-reference.html
 """
 

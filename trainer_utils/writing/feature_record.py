@@ -1,6 +1,5 @@
 """What the features of examples are, kept while these are written: types agree, or it is an error.
 
-record = FeatureRecord()
 values = record.take({"label": stored_value(3)})     # {'label': (3,)}, for the encoder
 record.features()                                    # {'label': Feature(type='int')}
 """
