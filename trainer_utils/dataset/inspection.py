@@ -123,10 +123,8 @@ class DatasetFacts:
             offset = block.file_offset + int(block.starts[error.record or 0])
             raise DatasetError(f"{path!r}: {error} (byte {offset})") from error
         if lists and not takes_lists:
-            raise DatasetError(
-                "examples: expected tf.train.Example, got tf.train.SequenceExample, whose feature "
-                f"lists no schema here holds ({where})"
-            )
+            got = "tf.train.SequenceExample, whose feature lists no schema here holds"
+            raise DatasetError(f"examples: expected tf.train.Example, got {got} ({where})")
         features = {name: _facts(column) for name, column in columns.items() if column.kind}
         for name in features.keys() - self.features.keys():
             if name.endswith(_COMPANION) and features[name].kind == "int":
@@ -141,14 +139,14 @@ class DatasetFacts:
         for mine, theirs in ((self.features, other.features), (self.lists, other.lists)):
             for name, facts in theirs.items():
                 known = mine.setdefault(name, facts)
-                _check_kinds(name, known.kind, facts.kind, where)
+                if known.kind != facts.kind:
+                    said = f"expected {known.kind} in all examples, got {facts.kind}"
+                    raise DatasetError(f"feature {name!r}: {said} ({where})")
                 if known is not facts:
                     known.merge(facts)
         if both := sorted(self.features.keys() & self.lists.keys()):
-            raise DatasetError(
-                f"feature {both[0]!r}: expected it in the context or in the feature lists of a "
-                f"tf.train.SequenceExample, got it in both ({where})"
-            )
+            rule = "in the context or in the feature lists of a tf.train.SequenceExample"
+            raise DatasetError(f"feature {both[0]!r}: expected it {rule}, got it in both ({where})")
         self.records += other.records
 
     @property
@@ -218,13 +216,6 @@ def _sequence(facts: FeatureFacts) -> Feature:
     shape = () if facts.shortest == facts.longest == 1 else (facts.longest,)
     step = list(shape) if facts.shortest == facts.longest else _RAGGED
     return Feature(type=facts.kind, shape=shape, dense=False, extra={"sequence": step})
-
-
-def _check_kinds(name: str, known: str, found: str, where: str) -> None:
-    if known != found:
-        raise DatasetError(
-            f"feature {name!r}: expected {known} in all examples, got {found} ({where})"
-        )
 
 
 def _facts(column: Column) -> FeatureFacts:

@@ -118,17 +118,18 @@ def datasets_in(folders: Sequence[str]) -> list[str]:
             entries = list_folder(folder)
             inner = [entry.name for entry in entries if entry.is_folder]
             splits = [name for name in inner if name.startswith(SPLIT_PREFIX)]
-            if any(entry.name == MANIFEST_FILE for entry in entries) or (
-                splits and _has_records(join(folder, splits[0]))  # statistics have splits too
+            if (
+                any(entry.name == MANIFEST_FILE for entry in entries)
+                or any(
+                    is_named_as_records(entry.name)  # statistics have splits too
+                    for name in splits[:1]
+                    for entry in list_folder(join(folder, name))
+                )
             ):
                 found.append(folder)
             elif not splits and len(entries) - len(inner) <= _MOST_BESIDE:
                 level += [join(folder, name) for name in inner if name[0] != "." and name != LATEST]
     return sorted(found, key=_age, reverse=True)
-
-
-def _has_records(folder: str) -> bool:
-    return any(is_named_as_records(entry.name) for entry in list_folder(folder))
 
 
 def _age(uri: str) -> tuple[int, float]:

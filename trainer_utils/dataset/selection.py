@@ -156,17 +156,14 @@ def merged_features(
     for dataset in datasets:
         for name in names:
             if name not in dataset.features:
+                said = f"expected one of {', '.join(dataset.features)} ({dataset.uri})."
                 meant = did_you_mean(name, dataset.features)
-                raise DatasetError(
-                    f"feature {name!r}: expected one of {', '.join(dataset.features)} "
-                    f"({dataset.uri}).{meant}".removesuffix(".")
-                )
+                raise DatasetError(f"feature {name!r}: {said}{meant}".removesuffix("."))
             mine, others = first.features[name], dataset.features[name]
             if _likeness(mine) != _likeness(others):
-                raise DatasetError(
-                    f"feature {name!r}: expected the same in all datasets, got {mine} "
-                    f"({first.uri}) and {others} ({dataset.uri})"
-                )
+                got = f"{mine} ({first.uri}) and {others} ({dataset.uri})"
+                said = f"feature {name!r}: expected the same in all datasets"
+                raise DatasetError(f"{said}, got {got}")
     found = {
         name: merge_descriptions([dataset.features[name] for dataset in datasets]) for name in names
     }

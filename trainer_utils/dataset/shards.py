@@ -48,12 +48,9 @@ def unpacked(stream: BinaryIO, *, path: str) -> Iterator[BinaryIO]:
         with gzip.GzipFile(fileobj=stream, mode="rb") as records:
             yield cast(BinaryIO, records)
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-        raise CorruptShardError(
-            f"{path!r}: expected a whole gzip stream: {error} "
-            f"(near byte {stream.tell()}). The file is damaged: write it again.",
-            path=path,
-            offset=stream.tell(),
-        ) from error
+        advice, offset = "The file is damaged: write it again.", stream.tell()
+        said = f"{path!r}: expected a whole gzip stream: {error} (near byte {offset}). {advice}"
+        raise CorruptShardError(said, path=path, offset=offset) from error
 
 
 def gzip_content_bytes(path: str) -> int:

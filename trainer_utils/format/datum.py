@@ -95,9 +95,8 @@ def parse_features(text: str, *, path: str) -> dict[str, Feature]:
                 raise TypeError("shape is a list of integers, dense is true or false")
             features[name] = Feature(type=kind, shape=tuple(shape), dense=dense, extra=known)
         except (KeyError, TypeError, ValueError) as error:
-            raise DatasetError(
-                f"feature {name!r}: expected type, shape and dense, got {entry!r} ({path}): {error}"
-            ) from error
+            said = f"feature {name!r}: expected type, shape and dense, got {entry!r}"
+            raise DatasetError(f"{said} ({path}): {error}") from error
     return features
 
 

@@ -189,9 +189,8 @@ def decode_feature_lists(
             for name in [key.decode()]
         }
     except ValueError as error:
-        raise DatasetError(
-            f"record: expected a tf.train.SequenceExample, got another: {error}"
-        ) from error
+        said = "record: expected a tf.train.SequenceExample, got another"
+        raise DatasetError(f"{said}: {error}") from error
 
 
 def _parts(record: Buffer, start: int, stop: int, wanted: int = 1) -> Iterator[Bounds]:

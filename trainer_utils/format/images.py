@@ -169,10 +169,8 @@ def encode_png(pixels: npt.NDArray[Any]) -> bytes:
     """
     shape = pixels.shape if pixels.ndim == 3 else (*pixels.shape, 1)
     if pixels.dtype != np.uint8 or len(shape) != 3 or shape[2] not in _PNG_COLOURS or 0 in shape:
-        raise DatasetError(
-            "pixels: expected (height, width) or (height, width, 1, 3 or 4) uint8, "
-            f"got {pixels.shape} {pixels.dtype}"
-        )
+        rule = "(height, width) or (height, width, 1, 3 or 4) uint8"
+        raise DatasetError(f"pixels: expected {rule}, got {pixels.shape} {pixels.dtype}")
     height, width, channels = shape
     lines = np.zeros((height, 1 + width * channels), np.uint8)
     rows = pixels.reshape(height, width * channels)

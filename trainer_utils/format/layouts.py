@@ -254,7 +254,5 @@ def check_numbers(
         gaps = (index for index in range(int(count)) if index not in indices)
         names = (f"{head}-{index:0{len(count)}d}-of-{count}{tail}" for index in gaps)
         for name in filter(is_wanted, itertools.islice(names, _MOST_LOOKED_FOR)):
-            missing = int(count) - len(indices)
-            raise DatasetError(
-                f"shard {name!r}: is missing, one of at most {missing}. Write the dataset again."
-            )
+            said = f"is missing, one of at most {int(count) - len(indices)}"
+            raise DatasetError(f"shard {name!r}: {said}. Write the dataset again.")

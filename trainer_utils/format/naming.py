@@ -114,11 +114,9 @@ def check_inner_path(path: str, *, named_in: str = "") -> str:
         or "\\" in path
         or re.match(r"[A-Za-z]:", path)
     ):
-        where = f" ({named_in})" if named_in else ""
-        raise DatasetError(
-            f"path {path[:1000]!r}: expected a file inside of the dataset's folder{where}. "
-            "The dataset was changed, or is none: write it again."
-        )
+        rule = f"a file inside of the dataset's folder{f' ({named_in})' if named_in else ''}"
+        advice = "The dataset was changed, or is none: write it again."
+        raise DatasetError(f"path {path[:1000]!r}: expected {rule}. {advice}")
     return path
 
 
@@ -153,10 +151,8 @@ def check_feature_names(names: Iterable[str]) -> None:
     pair."""
     for name in names:
         if not name or name.encode(errors="ignore").decode() != name:
-            raise InputError(
-                f"feature {name[:100]!r}: expected a name in UTF-8, of 1 character or more. "
-                "Rename the column."
-            )
+            rule = "a name in UTF-8, of 1 character or more"
+            raise InputError(f"feature {name[:100]!r}: expected {rule}. Rename the column.")
 
 
 def split_folder(split: str) -> str:

@@ -56,10 +56,8 @@ class TensorSpec:
         if kind in "SU" or (kind == "O" and all(isinstance(v, (bytes, str)) for v in array.flat)):
             return cls("string", array.shape)
         if array.dtype.name not in TENSOR_DTYPES:
-            raise DatasetError(
-                f"array: expected one of {', '.join(TENSOR_DTYPES)}, got {array.dtype}. "
-                "Cast it first: array.astype('float32')."
-            )
+            said = f"expected one of {', '.join(TENSOR_DTYPES)}, got {array.dtype}"
+            raise DatasetError(f"array: {said}. Cast it first: array.astype('float32').")
         return cls(array.dtype.name, array.shape)
 
     @classmethod
@@ -157,9 +155,8 @@ def decode_tensor(data: Buffer) -> npt.NDArray[Any]:
             return array.reshape(shape)
         return np.frombuffer(content, numpy_dtype(_NAMES[dtype])).reshape(shape)
     except (DatasetError, KeyError, ValueError, IndexError) as error:
-        raise DatasetError(
-            f"tensor: expected a TensorProto, got {bytes(data[:40])!r}…: {error}"
-        ) from error
+        said = f"expected a TensorProto, got {bytes(data[:40])!r}…"
+        raise DatasetError(f"tensor: {said}: {error}") from error
 
 
 def _sizes(data: Buffer, start: int, stop: int) -> Iterator[int]:
@@ -195,9 +192,8 @@ class TokenSpec:
 
     def __post_init__(self) -> None:
         if self.dtype not in _TOKEN_DTYPES:
-            raise DatasetError(
-                f"dtype: expected one of {', '.join(_TOKEN_DTYPES)}, got {self.dtype!r}"
-            )
+            rule = f"one of {', '.join(_TOKEN_DTYPES)}"
+            raise DatasetError(f"dtype: expected {rule}, got {self.dtype!r}")
 
     @classmethod
     def of(cls, *, vocabulary_size: int, tokenizer: str) -> "TokenSpec":

@@ -20,7 +20,6 @@ import re
 import shutil
 import stat
 import tempfile
-import threading
 import time
 from collections.abc import Callable, Iterator
 
@@ -33,10 +32,12 @@ COPIES_FOLDER = "shards"
 """Within the folder that the user names, which may hold other things."""
 
 COPY_NAME = re.compile(r"[0-9a-f]{16}-[A-Za-z0-9_.-]+")
-_LOCK, _LEDGER = OWN_FILES = "lock", "bytes"
+OWN_FILES = ("lock",)
+"""The file beside the copies in which stands how many bytes they take."""
 _BLOCK = 4096  # what a file takes at the least, and in multiples of
-_OWN_BYTES = 16 * _BLOCK  # of the lock, the ledger, and the folder itself
+_OWN_BYTES = 16 * _BLOCK  # of the lock and the folder itself
 _FREE_SHARE = 0.5  # of the disk, where no bound is set
+_DIGITS = 20
 _RECOUNT_SECONDS = 2.0
 _STALE_SECONDS = 600.0
 _ABSENT, _RESERVED, _THERE = range(3)  # of a part
@@ -126,12 +127,11 @@ class CacheFolder:
     def __init__(self, folder: str | None = None, most_bytes: int | None = None) -> None:
         self.path = own_folder(COPIES_FOLDER, given=folder)
         self.is_full = False
-        self._mutex = threading.Lock()
         self._names: set[str] = set()
         self._counted_at = time.monotonic()
         with _naming_setting(self.path):
-            with self._alone():
-                used = self._count()
+            with self._alone() as lock:
+                used = self._count(lock)
             free = shutil.disk_usage(self.path).free
         self.most_bytes = int((free + used) * _FREE_SHARE) if most_bytes is None else most_bytes
 
@@ -156,12 +156,11 @@ class CacheFolder:
     def allocate(self, descriptor: int, begin: int, size: int) -> bool:
         """Takes room for some bytes of a file."""
         need = _rounded(size) + _BLOCK * (begin % _BLOCK > 0)
-        with self._mutex, self._alone():
-            used = self._with_room(need)
-            if used is not None:
+        with self._alone() as lock:
+            if (used := self._with_room(lock, need)) is not None:
                 try:
                     os.posix_fallocate(descriptor, begin, size)
-                    self._write(used + need)
+                    _write(lock, used + need)
                     return True
                 except OSError as error:
                     if error.errno not in (errno.ENOSPC, errno.EDQUOT):
@@ -171,34 +170,30 @@ class CacheFolder:
 
     def remove(self, name: str) -> None:
         """Removes a copy, such as one of records that are to be forgotten."""
-        with self._mutex, self._alone():
+        with self._alone() as lock:
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(os.path.join(self.path, name))
-            self._count()
+            self._count(lock)
 
-    def _with_room(self, need: int) -> int | None:
+    def _with_room(self, lock: int, need: int) -> int | None:
         """The bytes that are used where there is room for so many more, made if need be."""
         most = self.most_bytes - _OWN_BYTES - need
-        if (used := self._used()) <= most:
+        try:
+            used = int(os.pread(lock, _DIGITS, 0))
+        except ValueError:  # cut by a loss of power
+            used = self._count(lock)
+        if used <= most:
             return used
         is_recent = self.is_full and time.monotonic() - self._counted_at < _RECOUNT_SECONDS
         if most < 0 or is_recent:
             return None
-        used = self._count()
-        for name in self._stale() if used > most else ():
-            used -= self._unlink(name)
-            if used <= most:
+        used, old = self._count(lock), time.time() - _STALE_SECONDS
+        for used_at, name in sorted((found.st_mtime, name) for name, found in self._files()):
+            if used <= most or used_at >= old:
                 break
+            if COPY_NAME.fullmatch(name) and name not in self._names:
+                used -= self._unlink(name)
         return used if used <= most else None
-
-    def _stale(self) -> list[str]:
-        """Copies of what is not read here, which nobody used for a while, the oldest first."""
-        others = [
-            (found.st_mtime, name)
-            for name, found in self._files()
-            if COPY_NAME.fullmatch(name) and name not in self._names
-        ]
-        return [name for used_at, name in sorted(others) if used_at < time.time() - _STALE_SECONDS]
 
     def _files(self) -> Iterator[tuple[str, os.stat_result]]:
         with os.scandir(self.path) as entries:
@@ -222,36 +217,26 @@ class CacheFolder:
         finally:
             os.close(descriptor)
 
-    def _count(self) -> int:
+    def _count(self, lock: int) -> int:
         """Adds up what is there."""
         used = sum(found.st_blocks * 512 for _, found in self._files())
         self._counted_at = time.monotonic()
-        self._write(used)
+        _write(lock, used)
         return used
 
-    def _used(self) -> int:
-        try:
-            with open(os.path.join(self.path, _LEDGER), encoding="ascii") as stream:
-                return int(stream.read())
-        except (OSError, ValueError):  # gone, or cut by a loss of power
-            return self._count()
-
-    def _write(self, used: int) -> None:
-        descriptor = os.open(os.path.join(self.path, _LEDGER), os.O_CREAT | os.O_WRONLY, 0o600)
-        try:
-            os.pwrite(descriptor, b"%020d" % max(used, 0), 0)
-        finally:
-            os.close(descriptor)
-
     @contextlib.contextmanager
-    def _alone(self) -> Iterator[None]:
-        """Holds other processes off."""
-        descriptor = os.open(os.path.join(self.path, _LOCK), os.O_CREAT | os.O_RDWR, 0o600)
+    def _alone(self) -> Iterator[int]:
+        """Holds other threads and processes off, and gives the descriptor of the lock."""
+        descriptor = os.open(os.path.join(self.path, *OWN_FILES), os.O_CREAT | os.O_RDWR, 0o600)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX)
-            yield
+            yield descriptor
         finally:
             os.close(descriptor)
+
+
+def _write(lock: int, used: int) -> None:
+    os.pwrite(lock, b"%0*d" % (_DIGITS, max(used, 0)), 0)
 
 
 def own_folder(name: str, *, given: str | None) -> str:

@@ -277,8 +277,7 @@ def _find(url: str, *, to_read: bool = False) -> "tuple[ObjectStore, str]":
     if _forked_from:  # obstore's threads are not there, and would be waited for without end
         raise OSError(
             f"{url!r}: expected a process of its own, got one that was forked from process "
-            f"{_forked_from}, which has connections to the store. "
-            "Start it by 'spawn' or 'forkserver'."
+            f"{_forked_from}, with connections to the store. Start it by 'spawn' or 'forkserver'."
         )
     scheme, _, rest = url.partition("://")
     bucket, _, key = rest.partition("/")

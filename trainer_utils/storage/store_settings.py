@@ -53,10 +53,8 @@ def open_store(scheme: str, bucket: str, *, to_read: bool = False) -> "ObjectSto
     try:
         from obstore import store
     except ImportError as error:
-        raise ImportError(
-            f"expected the package that reads {scheme}://, found none. "
-            f"Run pip install 'tfx-shards[{kind}]'."
-        ) from error
+        said = f"expected the package that reads {scheme}://, found none"
+        raise ImportError(f"{said}. Run pip install 'tfx-shards[{kind}]'.") from error
     if kind == "s3":
         config = _s3(scheme)
         return store.S3Store(bucket, **_common(config, to_read), **config)
@@ -128,10 +126,8 @@ def _of_profile() -> dict[str, Any]:
         from botocore.exceptions import BotoCoreError
         from obstore.auth.boto3 import Boto3CredentialProvider
     except ImportError as error:
-        raise ImportError(
-            f"AWS profile {named or 'default'!r}: expected boto3, which reads it, found none. "
-            "Run pip install boto3."
-        ) from error
+        said = f"AWS profile {named or 'default'!r}: expected boto3, which reads it, found none"
+        raise ImportError(f"{said}. Run pip install boto3.") from error
     session = botocore.session.get_session()
     try:
         profile = session.get_scoped_config()

@@ -75,9 +75,8 @@ def _vocabularies(name: str, value: Any) -> Any:
     for feature, labels in given.items():
         _texts(f"{name}[{feature!r}]", labels)
         if not labels or len(set(labels)) < len(labels) or any("\n" in label for label in labels):
-            raise ConfigError.of(
-                f"{name}[{feature!r}]", labels, allowed="different labels of one line each"
-            )
+            rule = "different labels of one line each"
+            raise ConfigError.of(f"{name}[{feature!r}]", labels, allowed=rule)
     return {feature: tuple(labels) for feature, labels in given.items()}
 
 
