@@ -165,8 +165,9 @@ MUTATIONS = [
     ),
     *_of(
         DATASET,
-        "record_index",
+        "shards",
         ("    if index.framed_bytes != size:\n", "    if False:\n"),
+        tests=f"tests/{DATASET}/test_record_index.py",
     ),
     Mutation(
         f"{FORMAT}/layouts.py",

@@ -11,63 +11,25 @@ import hashlib
 import itertools
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import NamedTuple
 
 from trainer_utils.dataset.files import DatasetFiles, list_dataset
 from trainer_utils.dataset.inspection import DatasetFacts, features_of_facts
 from trainer_utils.dataset.location import Artifact, Place, newest_dataset, uri_of
-from trainer_utils.dataset.shards import is_gzip, look_for_gzip, open_records, read_shard_blocks
-from trainer_utils.format import (
-    DatasetError,
-    Feature,
-    Manifest,
-    Shard,
-    SplitRange,
-    count_records,
+from trainer_utils.dataset.shards import (
+    ShardFile,
+    check_count,
+    look_for_gzip,
+    open_records,
+    read_shard_blocks,
 )
+from trainer_utils.format import DatasetError, Feature, Manifest, SplitRange, count_records
 from trainer_utils.format.example import decode_example
 from trainer_utils.format.layouts import FoundShard
-from trainer_utils.format.naming import DATUM_SHARDS_FILE, index_file
+from trainer_utils.format.naming import DATUM_SHARDS_FILE
 from trainer_utils.format.slices import FileRange, RecordPositions
 from trainer_utils.storage import is_remote
 
 _MOST_LOOKED_AT, _LOOKED_AT_BYTES = 256, 1 << 20  # records of a file, and bytes at once
-
-
-class ShardFile(NamedTuple):
-    """One file of records.
-
-    Args:
-        path: in full.
-        records: None where nothing says it and they were not counted.
-        bytes: of the file as it lies there.
-        entry: what the manifest says of it, if there is one.
-        name: as the dataset names it: relative to its uri, unless it lies elsewhere.
-    """
-
-    path: str
-    records: int | None
-    bytes: int
-    entry: Shard | None = None
-    name: str = ""
-
-    @property
-    def index_path(self) -> str | None:
-        """Of its record index, in full; None where it has none."""
-        if self.entry is None or self.entry.index_crc32c is None:
-            return None
-        return self.path.removesuffix(self.entry.path) + index_file(self.entry.path)
-
-    @property
-    def is_gzip(self) -> bool:
-        """Whether it is compressed."""
-        return is_gzip(self.path)
-
-    @property
-    def num_records(self) -> int:
-        """How many records it has, of a dataset that was inspected."""
-        assert self.records is not None, self.path
-        return self.records
 
 
 @dataclasses.dataclass(frozen=True)
@@ -185,14 +147,6 @@ class Dataset:
 
         shards = {split: [*map(counted, group)] for split, group in self.shards.items()}
         return dataclasses.replace(self, shards=shards)
-
-
-def check_count(shard: ShardFile, records: int) -> None:
-    """Refuses a shard that holds another number of records than its dataset says."""
-    if shard.records not in (None, records):
-        said = f"{shard.records} records as the dataset says"
-        advice = "The dataset was changed: write it again."
-        raise DatasetError.at(shard.path, expected=said, got=str(records), advice=advice)
 
 
 def open_dataset(artifact: Place | os.PathLike[str] | Artifact, *, inspect: bool = True) -> Dataset:

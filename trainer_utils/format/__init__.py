@@ -12,12 +12,7 @@ from trainer_utils.format.datum import (
     render_features,
     render_shard_info,
 )
-from trainer_utils.format.errors import (
-    ConfigError,
-    CorruptShardError,
-    DatasetError,
-    InputError,
-)
+from trainer_utils.format.errors import ConfigError, CorruptShardError, DatasetError, InputError
 from trainer_utils.format.example import encode_example
 from trainer_utils.format.framing import frame_parts, frame_records
 from trainer_utils.format.index import RecordIndex

@@ -20,11 +20,7 @@ from trainer_utils.format.crc32c import Buffer, extend_crc32c
 from trainer_utils.format.errors import CorruptShardError, DatasetError
 from trainer_utils.format.example import decode_context
 from trainer_utils.format.example_columns import parse_examples
-from trainer_utils.format.framing import (
-    RECORD_OVERHEAD_BYTES,
-    Lengths,
-    read_record_at,
-)
+from trainer_utils.format.framing import RECORD_OVERHEAD_BYTES, Lengths, read_record_at
 from trainer_utils.format.manifest import Shard
 from trainer_utils.format.naming import NAME_FEATURES
 from trainer_utils.format.tfrecord import compact

@@ -16,7 +16,7 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
-from trainer_utils.dataset.opening import ShardFile
+from trainer_utils.dataset.shards import ShardFile
 from trainer_utils.format import CorruptShardError
 from trainer_utils.reading.shard_bytes import CHANGED, File, naming_what_went
 from trainer_utils.storage import read_range

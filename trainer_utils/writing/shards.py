@@ -13,13 +13,7 @@ from typing import Any, BinaryIO, cast
 import numpy as np
 
 from trainer_utils import storage
-from trainer_utils.format import (
-    CorruptShardError,
-    RecordIndex,
-    Shard,
-    ShardName,
-    ShardWriter,
-)
+from trainer_utils.format import CorruptShardError, RecordIndex, Shard, ShardName, ShardWriter
 from trainer_utils.format.crc32c import extend_crc32c
 from trainer_utils.format.naming import index_file
 from trainer_utils.format.shard_writer import ShardDigest
