@@ -1,4 +1,4 @@
-"""A dataset, opened wherever it is and whoever wrote it: `open_dataset("gs://bucket/examples/5")`."""
+"""A dataset, opened wherever it is and whoever wrote it: `open_dataset("gs://…/examples/5")`."""
 
 from trainer_utils.dataset.location import newest_dataset, split_of, uri_of
 from trainer_utils.dataset.opening import Dataset, open_dataset

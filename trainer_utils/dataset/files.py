@@ -34,13 +34,10 @@ _MOST_NAMED = 6  # datasets, in a message
 
 @dataclasses.dataclass(frozen=True)
 class DatasetFiles:
-    """The files of a folder and of the folders in it.
+    """The files of a folder and of the folders in it, by path relative to its `uri`.
 
-    Args:
-        uri: of the folder.
-        entries: by path relative to `uri`; without a size that of a link to nothing.
-        named: where only some files were asked for: their paths relative to `uri`, in order.
-        around: all files of the dataset that such files are of.
+    Of files that were asked for one by one, `named` are their paths, in order, and `around` all
+    files of the dataset that they are of.
     """
 
     uri: str
@@ -103,13 +100,10 @@ class DatasetFiles:
 
 
 def list_dataset(place: Place, *, with_index: bool = True) -> DatasetFiles:
-    """Lists a dataset.
+    """Lists a dataset: its folder, or the root of pipelines with one below it; or files, by path or
+    pattern.
 
-    Args:
-        place: the folder of one, or the root of pipelines with one below it; or a file or several,
-            by path or pattern.
-        with_index: whether what lies in `index/` is listed too, of a dataset with a manifest: as
-            many files as there are shards, which readers ask for by name.
+    What lies in `index/` of a dataset with a manifest, as many files as shards, only `with_index`.
     """
     if not isinstance(place, str):
         return _list_named(place, with_index)
@@ -214,11 +208,7 @@ def find_named_files(patterns: Sequence[str]) -> list[tuple[str, storage.FolderE
 
     A path is that file, whatever it is called. In a pattern `*`, `?` and `[…]` stand for parts of
     one name; hidden files, and those that lie beside records, such as `dataset_info.json`, do not
-    count.
-
-    Raises:
-        DatasetError: nothing is there, or a file is missing of those that a pattern should match,
-            as their names say how many there are.
+    count. A file that is missing by the names of the others is a DatasetError.
     """
     listed = functools.cache(_listed)
     found: list[tuple[str, storage.FolderEntry]] = []

@@ -46,8 +46,7 @@ _WILDCARDS = re.compile(r"[*?\[]")
 
 
 def uri_of(artifact: _One) -> str:
-    """The uri of a TFX artifact, of a str or path, or of a pattern in TFX's `fn_args.train_files`;
-    else a ConfigError."""
+    """The uri of a TFX artifact, of a path, or of a pattern in TFX's `fn_args.train_files`."""
     uri = _path_of(artifact) or getattr(artifact, "uri", None)
     if not isinstance(uri, str) or not uri:
         raise ConfigError.of("artifact_uri", artifact, allowed="a uri or an artifact")

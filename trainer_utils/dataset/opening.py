@@ -109,8 +109,7 @@ class Dataset:
         return RecordPositions(files).cut(wanted.start, wanted.stop)
 
     def inspected(self) -> "Dataset":
-        """The same with all counts and features, for which records are read where nothing says
-        it."""
+        """The same with all counts and features; records are read where nothing says them."""
         if self.says_features:
             return self._counted(_count)
         return self.with_facts()[0]
@@ -118,9 +117,7 @@ class Dataset:
     def with_facts(self, *, takes_lists: bool = True) -> tuple["Dataset", DatasetFacts]:
         """As `inspected`, but reads every record in any case, for the facts of all features.
 
-        Raises:
-            DatasetError: a record is no example, or has feature lists that are not to be taken; a
-                feature has two types; or a shard has other records than the dataset says.
+        Feature lists that are not to be taken, and a count that is not the dataset's, are errors.
         """
         facts = DatasetFacts()
 

@@ -32,14 +32,8 @@ _DEFAULTS: Mapping[str, tuple[type, ...]] = {
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Source:
-    """A part of a dataset.
-
-    Args:
-        dataset: opened.
-        split: the slices that were asked for.
-        split_names: of the splits that these are slices of, in order.
-        ranges: the ranges of files that hold its records, in order.
-    """
+    """A part of a dataset: the slices that were asked for (`split`), the splits that these are of,
+    and the ranges of files that hold its records, in order."""
 
     dataset: Dataset
     split: str
@@ -139,10 +133,6 @@ def merged_features(
         has_callback: whether some function may make features that the dataset has not; for those
             all of the dataset's are parsed.
         default_values: what stands in records that lack a feature, by name.
-
-    Raises:
-        DatasetError: a dataset has not such a feature, or they have other kinds of it.
-        ConfigError: a default is not a value of its feature.
     """
     datasets = [source.dataset for source in sources]
     first = datasets[0]
@@ -190,8 +180,7 @@ def _with_default(name: str, feature: Feature, value: Any) -> Feature:
 
 
 def class_names_of(sources: Sequence[Source], label: str) -> list[str] | None:
-    """The names of a label's classes, in the order of their ids; None where no vocabulary says
-    it."""
+    """The names of a label's classes in the order of their ids; None where nothing says them."""
     datasets = [source.dataset for source in sources]
     if not all(label in dataset.vocabulary_files for dataset in datasets):
         return None
@@ -248,11 +237,7 @@ def merge_descriptions(features: Sequence[Feature]) -> Feature:
 
 
 def merge_features(by_input: Mapping[str, Mapping[str, Feature]]) -> dict[str, Feature]:
-    """Features that hold for the examples of all inputs together, which are named for messages.
-
-    Raises:
-        DatasetError: a feature is of different kinds in two inputs.
-    """
+    """Features that hold for the examples of all inputs together, which are named for messages."""
     found: dict[str, tuple[str, Feature]] = {}
     for where, features in by_input.items():
         for name, feature in features.items():

@@ -112,8 +112,7 @@ def open_records(path: str) -> Iterator[BinaryIO]:
 
 @contextlib.contextmanager
 def unpacked(stream: BinaryIO, *, path: str) -> Iterator[BinaryIO]:
-    """The framed records in a shard's own bytes; a CorruptShardError where its gzip is not
-    whole."""
+    """The framed records in a shard's bytes; a CorruptShardError where its gzip is not whole."""
     if not is_gzip(path):
         yield stream
         return
@@ -155,8 +154,7 @@ def read_index(shard: ShardFile, *, is_strict: bool = True) -> RecordIndex:
 
 
 def summed_index(shard: ShardFile) -> RecordIndex:
-    """The same with the sums of payloads and names, for which the shard is read where it has to
-    be."""
+    """The same with the sums of payloads and names, for which the shard is read if need be."""
     index = read_index(shard, is_strict=False)
     if index.name_crcs is not None:
         return index
@@ -189,9 +187,6 @@ def find_numbers(
 
     None where the shard has to be read for that: nothing is written of its records, or they may
     have further names, of which the first alone is written.
-
-    Raises:
-        CorruptShardError: a record of such a name is damaged.
     """
     named = [dataset.features[name] for name in NAME_FEATURES if name in dataset.features]
     if len(named) != 1 or not named[0].dense or math.prod(named[0].shape) != 1:

@@ -32,11 +32,7 @@ _CONTEXT: JsonObject = {  # as the specification has it
     "sc": "https://schema.org/",
 }
 _SHARDS = "shards"
-_ENCODINGS = {
-    ".csv": "text/csv",
-    ".json": "application/json",
-    ".jsonl": "application/jsonlines",
-}
+_ENCODINGS = {".csv": "text/csv", ".json": "application/json", ".jsonl": "application/jsonlines"}
 _DATA_TYPES = {"int": "sc:Integer", "float": "sc:Float", "string": "sc:Text"}
 _SOUND = ("audio", "sample_rate")  # what AudioExampleGen writes: a WAV file, and its rate
 _MOST_NAMED_CLASSES = 1000  # the file of the vocabulary has them all

@@ -71,15 +71,7 @@ class CorruptShardError(DatasetError):
 
 
 class ConfigError(DatasetError):
-    """A setting has a value that is not allowed.
-
-    Args:
-        message: it names setting, value and rule.
-        setting: its name.
-        value: what it was given.
-        allowed: what it takes, in words.
-        path, record, offset: as `DatasetError`, where it is a file that has the setting.
-    """
+    """A setting has a value that is not allowed; `allowed` says what it takes, in words."""
 
     def __init__(
         self,

@@ -32,14 +32,12 @@ _BYTES, _FLOATS, _INTEGERS = 1, 2, 3  # of Feature
 
 
 def encode_example(features: Mapping[str, Scalar | Sequence[Scalar]]) -> list[bytes]:
-    """One example.
+    """One example, in parts that, joined, are the message; single bytes values are among them as
+    given.
 
     Args:
         features: by name: bytes, integers of 64 bits, signed, or floats, which are kept with 32
             bits; or a list of one of these. One without values is left out.
-
-    Returns:
-        Parts that, joined, are the message; single bytes values are among them as given.
     """
     parts = [b""]
     for name in sorted(features):
@@ -61,13 +59,10 @@ def encode_sequence_example(
     context: Mapping[str, Scalar | Sequence[Scalar]],
     lists: Mapping[str, Sequence[Sequence[Scalar]]],
 ) -> list[bytes]:
-    """One `tf.train.SequenceExample`, in parts.
+    """One `tf.train.SequenceExample`, in parts: features of the whole, as `encode_example` takes
+    them, and by name for each step its values, of one kind.
 
     Its first field is that of an example, so that whoever parses examples finds the context.
-
-    Args:
-        context: the features of the whole, as `encode_example` takes them.
-        lists: by name, for each step its values, of one kind.
     """
     parts = encode_example(context)
     entries = b""

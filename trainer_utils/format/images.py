@@ -89,15 +89,8 @@ def _checked(name: str, height: int, width: int, channels: int) -> ImageSize | N
 
 
 class JpegFrame(NamedTuple):
-    """What a frame's header says.
-
-    Args:
-        start: where its marker stands, in bytes.
-        process: its marker, of `FRAMES`.
-        precision: bits of a sample.
-        height, width: in pixels.
-        components: of a pixel.
-    """
+    """What a frame's header says: where its marker `start`s, the marker (`process`, of `FRAMES`),
+    bits of a sample, height and width in pixels, components of a pixel."""
 
     start: int
     process: int
@@ -159,14 +152,7 @@ def frame_at(data: bytes | memoryview, start: int, marker: int) -> JpegFrame | N
 
 
 def encode_png(pixels: npt.NDArray[Any]) -> bytes:
-    """A PNG file.
-
-    Args:
-        pixels: `(height, width)` or `(height, width, channels) uint8`, of 1, 3 or 4 channels.
-
-    Raises:
-        DatasetError: they have another shape or dtype.
-    """
+    """A PNG of `(height, width)` or `(height, width, 1, 3 or 4) uint8`; else a DatasetError."""
     shape = pixels.shape if pixels.ndim == 3 else (*pixels.shape, 1)
     if pixels.dtype != np.uint8 or len(shape) != 3 or shape[2] not in _PNG_COLOURS or 0 in shape:
         rule = "(height, width) or (height, width, 1, 3 or 4) uint8"

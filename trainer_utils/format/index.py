@@ -72,12 +72,7 @@ class RecordIndex:
         return int(self.lengths.sum(dtype=np.int64)) + RECORD_OVERHEAD_BYTES * len(self)
 
     def read(self, stream: BinaryIO, number: int, *, path: str) -> bytes:
-        """The payload of a record, verified; `stream` is that of the shard, not compressed.
-
-        Raises:
-            CorruptShardError: the record is damaged, or is not where the index says.
-            IndexError: there is no record of that number.
-        """
+        """The payload of a record, verified; `stream` is that of the shard, not compressed."""
         if not 0 <= number < len(self):
             raise IndexError(f"record {number}: expected 0 <= record < {len(self)} ({path})")
         offset, length = int(self.offsets[number]), int(self.lengths[number])

@@ -74,15 +74,10 @@ class DatasetLayout:
 def find_layout(
     files: Mapping[str, int | None], read_text: Callable[[str], str], *, uri: str
 ) -> DatasetLayout:
-    """Finds a dataset among files.
+    """Finds a dataset among files: bytes by path relative to `uri`, in it and in the folders there.
 
     What JSON of others names lies inside of the folder. The exception is SchemaExport's artifact,
     known by `example.schema.json`: it describes shards that lie elsewhere.
-
-    Args:
-        files: bytes by path relative to `uri`, with `/`, in it and in the folders there.
-        read_text: reads one of these files.
-        uri: for error messages.
 
     Raises:
         DatasetError: there is no dataset, or it is not whole; the message names the problem.

@@ -66,8 +66,7 @@ _CANONICAL = {spelling: name for name, spellings in _SPELLINGS.items() for spell
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ShardName:
-    """One shard's place in its dataset: of a split of word characters, an index below
-    `num_shards`."""
+    """One shard's place in its dataset: a split of word characters, an index below a count."""
 
     split: str
     shard_index: int
@@ -147,8 +146,7 @@ def unescape_name(escaped: str) -> str:
 
 
 def check_feature_names(names: Iterable[str]) -> None:
-    """Refuses, by an InputError, a name that is empty, or not Unicode, as half of a surrogate
-    pair."""
+    """Refuses, by an InputError, names that are empty, or not Unicode, as half a surrogate pair."""
     for name in names:
         if not name or name.encode(errors="ignore").decode() != name:
             rule = "a name in UTF-8, of 1 character or more"
@@ -198,8 +196,7 @@ def vocabulary_of(path: str) -> str | None:
 
 @functools.lru_cache(maxsize=64)  # of a hundred thousand shards, nearly all have the same
 def check_split_name(split: str) -> str:
-    """`split` itself, if it is of ASCII letters, digits and underscores, and not too long; else a
-    ConfigError."""
+    """`split` itself, if it is of ASCII letters, digits and underscores, and not too long."""
     if not isinstance(split, str) or not _SPLIT_NAME.fullmatch(split):
         rule = f"letters, digits and underscores, of at most {_MOST_SPLIT_CHARACTERS}"
         shown = split[:1000] if isinstance(split, str) else split

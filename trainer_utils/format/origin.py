@@ -37,14 +37,8 @@ class DatasetInput(_Texts):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Step(_Texts):
-    """What made a dataset.
-
-    Args:
-        component: which wrote it, as the manifest's `producer`.
-        settings: that shape the outcome, as they were given, the inputs' base among them.
-        inputs: the datasets that it read.
-        output: the name of the output that the dataset is.
-    """
+    """What made a dataset: the component, its settings as they were given, the inputs' base among
+    them, the datasets that it read, and the name of the output that the dataset is."""
 
     component: str
     settings: Mapping[str, Json] = dataclasses.field(default_factory=dict)

@@ -96,8 +96,7 @@ def unpermute(
 def _walk(
     values: npt.NDArray[np.int64], num_records: int, seed: int, *, is_inverse: bool
 ) -> npt.NDArray[np.int64]:
-    """Each value after one step of the network or of its inverse, or more until it is one of
-    them."""
+    """Each value after one step of the network or its inverse, or more until it is one of them."""
     side = np.uint64(math.isqrt(max(num_records - 1, 0)) + 1)  # of a square that holds all
     keys = [
         np.uint64(keyed_hash(number.to_bytes(1, "little"), seed=seed, purpose="permute") % 2**64)

@@ -119,8 +119,7 @@ def item_bytes(dtype: str) -> int:
 
 
 def encode_tensor(array: npt.NDArray[Any]) -> bytes:
-    """A `TensorProto`, byte for byte as `tf.io.serialize_tensor` makes it; errors as of
-    `TensorSpec`."""
+    """A `TensorProto`, as `tf.io.serialize_tensor` makes it; errors as of `TensorSpec.of`."""
     spec = TensorSpec.of(array)
     head = tensor_header(spec.dtype, array.shape)
     if spec.dtype != "string":
@@ -134,9 +133,6 @@ def decode_tensor(data: Buffer) -> npt.NDArray[Any]:
     """The array, read-only, that a `TensorProto` with its elements in `tensor_content` holds.
 
     Of texts it is one of objects, which are bytes; bfloat16 is that of the package `ml_dtypes`.
-
-    Raises:
-        DatasetError: it is no such message.
     """
     dtype, shape, content, texts = 0, [], b"", []
     try:

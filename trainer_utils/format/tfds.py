@@ -29,8 +29,7 @@ def labels_file(feature: str) -> str:
 
 
 def parse_tfds_splits(text: str, *, path: str) -> dict[str, dict[str, int]]:
-    """Reads the splits of `dataset_info.json`: for each its shards' names, in order, and
-    records."""
+    """Reads `dataset_info.json`: for each split its shards' names, in order, and records."""
     with reading(path, "TFDS's dataset_info.json"):
         info = parse_json_object(text, path=path)
         file_format = info.get("fileFormat", "tfrecord")

@@ -80,12 +80,8 @@ class RecordBlock:
 def read_blocks(
     stream: BinaryIO, *, path: str, block_bytes: int = BLOCK_BYTES
 ) -> Iterator[RecordBlock]:
-    """Reads and verifies a TFRecord stream in blocks of whole records, each of at least one.
-
-    Args:
-        stream: of the uncompressed bytes; read from where it stands to its end.
-        path: the file's name, for error messages.
-        block_bytes: about how much is held at a time; a longer record is held whole.
+    """Reads and verifies a TFRecord stream, uncompressed, from where it stands to its end, in
+    blocks of about `block_bytes` of whole records; a longer record is held whole.
 
     Raises:
         CorruptShardError: a sum does not agree, or the stream ends inside a record.

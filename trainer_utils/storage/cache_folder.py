@@ -69,11 +69,7 @@ def default_cache_dir() -> str:
 
 
 class Copy:
-    """A file's copy, of which some parts are there; for several threads and processes.
-
-    Attributes:
-        memory: its bytes; those of parts that are not there are no matter.
-    """
+    """A file's copy, of which some parts are there; for several threads and processes."""
 
     def __init__(self, folder: "CacheFolder", descriptor: int, size: int) -> None:
         self._folder, self._descriptor, self._size = folder, descriptor, size
@@ -119,9 +115,6 @@ class CacheFolder:
     Attributes:
         path: of the copies' own folder.
         is_full: whether there was no room for something.
-
-    Raises:
-        ConfigError: it is not this user's own, or cannot be written to.
     """
 
     def __init__(self, folder: str | None = None, most_bytes: int | None = None) -> None:
@@ -136,8 +129,7 @@ class CacheFolder:
         self.most_bytes = int((free + used) * _FREE_SHARE) if most_bytes is None else most_bytes
 
     def open(self, name: str, size: int) -> Copy | None:
-        """The copy of a file of `size` bytes, above 0, which nobody removes while it is open; None:
-        there is no room."""
+        """The copy of a file of `size` bytes, above 0, which stays while it is open; None: no room."""
         self._names.add(name)
         path, total = os.path.join(self.path, name), size + -(-size // PART_BYTES)
         while True:
@@ -243,9 +235,7 @@ def own_folder(name: str, *, given: str | None) -> str:
     """A folder within the cache's that nobody else can write to, made where there is none.
 
     In the cache's folder that was `given` others may read; in `default_cache_dir` not even that.
-
-    Raises:
-        ConfigError: it cannot be made; somebody else made it, or may write to it.
+    Where somebody else made it, or may write to it, it is a ConfigError.
     """
     outer = given or default_cache_dir()
     inner = os.path.join(outer, name)
