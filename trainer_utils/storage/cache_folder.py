@@ -129,7 +129,7 @@ class CacheFolder:
         self.most_bytes = int((free + used) * _FREE_SHARE) if most_bytes is None else most_bytes
 
     def open(self, name: str, size: int) -> Copy | None:
-        """The copy of a file of `size` bytes, above 0, which stays while it is open; None: no room."""
+        """The copy of a file of `size` bytes, which stays while it is open; None: no room."""
         self._names.add(name)
         path, total = os.path.join(self.path, name), size + -(-size // PART_BYTES)
         while True:
