@@ -85,9 +85,12 @@ MUTATIONS = [
     ),
     *_of(
         FORMAT,
-        "multiset",
+        "checksums",
         ("np.uint64(32) | payload_crcs", "np.uint64(32) & payload_crcs"),
         ("return sum(sums) % 2**64", "return max(sums, default=0)"),
+        ("return seal(text) == text", "return bool(seal(text))"),
+        ("    if len(places) != 1:\n", "    if not places:\n"),
+        tests=f"tests/{FORMAT}/test_multiset.py tests/{FORMAT}/test_sealing.py tests/{FORMAT}/test_manifest.py",
     ),
     *_of(
         FORMAT,
@@ -112,13 +115,6 @@ MUTATIONS = [
         ("        if version not in _VERSIONS:\n", "        if False:\n"),
         ("if is_checked and not is_whole:", "if False:"),
         ("if digest is not None and digest != found:", "if False:"),
-    ),
-    *_of(
-        FORMAT,
-        "sealing",
-        ("return seal(text) == text", "return bool(seal(text))"),
-        ("    if len(places) != 1:\n", "    if not places:\n"),
-        also=f"tests/{FORMAT}/test_manifest.py",
     ),
     *_of(
         FORMAT,
@@ -169,8 +165,9 @@ MUTATIONS = [
     ),
     *_of(
         DATASET,
-        "record_index",
+        "shards",
         ("    if index.framed_bytes != size:\n", "    if False:\n"),
+        tests=f"tests/{DATASET}/test_record_index.py",
     ),
     Mutation(
         f"{FORMAT}/layouts.py",

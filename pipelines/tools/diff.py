@@ -22,7 +22,7 @@ import numpy.typing as npt
 
 from components.report.records import ExampleReader
 from trainer_utils.dataset import ShardFile, read_shard_blocks
-from trainer_utils.dataset.record_index import summed_index
+from trainer_utils.dataset.shards import summed_index
 from trainer_utils.format.example import decode_example
 from trainer_utils.format.index import name_crc, name_of
 from trainer_utils.format.json_text import JsonObject

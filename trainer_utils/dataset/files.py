@@ -1,9 +1,4 @@
-"""A dataset's files, and what layout they are in.
-
-files = list_dataset("datasets/photos")
-files.sizes                       # {'manifest.json': 8123, 'Split-train/data_tfrecord-…': 31457280}
-files.read_text("manifest.json")
-"""
+"""A dataset's files, and what layout they are in: `list_dataset("datasets/photos").layout()`."""
 
 import contextlib
 import dataclasses
@@ -14,8 +9,9 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
+from trainer_utils import storage
 from trainer_utils.dataset.location import Place, datasets_in, is_pattern
-from trainer_utils.format import DatasetError, Manifest
+from trainer_utils.format import DatasetError, Manifest, naming
 from trainer_utils.format.errors import did_you_mean
 from trainer_utils.format.framing import HEADER_BYTES, begins_with_frame
 from trainer_utils.format.json_text import text_of
@@ -28,28 +24,7 @@ from trainer_utils.format.layouts import (
     layout_of_files,
     may_be_dataset,
 )
-from trainer_utils.format.naming import (
-    INDEX_FOLDER,
-    LINEAGE_FILE,
-    MANIFEST_FILE,
-    SPLIT_PREFIX,
-    WORKING_FOLDER,
-)
 from trainer_utils.format.origin import Origin, Step
-from trainer_utils.storage import (
-    FolderEntry,
-    exists,
-    file_size,
-    file_version,
-    is_fault,
-    is_folder,
-    is_remote,
-    join,
-    list_folder,
-    read_bytes,
-    read_range,
-    read_text,
-)
 
 _GZIP = b"\x1f\x8b"
 _LISTED_AT_ONCE = 16
@@ -59,17 +34,14 @@ _MOST_NAMED = 6  # datasets, in a message
 
 @dataclasses.dataclass(frozen=True)
 class DatasetFiles:
-    """The files of a folder and of the folders in it.
+    """The files of a folder and of the folders in it, by path relative to its `uri`.
 
-    Args:
-        uri: of the folder.
-        entries: by path relative to `uri`; without a size that of a link to nothing.
-        named: where only some files were asked for: their paths relative to `uri`, in order.
-        around: all files of the dataset that such files are of.
+    Of files that were asked for one by one, `named` are their paths, in order, and `around` all
+    files of the dataset that they are of.
     """
 
     uri: str
-    entries: Mapping[str, FolderEntry]
+    entries: Mapping[str, storage.FolderEntry]
     named: Sequence[str] | None = None
     around: "DatasetFiles | None" = None
 
@@ -80,11 +52,11 @@ class DatasetFiles:
 
     def path(self, name: str) -> str:
         """The whole path of a file that the dataset names, which may lie elsewhere."""
-        return join(self.uri, name)
+        return storage.join(self.uri, name)
 
     def read_bytes(self, name: str) -> bytes:
         """A whole small file."""
-        return read_bytes(self.path(name))
+        return storage.read_bytes(self.path(name))
 
     def read_text(self, name: str) -> str:
         """A whole small file in UTF-8; a DatasetError where it is none, or cannot be read."""
@@ -92,7 +64,7 @@ class DatasetFiles:
         try:
             return text_of(self.read_bytes(name), path=path)
         except OSError as error:
-            if is_fault(error):
+            if storage.is_fault(error):
                 raise
             raise DatasetError(f"{path!r}: cannot be read: {error}") from error
 
@@ -102,13 +74,17 @@ class DatasetFiles:
         if size is None:
             path = self.path(name)
             with contextlib.suppress(FileNotFoundError):
-                return file_size(path) if exists(path) and not is_folder(path) else None
+                return (
+                    storage.file_size(path)
+                    if storage.exists(path) and not storage.is_folder(path)
+                    else None
+                )
         return size
 
     def version(self, name: str) -> str:
         """What changes when a file does; without a request where the listing has said it."""
         entry = self.entries.get(name)
-        return (entry and entry.version) or file_version(self.path(name))
+        return (entry and entry.version) or storage.file_version(self.path(name))
 
     def without(self, name: str) -> "DatasetFiles":
         """The same, as if one of the files were not there."""
@@ -124,28 +100,27 @@ class DatasetFiles:
 
 
 def list_dataset(place: Place, *, with_index: bool = True) -> DatasetFiles:
-    """Lists a dataset.
+    """Lists a dataset: its folder, or the root of pipelines with one below it; or files, by path or
+    pattern.
 
-    Args:
-        place: the folder of one, or the root of pipelines with one below it; or a file or several,
-            by path or pattern.
-        with_index: whether what lies in `index/` is listed too, of a dataset with a manifest: as
-            many files as there are shards, which readers ask for by name.
+    What lies in `index/` of a dataset with a manifest, as many files as shards, only `with_index`.
     """
     if not isinstance(place, str):
         return _list_named(place, with_index)
     uri = place.rstrip("/") or place
-    if not is_folder(uri):
+    if not storage.is_folder(uri):
         if not is_pattern(uri) and not is_named_as_records(uri):
             _check_records(uri)
         return _list_named([uri], with_index)
     own = _listed(uri)
-    has_index = with_index or MANIFEST_FILE not in own
-    skipped = (WORKING_FOLDER,) if has_index else (WORKING_FOLDER, INDEX_FOLDER)
+    has_index = with_index or naming.MANIFEST_FILE not in own
+    skipped = (
+        (naming.WORKING_FOLDER,) if has_index else (naming.WORKING_FOLDER, naming.INDEX_FOLDER)
+    )
     folders = [name for name, entry in own.items() if entry.is_folder and name not in skipped]
-    with ThreadPoolExecutor(_LISTED_AT_ONCE if is_remote(uri) else 1) as pool:
-        inner = [*pool.map(_listed, [join(uri, folder) for folder in folders])]
-    top = {n: e for n, e in own.items() if not e.is_folder or n == WORKING_FOLDER}
+    with ThreadPoolExecutor(_LISTED_AT_ONCE if storage.is_remote(uri) else 1) as pool:
+        inner = [*pool.map(_listed, [storage.join(uri, folder) for folder in folders])]
+    top = {n: e for n, e in own.items() if not e.is_folder or n == naming.WORKING_FOLDER}
     entries = {
         f"{above}{name}{'/' * entry.is_folder}": entry
         for above, group in zip(["", *(f"{f}/" for f in folders)], [top, *inner], strict=True)
@@ -153,7 +128,7 @@ def list_dataset(place: Place, *, with_index: bool = True) -> DatasetFiles:
     }
     if not may_be_dataset(entries):
         deeper = dict.fromkeys(p.partition("/")[0] for p in entries if p.endswith("/"))
-        if below := datasets_in([join(uri, folder) for folder in deeper]):
+        if below := datasets_in([storage.join(uri, folder) for folder in deeper]):
             return list_dataset(_only(below, uri), with_index=with_index)
     return DatasetFiles(uri, entries)
 
@@ -170,22 +145,22 @@ def _only(below: Sequence[str], uri: str) -> str:
 
 def read_manifest(uri: str) -> Manifest | None:
     """The manifest of a dataset, where there is one; whether the rest is whole is not looked at."""
-    path = join(uri, MANIFEST_FILE)
-    return Manifest.from_json(read_text(path), path=path) if exists(path) else None
+    path = storage.join(uri, naming.MANIFEST_FILE)
+    return Manifest.from_json(storage.read_text(path), path=path) if storage.exists(path) else None
 
 
 def read_origin(uri: str, manifest: Manifest) -> Origin:
     """How a dataset came to be: as its `lineage.json` says, else as much as its manifest does."""
-    path = join(uri, LINEAGE_FILE)
-    if exists(path):
-        return Origin.from_json(read_text(path), path=path)
+    path = storage.join(uri, naming.LINEAGE_FILE)
+    if storage.exists(path):
+        return Origin.from_json(storage.read_text(path), path=path)
     return Origin(made_by=Step(component=manifest.producer, settings=manifest.config))
 
 
-def _listed(folder: str) -> dict[str, FolderEntry]:
+def _listed(folder: str) -> dict[str, storage.FolderEntry]:
     """What is in a folder, by name; nothing where there is none, or none any more."""
     try:
-        return {entry.name: entry for entry in list_folder(folder or ".")}
+        return {entry.name: entry for entry in storage.list_folder(folder or ".")}
     except (FileNotFoundError, NotADirectoryError):
         return {}
 
@@ -194,8 +169,8 @@ def _check_records(path: str) -> None:
     """Refuses a file that is not there, or that begins neither as one of TFRecords nor as gzip."""
     expected = "the folder of a dataset, or a file of TFRecords"
     try:
-        file_size(path)  # says why, where that is another reason than that there is none
-        head = read_range(path, start=0, stop=HEADER_BYTES)
+        storage.file_size(path)  # says why, where that is another reason than that there is none
+        head = storage.read_range(path, start=0, stop=HEADER_BYTES)
     except (FileNotFoundError, NotADirectoryError):
         raise DatasetError.at(path, expected=expected, got="none") from None
     if head and not head.startswith(_GZIP) and not begins_with_frame(head):
@@ -211,7 +186,11 @@ def _list_named(patterns: Sequence[str], with_index: bool) -> DatasetFiles:
     root = next(iter(roots)) if len(roots) == 1 else posixpath.commonpath(sorted(roots))
     base = root and f"{root.rstrip('/')}/"
     around = None
-    if len(roots) == 1 and root and any(exists(join(root, name)) for name in DESCRIPTIONS):
+    if (
+        len(roots) == 1
+        and root
+        and any(storage.exists(storage.join(root, name)) for name in DESCRIPTIONS)
+    ):
         around = list_dataset(root, with_index=with_index)
     named = [path.removeprefix(base) for path, _ in found]
     entries = {name: entry for name, (_, entry) in zip(named, found, strict=True)}
@@ -221,22 +200,18 @@ def _list_named(patterns: Sequence[str], with_index: bool) -> DatasetFiles:
 def _dataset_folder(folder: str) -> str:
     """The folder of the dataset that files of a folder may be of."""
     above, _, name = folder.rpartition("/")
-    return above if name.startswith(SPLIT_PREFIX) else folder
+    return above if name.startswith(naming.SPLIT_PREFIX) else folder
 
 
-def find_named_files(patterns: Sequence[str]) -> list[tuple[str, FolderEntry]]:
+def find_named_files(patterns: Sequence[str]) -> list[tuple[str, storage.FolderEntry]]:
     """The files that paths and patterns name, in order, each folder listed once.
 
     A path is that file, whatever it is called. In a pattern `*`, `?` and `[…]` stand for parts of
     one name; hidden files, and those that lie beside records, such as `dataset_info.json`, do not
-    count.
-
-    Raises:
-        DatasetError: nothing is there, or a file is missing of those that a pattern should match,
-            as their names say how many there are.
+    count. A file that is missing by the names of the others is a DatasetError.
     """
     listed = functools.cache(_listed)
-    found: list[tuple[str, FolderEntry]] = []
+    found: list[tuple[str, storage.FolderEntry]] = []
     for pattern in patterns:
         folder, _, name = pattern.rpartition("/")
         folder = folder or "/" * pattern.startswith("/")
@@ -249,9 +224,9 @@ def find_named_files(patterns: Sequence[str]) -> list[tuple[str, FolderEntry]]:
             raise DatasetError(f"{said}{did_you_mean(name, here)}", path=pattern)
         matches = sorted(_matches(pattern, listed))
         if not matches:
-            said = f"files {pattern!r}: expected a file of TFRecords that matches, found none."
+            said = "expected at least one file of TFRecords that matches, found none"
             advice = "Check the folder, and that the pattern was not cut by a shell."
-            raise DatasetError(f"{said} {advice}", path=pattern)
+            raise DatasetError(f"files {pattern!r}: {said}. {advice}", path=pattern)
         is_wanted = re.compile(rf"(?:.*/)?{fnmatch.translate(name)}").match
         check_numbers([path for path, _ in matches], is_wanted=is_wanted)
         found += matches
@@ -259,8 +234,8 @@ def find_named_files(patterns: Sequence[str]) -> list[tuple[str, FolderEntry]]:
 
 
 def _matches(
-    pattern: str, listed: Callable[[str], dict[str, FolderEntry]]
-) -> Iterator[tuple[str, FolderEntry]]:
+    pattern: str, listed: Callable[[str], dict[str, storage.FolderEntry]]
+) -> Iterator[tuple[str, storage.FolderEntry]]:
     """The files that a pattern matches."""
     parts = pattern.split("/")
     first = next(n for n in range(len(parts)) if is_pattern("/".join(parts[: n + 1])))

@@ -2,8 +2,6 @@
 
 uri_of("gs://bucket/examples/7/Split-train/*")   # 'gs://bucket/examples/7'
 newest_dataset("out/")                     # 'out/artifacts/ShardBalancer/balanced_examples/4'
-datasets_in(["runs/ShardBalancer"])        # below these folders, the newest first
-group_artifacts(["a/train-00000-of-00002", "a/train-00001-of-00002"])    # one dataset, of two files
 """
 
 import os
@@ -48,8 +46,7 @@ _WILDCARDS = re.compile(r"[*?\[]")
 
 
 def uri_of(artifact: _One) -> str:
-    """The uri of a TFX artifact, of a str or path, or of a pattern in TFX's `fn_args.train_files`;
-    else a ConfigError."""
+    """The uri of a TFX artifact, of a path, or of a pattern in TFX's `fn_args.train_files`."""
     uri = _path_of(artifact) or getattr(artifact, "uri", None)
     if not isinstance(uri, str) or not uri:
         raise ConfigError.of("artifact_uri", artifact, allowed="a uri or an artifact")
@@ -120,17 +117,18 @@ def datasets_in(folders: Sequence[str]) -> list[str]:
             entries = list_folder(folder)
             inner = [entry.name for entry in entries if entry.is_folder]
             splits = [name for name in inner if name.startswith(SPLIT_PREFIX)]
-            if any(entry.name == MANIFEST_FILE for entry in entries) or (
-                splits and _has_records(join(folder, splits[0]))  # statistics have splits too
+            if (
+                any(entry.name == MANIFEST_FILE for entry in entries)
+                or any(
+                    is_named_as_records(entry.name)  # statistics have splits too
+                    for name in splits[:1]
+                    for entry in list_folder(join(folder, name))
+                )
             ):
                 found.append(folder)
             elif not splits and len(entries) - len(inner) <= _MOST_BESIDE:
                 level += [join(folder, name) for name in inner if name[0] != "." and name != LATEST]
     return sorted(found, key=_age, reverse=True)
-
-
-def _has_records(folder: str) -> bool:
-    return any(is_named_as_records(entry.name) for entry in list_folder(folder))
 
 
 def _age(uri: str) -> tuple[int, float]:

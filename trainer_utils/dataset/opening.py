@@ -1,8 +1,7 @@
 """Opens a dataset wherever it is and whoever wrote it: ours, Datum's, TFDS's, TFX's, bare files.
 
 dataset = open_dataset("gs://bucket/examples/5")
-dataset.records           # {'train': 2000, 'eval': 1000}
-dataset.features          # {'image': Feature(…), …}
+dataset.records, dataset.features           # {'train': 2000}, {'image': Feature(…), …}
 """
 
 import contextlib
@@ -12,63 +11,25 @@ import hashlib
 import itertools
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import NamedTuple
 
 from trainer_utils.dataset.files import DatasetFiles, list_dataset
 from trainer_utils.dataset.inspection import DatasetFacts, features_of_facts
 from trainer_utils.dataset.location import Artifact, Place, newest_dataset, uri_of
-from trainer_utils.dataset.shards import is_gzip, look_for_gzip, open_records, read_shard_blocks
-from trainer_utils.format import (
-    DatasetError,
-    Feature,
-    Manifest,
-    Shard,
-    SplitRange,
-    count_records,
+from trainer_utils.dataset.shards import (
+    ShardFile,
+    check_count,
+    look_for_gzip,
+    open_records,
+    read_shard_blocks,
 )
+from trainer_utils.format import DatasetError, Feature, Manifest, SplitRange, count_records
 from trainer_utils.format.example import decode_example
 from trainer_utils.format.layouts import FoundShard
-from trainer_utils.format.naming import DATUM_SHARDS_FILE, index_file
+from trainer_utils.format.naming import DATUM_SHARDS_FILE
 from trainer_utils.format.slices import FileRange, RecordPositions
 from trainer_utils.storage import is_remote
 
 _MOST_LOOKED_AT, _LOOKED_AT_BYTES = 256, 1 << 20  # records of a file, and bytes at once
-
-
-class ShardFile(NamedTuple):
-    """One file of records.
-
-    Args:
-        path: in full.
-        records: None where nothing says it and they were not counted.
-        bytes: of the file as it lies there.
-        entry: what the manifest says of it, if there is one.
-        name: as the dataset names it: relative to its uri, unless it lies elsewhere.
-    """
-
-    path: str
-    records: int | None
-    bytes: int
-    entry: Shard | None = None
-    name: str = ""
-
-    @property
-    def index_path(self) -> str | None:
-        """Of its record index, in full; None where it has none."""
-        if self.entry is None or self.entry.index_crc32c is None:
-            return None
-        return self.path.removesuffix(self.entry.path) + index_file(self.entry.path)
-
-    @property
-    def is_gzip(self) -> bool:
-        """Whether it is compressed."""
-        return is_gzip(self.path)
-
-    @property
-    def num_records(self) -> int:
-        """How many records it has, of a dataset that was inspected."""
-        assert self.records is not None, self.path
-        return self.records
 
 
 @dataclasses.dataclass(frozen=True)
@@ -80,8 +41,7 @@ class Dataset:
         features: by name; empty where `says_features` is false.
         shards: by split, in order.
         manifest: of a dataset of ours.
-        says_features: whether it is known what its features are: its own files say it, or its
-            records were inspected.
+        says_features: whether its own files say its features, or its records were inspected.
         named_in: the file that names the shards, if there is one.
         vocabulary_files: the file of each feature's class names, relative to the uri.
         files: what lies there; None of a dataset that was made of other parts.
@@ -149,8 +109,7 @@ class Dataset:
         return RecordPositions(files).cut(wanted.start, wanted.stop)
 
     def inspected(self) -> "Dataset":
-        """The same with all counts and features, for which records are read where nothing says
-        it."""
+        """The same with all counts and features; records are read where nothing says them."""
         if self.says_features:
             return self._counted(_count)
         return self.with_facts()[0]
@@ -158,9 +117,7 @@ class Dataset:
     def with_facts(self, *, takes_lists: bool = True) -> tuple["Dataset", DatasetFacts]:
         """As `inspected`, but reads every record in any case, for the facts of all features.
 
-        Raises:
-            DatasetError: a record is no example, or has feature lists that are not to be taken; a
-                feature has two types; or a shard has other records than the dataset says.
+        Feature lists that are not to be taken, and a count that is not the dataset's, are errors.
         """
         facts = DatasetFacts()
 
@@ -189,15 +146,6 @@ class Dataset:
         return dataclasses.replace(self, shards=shards)
 
 
-def check_count(shard: ShardFile, records: int) -> None:
-    """Refuses a shard that holds another number of records than its dataset says."""
-    if shard.records not in (None, records):
-        said, advice = f"{shard.records} records", "The dataset was changed: write it again."
-        raise DatasetError.at(
-            shard.path, expected=f"{said} as the dataset says", got=str(records), advice=advice
-        )
-
-
 def open_dataset(artifact: Place | os.PathLike[str] | Artifact, *, inspect: bool = True) -> Dataset:
     """Reads what says what a dataset holds, and compares it with the files that are there.
 
@@ -212,13 +160,13 @@ def open_dataset(artifact: Place | os.PathLike[str] | Artifact, *, inspect: bool
         DatasetError: there is no dataset, or it is not whole; the message names the problem.
     """
     place = artifact if isinstance(artifact, tuple) else newest_dataset(uri_of(artifact))
-    uri = place if isinstance(place, str) else ", ".join(place[:3])
     try:
         dataset = _found(list_dataset(place, with_index=False))
         return _inspected(dataset) if inspect else dataset
     except DatasetError:
         raise
     except (OSError, TypeError, ValueError) as error:  # of a path
+        uri = place if isinstance(place, str) else ", ".join(place[:3])
         raise DatasetError(f"{uri!r}: cannot be read: {type(error).__name__}: {error}") from error
 
 
@@ -234,11 +182,10 @@ def _inspected(dataset: Dataset) -> Dataset:
     assert files is not None, dataset.uri
     versions = tuple((s.path, s.records, files.version(s.name)) for s in dataset.shard_files)
     state = dataset.uri, dataset.says_features, versions
-    if state not in _inspections:
+    if (found := _inspections.get(state)) is None:
         if len(_inspections) >= _MOST_INSPECTIONS:
             _inspections.clear()
-        _inspections[state] = dataset.inspected()
-    found = _inspections[state]
+        found = _inspections[state] = dataset.inspected()
     features = dataset.features if dataset.says_features else found.features
     return dataclasses.replace(dataset, features=features, shards=found.shards, says_features=True)
 

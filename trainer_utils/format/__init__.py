@@ -1,7 +1,5 @@
 """The on-disk contract of a dataset: framing, manifest, Datum JSON, names, slices and plans.
 
-    from trainer_utils.format import Manifest, read_records
-
 The one place where a file name, a JSON key or a framing constant is written. It takes bytes and
 streams, whatever file system they come from, and imports neither tensorflow, tfx nor beam.
 """
@@ -14,12 +12,7 @@ from trainer_utils.format.datum import (
     render_features,
     render_shard_info,
 )
-from trainer_utils.format.errors import (
-    ConfigError,
-    CorruptShardError,
-    DatasetError,
-    InputError,
-)
+from trainer_utils.format.errors import ConfigError, CorruptShardError, DatasetError, InputError
 from trainer_utils.format.example import encode_example
 from trainer_utils.format.framing import frame_parts, frame_records
 from trainer_utils.format.index import RecordIndex

@@ -1,8 +1,5 @@
 """Sums of a set of records, of a dataset's small files, and of the manifest that holds them.
 
-    multiset_checksum(block.lengths, block.payload_crcs)    # the same before and after a shuffle
-    seal(text)                                              # a manifest with its own checksum
-
 The manifest's `checksum` is the CRC-32C of its bytes with zeros for the eight digits of it.
 """
 
@@ -25,17 +22,11 @@ _ITS_LINE = '\n  "checksum": "'  # found first: a search for the pattern takes l
 
 
 def multiset_checksum(lengths: npt.NDArray[np.int64], payload_crcs: npt.NDArray[np.uint32]) -> int:
-    """A checksum of records that does not depend on their order.
+    """A checksum of 64 bits, unsigned, of records that does not depend on their order.
 
-    Length and CRC-32C of each are mixed to 64 bits, and these are added: a lost record, one that is
-    there twice, or one put in another's stead changes the sum.
-
-    Args:
-        lengths: `(records,) int64`, each payload's length in bytes.
-        payload_crcs: `(records,) uint32`, each payload's masked CRC-32C as its frame has it.
-
-    Returns:
-        64 bits, unsigned; 0 for no records.
+    Length and CRC-32C of each are mixed, and these are added: a lost record, one that is there
+    twice, or one put in another's stead changes the sum. `lengths` are `(records,) int64`, of the
+    payloads in bytes; `payload_crcs` `(records,) uint32`, masked, as frames have them.
     """
     mixed = lengths.astype(np.uint64) << np.uint64(32) | payload_crcs.astype(np.uint64)
     return int(np.sum(splitmix64(mixed, np.uint64(1)), dtype=np.uint64))
@@ -73,11 +64,7 @@ class FileDigest:
 
 
 def seal(text: str) -> str:
-    """A manifest with its own checksum, in place of whatever checksum it has.
-
-    Raises:
-        ValueError: it has no place for one, or two.
-    """
+    """A text of JSON with its own checksum; a ValueError where it has no place for one, or two."""
     lines = [found.start() + 1 for found in re.finditer(_ITS_LINE, text)]
     places = [found.span(1) for line in lines if (found := _CHECKSUM.match(text, line))]
     if len(places) != 1:

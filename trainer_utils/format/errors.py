@@ -1,19 +1,15 @@
 """The exceptions of tfx-shards: a small family under `ValueError`, with data beside their text.
 
-try:
-    dataset = trainer_utils.input_fn(uri, split="train")
 except trainer_utils.CorruptShardError as error:
     print(error)                                    # what happened, where, and how to mend it
     print(error.path, error.record, error.offset)   # the same as data: nobody parses a message
-
-They pickle as they are. Where only text goes from a worker to whoever waits for it, as through a
-file, `error_to_json` and `error_from_json` take the class, the message and the data across.
 """
 
+import contextlib
 import difflib
 import json
 import pickle
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, TypeVar
 
 from trainer_utils.format.printable import printable
@@ -75,15 +71,7 @@ class CorruptShardError(DatasetError):
 
 
 class ConfigError(DatasetError):
-    """A setting has a value that is not allowed.
-
-    Args:
-        message: it names setting, value and rule.
-        setting: its name.
-        value: what it was given.
-        allowed: what it takes, in words.
-        path, record, offset: as `DatasetError`, where it is a file that has the setting.
-    """
+    """A setting has a value that is not allowed; `allowed` says what it takes, in words."""
 
     def __init__(
         self,
@@ -106,6 +94,17 @@ class ConfigError(DatasetError):
 
 class InputError(DatasetError):
     """The raw input cannot be turned into a dataset: missing, empty, or too much of it is bad."""
+
+
+@contextlib.contextmanager
+def reading(path: str, expected: str, *, advice: str = "") -> Iterator[None]:
+    """Makes a DatasetError of whatever a damaged file makes its parser raise."""
+    try:
+        yield
+    except (DatasetError, MemoryError):
+        raise
+    except Exception as error:  # of as many kinds as parsers have
+        raise DatasetError.at(path, expected=expected, got=repr(error), advice=advice) from error
 
 
 def error_to_json(error: DatasetError) -> dict[str, object]:

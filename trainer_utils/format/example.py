@@ -1,12 +1,10 @@
 """Serialized `tf.train.Example` messages, one at a time. Of many: `example_columns`.
 
     b"".join(encode_example({"image": data, "label": 3, "xmin": (0.1, 0.5)}))
-    b"".join(encode_sequence_example({"label": 3}, {"tokens": [[1, 2], [3]]}))     # two steps
     decode_example(record, {"label"})             # {'label': [3]}: an image is jumped over
 
-A message is made in parts, so that an image is not copied: a protocol buffer object costs it two
-copies and 35 µs. The entries of its map stand sorted by key, as deterministic serialization has it.
-
+Made in parts, an image is not copied: a protocol buffer object costs it two copies and 35 µs. The
+entries of the map stand sorted by key, as deterministic serialization has it.
 Source: `tensorflow/core/example/{example,feature}.proto` and the protocol buffers' encoding guide.
 """
 
@@ -34,14 +32,12 @@ _BYTES, _FLOATS, _INTEGERS = 1, 2, 3  # of Feature
 
 
 def encode_example(features: Mapping[str, Scalar | Sequence[Scalar]]) -> list[bytes]:
-    """One example.
+    """One example, in parts that, joined, are the message; single bytes values are among them as
+    given.
 
     Args:
         features: by name: bytes, integers of 64 bits, signed, or floats, which are kept with 32
             bits; or a list of one of these. One without values is left out.
-
-    Returns:
-        Parts that, joined, are the message; single bytes values are among them as given.
     """
     parts = [b""]
     for name in sorted(features):
@@ -63,13 +59,10 @@ def encode_sequence_example(
     context: Mapping[str, Scalar | Sequence[Scalar]],
     lists: Mapping[str, Sequence[Sequence[Scalar]]],
 ) -> list[bytes]:
-    """One `tf.train.SequenceExample`, in parts.
+    """One `tf.train.SequenceExample`, in parts: features of the whole, as `encode_example` takes
+    them, and by name for each step its values, of one kind.
 
     Its first field is that of an example, so that whoever parses examples finds the context.
-
-    Args:
-        context: the features of the whole, as `encode_example` takes them.
-        lists: by name, for each step its values, of one kind.
     """
     parts = encode_example(context)
     entries = b""
@@ -191,9 +184,8 @@ def decode_feature_lists(
             for name in [key.decode()]
         }
     except ValueError as error:
-        raise DatasetError(
-            f"record: expected a tf.train.SequenceExample, got another: {error}"
-        ) from error
+        said = "record: expected a tf.train.SequenceExample, got another"
+        raise DatasetError(f"{said}: {error}") from error
 
 
 def _parts(record: Buffer, start: int, stop: int, wanted: int = 1) -> Iterator[Bounds]:

@@ -1,10 +1,5 @@
 """Where every record of a shard lies, and what it is, so that any is reached without a scan.
 
-    index = RecordIndex.from_bytes(data, path=…, shard=shard)    # compared with the manifest
-    index.read(stream, 17, path=…)                               # the 18th record, verified
-    index.numbers_named(b"cat/1.jpg")                            # [17]: what may be called so
-    name_of(decode_example(record, NAME_FEATURES))               # b"cat/1.jpg"
-
 On disk these are three NumPy arrays (`.npy`), one after the other: the payloads' lengths in the
 smallest unsigned integer that holds them, the masked CRC-32C of the payloads as their frames have
 it, and the CRC-32C of the records' names, 0 of one without. Format version 2 had the first alone.
@@ -25,11 +20,7 @@ from trainer_utils.format.crc32c import Buffer, extend_crc32c
 from trainer_utils.format.errors import CorruptShardError, DatasetError
 from trainer_utils.format.example import decode_context
 from trainer_utils.format.example_columns import parse_examples
-from trainer_utils.format.framing import (
-    RECORD_OVERHEAD_BYTES,
-    Lengths,
-    read_record_at,
-)
+from trainer_utils.format.framing import RECORD_OVERHEAD_BYTES, Lengths, read_record_at
 from trainer_utils.format.manifest import Shard
 from trainer_utils.format.naming import NAME_FEATURES
 from trainer_utils.format.tfrecord import compact
@@ -81,12 +72,7 @@ class RecordIndex:
         return int(self.lengths.sum(dtype=np.int64)) + RECORD_OVERHEAD_BYTES * len(self)
 
     def read(self, stream: BinaryIO, number: int, *, path: str) -> bytes:
-        """The payload of a record, verified; `stream` is that of the shard, not compressed.
-
-        Raises:
-            CorruptShardError: the record is damaged, or is not where the index says.
-            IndexError: there is no record of that number.
-        """
+        """The payload of a record, verified; `stream` is that of the shard, not compressed."""
         if not 0 <= number < len(self):
             raise IndexError(f"record {number}: expected 0 <= record < {len(self)} ({path})")
         offset, length = int(self.offsets[number]), int(self.lengths[number])

@@ -1,11 +1,7 @@
 """Which files of a folder are a dataset's shards, whoever wrote it, and what its own files say.
 
-    found = find_layout(files, read_text, uri="gs://bucket/mnist/3.0.1")
-    found.shards["train"][0].path
-
 Known are datasets of ours (`manifest.json`), Datum's (`shard_info.json`), TFDS's
-(`dataset_info.json`), stock TFX ones (`Split-*/` folders), and folders of bare TFRecord files, such
-as TFRecorder's. It takes names, sizes and a function that reads a small file, and no file system.
+(`dataset_info.json`), stock TFX ones (`Split-*/` folders), and folders of bare TFRecord files.
 """
 
 import dataclasses
@@ -15,7 +11,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple, TypeVar
 
 from trainer_utils.format.datum import Feature, parse_features, parse_shard_info
-from trainer_utils.format.errors import DatasetError
+from trainer_utils.format.errors import DatasetError, reading
 from trainer_utils.format.manifest import Manifest, Shard
 from trainer_utils.format.naming import (
     DATUM_SHARDS_FILE,
@@ -55,30 +51,18 @@ _Shards = dict[str, list["FoundShard"]]
 
 
 class FoundShard(NamedTuple):
-    """One file of records.
-
-    Args:
-        path: relative to the dataset's uri; those that SchemaExport names may lead out of it.
-        records: None where only reading it shows that.
-        entry: what the manifest says of it, if there is one.
-    """
+    """One file of records, by a path relative to the uri, from which those that SchemaExport names
+    may lead out; `records` is None where only reading it shows that."""
 
     path: str
     records: int | None = None
     entry: Shard | None = None
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
+@dataclasses.dataclass(frozen=True)
 class DatasetLayout:
-    """What was found.
-
-    Args:
-        shards: by split, in order.
-        features: by name; None where only reading the records shows them.
-        named_in: the file that names the shards, if there is one.
-        manifest: of a dataset of ours.
-        vocabulary_files: the file of each feature's class names, relative to the uri.
-    """
+    """What was found: shards by split, in order, and the file that they are `named_in`; features,
+    where not only reading the records shows them; and the files of their class names."""
 
     shards: Mapping[str, Sequence[FoundShard]]
     features: Mapping[str, Feature] | None
@@ -90,15 +74,10 @@ class DatasetLayout:
 def find_layout(
     files: Mapping[str, int | None], read_text: Callable[[str], str], *, uri: str
 ) -> DatasetLayout:
-    """Finds a dataset among files.
+    """Finds a dataset among files: bytes by path relative to `uri`, in it and in the folders there.
 
     What JSON of others names lies inside of the folder. The exception is SchemaExport's artifact,
     known by `example.schema.json`: it describes shards that lie elsewhere.
-
-    Args:
-        files: bytes by path relative to `uri`, with `/`, in it and in the folders there.
-        read_text: reads one of these files.
-        uri: for error messages.
 
     Raises:
         DatasetError: there is no dataset, or it is not whole; the message names the problem.
@@ -107,15 +86,11 @@ def find_layout(
     def parsed(parse: Callable[..., _Parsed], name: str) -> _Parsed:
         """What a file says; whatever is wrong with it, the error names it."""
         path = f"{uri}/{name}"
-        try:
+        with reading(path, "to read it"):
             text = read_text(name)
             if manifest is not None:
                 manifest.check_text(name, text, path=path)
             return parse(text, path=path)
-        except DatasetError:
-            raise
-        except (ArithmeticError, LookupError, OSError, TypeError, ValueError) as error:
-            raise DatasetError.at(path, expected="to read it", got=repr(error)) from error
 
     vocabularies = {name: path for path in files if (name := vocabulary_of(path)) is not None}
     in_splits = {p: size or 0 for p, size in files.items() if p.startswith(SPLIT_PREFIX)}
@@ -143,13 +118,7 @@ def find_layout(
         vocabularies = {n: labels_file(n) for n in features or () if labels_file(n) in files}
     elif not named_in:
         shards = _folders(in_splits) if in_splits else _bare(files, uri)
-    return DatasetLayout(
-        shards=shards,
-        features=features,
-        named_in=named_in,
-        manifest=manifest,
-        vocabulary_files=vocabularies,
-    )
+    return DatasetLayout(shards, features, named_in, manifest, vocabularies)
 
 
 def may_be_dataset(files: Collection[str]) -> bool:
@@ -193,7 +162,7 @@ def layout_of_files(names: Sequence[str], whole: DatasetLayout | None) -> Datase
         split, shard = known.get(name) or (_split_of_file(name), FoundShard(path=name))
         shards.setdefault(split, []).append(shard)
     if whole is None or not known.keys() >= {*names}:
-        return DatasetLayout(shards=shards, features=None)
+        return DatasetLayout(shards, features=None)
     return dataclasses.replace(whole, shards=shards, manifest=None)
 
 
@@ -280,7 +249,5 @@ def check_numbers(
         gaps = (index for index in range(int(count)) if index not in indices)
         names = (f"{head}-{index:0{len(count)}d}-of-{count}{tail}" for index in gaps)
         for name in filter(is_wanted, itertools.islice(names, _MOST_LOOKED_FOR)):
-            missing = int(count) - len(indices)
-            raise DatasetError(
-                f"shard {name!r}: is missing, one of at most {missing}. Write the dataset again."
-            )
+            said = f"is missing, one of at most {int(count) - len(indices)}"
+            raise DatasetError(f"shard {name!r}: {said}. Write the dataset again.")

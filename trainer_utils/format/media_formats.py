@@ -1,10 +1,6 @@
 """How files of images and sounds begin and what their names end in: the one table of both.
 
-    format_of(b"\\x89PNG\\r\\n\\x1a\\n…")    # MediaFormat(name='PNG', kind='image', …)
-    EXTENSIONS["audio"]                      # frozenset({'.wav', '.flac', …})
-
 The package `filetype` takes 2 to 20 times as long, and knows neither RF64 nor several extensions.
-
 Source: the registrations of IANA and the formats' own standards; MP3 without ID3 begins with a
 frame of MPEG 1 or 2, layer III, without a CRC.
 """

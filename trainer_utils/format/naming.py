@@ -1,9 +1,5 @@
 """The names of files and folders in a dataset, written and parsed in this one place.
 
-    name = ShardName(split="train", shard_index=0, num_shards=8)
-    name.path                      # 'Split-train/data_tfrecord-00000-of-00008'
-    ShardName.parse(name.path)     # the same again
-
 Source: `tfx.types.artifact_utils.get_split_uri`; Datum keeps its two JSON files at the top.
 """
 
@@ -70,8 +66,7 @@ _CANONICAL = {spelling: name for name, spellings in _SPELLINGS.items() for spell
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ShardName:
-    """One shard's place in its dataset: of a split of word characters, an index below
-    `num_shards`."""
+    """One shard's place in its dataset: a split of word characters, an index below a count."""
 
     split: str
     shard_index: int
@@ -118,11 +113,9 @@ def check_inner_path(path: str, *, named_in: str = "") -> str:
         or "\\" in path
         or re.match(r"[A-Za-z]:", path)
     ):
-        where = f" ({named_in})" if named_in else ""
-        raise DatasetError(
-            f"path {path[:1000]!r}: expected a file inside of the dataset's folder{where}. "
-            "The dataset was changed, or is none: write it again."
-        )
+        rule = f"a file inside of the dataset's folder{f' ({named_in})' if named_in else ''}"
+        advice = "The dataset was changed, or is none: write it again."
+        raise DatasetError(f"path {path[:1000]!r}: expected {rule}. {advice}")
     return path
 
 
@@ -153,14 +146,11 @@ def unescape_name(escaped: str) -> str:
 
 
 def check_feature_names(names: Iterable[str]) -> None:
-    """Refuses, by an InputError, a name that is empty, or not Unicode, as half of a surrogate
-    pair."""
+    """Refuses, by an InputError, names that are empty, or not Unicode, as half a surrogate pair."""
     for name in names:
         if not name or name.encode(errors="ignore").decode() != name:
-            raise InputError(
-                f"feature {name[:100]!r}: expected a name in UTF-8, of 1 character or more. "
-                "Rename the column."
-            )
+            rule = "a name in UTF-8, of 1 character or more"
+            raise InputError(f"feature {name[:100]!r}: expected {rule}. Rename the column.")
 
 
 def split_folder(split: str) -> str:
@@ -206,8 +196,7 @@ def vocabulary_of(path: str) -> str | None:
 
 @functools.lru_cache(maxsize=64)  # of a hundred thousand shards, nearly all have the same
 def check_split_name(split: str) -> str:
-    """`split` itself, if it is of ASCII letters, digits and underscores, and not too long; else a
-    ConfigError."""
+    """`split` itself, if it is of ASCII letters, digits and underscores, and not too long."""
     if not isinstance(split, str) or not _SPLIT_NAME.fullmatch(split):
         rule = f"letters, digits and underscores, of at most {_MOST_SPLIT_CHARACTERS}"
         shown = split[:1000] if isinstance(split, str) else split

@@ -1,8 +1,5 @@
 """`lineage.json`: which step made a dataset, with what settings, and of which datasets.
 
-    origin = Origin.from_json(text, path="…/lineage.json")
-    origin.made_by.settings["input_base"], origin.made_by.inputs[0].digest
-
 It stands beside the manifest, since it holds the settings as they were given, paths among them:
 whoever gives a dataset away may remove it. Datasets are named by the digests of their manifests.
 """
@@ -12,7 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from trainer_utils.format.checksums import NO_CHECKSUM, seal
-from trainer_utils.format.errors import DatasetError
+from trainer_utils.format.errors import reading
 from trainer_utils.format.json_text import Json, JsonObject, parse_json_object, render_json
 from trainer_utils.format.manifest import Accounting, Manifest
 from trainer_utils.format.naming import check_split_name
@@ -40,14 +37,8 @@ class DatasetInput(_Texts):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Step(_Texts):
-    """What made a dataset.
-
-    Args:
-        component: which wrote it, as the manifest's `producer`.
-        settings: that shape the outcome, as they were given, the inputs' base among them.
-        inputs: the datasets that it read.
-        output: the name of the output that the dataset is.
-    """
+    """What made a dataset: the component, its settings as they were given, the inputs' base among
+    them, the datasets that it read, and the name of the output that the dataset is."""
 
     component: str
     settings: Mapping[str, Json] = dataclasses.field(default_factory=dict)
@@ -156,22 +147,15 @@ class Origin:
     @classmethod
     def from_json(cls, text: str, *, path: str) -> "Origin":
         """Reads what `to_json` made; of anything else a DatasetError names `path`."""
-        try:
+        advice = "It was changed: remove it, or write the dataset again."
+        with reading(path, "the lineage of a dataset", advice=advice):
             value = parse_json_object(text, path=path)
             if value.get("format_version") != _VERSION:
                 raise ValueError(f"format_version: {value.get('format_version')!r}")
             if seal(text) != text:
                 raise ValueError("its own checksum does not agree")
-            return cls(
-                made_by=Step.from_entry(value["made_by"]),
-                ancestors=tuple(map(Ancestor.from_entry, value["ancestors"])),
-            )
-        except (KeyError, TypeError, AttributeError, ValueError) as error:
-            raise DatasetError(
-                f"{path!r}: expected the lineage of a dataset: {type(error).__name__}: {error}. "
-                "It was changed: remove it, or write the dataset again.",
-                path=path,
-            ) from error
+            ancestors = tuple(map(Ancestor.from_entry, value["ancestors"]))
+            return cls(made_by=Step.from_entry(value["made_by"]), ancestors=ancestors)
 
 
 def _known(kind: type[Any], entry: Mapping[str, Json]) -> JsonObject:

@@ -1,15 +1,13 @@
 """Which split, which place and which shard: pure functions of identities and a seed.
 
-    keyed_hash(b"cats/1.jpg", seed=0, purpose="split") % 3
-    permute(np.arange(10), num_records=10, seed=0)     # where each record goes
-    shard_bounds(num_records=10, num_shards=3)         # [0, 3, 6, 10]
-
-The same input and seed give the same plan anywhere, and each worker can work out its part alone.
+keyed_hash(b"cats/1.jpg", seed=0, purpose="split") % 3
+permute(np.arange(10), num_records=10, seed=0)     # where each record goes
+shard_bounds(num_records=10, num_shards=3)         # [0, 3, 6, 10]
 """
 
 import hashlib
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 
 import numpy as np
 import numpy.typing as npt
@@ -83,7 +81,7 @@ def permute(
     """
     if num_records <= _FEW_RECORDS:
         return _small_permutation(num_records, seed)[positions]
-    return _walk(_feistel, positions, num_records, seed)
+    return _walk(positions, num_records, seed, is_inverse=False)
 
 
 def unpermute(
@@ -92,24 +90,32 @@ def unpermute(
     """Which positions `permute` puts at `places`: its inverse, at the same cost."""
     if num_records <= _FEW_RECORDS:
         return np.argsort(_small_permutation(num_records, seed), kind="stable")[places]
-    return _walk(_unfeistel, places, num_records, seed)
+    return _walk(places, num_records, seed, is_inverse=True)
 
 
 def _walk(
-    step: Callable[[npt.NDArray[np.uint64], np.uint64, list[np.uint64]], npt.NDArray[np.uint64]],
-    values: npt.NDArray[np.int64],
-    num_records: int,
-    seed: int,
+    values: npt.NDArray[np.int64], num_records: int, seed: int, *, is_inverse: bool
 ) -> npt.NDArray[np.int64]:
-    """Each value after one step of a network or of its inverse, or more until it is one of them."""
+    """Each value after one step of the network or its inverse, or more until it is one of them."""
     side = np.uint64(math.isqrt(max(num_records - 1, 0)) + 1)  # of a square that holds all
     keys = [
         np.uint64(keyed_hash(number.to_bytes(1, "little"), seed=seed, purpose="permute") % 2**64)
         for number in range(_ROUNDS)
     ]
-    found = step(values.astype(np.uint64), side, keys)
+
+    def step(values: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
+        left, right = values // side, values % side
+        if is_inverse:
+            for key in reversed(keys):
+                left, right = (right + side - splitmix64(left ^ key) % side) % side, left
+        else:
+            for key in keys:
+                left, right = right, (left + splitmix64(right ^ key) % side) % side
+        return left * side + right
+
+    found = step(values.astype(np.uint64))
     while (outside := found >= num_records).any():
-        found[outside] = step(found[outside], side, keys)
+        found[outside] = step(found[outside])
     return found.astype(np.int64)
 
 
@@ -164,21 +170,3 @@ def _small_permutation(num_records: int, seed: int) -> npt.NDArray[np.int64]:
     places = np.empty(num_records, np.int64)
     places[order] = np.arange(num_records)
     return places
-
-
-def _feistel(
-    values: npt.NDArray[np.uint64], side: np.uint64, keys: list[np.uint64]
-) -> npt.NDArray[np.uint64]:
-    left, right = values // side, values % side
-    for key in keys:
-        left, right = right, (left + splitmix64(right ^ key) % side) % side
-    return left * side + right
-
-
-def _unfeistel(
-    values: npt.NDArray[np.uint64], side: np.uint64, keys: list[np.uint64]
-) -> npt.NDArray[np.uint64]:
-    left, right = values // side, values % side
-    for key in reversed(keys):
-        left, right = (right + side - splitmix64(left ^ key) % side) % side, left
-    return left * side + right

@@ -1,11 +1,7 @@
 """Texts of the data on their way to a terminal, a log or a line of a file.
 
-    printable("a\\x1b[2Jb")             # 'a\\\\x1b[2Jb'
-    printable_json('{"a": "\\u2028"}')  # the same JSON, in ASCII where it matters
-
 Shown as escapes are controls that drive a terminal, ends of lines with which a name would forge
 one, marks that turn the direction of what stands beside it, and halves of surrogate pairs.
-
 Source: Unicode Technical Report 36, sections 3.6 and 3.7; ECMA-48 for C0 and C1.
 """
 

@@ -1,11 +1,6 @@
 """`schema.pbtxt`: a dataset's features as a TensorFlow Metadata schema, in protobuf's text format.
 
-    render_schema_text(features, vocabularies={"label": ["cat", "dog"]})
-    feature_entry("image", features["image"])      # 'name: "image" type: BYTES …'
-
-What TFMD has no words for, such as an image's size, stands in a feature's annotation as JSON, after
-`datum:`. It is text, so that whoever writes a dataset needs neither protobuf nor TFMD.
-
+What TFMD has no words for, such as an image's size, is JSON in an annotation, after `datum:`.
 Source: `tensorflow_metadata/proto/v0/schema.proto`; protobuf's text format language specification.
 """
 
@@ -19,8 +14,7 @@ _TYPES = {"int": "INT", "float": "FLOAT", "string": "BYTES"}
 
 
 def schema_tag(feature: Feature, *, shape: Sequence[int], is_dense: bool) -> str | None:
-    """What an entry of the schema, which has this shape, does not say of a feature; None:
-    nothing."""
+    """What an entry of this shape does not say of a feature, as JSON; None: nothing."""
     extra = {name: value for name, value in feature.extra.items() if name != "tfmd"}
     if not extra and (feature.shape, feature.dense) == (tuple(shape), is_dense):
         return None
@@ -29,8 +23,7 @@ def schema_tag(feature: Feature, *, shape: Sequence[int], is_dense: bool) -> str
 
 
 def feature_entry(name: str, feature: Feature, *, num_classes: int | None = None) -> str:
-    """A feature as the fields of TFMD's message `Feature`; ids of a vocabulary have
-    `num_classes`."""
+    """A feature as the fields of TFMD's message `Feature`; `num_classes`: it is their ids."""
     shape = () if feature.is_image or not feature.dense else feature.shape
     fields = [f"name: {_quoted(name)}", f"type: {_TYPES[feature.type]}"]
     if feature.dense:

@@ -93,11 +93,7 @@ def group(options: type["Settings"], *, only: Collection[str] | None = None) -> 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Settings:
-    """Base of the dataclasses of settings: every value is checked where an object is made.
-
-    Raises:
-        ConfigError: a value is not allowed; the message names the setting.
-    """
+    """Base of the dataclasses of settings: every value is checked where an object is made."""
 
     def __post_init__(self) -> None:
         for name, declared in _declared(type(self)).items():

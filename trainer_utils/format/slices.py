@@ -2,9 +2,6 @@
 
     resolve_slices("train[:80%]+eval", {"train": 100, "eval": 20})
     # [SplitRange('train', 0, 80), SplitRange('eval', 0, 20)]
-    positions = RecordPositions([FileRange("a", skip=0, take=5), FileRange("b", 0, 5)])
-    positions.locate(np.array([7]))    # [RecordName(path='b', number=2)]
-    positions.cut(3, 7)                # the last two records of a, the first two of b
 
 Source: the grammar and the rounding of percentages are Datum's and TFDS's
 (`datum/utils/reader_utils.py`): one `%` makes both bounds percentages, rounded to the nearest.
@@ -57,19 +54,16 @@ def resolve_slices(spec: str, records: Mapping[str, int]) -> list[SplitRange]:
 def _resolve(part: str, records: Mapping[str, int]) -> SplitRange:
     match = _SLICE.fullmatch(part) if isinstance(part, str) else None
     if match is None:
-        raise ConfigError.of(
-            "split", part, allowed="a name, or a slice such as 'train[:80%]' or 'train[100:200]'"
-        )
+        rule = "a name, or a slice such as 'train[:80%]' or 'train[100:200]'"
+        raise ConfigError.of("split", part, allowed=rule)
     split = _find_split(match["split"], records)
     size = records[split]
     percent = bool(match["start_percent"] or match["stop_percent"])
     start = _bound(match["start"], 0, size, percent, part)
     stop = _bound(match["stop"], size, size, percent, part)
     if start > stop:
-        raise DatasetError(
-            f"split {part!r}: expected a start before the stop, "
-            f"got [{start}:{stop}] of {size} records"
-        )
+        got = f"[{start}:{stop}] of {size} records"
+        raise DatasetError(f"split {part!r}: expected a start before the stop, got {got}")
     return SplitRange(split, start, stop)
 
 

@@ -1,13 +1,8 @@
 """Arrays as one value of bytes in an example: tensors of any rank and dtype, documents of tokens.
 
-    data = encode_tensor(np.zeros((2, 3), np.float16))       # tf.io.parse_tensor(data, tf.float16)
-    decode_tensor(data)                                      # the array again
-    TensorSpec.of(array)                                     # TensorSpec('float16', (2, 3))
-
 A tensor's bytes are a `TensorProto`, as `tf.io.serialize_tensor` makes it; what all of a feature
 have in common is its `extra["tensor"]`, a `TensorSpec`. Tokens are unsigned little-endian integers;
 theirs is `extra["tokens"]`, a `TokenSpec`.
-
 Source: `tensorflow/core/framework/{tensor,tensor_shape,types}.proto`.
 """
 
@@ -61,10 +56,8 @@ class TensorSpec:
         if kind in "SU" or (kind == "O" and all(isinstance(v, (bytes, str)) for v in array.flat)):
             return cls("string", array.shape)
         if array.dtype.name not in TENSOR_DTYPES:
-            raise DatasetError(
-                f"array: expected one of {', '.join(TENSOR_DTYPES)}, got {array.dtype}. "
-                "Cast it first: array.astype('float32')."
-            )
+            said = f"expected one of {', '.join(TENSOR_DTYPES)}, got {array.dtype}"
+            raise DatasetError(f"array: {said}. Cast it first: array.astype('float32').")
         return cls(array.dtype.name, array.shape)
 
     @classmethod
@@ -126,8 +119,7 @@ def item_bytes(dtype: str) -> int:
 
 
 def encode_tensor(array: npt.NDArray[Any]) -> bytes:
-    """A `TensorProto`, byte for byte as `tf.io.serialize_tensor` makes it; errors as of
-    `TensorSpec`."""
+    """A `TensorProto`, as `tf.io.serialize_tensor` makes it; errors as of `TensorSpec.of`."""
     spec = TensorSpec.of(array)
     head = tensor_header(spec.dtype, array.shape)
     if spec.dtype != "string":
@@ -141,9 +133,6 @@ def decode_tensor(data: Buffer) -> npt.NDArray[Any]:
     """The array, read-only, that a `TensorProto` with its elements in `tensor_content` holds.
 
     Of texts it is one of objects, which are bytes; bfloat16 is that of the package `ml_dtypes`.
-
-    Raises:
-        DatasetError: it is no such message.
     """
     dtype, shape, content, texts = 0, [], b"", []
     try:
@@ -162,9 +151,8 @@ def decode_tensor(data: Buffer) -> npt.NDArray[Any]:
             return array.reshape(shape)
         return np.frombuffer(content, numpy_dtype(_NAMES[dtype])).reshape(shape)
     except (DatasetError, KeyError, ValueError, IndexError) as error:
-        raise DatasetError(
-            f"tensor: expected a TensorProto, got {bytes(data[:40])!r}…: {error}"
-        ) from error
+        said = f"expected a TensorProto, got {bytes(data[:40])!r}…"
+        raise DatasetError(f"tensor: {said}: {error}") from error
 
 
 def _sizes(data: Buffer, start: int, stop: int) -> Iterator[int]:
@@ -200,9 +188,8 @@ class TokenSpec:
 
     def __post_init__(self) -> None:
         if self.dtype not in _TOKEN_DTYPES:
-            raise DatasetError(
-                f"dtype: expected one of {', '.join(_TOKEN_DTYPES)}, got {self.dtype!r}"
-            )
+            rule = f"one of {', '.join(_TOKEN_DTYPES)}"
+            raise DatasetError(f"dtype: expected {rule}, got {self.dtype!r}")
 
     @classmethod
     def of(cls, *, vocabulary_size: int, tokenizer: str) -> "TokenSpec":

@@ -1,10 +1,7 @@
 """TFRecord files: their records found and verified, a block of many at a time.
 
-    for block in read_blocks(open("data_tfrecord-00000-of-00008", "rb"), path="…"):
-        block.records()            # verified payloads
-    scan_lengths(stream, path="…")     # where the payloads will be read later
-
-Every sum of every record is checked. How a record is framed: `framing`.
+for block in read_blocks(open("data_tfrecord-00000-of-00008", "rb"), path="…"):
+    block.records()            # verified payloads
 """
 
 import dataclasses
@@ -83,12 +80,8 @@ class RecordBlock:
 def read_blocks(
     stream: BinaryIO, *, path: str, block_bytes: int = BLOCK_BYTES
 ) -> Iterator[RecordBlock]:
-    """Reads and verifies a TFRecord stream in blocks of whole records, each of at least one.
-
-    Args:
-        stream: of the uncompressed bytes; read from where it stands to its end.
-        path: the file's name, for error messages.
-        block_bytes: about how much is held at a time; a longer record is held whole.
+    """Reads and verifies a TFRecord stream, uncompressed, from where it stands to its end, in
+    blocks of about `block_bytes` of whole records; a longer record is held whole.
 
     Raises:
         CorruptShardError: a sum does not agree, or the stream ends inside a record.

@@ -24,9 +24,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from trainer_utils.dataset.opening import ShardFile
-from trainer_utils.dataset.record_index import believed_index
-from trainer_utils.dataset.shards import open_records
+from trainer_utils.dataset.shards import ShardFile, believed_index, open_records
 from trainer_utils.format import CorruptShardError, RecordIndex
 from trainer_utils.format.tfrecord import scan_until_damage
 from trainer_utils.options import CacheOptions, InputOptions

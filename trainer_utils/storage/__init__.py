@@ -1,11 +1,7 @@
 """Where bytes lie: local files and object stores behind one protocol, without TensorFlow.
 
-    from trainer_utils.storage import join, list_files, read_bytes
-
-    for file in list_files("gs://bucket/photos"):
-        data = read_bytes(join("gs://bucket/photos", file.path))
-
-Local paths go to the operating system directly, every other scheme through fsspec.
+for file in list_files("gs://bucket/photos"):
+    data = read_bytes(join("gs://bucket/photos", file.path))
 """
 
 from trainer_utils.storage.file_system import (

@@ -1,8 +1,4 @@
-"""Paths and urls, what a place where files lie must be able to do, and whose fault an error is.
-
-class MyFiles(FileSystem):      # for `register_file_system("mine", MyFiles())`
-    def open(self, path, *, root=None): ...
-"""
+"""Paths and urls, what a place where files lie must be able to do, and whose fault an error is."""
 
 import errno
 import os
@@ -69,10 +65,7 @@ class FileRefusedError(OSError):
 class MachineError(OSError, DatasetError):
     """The machine, the network or a store failed, and did so again: no input is to blame for it.
 
-    Args:
-        message: it names the file and what was wrong.
-        path: the file.
-        errno: the system's number of what was wrong, where it has one.
+    `errno` is the system's number of what was wrong, where it has one.
     """
 
     def __init__(
@@ -155,11 +148,8 @@ def changed_size(expected: int, found: int) -> FileRefusedError:
 
 
 def problem_of(error: OSError, path: str) -> tuple[str, str]:
-    """Why a file that was listed cannot be read, as a reject's code and detail.
-
-    Raises:
-        MachineError: the file is not to blame.
-    """
+    """Why a file that was listed cannot be read, as a reject's code and detail; a MachineError
+    where the file is not to blame."""
     if is_fault(error):
         raise _machine_error(path, error) from error
     if isinstance(error, FileRefusedError):

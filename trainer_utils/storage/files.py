@@ -1,8 +1,5 @@
 """Files by path or url, wherever they lie.
 
-with write_atomically("out/a.bin", temporary_folder="out") as stream:
-    stream.write(b"all of it, or no file")
-
 All of it tries again where the machine fails, and then says so by a `MachineError`: any other
 `OSError` is of the file itself.
 """
@@ -41,11 +38,7 @@ def register_file_system(scheme: str, file_system: FileSystem) -> None:
 
 
 def file_system_of(path: str) -> FileSystem:
-    """Where a path or url leads.
-
-    Raises:
-        ConfigError: there is no file system of its scheme; the message says what to install.
-    """
+    """Where a path or url leads; a ConfigError of a scheme says what to install."""
     if not is_remote(path):
         return LOCAL
     scheme = path.partition("://")[0]
@@ -220,16 +213,9 @@ def rename(source: str, target: str) -> None:
 
 
 def copy_file(source: str, target: str, *, temporary_folder: str) -> bool:
-    """Puts a file under another name too: as a hard link, else as a copy that the store makes.
-
-    Args:
-        source: of a file that is never written to again.
-        target: the name; whatever has it is replaced.
-        temporary_folder: on the same file system as `target`.
-
-    Returns:
-        Whether both names are of one file now.
-    """
+    """Puts a file that is never written to again under another name too, whatever had that: as a
+    hard link (then True), else as a copy that the store makes. `temporary_folder` is on the
+    target's system."""
     files = file_system_of(target)
     if files is file_system_of(source):
         made = files.duplicate(source, target, join(temporary_folder, uuid.uuid4().hex))
@@ -248,16 +234,12 @@ def copy_file(source: str, target: str, *, temporary_folder: str) -> bool:
 def write_atomically(
     path: str, *, temporary_folder: str, is_durable: bool = False
 ) -> Iterator[BinaryIO]:
-    """A stream to a temporary file that gets its name once all is written, or is removed.
+    """A stream to a temporary file that gets its name once all is written (and, where `is_durable`,
+    on the disk), or is removed. `temporary_folder` is on the same file system.
 
     In object stores, where a rename would be a copy, it is the file's own, which is not there until
     it is closed; a device or pipe, such as `/dev/stdout`, is written to. Writers of one file at the
     same time, such as a retry beside a straggler, do not disturb each other.
-
-    Args:
-        path: of the file.
-        temporary_folder: on the same file system.
-        is_durable: whether all is on the disk before the file gets its name.
     """
     files = file_system_of(path)
     if files.appears_whole:

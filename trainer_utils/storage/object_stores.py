@@ -1,11 +1,8 @@
 """Objects of S3 and what speaks its protocol, and of Azure, through obstore: Rust's object_store.
 
-    OBJECT_STORES.read("s3://bucket/photos/1.jpg", start=0, stop=64)
-
 Every request is tried again where the store or the network fails (`store_settings` says how often).
 An object that changes while it is read is an error: later requests ask for the version that the
 first one found. A new object is sent in parts, and there once its stream is closed.
-
 Source: https://developmentseed.org/obstore/latest/, https://docs.rs/object_store
 """
 
@@ -280,8 +277,7 @@ def _find(url: str, *, to_read: bool = False) -> "tuple[ObjectStore, str]":
     if _forked_from:  # obstore's threads are not there, and would be waited for without end
         raise OSError(
             f"{url!r}: expected a process of its own, got one that was forked from process "
-            f"{_forked_from}, which has connections to the store. "
-            "Start it by 'spawn' or 'forkserver'."
+            f"{_forked_from}, with connections to the store. Start it by 'spawn' or 'forkserver'."
         )
     scheme, _, rest = url.partition("://")
     bucket, _, key = rest.partition("/")

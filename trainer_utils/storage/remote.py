@@ -1,7 +1,5 @@
 """Files through fsspec: gs:// by gcsfs, hf:// by huggingface_hub, all but S3's and Azure's.
 
-    REMOTE.read("hf://datasets/ylecun/mnist/README.md", start=0, stop=64)
-
 Source: https://filesystem-spec.readthedocs.io/en/latest/api.html
 """
 

@@ -1,10 +1,7 @@
 """How an object store is reached: endpoint, region and credentials, as its own tools find them.
 
-    open_store("s3", "bucket")        # an obstore.store.S3Store
-
 The environment, the profiles of `aws`, and the identity of a pod or machine say it. Where none of
 them has credentials, requests are not signed, as public buckets want it.
-
 Source: https://docs.aws.amazon.com/sdkref/latest/guide/settings-reference.html
 """
 
@@ -56,10 +53,8 @@ def open_store(scheme: str, bucket: str, *, to_read: bool = False) -> "ObjectSto
     try:
         from obstore import store
     except ImportError as error:
-        raise ImportError(
-            f"expected the package that reads {scheme}://, found none. "
-            f"Run pip install 'tfx-shards[{kind}]'."
-        ) from error
+        said = f"expected the package that reads {scheme}://, found none"
+        raise ImportError(f"{said}. Run pip install 'tfx-shards[{kind}]'.") from error
     if kind == "s3":
         config = _s3(scheme)
         return store.S3Store(bucket, **_common(config, to_read), **config)
@@ -131,10 +126,8 @@ def _of_profile() -> dict[str, Any]:
         from botocore.exceptions import BotoCoreError
         from obstore.auth.boto3 import Boto3CredentialProvider
     except ImportError as error:
-        raise ImportError(
-            f"AWS profile {named or 'default'!r}: expected boto3, which reads it, found none. "
-            "Run pip install boto3."
-        ) from error
+        said = f"AWS profile {named or 'default'!r}: expected boto3, which reads it, found none"
+        raise ImportError(f"{said}. Run pip install boto3.") from error
     session = botocore.session.get_session()
     try:
         profile = session.get_scoped_config()

@@ -75,9 +75,8 @@ def _vocabularies(name: str, value: Any) -> Any:
     for feature, labels in given.items():
         _texts(f"{name}[{feature!r}]", labels)
         if not labels or len(set(labels)) < len(labels) or any("\n" in label for label in labels):
-            raise ConfigError.of(
-                f"{name}[{feature!r}]", labels, allowed="different labels of one line each"
-            )
+            rule = "different labels of one line each"
+            raise ConfigError.of(f"{name}[{feature!r}]", labels, allowed=rule)
     return {feature: tuple(labels) for feature, labels in given.items()}
 
 
@@ -99,9 +98,7 @@ class WriterSettings(Settings):
         "`none`, or `gzip` (slower to read, and Datum cannot read it).",
     )
     images: Sequence[str] = setting(
-        ("image",),
-        _texts,
-        "features that are images: bytes are kept, pixels become PNG files.",
+        ("image",), _texts, "features that are images: bytes are kept, pixels become PNG files."
     )
     vocabulary: Sequence[str] | Mapping[str, Sequence[str]] = setting(
         {},
@@ -250,12 +247,7 @@ class DatasetWriter:
                     self._labels[split] = None
 
     def close(self) -> None:
-        """Makes a dataset of what was written.
-
-        Raises:
-            InputError: nothing was written. There is nothing at `uri` then.
-            ConfigError: something has come to be at `uri`.
-        """
+        """Makes a dataset of what was written; an InputError where that is nothing."""
         with self._lock:
             if not self._is_open:
                 return

@@ -1,6 +1,5 @@
 """What the features of examples are, kept while these are written: types agree, or it is an error.
 
-record = FeatureRecord()
 values = record.take({"label": stored_value(3)})     # {'label': (3,)}, for the encoder
 record.features()                                    # {'label': Feature(type='int')}
 """
@@ -25,14 +24,9 @@ _WIDER = {("float", "int"), ("steps of float", "steps of int")}
 
 
 class FeatureRecord:
-    """The features of all examples so far.
+    """The features of all examples so far; where it `may_widen`, a float may come after ints.
 
-    Args:
-        may_widen: whether a float may come after ints, since nothing is encoded yet.
-
-    Attributes:
-        kinds: `int`, `float` or `string` by name, or another word for what is no plain value.
-        tensors: what the tensors are, by name.
+    `kinds` has by name `int`, `float` or `string`, or another word for what is no plain value.
     """
 
     def __init__(self, *, may_widen: bool = False) -> None:
@@ -44,11 +38,8 @@ class FeatureRecord:
 
     def take(self, example: Mapping[str, Stored]) -> tuple[Values, Values]:
         """Checks an example, and keeps what it shows; returns what stands in it and in its feature
-        lists, by name.
-
-        Raises:
-            InputError: a feature is not what it was in the examples before. Nothing is kept then.
-        """
+        lists, by name. An InputError where a feature is not what it was before; nothing is kept
+        then."""
         kinds = {name: self._agreed(name, value) for name, value in example.items()}
         self.kinds |= {name: kind for name, kind in kinds.items() if kind is not None}
         values: dict[str, tuple[Scalar, ...] | bytes] = {}

@@ -1,10 +1,5 @@
 """Writes a shard with its record index, and reads it back before the manifest may name it.
 
-    def fill(writer):
-        writer.write([example.SerializeToString()])
-
-    shard = write_shard(ShardName(split="train", shard_index=0, num_shards=8), fill, uri=uri)
-
 Reading back shows that size and CRC-32C of both files are what was handed to the file system, and
 so every record's own, too. That the disk has them `fsync` is asked for before the manifest.
 """
@@ -17,31 +12,12 @@ from typing import Any, BinaryIO, cast
 
 import numpy as np
 
-from trainer_utils.format import (
-    CorruptShardError,
-    RecordIndex,
-    Shard,
-    ShardName,
-    ShardWriter,
-)
+from trainer_utils import storage
+from trainer_utils.format import CorruptShardError, RecordIndex, Shard, ShardName, ShardWriter
 from trainer_utils.format.crc32c import extend_crc32c
 from trainer_utils.format.naming import index_file
 from trainer_utils.format.shard_writer import ShardDigest
 from trainer_utils.format.tfrecord import BLOCK_BYTES
-from trainer_utils.storage import (
-    begin_sync,
-    copy_file,
-    file_size,
-    file_system_of,
-    is_remote,
-    join,
-    make_folder,
-    naming_file,
-    open_for_reading,
-    remove_file,
-    rename,
-    write_atomically,
-)
 from trainer_utils.writing.publishing import working_folder
 
 _READ_BYTES = 1 << 20  # of a local file: what a core's cache holds, and few system calls
@@ -49,20 +25,20 @@ _READ_BYTES = 1 << 20  # of a local file: what a core's cache holds, and few sys
 
 def write_shard(name: ShardName, fill: Callable[[ShardWriter], None], *, uri: str) -> Shard:
     """Writes a shard, whose records `fill` appends, and its index; it is not read back yet."""
-    path = join(uri, name.path)
-    make_folder(path.rpartition("/")[0])
+    path = storage.join(uri, name.path)
+    storage.make_folder(path.rpartition("/")[0])
     with _writing(path, uri) as stream:
         writer = ShardWriter(stream, gzip=name.gzip)
         fill(writer)
         digest = writer.finish()
-    begin_sync(path)
+    storage.begin_sync(path)
     return finish_shard(name, digest, writer, uri=uri)
 
 
 def finish_shard(name: ShardName, digest: ShardDigest, writer: ShardWriter, *, uri: str) -> Shard:
     """Writes the index of a shard that is finished; returns what the manifest says of both."""
-    data, path = writer.index.to_bytes(), join(uri, index_file(name.path))
-    make_folder(path.rpartition("/")[0])
+    data, path = writer.index.to_bytes(), storage.join(uri, index_file(name.path))
+    storage.make_folder(path.rpartition("/")[0])
     with _writing(path, uri) as stream:
         stream.write(data)
     crc = extend_crc32c(0, data)
@@ -71,13 +47,15 @@ def finish_shard(name: ShardName, digest: ShardDigest, writer: ShardWriter, *, u
 
 def verify_shard(shard: Shard, *, uri: str, block_bytes: int = BLOCK_BYTES) -> None:
     """Reads a shard and its index back; a CorruptShardError where they are not what was written."""
-    path, index_path = join(uri, shard.path), join(uri, index_file(shard.path))
-    with naming_file(index_path), open_for_reading(index_path) as stream:
+    path, index_path = storage.join(uri, shard.path), storage.join(uri, index_file(shard.path))
+    with storage.naming_file(index_path), storage.open_for_reading(index_path) as stream:
         RecordIndex.from_bytes(stream.read(), path=index_path, shard=shard)
     size = crc = 0
     # The same memory each time: new memory costs the system twice what the reading does.
-    memory = np.empty(block_bytes if is_remote(path) else min(block_bytes, _READ_BYTES), np.uint8)
-    with naming_file(path), open_for_reading(path) as stream:
+    memory = np.empty(
+        block_bytes if storage.is_remote(path) else min(block_bytes, _READ_BYTES), np.uint8
+    )
+    with storage.naming_file(path), storage.open_for_reading(path) as stream:
         while count := cast(Any, stream).readinto(memory):
             size, crc = size + count, extend_crc32c(crc, memory[:count])
     if (size, crc) != (shard.bytes, shard.crc32c):
@@ -108,13 +86,15 @@ def copy_shard(shard: Shard, name: ShardName, *, source: str, uri: str) -> Shard
     copied = dataclasses.replace(shard, path=name.path, split=name.split)
     linked = []
     for old, new in zip(files_of_shard(shard), files_of_shard(copied), strict=True):
-        target, folder = join(uri, new), working_folder(uri)
-        make_folder(target.rpartition("/")[0])
-        make_folder(folder)
-        linked.append(copy_file(join(source, old), target, temporary_folder=folder))
-    path = join(uri, copied.path)
-    if is_remote(uri) and file_system_of(uri) is file_system_of(source):  # the store's own copy
-        if (size := file_size(path)) != shard.bytes:
+        target, folder = storage.join(uri, new), working_folder(uri)
+        storage.make_folder(target.rpartition("/")[0])
+        storage.make_folder(folder)
+        linked.append(storage.copy_file(storage.join(source, old), target, temporary_folder=folder))
+    path = storage.join(uri, copied.path)
+    if storage.is_remote(uri) and storage.file_system_of(uri) is storage.file_system_of(
+        source
+    ):  # the store's own copy
+        if (size := storage.file_size(path)) != shard.bytes:
             raise CorruptShardError.at(path, expected=f"{shard.bytes} bytes", got=str(size))
     elif not all(linked):
         verify_shard(copied, uri=uri)
@@ -124,20 +104,20 @@ def copy_shard(shard: Shard, name: ShardName, *, source: str, uri: str) -> Shard
 def remove_shard(shard: Shard, *, uri: str) -> None:
     """Removes a shard and what belongs to it."""
     for path in files_of_shard(shard):
-        remove_file(join(uri, path))
+        storage.remove_file(storage.join(uri, path))
 
 
 def rename_shard(shard: Shard, name: ShardName, *, uri: str) -> Shard:
     """Gives a shard, and what belongs to it, another name; returns what the manifest says of it."""
     renamed = dataclasses.replace(shard, path=name.path)
     for old, new in zip(files_of_shard(shard), files_of_shard(renamed), strict=True):
-        rename(join(uri, old), join(uri, new))
+        storage.rename(storage.join(uri, old), storage.join(uri, new))
     return renamed
 
 
 def _writing(path: str, uri: str) -> AbstractContextManager[BinaryIO]:
-    make_folder(working_folder(uri))
-    return write_atomically(path, temporary_folder=working_folder(uri))
+    storage.make_folder(working_folder(uri))
+    return storage.write_atomically(path, temporary_folder=working_folder(uri))
 
 
 @dataclasses.dataclass
@@ -147,7 +127,7 @@ class _AppendedFile:
     path: str
 
     def write(self, block: bytes | memoryview) -> int:
-        with naming_file(self.path), open(self.path, "ab") as stream:
+        with storage.naming_file(self.path), open(self.path, "ab") as stream:
             return stream.write(block)
 
 
@@ -178,8 +158,8 @@ class OpenShards:
         self.records = 0
 
     def _begin(self) -> None:
-        path = join(working_folder(self._folder), f"{self._split}-{len(self._paths)}")
-        make_folder(os.path.dirname(path))
+        path = storage.join(working_folder(self._folder), f"{self._split}-{len(self._paths)}")
+        storage.make_folder(os.path.dirname(path))
         open(path, "wb").close()
         stream: BinaryIO = _AppendedFile(path)  # type: ignore[assignment]
         self._paths.append(path)
@@ -207,9 +187,9 @@ class OpenShards:
             name = ShardName(
                 split=self._split, shard_index=place, num_shards=count, gzip=self._gzip
             )
-            final = join(self._folder, name.path)
-            make_folder(os.path.dirname(final))
-            rename(path, final)
+            final = storage.join(self._folder, name.path)
+            storage.make_folder(os.path.dirname(final))
+            storage.rename(path, final)
             shards.append(finish_shard(name, digest, writer, uri=self._folder))
             verify_shard(shards[-1], uri=self._folder)
         return shards
