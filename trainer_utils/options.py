@@ -1,9 +1,7 @@
 """`InputOptions`: all settings of `input_fn`, `iterate` and the like, checked where they are made.
 
-options = InputOptions(batch_size=256, features="image", label="label", remainder="pad",
-                       image_size=(224, 224), image=ImageOptions(normalize="imagenet"))
+options = InputOptions(batch_size=256, features="image", label="label", image_size=(224, 224))
 train = input_fn(uri, "train", options=options)
-evaluation = input_fn(uri, "eval", options=options, shuffle=False)
 """
 
 import dataclasses
@@ -307,16 +305,7 @@ class InputOptions(OrderOptions):
 def callback_of(
     name: str, given: Callback | Mapping[str, Callback] | None, splits: Sequence[str]
 ) -> Callback | None:
-    """The callback for the splits that are read: one for all, or that of their name.
-
-    Args:
-        name: of the setting, for the message.
-        given: as the setting has it; splits in any of their usual spellings.
-        splits: that are read.
-
-    Raises:
-        ConfigError: the splits have different ones.
-    """
+    """The callback for the splits that are read: one for all, or that of their name."""
     if not isinstance(given, Mapping):
         return given
     same = {canonical_split(split): one for split, one in given.items() if canonical_split(split)}
@@ -335,14 +324,7 @@ def choose_options(
 ) -> InputOptions:
     """The options of a call, with the settings that go before them.
 
-    Args:
-        options: None: the defaults.
-        settings: fields of `InputOptions`.
-        of: the function that was called, for the message.
-        arguments: its own, which may be meant too.
-
-    Raises:
-        ConfigError: there is no such setting, or it has a value that is not allowed.
+    `of` is the function that was called, `arguments` are its own, which may be meant too.
     """
     known = [field.name for field in dataclasses.fields(InputOptions)]
     check_names(of, settings, known, alternatives=arguments, moved=_MOVED)

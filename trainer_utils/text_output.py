@@ -55,12 +55,8 @@ def make_table(
 ) -> Table:
     """Rows in columns: numbers to the right, texts to the left.
 
-    Args:
-        header: the names of the columns; None for a table without.
-        rows: cells: a text or a number, a list of lines, or None, which is shown as `?`.
-        right: columns that are set to the right too, such as those of numbers with a unit.
-        indent: columns to the left of it.
-        styles: how rich paints cells with these values on a terminal, such as `{"bad": "red"}`.
+    A cell is a text or a number, a list of lines, or None, shown as `?`. Columns of `right`, such
+    as those of numbers with a unit, are set to the right too; `styles` are rich's, by value.
     """
     from rich.table import Table
     from rich.text import Text

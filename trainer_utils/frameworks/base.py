@@ -31,13 +31,7 @@ _logger = logging.getLogger(__name__)
 class Input(Batches):
     """The batches of what `input_fn` was asked for, and which epoch an iterator reads next.
 
-    Args:
-        artifact_uri, split, options: as `input_fn` takes them.
-        arguments: as `Batches` takes them.
-
-    Raises:
-        DatasetError: no dataset, not whole, or without that split or feature.
-        ConfigError: a setting is not allowed, or the plan is impossible.
+    Takes what `input_fn` and `Batches` take, and raises what they do.
     """
 
     def __init__(

@@ -437,12 +437,7 @@ def _in_a_graph(callback: Any) -> Any:
 
 
 def _tf_options(*, is_shared: bool, processes: int) -> tf.data.Options:
-    """How TensorFlow runs an input.
-
-    Args:
-        is_shared: whether it is one worker's share already.
-        processes: that make batches, for each of which a thread waits.
-    """
+    """How TensorFlow runs an input: with a thread more for each process that it waits for."""
     options = tf.data.Options()
     options.threading.private_threadpool_size = max(usable_cores(), processes) + 1
     options.threading.max_intra_op_parallelism = 1

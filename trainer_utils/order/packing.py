@@ -88,16 +88,10 @@ class DocumentPart(NamedTuple):
 
 
 class PackIndex:
-    """The packs of some documents. Takes 12 bytes of memory for each piece.
+    """The packs of some documents, of so many tokens each, in 12 bytes of memory for each piece.
 
-    Args:
-        lengths: `(documents,)` integers: tokens of each, without what `eos` adds.
-        options: of the packs.
-        ranges: the parts of files that hold the documents, to name them by.
-
-    Attributes:
-        lengths, options: as given.
-        num_tokens: of all packs, with what `eos` adds.
+    `ranges` are the parts of files that hold the documents, to name them by; `num_tokens` are those
+    of all packs, with what `eos` adds.
     """
 
     def __init__(

@@ -22,15 +22,7 @@ MADE = "\0made"  # no feature's name: the key of what a callback returns instead
 
 
 class Arrangement:
-    """What one element looks like.
-
-    Args:
-        options: all settings.
-        features: the names of those that are read.
-
-    Raises:
-        ConfigError: the mask would take the place of one of them.
-    """
+    """What one element looks like; a mask that would take the place of a feature is refused."""
 
     def __init__(self, options: "InputOptions", features: Collection[str]) -> None:
         self.features, self.label = options.features, options.label
@@ -152,9 +144,6 @@ class LabelEncoding:
 
     def encode(self, ids: npt.NDArray[np.int64]) -> npt.NDArray[np.float32]:
         """Class ids one-hot: `(…, num_classes) float32`, of sum 1.
-
-        Raises:
-            ConfigError: an id is no class.
 
         Source: Szegedy et al., "Rethinking the Inception Architecture for Computer Vision", 2015.
         """

@@ -1,9 +1,6 @@
 """Sound that is kept as 16-bit WAV, as samples of float32.
 
-    samples = decode_wav(data, feature, AudioReading(seconds=1.0))    # (16000, 1)
-
-Source: RIFF, "Multimedia Programming Interface and Data Specifications 1.0" (1991), of which
-TensorFlow reads PCM of 16 bits.
+Source: RIFF, "Multimedia Programming Interface and Data Specifications 1.0" (1991).
 """
 
 import dataclasses
@@ -38,11 +35,7 @@ def is_audio(feature: Feature) -> bool:
 
 
 def check_batches(features: Mapping[str, Feature], reading: AudioReading) -> None:
-    """Refuses sounds that no batch can hold.
-
-    Raises:
-        ConfigError: seconds are asked for and rates are mixed, or numbers of channels are mixed.
-    """
+    """Refuses sounds that no batch can hold, of several rates or numbers of channels."""
     for name, feature in features.items():
         if not is_audio(feature):
             continue

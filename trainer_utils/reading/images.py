@@ -40,17 +40,10 @@ _name_of_row = "image {} of the batch".format
 
 
 class ImageDecoder:
-    """Decodes images as `settings` say.
+    """Decodes images as `settings` say, to 1 or 3 channels, in at most so many threads.
 
-    Args:
-        settings: what they are to become.
-        channels: 1 or 3.
-        label_map: they are maps of class ids: the nearest is taken, none are mixed, and they are
-            cut, mirrored and moved as the image of the same key is.
-        threads: at most so many decode a batch. None: as many as there are cores.
-
-    Raises:
-        ConfigError: `normalize` or `dtype` of the settings does not fit.
+    Of a `label_map` the nearest value is taken, and none are mixed; it is cut, mirrored and moved
+    as the image of the same key is.
     """
 
     def __init__(
@@ -86,21 +79,14 @@ class ImageDecoder:
         name_of: Callable[[int], str] = _name_of_row,
         failed: dict[int, DatasetError] | None = None,
     ) -> Array:
-        """A batch.
+        """A batch `(batch, height, width, channels)`, uint8 or floats, which stays as it is.
 
         Args:
             images: of any sizes; of one, where the settings have no `image_size`.
             keys: `(batch,) uint64`, one for a record and epoch; needed where settings are random.
             name_of: what an error says that an image is, by its row.
             failed: takes the errors of images that cannot be decoded, by row, and these are zeros;
-                None: the first of them is raised.
-
-        Returns:
-            `(batch, height, width, channels)`, uint8 or, normalised, floats. Nothing writes into it
-            any more.
-
-        Raises:
-            DatasetError: one cannot be decoded, or they differ in size.
+                None: the first of them is raised, as a DatasetError.
         """
         import cv2
 

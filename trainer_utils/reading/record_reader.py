@@ -1,11 +1,10 @@
 """Records by their positions: read wherever they lie, and every checksum checked.
 
-    records = RecordReader(sources, options, ranges)
-    rows = records.read(np.array([17, 3]))
+    rows = RecordReader(sources, options, ranges).read(np.array([17, 3]))
     rows.data, rows.begins, rows.ends        # payloads, row by row
 
-With `on_corrupt="skip"` another record stands in the place of each that cannot be read: the next
-one that can, so that every batch has its size and every step is there.
+With `on_corrupt="skip"` the next record that can be read stands in the place of each that cannot,
+so that every batch has its size and every step is there.
 """
 
 import contextlib
@@ -83,11 +82,7 @@ class Rows:
     def documents(
         self, name: str, column: Column, spec: TokenSpec
     ) -> tuple[Positions, npt.NDArray[Any]]:
-        """How many tokens each record has, and those of all, end to end, of bytes that are tokens.
-
-        Raises:
-            DatasetError: a record has several values, or one that is no whole number of tokens.
-        """
+        """How many tokens each record has, and those of all, of bytes that are tokens."""
         values = column.values.tolist()
         sizes, lengths = np.fromiter(map(len, values), np.int64, len(values)), column.counts.copy()
         is_bad = column.counts > 1
@@ -115,12 +110,7 @@ class Rows:
 
 
 class RecordReader:
-    """Reads records; for any number of threads, and in processes that are forked.
-
-    Args:
-        sources: what is read.
-        options: of the input.
-        ranges: the parts of files that positions are places in, one after the other.
+    """Reads records of `ranges`, which positions are places in; for threads and forked processes.
 
     Attributes:
         unreadable: why each record that another stands in for could not be read, by path and
@@ -180,11 +170,7 @@ class RecordReader:
         return self._files.reads_ahead
 
     def leave_out(self, error: Exception) -> None:
-        """Has another record stand in for the one that an error names from now on.
-
-        Raises:
-            Exception: the error, where it names none, or nothing is to be skipped.
-        """
+        """Has another record stand in for the one that an error names, or raises it."""
         if not isinstance(error, DatasetError) or error.record is None:
             raise error
         self._note(self._indices[error.path or ""], error.record, error)

@@ -282,11 +282,6 @@ def _range(file: CachedFile, begin: int, end: int) -> bytes:
 class ShardFiles:
     """Opens shards when they are first read; for several threads.
 
-    Args:
-        shards: all of them.
-        options: of the input: its cache, `shuffle` and `on_corrupt` count here.
-        mean_bytes: of a record.
-
     Attributes:
         damage: what is wrong with shards, by index, behind the last record that they have.
         reads_ahead: whether it is worth while to say what is read soon.
@@ -322,15 +317,8 @@ class ShardFiles:
         """Where records' frames begin and end in their shards; -1 where there are not so many.
 
         Beside them the masked CRC-32C of each as the index of its shard says it, and whether it
-        does.
-
-        Args:
-            indices: `(n,)`, of shards.
-            numbers: `(n,)`, of records in them.
-
-        Raises:
-            CorruptShardError: a shard is not there, or is not the one of its dataset, unless what
-                is damaged is skipped.
+        does. `indices` are of shards, `numbers` of records in them, `(n,)` each. A shard that is not
+        that of its dataset is an error, unless what is damaged is skipped.
         """
         with self._loading:
             self._load(indices)

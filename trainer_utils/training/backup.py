@@ -26,13 +26,7 @@ _FILE, _META = "training.npz", "training.json"
 
 
 class RunBackup:
-    """What a run saves of itself and goes on from. Every worker calls all of it.
-
-    Args:
-        folder: which all workers can reach, local or of an object store. None: nothing is kept.
-        every: `"epoch"`, or a number of steps, between two times that it is saved.
-        train: the dataset of `input_fn` or `distribute`.
-        writes: whether this worker writes.
+    """What a run saves of itself and goes on from. Every worker calls all of it, one writes.
 
     Attributes:
         epoch, step: where the run goes on, from 0.
