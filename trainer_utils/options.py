@@ -27,7 +27,6 @@ from trainer_utils.format.settings import (
 from trainer_utils.format.spelling import check_names, checks_names
 from trainer_utils.order.options import OrderOptions, check_setting
 from trainer_utils.order.packing import PACK_FEATURES
-from trainer_utils.reading.audio import AudioReading
 from trainer_utils.reading.augmentation import Augmentation, Chain
 from trainer_utils.reading.image_settings import ImageOptions, ImageSettings, check_chain
 from trainer_utils.storage import is_remote
@@ -99,8 +98,9 @@ def _cache(name: str, value: Any) -> CacheOptions:
     return settings_or_dict(CacheOptions)(name, value)  # type: ignore[no-any-return]
 
 
-def _seconds(name: str, value: Any) -> float | None:
-    return AudioReading(seconds=value).seconds
+def _is_duration(value: Any) -> bool:
+    is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    return is_number and 0 < value <= _DAY
 
 
 def _are_names(value: Any) -> bool:
@@ -117,6 +117,7 @@ _NOT_OF_PACKS = (
     "pre_batching_callback",
 )
 
+_DAY = 86_400  # seconds
 _FUNCTIONS = where(_are_functions, "a function, or functions by split")
 
 _MOVED: Mapping[str, str] = {
@@ -185,7 +186,7 @@ class InputOptions(OrderOptions):
     )
     audio_seconds: float | None = setting(
         None,
-        _seconds,
+        where(_is_duration, f"seconds above 0, up to {_DAY:,} (a day), or None"),
         "length that sounds are cut or padded with silence to; None keeps theirs.",
     )
     ragged: bool = setting(
@@ -281,11 +282,6 @@ class InputOptions(OrderOptions):
     def augmentation(self) -> Augmentation:
         """The chain of `augment`, as it is carried out."""
         return self.images.augmentation
-
-    @functools.cached_property
-    def audio(self) -> AudioReading:
-        """What sounds are to become."""
-        return AudioReading(seconds=self.audio_seconds)
 
     @property
     def has_callback(self) -> bool:

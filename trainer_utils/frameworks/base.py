@@ -125,7 +125,7 @@ class Input(Batches):
         options, layout = self.options, self.order.layout
         if options.batch_size is None or layout.rows_per_replica == 1:
             return
-        check_batches(self.features, options.audio)
+        check_batches(self.features, options.audio_seconds)
         if options.image_size is not None or self.before is not None:
             return  # a callback may resize them; if it does not, the framework says what differs
         for name, feature in self.features.items():

@@ -134,15 +134,13 @@ class RecordReader:
         skips = np.array([part.skip for part in ranges], np.int64)
         self._shifts = skips - (self._stops - takes)
         self._range_shards = np.array([self._indices[part.path] for part in ranges], np.int64)
-        self._open()
-
-    def _open(self) -> None:
-        self._files = ShardFiles(self._shards, self._options, mean_bytes=self._mean_bytes)
-        self._process = os.getpid()
+        self._process = 0
+        self._open_here()
 
     def _open_here(self) -> None:
-        if self._process != os.getpid():  # forked: threads and locks are its parent's
-            self._open()
+        if self._process != os.getpid():  # as yet, or forked: threads and locks are its parent's
+            self._files = ShardFiles(self._shards, self._options, mean_bytes=self._mean_bytes)
+            self._process = os.getpid()
 
     def read(self, positions: Positions) -> Rows:
         """The records of some positions, in their order.
@@ -199,10 +197,9 @@ class RecordReader:
                     self._note(*record, self._missing(*record))
                 tried += 1
                 if tried > self._num_records:
-                    raise CorruptShardError(
-                        "records: expected one at least that can be read, got "
-                        f"{next(iter(self.unreadable.values()))}"
-                    )
+                    first = next(iter(self.unreadable.values()))
+                    rule = f"records: expected one at least that can be read, got {first}"
+                    raise CorruptShardError(rule)
                 part = int(np.searchsorted(self._stops, place, side="right"))
                 place = (int(self._stops[part]) if is_behind else place + 1) % self._num_records
                 found = self._locate(np.array([place]))
@@ -223,10 +220,7 @@ class RecordReader:
                 self._note(index, number, self._missing(index, number))
                 self._ends[index] = min(number, self._ends.get(index, number))
             return None
-        gathered = self._files.gather(shards, begins, ends)
-        if gathered is None:
-            return None
-        data, starts = gathered
+        data, starts = self._files.gather(shards, begins, ends)
         stops = starts + (ends - begins)
         # A shard of another run may be of the same size, and its records whole.
         footers = footers_of(data, stops)
@@ -259,8 +253,7 @@ class RecordReader:
 
     def _missing(self, index: int, number: int) -> CorruptShardError:
         """What is wrong where a shard has no such record."""
-        damage = self._files.damage.get(index)
-        if damage is not None:
+        if (damage := self._files.damage.get(index)) is not None:
             return copy.copy(damage)  # each time that it is raised, an error's traceback grows
         path = self._shards[index].path
         return CorruptShardError.at(
