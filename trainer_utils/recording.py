@@ -233,7 +233,12 @@ class LossLog:
             replicas = getattr(losses, "values", losses)
             parts = replicas if isinstance(replicas, (tuple, list)) else [losses]
             try:
-                rows = np.concatenate([np.atleast_1d(_as_array(part)) for part in parts])
+                # Of PyTorch they may be on a device, or in bfloat16.
+                parts = [
+                    one.detach().cpu().float() if hasattr(one, "detach") else one for one in parts
+                ]
+                arrays = [np.atleast_1d(np.asarray(one).astype(np.float32)) for one in parts]
+                rows = np.concatenate(arrays)
             except (TypeError, ValueError) as error:
                 raise ConfigError.of("losses", losses, allowed="a number a row") from error
             if rows.ndim != 1:
@@ -245,12 +250,6 @@ class LossLog:
             rows = rows[:least]
             finite = np.clip(rows, -_LARGEST, _LARGEST)
             self._kept[step] = np.where(np.isfinite(rows), finite, rows).astype(np.float16)
-
-
-def _as_array(value: Any) -> npt.NDArray[np.float32]:
-    value = value.detach().cpu().float() if hasattr(value, "detach") else value  # of PyTorch
-    array: npt.NDArray[np.float32] = np.asarray(value).astype(np.float32)
-    return array
 
 
 def _path(folder: str, worker: int, number: int, first: int) -> str:

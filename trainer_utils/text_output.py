@@ -90,18 +90,18 @@ def _cell(value: object) -> str:
 
 def as_text(parts: Iterable[Part]) -> str:
     """The parts below each other, without colours, however wide they are."""
-    return "\n".join(
-        printable(part) if isinstance(part, str) else _plain_table(part) for part in parts
-    )
+    lines: list[str] = []
+    for part in parts:
+        if isinstance(part, str):
+            lines.append(printable(part))
+            continue
+        from rich.console import Console
 
-
-def _plain_table(table: Table) -> str:
-    from rich.console import Console
-
-    stream = io.StringIO()
-    console = Console(file=stream, width=_UNBOUNDED, color_system=None, force_jupyter=False)
-    console.print(table)
-    return "\n".join(line.rstrip() for line in stream.getvalue().splitlines())
+        stream = io.StringIO()
+        console = Console(file=stream, width=_UNBOUNDED, color_system=None, force_jupyter=False)
+        console.print(part)
+        lines += map(str.rstrip, stream.getvalue().splitlines())
+    return "\n".join(lines)
 
 
 class Shown:

@@ -85,11 +85,12 @@ class TensorInput:
         is_single = self._before is not None or self.options.batch_size is None
         dataset = self._examples(numbers) if is_single else self._batches(numbers)
         if self._after is not None:
-            dataset = dataset.map(
-                lambda step, element: (step, self._arranged(self._changed(element))),
-                num_parallel_calls=usable_cores(),
-                deterministic=True,
-            )
+            kept = [self.options.mask] if self.options.remainder == "pad" else ()
+
+            def finish(step: tf.Tensor, element: Element) -> Element:
+                return step, self._arranged(call_hook(self._after, element, keep=kept))
+
+            dataset = dataset.map(finish, num_parallel_calls=usable_cores(), deterministic=True)
         dataset = add_read_timer(dataset.prefetch(self.options.prefetch), self._counted)
         if count != tf.data.UNKNOWN_CARDINALITY:
             dataset = dataset.apply(tf.data.experimental.assert_cardinality(count))
@@ -258,10 +259,6 @@ class TensorInput:
         (encoded,) = self._call("encode", [ids], [tf.float32])
         shape = ids.shape.concatenate(encoding.num_classes)
         return {**element, encoding.label: tf.ensure_shape(encoded, shape)}
-
-    def _changed(self, element: Element) -> Element:
-        kept = [self.options.mask] if self.options.remainder == "pad" else ()
-        return call_hook(self._after, element, keep=kept)
 
     def _arranged(self, element: Element) -> Element:
         """What the trainer gets."""

@@ -75,7 +75,7 @@ class GlobalShuffle(Order):
 
     def __init__(self, layout: BatchLayout, *, seed: int) -> None:
         self._layout, self._seed = layout, seed
-        self._table = functools.lru_cache(maxsize=2)(self._small_table)
+        self._small = functools.lru_cache(maxsize=2)(self._table)
 
     def batch(self, epoch: int, step: int, first: int, stop: int) -> Positions:
         """As of `Order`."""
@@ -84,10 +84,10 @@ class GlobalShuffle(Order):
 
     def sequence(self, epoch: int, places: Positions) -> Positions:
         """As of `Order`."""
-        if self._layout.num_records <= 1 << 16:  # `permute` would make a table each time
-            found: Positions = self._table(epoch)[places]
-            return found
         records = self._layout.num_records
+        if records <= 1 << 16:  # `permute` would make a table each time
+            found: Positions = self._small(epoch)[places]
+            return found
         return permute(places, num_records=records, seed=self._epoch_seed(epoch))
 
     def steps_of(self, epoch: int, position: int) -> list[int]:
@@ -98,7 +98,7 @@ class GlobalShuffle(Order):
     def _epoch_seed(self, epoch: int) -> int:
         return epoch_key(self._seed, epoch, "global") >> 1
 
-    def _small_table(self, epoch: int) -> Positions:
+    def _table(self, epoch: int) -> Positions:
         places = np.arange(self._layout.num_records)
         return permute(places, num_records=len(places), seed=self._epoch_seed(epoch))
 

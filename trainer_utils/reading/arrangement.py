@@ -67,7 +67,9 @@ class Arrangement:
     def _weights(self, tensors: dict[str, Any]) -> list[Any]:
         weights = []
         if self.sample_weight is not None:
-            weights.append(_as_floats(tensors[self.sample_weight]))
+            values = tensors[self.sample_weight]  # whoever gives tensors has cast them
+            is_array = isinstance(values, np.ndarray)
+            weights.append(values.astype(np.float32) if is_array else values)
         if self.mask is not None:
             weights.append(tensors[self.mask])
         if self.packs:  # whose own weights are 0 in rows to ignore
@@ -90,11 +92,6 @@ def call_hook(hook: Any, tensors: dict[str, Any], keep: Collection[str] = ()) ->
     if isinstance(made, Mapping):
         return dict(made)
     return {**{name: tensors[name] for name in keep}, MADE: made}
-
-
-def _as_floats(values: Any) -> Any:
-    """Of arrays; whoever gives tensors has cast them."""
-    return values.astype(np.float32) if isinstance(values, np.ndarray) else values
 
 
 @dataclasses.dataclass(frozen=True)

@@ -133,13 +133,10 @@ def _is_range(value: Any) -> bool:
     return _is_pair(value, (int, float)) and value[0] <= value[1]
 
 
-def _is_image_size(value: Any) -> bool:
-    return _is_pair(value, int) and 3 * value[0] * value[1] < MOST_VALUES
-
-
 def _size(name: str, value: Any) -> tuple[int, int]:
-    rule = f"(height, width) in pixels, with three channels fewer than {MOST_VALUES:,} values"
-    where(_is_image_size, rule)(name, value)
+    if not _is_pair(value, int) or 3 * value[0] * value[1] >= MOST_VALUES:
+        rule = f"(height, width) in pixels, with three channels fewer than {MOST_VALUES:,} values"
+        raise ConfigError.of(name, value, allowed=rule)
     return tuple(value)
 
 

@@ -86,7 +86,13 @@ class ImageDecoder:
 
         cv2.setNumThreads(1)  # the threads are ours
         if self._are_done(images):
-            return self._normalized(np.stack(images))  # type: ignore[arg-type]
+            done = np.stack(images)  # type: ignore[arg-type]
+            if (normalization := self._normalization) is None:
+                return done
+            batch = self._buffers.take(done.shape, self.dtype)
+            write = lambda row: normalization.write(done[row], to=batch[row])  # noqa: E731
+            run_in_threads(write, len(done), threads=self._threads)
+            return batch
         sizes, are_plain = [], []
         for row, image in enumerate(images):
             with _naming(row):
@@ -125,14 +131,6 @@ class ImageDecoder:
             return False
         return shape == (*(self._settings.image_size or shape[:2]), self._channels)
 
-    def _normalized(self, pixels: Pixels) -> Array:
-        if (normalization := self._normalization) is None:
-            return pixels
-        batch = self._buffers.take(pixels.shape, self.dtype)
-        work = lambda row: normalization.write(pixels[row], to=batch[row])  # noqa: E731
-        run_in_threads(work, len(pixels), threads=self._threads)
-        return batch
-
     def _size(self, image: Image) -> tuple[tuple[int, int], bool]:
         """Height and width, and whether that is a plain JPEG's."""
         if isinstance(image, np.ndarray):
@@ -145,6 +143,8 @@ class ImageDecoder:
 
     def _part(self, image: Image, size: tuple[int, int], plan: ImagePlan, is_plain: bool) -> Pixels:
         """What is kept of an image, in as many channels as are asked for."""
+        import cv2
+
         if isinstance(image, np.ndarray):
             whole: Pixels = image
         else:
@@ -154,11 +154,7 @@ class ImageDecoder:
                     return part
             whole = decode_image(image, channels=self._channels, keeps_values=self._label_map)
         top, left, height, width = plan.box
-        return self._with_channels(whole[top : top + height, left : left + width])
-
-    def _with_channels(self, pixels: Pixels) -> Pixels:
-        import cv2
-
+        pixels = whole[top : top + height, left : left + width]
         if pixels.shape[-1] == self._channels:
             return pixels
         if pixels.shape[-1] == 1:
