@@ -30,14 +30,12 @@ def dataset(request, tmp_path):
 
 @pytest.mark.parametrize("more", ["a record", "garbage"])
 @pytest.mark.parametrize("shuffle", [False, True, "global"])
-@pytest.mark.parametrize("on_corrupt", ["raise", "skip"])
 @pytest.mark.parametrize("read", [input_fn, iterate])
 def test_a_shard_that_grows_is_an_error_in_the_next_epoch_at_the_latest(
-    dataset, read, shuffle, more, on_corrupt
+    dataset, read, shuffle, more
 ):
     uri, shard = dataset
-    settings = {"batch_size": 5, "shuffle": shuffle, "repeat": True, "on_corrupt": on_corrupt}
-    batches = iter(read(uri, "train", **settings))
+    batches = iter(read(uri, "train", batch_size=5, shuffle=shuffle, repeat=True))
     next(batches)
     data = shard.read_bytes()
     record = data[: 16 + int.from_bytes(data[:8], "little")]
