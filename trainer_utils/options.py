@@ -173,11 +173,7 @@ class InputOptions(OrderOptions):
         lambda name, value: ImageSettings(image_size=value).image_size,
         settings_of(ImageSettings)["image_size"].help,
     )
-    augment: Chain = setting(
-        None,
-        check_chain,
-        settings_of(ImageSettings)["augment"].help,
-    )
+    augment: Chain = setting(None, check_chain, settings_of(ImageSettings)["augment"].help)
     image: ImageOptions = setting(
         ImageOptions(),
         settings_or_dict(ImageOptions),
@@ -221,11 +217,7 @@ class InputOptions(OrderOptions):
         "the same for a dict of a batch's features, after batching; of a tuple of the callback "
         "before, it takes the parts.",
     )
-    prefetch: int = setting(
-        2,
-        number(0, 1 << 16),
-        "batches prepared ahead of the trainer.",
-    )
+    prefetch: int = setting(2, number(0, 1 << 16), "batches prepared ahead of the trainer.")
     processes: int = setting(
         0,
         number(0, 1 << 16),

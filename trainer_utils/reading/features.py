@@ -218,12 +218,7 @@ class FeatureArrays:
         return [stack(each[start:stop], name) for start, stop in parts]
 
     def _decoded(
-        self,
-        name: str,
-        rows: Rows,
-        images: Sequence[Any],
-        part: tuple[int, int],
-        keys: Keys | None,
+        self, name: str, rows: Rows, images: Sequence[Any], part: tuple[int, int], keys: Keys | None
     ) -> Array:
         """The pixels of some images; one that cannot be decoded is its record's error."""
         start, stop = part
