@@ -1,9 +1,7 @@
 """`InputRecorder`: keeps the ledger of a run as it goes, and writes it beside its checkpoints.
 
 recorder = InputRecorder("checkpoints/", losses=True)
-recorder.begin(train)                   # then for each batch:
-recorder.count_steps(); recorder.keep_losses(losses)
-recorder.save()                         # checkpoints/input_ledger.json, of the first worker
+recorder.begin(train)                   # then count_steps and keep_losses for each batch, save
 read_ledger("checkpoints/"), read_losses("checkpoints/")[1234]      # of all workers
 """
 
@@ -44,15 +42,9 @@ Losses = npt.NDArray[np.float16]
 
 
 class InputRecorder:
-    """The ledger of a run, on one of its workers.
+    """The ledger of a run, on one of its workers, in a folder of any scheme, the same on all.
 
-    Args:
-        folder: local or of any scheme that `trainer_utils.storage` knows, the same on all workers;
-            None: nothing is written.
-        losses: whether `keep_losses` is called with the loss of each row of each step.
-
-    Raises:
-        ConfigError: losses are to be kept, and there is no folder.
+    Without a folder nothing is written. With `losses`, `keep_losses` is called in each step.
     """
 
     def __init__(self, folder: str | None = None, *, losses: bool = False) -> None:

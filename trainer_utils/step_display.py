@@ -2,7 +2,6 @@
 
     with show_step("Verifying") as step:
         step.update(4096, total=total_bytes)
-    say("Verified.")
 
 Nothing is shown of a step that is over at once, nor where nobody looks on: stderr is no terminal.
 """

@@ -1,7 +1,5 @@
 """`TensorInput`: the graph of an input pipeline, from the numbers of steps to batches of tensors.
 
-    dataset = TensorInput(Input(uri, "train", options, callbacks=False), is_shared=False).dataset()
-
 A step's number goes through `tf.numpy_function`, and its batch comes out. TensorFlow keeps each
 function that it was ever given, with all that this holds, so these are functions of this module,
 which find their input by a number.
@@ -356,10 +354,9 @@ def _entry(method: str) -> Callable[..., Any]:
 
 @atexit.register
 def _wait_for_calls() -> None:
-    """Has Python wait at its end until nothing is made any more, which nobody takes.
+    """Has Python wait at its end until nothing is made any more.
 
-    A thread of TensorFlow's that comes for a Python that is ending never comes back, and an
-    iterator that is dropped then would wait for it for ever.
+    A thread of TensorFlow's that comes for a Python that is ending never comes back.
     """
     still, deadline = 0, time.monotonic() + _EXIT_SECONDS
     while _calls["begun"] and still < _STILL_TURNS and time.monotonic() < deadline:

@@ -2,12 +2,9 @@
 
     dataset = torch_dataset(uri, "train", batch_size=256, num_workers=world_size, worker=rank)
     loader = DataLoader(dataset, batch_size=None, num_workers=4)
-    for epoch in range(3):
-        dataset.set_epoch(epoch)
-        for batch in loader: ...
 
 The index is the step, so that the processes of a DataLoader share the steps and batches come in
-their order however many there are. PyTorch is imported when this is called, and TensorFlow never.
+their order. PyTorch is imported when this is called, and TensorFlow never.
 """
 
 import sys

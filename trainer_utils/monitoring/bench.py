@@ -1,10 +1,8 @@
 """How fast each stage of an input is on this machine, and what bounds it.
 
-    report = measure_input(uri, "train", batch_size=64, features="image", image_size=(224, 224))
-    print(report.render())
+    print(measure_input(uri, "train", batch_size=64, image_size=(224, 224)).render())
 
-One stage is measured with all before it, so that each line is what the trainer would get if the
-rest cost nothing; a stage's own share is what it adds to the time of the one before.
+One stage is measured with all before it; its own share is what it adds to the time of that.
 """
 
 import dataclasses

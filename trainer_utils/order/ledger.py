@@ -2,9 +2,8 @@
 
     history = InputHistory(InputLedger.from_json(text), open_order)
     history.batch(1234).rows[0].record      # RecordName(path='…', number=17)
-    history.steps_of(record)                # [SeenAt(step=1234, epoch=2, step_in_epoch=10), …]
 
-One line of JSON for each start of a process. The records follow from the order, asked forwards and
+A line of JSON for each start of a process. The records follow from the order, asked forwards and
 backwards; those that could not be read are the only ones that are listed.
 """
 

@@ -1,10 +1,7 @@
 """Packs: documents of tokens in rows of one length, by index. No document is written anew.
 
-    index = PackIndex(lengths, PackOptions(length=4096, strategy="best_fit", eos=2))
-    index.pieces(np.array([17]))       # which documents, from which token on, how many tokens
-
-An index follows from the lengths of the documents alone, so that another length or strategy costs
-seconds. Packs then are what an order puts into batches, as it does records.
+index = PackIndex(lengths, PackOptions(length=4096, strategy="best_fit", eos=2))
+index.pieces(np.array([17]))       # which documents, from which token on, how many tokens
 """
 
 import dataclasses

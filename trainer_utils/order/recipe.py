@@ -1,11 +1,8 @@
 """`Recipe`: what is read and in which shares, as one object or as YAML, and how that changes.
 
-    recipe = Recipe([Part("data/web", name="web", weight=3), Part("data/books", name="books")],
-                    schedule=[(10_000, {"web": 1})])
-    recipe = recipe.change(token, add=[Part("data/code", name="code")], drop=["web"])
-
-A recipe holds its whole history, so that a run goes on from a token with every recipe that is the
-same up to there.
+recipe = Recipe([Part("data/web", name="web", weight=3), Part("data/books", name="books")],
+                schedule=[(10_000, {"web": 1})])
+recipe = recipe.change(token, add=[Part("data/code", name="code")], drop=["web"])
 """
 
 import dataclasses

@@ -2,10 +2,8 @@
 
     order = BlockShuffle(layout, seed=7, block_records=10_000)
     order.batch(epoch=2, step=5, first=0, stop=8)     # positions of rows 0 to 7 of that batch
-    order.steps_of(epoch=2, position=123)             # [5]
 
-A position is a record's place in the list of all records of an epoch; docs/order.md specifies all
-three orders. Nothing depends on how many workers there are.
+docs/order.md specifies all three orders. Nothing depends on how many workers there are.
 """
 
 import functools

@@ -1,8 +1,5 @@
 """What the values of examples become: arrays, padded lists, pixels, samples, tensors.
 
-    arrays = FeatureArrays(features, options)
-    arrays.batches(rows, [256, 256])     # two of {'label': (256,) int64, 'text': (256,) object}
-
 Shapes and types are those of `tf.io.parse_example`, with bytes in arrays of objects.
 """
 

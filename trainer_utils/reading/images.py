@@ -1,8 +1,5 @@
 """Images to batches of arrays, in threads, without a framework.
 
-    decoder = ImageDecoder(ImageSettings(image_size=(224, 224), normalize="imagenet"), channels=3)
-    decoder.decode([data, …], keys)         # (batch, 224, 224, 3) float32
-
 Only the part that is kept is decoded, by libjpeg at 1/2, 1/4 or 1/8 of the scale where the target
 is less than that; each image goes through all steps in one thread, while it is in the cache.
 """

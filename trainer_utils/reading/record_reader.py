@@ -1,8 +1,5 @@
 """Records by their positions: read wherever they lie, and every checksum checked.
 
-    rows = RecordReader(sources, options, ranges).read(np.array([17, 3]))
-    rows.data, rows.begins, rows.ends        # payloads, row by row
-
 With `on_corrupt="skip"` the next record that can be read stands in the place of each that cannot,
 so that every batch has its size and every step is there.
 """
@@ -43,13 +40,7 @@ Positions = npt.NDArray[np.int64]
 
 
 class Rows:
-    """Records, one after the other.
-
-    Args:
-        data: framed records, in any order, and some zeros.
-        begins, ends: `(rows,) int64`, of the payloads in it, in bytes.
-        name: the record of a row, by its number.
-    """
+    """Records, one after the other: framed in `data`, payloads by `(rows,)` begins and ends."""
 
     def __init__(
         self, data: Buffer, begins: Positions, ends: Positions, name: Callable[[int], RecordName]

@@ -4,8 +4,7 @@
     begins, ends, *_ = files.bounds(indices, numbers)   # of records' frames in their shards
     data, starts = files.gather(indices, begins, ends)
 
-What lies side by side is read at once, and no more files are open than may be. Short records are
-cut out of mapped files: a call of the system for each would cost more than all else.
+Short records are cut out of mapped files: a call of the system for each would cost more than all.
 """
 
 import contextlib

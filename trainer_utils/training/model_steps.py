@@ -1,10 +1,5 @@
 """A Keras model's steps under a strategy: what `fit` runs for each batch.
 
-    steps = ModelSteps(model, strategy)
-    steps.build(batch, dataset.element_spec)
-    logs = steps.make_train_function(dataset.element_spec)(batch)
-    steps.results(logs)     # {"loss": 1.3, "accuracy": 0.4}, over all workers
-
 The model's own `train_step` and `test_step` are run, in Keras 3 and in tf-keras. What is not run is
 Keras 3's way of reading values from several workers' replicas, which fails (keras#20585).
 """
