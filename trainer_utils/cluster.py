@@ -1,10 +1,7 @@
 """`TF_CONFIG` from what a cluster tells its processes, for `MultiWorkerMirroredStrategy`.
 
-    trainer_utils.cluster.set_tf_config()           # before the strategy is made
-    python -m trainer_utils.cluster python train.py     # the same for a program as it is
-
-Kubeflow Trainer v2 has no runtime for TensorFlow: its jobs get the variables of PyTorch's torchrun.
-Anywhere else than there and in a JobSet set `WORKER_HOSTS` and `WORKER_INDEX`.
+trainer_utils.cluster.set_tf_config()           # before the strategy is made
+python -m trainer_utils.cluster python train.py     # the same for a program as it is
 """
 
 import dataclasses

@@ -1,9 +1,7 @@
 """`InputRecorder`: keeps the ledger of a run as it goes, and writes it beside its checkpoints.
 
 recorder = InputRecorder("checkpoints/", losses=True)
-recorder.begin(train)                   # then for each batch:
-recorder.count_steps(); recorder.keep_losses(losses)
-recorder.save()                         # checkpoints/input_ledger.json, of the first worker
+recorder.begin(train)                   # then count_steps and keep_losses for each batch, save
 read_ledger("checkpoints/"), read_losses("checkpoints/")[1234]      # of all workers
 """
 
@@ -44,15 +42,9 @@ Losses = npt.NDArray[np.float16]
 
 
 class InputRecorder:
-    """The ledger of a run, on one of its workers.
+    """The ledger of a run, on one of its workers, in a folder of any scheme, the same on all.
 
-    Args:
-        folder: local or of any scheme that `trainer_utils.storage` knows, the same on all workers;
-            None: nothing is written.
-        losses: whether `keep_losses` is called with the loss of each row of each step.
-
-    Raises:
-        ConfigError: losses are to be kept, and there is no folder.
+    Without a folder nothing is written. With `losses`, `keep_losses` is called in each step.
     """
 
     def __init__(self, folder: str | None = None, *, losses: bool = False) -> None:
@@ -233,7 +225,12 @@ class LossLog:
             replicas = getattr(losses, "values", losses)
             parts = replicas if isinstance(replicas, (tuple, list)) else [losses]
             try:
-                rows = np.concatenate([np.atleast_1d(_as_array(part)) for part in parts])
+                # Of PyTorch they may be on a device, or in bfloat16.
+                parts = [
+                    one.detach().cpu().float() if hasattr(one, "detach") else one for one in parts
+                ]
+                arrays = [np.atleast_1d(np.asarray(one).astype(np.float32)) for one in parts]
+                rows = np.concatenate(arrays)
             except (TypeError, ValueError) as error:
                 raise ConfigError.of("losses", losses, allowed="a number a row") from error
             if rows.ndim != 1:
@@ -245,12 +242,6 @@ class LossLog:
             rows = rows[:least]
             finite = np.clip(rows, -_LARGEST, _LARGEST)
             self._kept[step] = np.where(np.isfinite(rows), finite, rows).astype(np.float16)
-
-
-def _as_array(value: Any) -> npt.NDArray[np.float32]:
-    value = value.detach().cpu().float() if hasattr(value, "detach") else value  # of PyTorch
-    array: npt.NDArray[np.float32] = np.asarray(value).astype(np.float32)
-    return array
 
 
 def _path(folder: str, worker: int, number: int, first: int) -> str:

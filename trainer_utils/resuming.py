@@ -1,7 +1,5 @@
 """Saves where an input is beside where a model is: with Keras, or with `tf.train.Checkpoint`.
 
-backup = "gs://bucket/backup"
-train = input_fn(uri, "train", repeat=9, state=trainer_utils.load_state(backup))
 model.fit(train, epochs=9, steps_per_epoch=train.input_steps, callbacks=[
     keras.callbacks.BackupAndRestore(backup, save_freq=500),
     trainer_utils.InputBackup(train, backup, save_freq=500),     # after it

@@ -2,7 +2,6 @@
 
     with show_step("Verifying") as step:
         step.update(4096, total=total_bytes)
-    say("Verified.")
 
 Nothing is shown of a step that is over at once, nor where nobody looks on: stderr is no terminal.
 """
@@ -50,16 +49,34 @@ class Step:
 @contextlib.contextmanager
 def show_step(label: str) -> Iterator[Step]:
     """Shows a step on a terminal until the block ends."""
+    global _progress, _timer
     step = Step(label)
     has_widgets = _is_notebook() and importlib.util.find_spec("ipywidgets") is not None
     if not (sys.stderr.isatty() or has_widgets):
         yield step
         return
-    _add(step)
+    with _lock:
+        _steps.append(step)
+        if _progress is not None:
+            step._attach(_progress)
+        elif _timer is None:
+            _timer = threading.Timer(PATIENCE_SECONDS, _start)
+            _timer.daemon = True
+            _timer.start()
     try:
         yield step
     finally:
-        _remove(step)
+        with _lock:
+            _steps.remove(step)
+            if _steps and step._line is not None:
+                (progress, task), step._line = step._line, None
+                progress.remove_task(task)
+            elif not _steps:
+                if _timer is not None:
+                    _timer.cancel()
+                if _progress is not None:
+                    _progress.stop()
+                _timer = _progress = None
 
 
 def say(text: str) -> None:
@@ -74,34 +91,6 @@ def _is_notebook() -> bool:
     """Whether this process is the kernel of a notebook, whose stderr is no terminal."""
     ipython = sys.modules.get("IPython")
     return hasattr(None if ipython is None else ipython.get_ipython(), "kernel")
-
-
-def _add(step: Step) -> None:
-    global _timer
-    with _lock:
-        _steps.append(step)
-        if _progress is not None:
-            step._attach(_progress)
-        elif _timer is None:
-            _timer = threading.Timer(PATIENCE_SECONDS, _start)
-            _timer.daemon = True
-            _timer.start()
-
-
-def _remove(step: Step) -> None:
-    global _progress, _timer
-    with _lock:
-        _steps.remove(step)
-        if _steps:
-            if step._line is not None:
-                (progress, task), step._line = step._line, None
-                progress.remove_task(task)
-            return
-        if _timer is not None:
-            _timer.cancel()
-        if _progress is not None:
-            _progress.stop()
-        _timer = _progress = None
 
 
 def _start() -> None:

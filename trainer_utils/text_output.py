@@ -55,12 +55,8 @@ def make_table(
 ) -> Table:
     """Rows in columns: numbers to the right, texts to the left.
 
-    Args:
-        header: the names of the columns; None for a table without.
-        rows: cells: a text or a number, a list of lines, or None, which is shown as `?`.
-        right: columns that are set to the right too, such as those of numbers with a unit.
-        indent: columns to the left of it.
-        styles: how rich paints cells with these values on a terminal, such as `{"bad": "red"}`.
+    A cell is a text or a number, a list of lines, or None, shown as `?`. Columns of `right`, such
+    as those of numbers with a unit, are set to the right too; `styles` are rich's, by value.
     """
     from rich.table import Table
     from rich.text import Text
@@ -94,18 +90,18 @@ def _cell(value: object) -> str:
 
 def as_text(parts: Iterable[Part]) -> str:
     """The parts below each other, without colours, however wide they are."""
-    return "\n".join(
-        printable(part) if isinstance(part, str) else _plain_table(part) for part in parts
-    )
+    lines: list[str] = []
+    for part in parts:
+        if isinstance(part, str):
+            lines.append(printable(part))
+            continue
+        from rich.console import Console
 
-
-def _plain_table(table: Table) -> str:
-    from rich.console import Console
-
-    stream = io.StringIO()
-    console = Console(file=stream, width=_UNBOUNDED, color_system=None, force_jupyter=False)
-    console.print(table)
-    return "\n".join(line.rstrip() for line in stream.getvalue().splitlines())
+        stream = io.StringIO()
+        console = Console(file=stream, width=_UNBOUNDED, color_system=None, force_jupyter=False)
+        console.print(part)
+        lines += map(str.rstrip, stream.getvalue().splitlines())
+    return "\n".join(lines)
 
 
 class Shown:

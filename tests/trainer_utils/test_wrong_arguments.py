@@ -215,9 +215,9 @@ class TestSizes:
         iterate(uri, "train", **settings)
 
     def test_sounds(self, tmp_path, monkeypatch):
-        from trainer_utils.reading.audio import AudioReading
+        from trainer_utils import InputOptions
 
         for seconds in (0, -1, 1e12, float("inf"), float("nan"), "1", True):
             with pytest.raises(ConfigError):
-                AudioReading(seconds=seconds)
-        assert AudioReading(seconds=3600).seconds == 3600
+                InputOptions(audio_seconds=seconds)
+        assert InputOptions(audio_seconds=3600).audio_seconds == 3600

@@ -4,11 +4,9 @@ source = Input(uri, "train", options, worker=0, num_workers=4)
 source.input_steps, source.state(120), source.class_names
 """
 
-import itertools
+import functools
 import logging
-from collections import deque
-from collections.abc import Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from trainer_utils.dataset.location import Inputs
@@ -18,6 +16,7 @@ from trainer_utils.options import InputOptions
 from trainer_utils.planning import open_input
 from trainer_utils.reading.audio import check_batches
 from trainer_utils.reading.batches import Batch, Batches
+from trainer_utils.reading.decoding_threads import run_ahead
 
 SHOWN_OF_INPUT = (
     *("state", "input_start", "input_epoch", "input_steps"),
@@ -31,13 +30,7 @@ _logger = logging.getLogger(__name__)
 class Input(Batches):
     """The batches of what `input_fn` was asked for, and which epoch an iterator reads next.
 
-    Args:
-        artifact_uri, split, options: as `input_fn` takes them.
-        arguments: as `Batches` takes them.
-
-    Raises:
-        DatasetError: no dataset, not whole, or without that split or feature.
-        ConfigError: a setting is not allowed, or the plan is impossible.
+    Takes what `input_fn` and `Batches` take, and raises what they do.
     """
 
     def __init__(
@@ -97,23 +90,13 @@ class Input(Batches):
         at_once = self.steps_at_once
         groups = [steps[first : first + at_once] for first in range(0, len(steps), at_once)]
         ahead = max(self.options.prefetch, self.options.processes)
-        if not ahead:
-            for group in groups:
-                yield from zip(group, self.batches(epoch, group), strict=True)
-            return
-        waiting: deque[tuple[Sequence[int], Future[list[Batch]]]] = deque()
-        pool = ThreadPoolExecutor(self.calls_at_once, thread_name_prefix="tfx-shards-batches")
-        left = iter(groups)
-        try:
-            while True:
-                for group in itertools.islice(left, max(1, ahead // at_once) + 1 - len(waiting)):
-                    waiting.append((group, pool.submit(self.batches, epoch, group)))
-                if not waiting:
-                    return
-                group, future = waiting.popleft()
-                yield from zip(group, future.result(), strict=True)
-        finally:
-            pool.shutdown(wait=False, cancel_futures=True)
+        make = functools.partial(self.batches, epoch)
+        made: Iterable[list[Batch]] = map(make, groups)
+        if ahead:
+            most = max(1, ahead // at_once)
+            made = run_ahead(make, groups, threads=self.calls_at_once, most=most)
+        for group, batches in zip(groups, made, strict=True):
+            yield from zip(group, batches, strict=True)
 
     def report_empty(self, empty: int, num_replicas: int) -> None:
         """Warns where some replicas get no row of the last batch."""
@@ -131,7 +114,7 @@ class Input(Batches):
         options, layout = self.options, self.order.layout
         if options.batch_size is None or layout.rows_per_replica == 1:
             return
-        check_batches(self.features, options.audio)
+        check_batches(self.features, options.audio_seconds)
         if options.image_size is not None or self.before is not None:
             return  # a callback may resize them; if it does not, the framework says what differs
         for name, feature in self.features.items():

@@ -1,11 +1,9 @@
 """`jax_batches`: the batches of a dataset as global arrays of JAX.
 
     sharding = NamedSharding(mesh, PartitionSpec("data"))
-    for batch in jax_batches(uri, "train", batch_size=256, sharding=sharding, repeat=True):
-        state = train_step(state, batch)
+    for batch in jax_batches(uri, "train", batch_size=256, sharding=sharding, repeat=True): ...
 
-Every process reads the rows that its own devices hold, and no others. JAX is imported when this is
-called, and TensorFlow never.
+JAX is imported when this is called, and TensorFlow never.
 """
 
 import itertools
@@ -119,11 +117,7 @@ class JaxBatches(NumpyInput):
 
 
 def _own_rows(sharding: Any, size: int) -> tuple[int, int]:
-    """The first row that a device of this process holds, and the one after the last.
-
-    Raises:
-        ConfigError: there are rows of other processes between them, or they cannot be divided.
-    """
+    """The first row that a device of this process holds, and the one after the last."""
     try:
         places = sharding.addressable_devices_indices_map((size,)).values()
     except ValueError as error:

@@ -3,7 +3,6 @@
     train = keras_dataset(uri, "train", batch_size=64, features="image", label="label")
     model.fit(train, epochs=3, shuffle=False)
 
-Without `shuffle=False` Keras takes an epoch's steps in an order of its own, each once.
 TensorFlow is imported only where it is Keras's backend.
 """
 

@@ -1,7 +1,5 @@
 """`TensorInput`: the graph of an input pipeline, from the numbers of steps to batches of tensors.
 
-    dataset = TensorInput(Input(uri, "train", options, callbacks=False), is_shared=False).dataset()
-
 A step's number goes through `tf.numpy_function`, and its batch comes out. TensorFlow keeps each
 function that it was ever given, with all that this holds, so these are functions of this module,
 which find their input by a number.
@@ -85,11 +83,12 @@ class TensorInput:
         is_single = self._before is not None or self.options.batch_size is None
         dataset = self._examples(numbers) if is_single else self._batches(numbers)
         if self._after is not None:
-            dataset = dataset.map(
-                lambda step, element: (step, self._arranged(self._changed(element))),
-                num_parallel_calls=usable_cores(),
-                deterministic=True,
-            )
+            kept = [self.options.mask] if self.options.remainder == "pad" else ()
+
+            def finish(step: tf.Tensor, element: Element) -> Element:
+                return step, self._arranged(call_hook(self._after, element, keep=kept))
+
+            dataset = dataset.map(finish, num_parallel_calls=usable_cores(), deterministic=True)
         dataset = add_read_timer(dataset.prefetch(self.options.prefetch), self._counted)
         if count != tf.data.UNKNOWN_CARDINALITY:
             dataset = dataset.apply(tf.data.experimental.assert_cardinality(count))
@@ -259,10 +258,6 @@ class TensorInput:
         shape = ids.shape.concatenate(encoding.num_classes)
         return {**element, encoding.label: tf.ensure_shape(encoded, shape)}
 
-    def _changed(self, element: Element) -> Element:
-        kept = [self.options.mask] if self.options.remainder == "pad" else ()
-        return call_hook(self._after, element, keep=kept)
-
     def _arranged(self, element: Element) -> Element:
         """What the trainer gets."""
         weight = self.options.labels.sample_weight
@@ -359,10 +354,9 @@ def _entry(method: str) -> Callable[..., Any]:
 
 @atexit.register
 def _wait_for_calls() -> None:
-    """Has Python wait at its end until nothing is made any more, which nobody takes.
+    """Has Python wait at its end until nothing is made any more.
 
-    A thread of TensorFlow's that comes for a Python that is ending never comes back, and an
-    iterator that is dropped then would wait for it for ever.
+    A thread of TensorFlow's that comes for a Python that is ending never comes back.
     """
     still, deadline = 0, time.monotonic() + _EXIT_SECONDS
     while _calls["begun"] and still < _STILL_TURNS and time.monotonic() < deadline:
@@ -437,12 +431,7 @@ def _in_a_graph(callback: Any) -> Any:
 
 
 def _tf_options(*, is_shared: bool, processes: int) -> tf.data.Options:
-    """How TensorFlow runs an input.
-
-    Args:
-        is_shared: whether it is one worker's share already.
-        processes: that make batches, for each of which a thread waits.
-    """
+    """How TensorFlow runs an input: with a thread more for each process that it waits for."""
     options = tf.data.Options()
     options.threading.private_threadpool_size = max(usable_cores(), processes) + 1
     options.threading.max_intra_op_parallelism = 1

@@ -1,19 +1,15 @@
 """How fast each stage of an input is on this machine, and what bounds it.
 
-    report = measure_input(uri, "train", batch_size=64, features="image", image_size=(224, 224))
-    print(report.render())
+    print(measure_input(uri, "train", batch_size=64, image_size=(224, 224)).render())
 
-One stage is measured with all before it, so that each line is what the trainer would get if the
-rest cost nothing; a stage's own share is what it adds to the time of the one before.
+One stage is measured with all before it; its own share is what it adds to the time of that.
 """
 
 import dataclasses
 import itertools
 import os
 import time
-from collections import deque
 from collections.abc import Callable, Iterator, Mapping
-from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
 from trainer_utils.dataset.location import Inputs
@@ -23,6 +19,7 @@ from trainer_utils.format.json_text import JsonObject
 from trainer_utils.frameworks.base import Input
 from trainer_utils.machine import cpu_seconds, machine_seconds, usable_cores
 from trainer_utils.options import choose_options
+from trainer_utils.reading.decoding_threads import run_ahead
 from trainer_utils.text_output import Part, as_text, make_table, quantity
 
 _WARM_UP = 5  # batches: opening of files
@@ -208,15 +205,9 @@ def _stages(source: Input) -> dict[str, Iterator[int]]:
                 yield rows[step]
 
     def side_by_side(work: Callable[[int, int], Any]) -> Iterator[int]:
-        waiting: deque[tuple[int, Future[Any]]] = deque()
-        with ThreadPoolExecutor(usable_cores()) as pool:
-            for number in itertools.count():
-                epoch, step = divmod(number, steps)
-                waiting.append((rows[step], pool.submit(work, epoch, step)))
-                if len(waiting) > 2 * usable_cores():
-                    count, done = waiting.popleft()
-                    done.result()
-                    yield count
+        make, cores = (lambda number: work(*divmod(number, steps))), usable_cores()
+        made = run_ahead(make, itertools.count(), threads=cores, most=2 * cores)
+        return (rows[number % steps] for number, _ in enumerate(made))
 
     return {
         "read": side_by_side(source.records),

@@ -92,9 +92,8 @@ def _images_and_labels(
     for setting, value in (("image", name), ("label", label)):
         if value is not None and value not in inputs:
             raise ConfigError.of(setting, value, allowed=f"one of {', '.join(inputs)}")
-    marks = inputs[label] if label is not None else target
-    if marks is None:
-        marks = inputs.get("label")
+    marks = target if label is None else inputs[label]
+    marks = inputs.get("label") if marks is None else marks
     pictures = np.asarray(inputs[name])
     pictures = pictures[np.newaxis] if pictures.ndim == 3 else pictures
     if marks is None or isinstance(marks, Mapping):
@@ -127,12 +126,11 @@ def _grid(pictures: Sequence[Image.Image], texts: Sequence[str], columns: int) -
     line = _TEXT_HEIGHT + _MARGIN if any(texts) else 0
     cell_height, cell_width = height + line + 2 * _MARGIN, width + 2 * _MARGIN
     columns = min(columns, len(pictures))
-    canvas = Image.new(
-        "RGB", (columns * cell_width, -(-len(pictures) // columns) * cell_height), "white"
-    )
+    size = columns * cell_width, -(-len(pictures) // columns) * cell_height
+    canvas = Image.new("RGB", size, "white")
     for index, (picture, text) in enumerate(zip(pictures, texts, strict=True)):
-        row, column = divmod(index, columns)
-        top, left = row * cell_height + _MARGIN, column * cell_width + _MARGIN
+        top = index // columns * cell_height + _MARGIN
+        left = index % columns * cell_width + _MARGIN
         down, right = (height - picture.height) // 2, (width - picture.width) // 2
         canvas.paste(picture, (left + right, top + down))
         if text:  # of which nothing reaches into the next cell

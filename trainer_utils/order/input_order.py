@@ -23,13 +23,7 @@ from trainer_utils.order.mixing import (
     part_seed,
 )
 from trainer_utils.order.options import OrderOptions
-from trainer_utils.order.shuffling import (
-    BlockShuffle,
-    FileOrder,
-    GlobalShuffle,
-    Order,
-    Positions,
-)
+from trainer_utils.order.shuffling import BlockShuffle, FileOrder, GlobalShuffle, Order, Positions
 from trainer_utils.order.state import InputState, MixState, check_state, order_digest
 
 _BLOCK_BYTES = 256 << 20  # that `shuffle=True` shuffles together: 2,500 photos of 100 KB
@@ -182,10 +176,7 @@ class InputOrder:
                 own[name] = part.records, part.digest
         parts = {name: part for name, part in {**self._gone, **own}.items() if name in read}
         return MixState(
-            records=self.layout.num_records,
-            steps=self.steps_per_epoch,
-            stages=stages,
-            parts=parts,
+            records=self.layout.num_records, steps=self.steps_per_epoch, stages=stages, parts=parts
         )
 
     def _row(self, epoch: int, step: int) -> int:

@@ -2,9 +2,8 @@
 
     history = InputHistory(InputLedger.from_json(text), open_order)
     history.batch(1234).rows[0].record      # RecordName(path='…', number=17)
-    history.steps_of(record)                # [SeenAt(step=1234, epoch=2, step_in_epoch=10), …]
 
-One line of JSON for each start of a process. The records follow from the order, asked forwards and
+A line of JSON for each start of a process. The records follow from the order, asked forwards and
 backwards; those that could not be read are the only ones that are listed.
 """
 
@@ -145,11 +144,7 @@ class InputLedger:
 
     @classmethod
     def from_json(cls, text: str, *, path: str = "ledger") -> "InputLedger":
-        """Reads what `to_json` made.
-
-        Raises:
-            DatasetError: it is none, or of another version; the message has `path`.
-        """
+        """Reads what `to_json` made; the error has `path`."""
         segments = []
         for number, line in enumerate(text.splitlines(), 1):
             value = parse_json_object(line, path=path)
@@ -208,12 +203,7 @@ class SeenBatch(NamedTuple):
 
 
 class InputHistory:
-    """What a run saw.
-
-    Args:
-        ledger: of the run.
-        open_order: makes the order of a segment.
-    """
+    """What a run saw; `open_order` makes the order of a segment."""
 
     def __init__(self, ledger: InputLedger, open_order: Callable[[Segment], InputOrder]) -> None:
         self.ledger = ledger
@@ -225,11 +215,7 @@ class InputHistory:
         return order
 
     def batch(self, step: int) -> SeenBatch:
-        """The records of a step's global batch; steps count over the whole run, from 0.
-
-        Raises:
-            ConfigError: the run has no such step.
-        """
+        """The records of a step's global batch; steps count over the whole run, from 0."""
         segments = self.ledger.segments
         index = bisect.bisect_right([one.first_step for one in segments], step) - 1
         if index < 0 or step >= segments[index].stop_step:

@@ -1,8 +1,5 @@
 """`weights=`: several datasets mixed, every row of a batch from the part whose turn it is.
 
-    weights = WeightSchedule(names=("web", "books"),
-                             stages=((0, {"web": 3, "books": 1}), (1000, {"web": 1, "books": 1})))
-
 The rows of a run are numbered through all of its epochs, and each part has an order of its own. So
 parts may come, go and change their weights at any step without touching what others read.
 """

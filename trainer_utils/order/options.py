@@ -92,10 +92,7 @@ class OrderOptions(Settings):
     )
     weights: Weights | None = setting(
         None,
-        where(
-            _are_weights,
-            "a number above 0 for each dataset",
-        ),
+        where(_are_weights, "a number above 0 for each dataset"),
         "how often records of each of several datasets come, in any unit; datasets that run out "
         "begin their next epoch, and an epoch lasts until every record of all of them has come. A "
         "`Recipe` in place of the uri says more. None: every record comes once.",

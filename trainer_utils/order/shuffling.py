@@ -2,10 +2,8 @@
 
     order = BlockShuffle(layout, seed=7, block_records=10_000)
     order.batch(epoch=2, step=5, first=0, stop=8)     # positions of rows 0 to 7 of that batch
-    order.steps_of(epoch=2, position=123)             # [5]
 
-A position is a record's place in the list of all records of an epoch; docs/order.md specifies all
-three orders. Nothing depends on how many workers there are.
+docs/order.md specifies all three orders. Nothing depends on how many workers there are.
 """
 
 import functools
@@ -75,7 +73,7 @@ class GlobalShuffle(Order):
 
     def __init__(self, layout: BatchLayout, *, seed: int) -> None:
         self._layout, self._seed = layout, seed
-        self._table = functools.lru_cache(maxsize=2)(self._small_table)
+        self._small = functools.lru_cache(maxsize=2)(self._table)
 
     def batch(self, epoch: int, step: int, first: int, stop: int) -> Positions:
         """As of `Order`."""
@@ -84,10 +82,10 @@ class GlobalShuffle(Order):
 
     def sequence(self, epoch: int, places: Positions) -> Positions:
         """As of `Order`."""
-        if self._layout.num_records <= 1 << 16:  # `permute` would make a table each time
-            found: Positions = self._table(epoch)[places]
-            return found
         records = self._layout.num_records
+        if records <= 1 << 16:  # `permute` would make a table each time
+            found: Positions = self._small(epoch)[places]
+            return found
         return permute(places, num_records=records, seed=self._epoch_seed(epoch))
 
     def steps_of(self, epoch: int, position: int) -> list[int]:
@@ -98,7 +96,7 @@ class GlobalShuffle(Order):
     def _epoch_seed(self, epoch: int) -> int:
         return epoch_key(self._seed, epoch, "global") >> 1
 
-    def _small_table(self, epoch: int) -> Positions:
+    def _table(self, epoch: int) -> Positions:
         places = np.arange(self._layout.num_records)
         return permute(places, num_records=len(places), seed=self._epoch_seed(epoch))
 

@@ -1,8 +1,5 @@
 """Tokens to go on from: where an input is, small enough to lie beside every checkpoint.
 
-    token = train.state(step).to_json()
-    train = input_fn(uri, "train", batch_size=256, state=token)   # in a new process
-
 Any number of workers goes on from a token, and all that comes after the order may change; between
 two epochs the batch size, too.
 """
@@ -22,12 +19,8 @@ if TYPE_CHECKING:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class MixState:
-    """What a mixture has behind it.
-
-    Args:
-        records, steps: of an epoch.
-        stages: the rows of the run from which on parts had these shares.
-        parts: those that gave records: how many they have, and a digest of which.
+    """What a mixture has behind it: records and steps of an epoch, stages by rows of the run,
+    and the parts that gave records: how many they have, and a digest of which.
     """
 
     records: int

@@ -22,15 +22,7 @@ MADE = "\0made"  # no feature's name: the key of what a callback returns instead
 
 
 class Arrangement:
-    """What one element looks like.
-
-    Args:
-        options: all settings.
-        features: the names of those that are read.
-
-    Raises:
-        ConfigError: the mask would take the place of one of them.
-    """
+    """What one element looks like; a mask that would take the place of a feature is refused."""
 
     def __init__(self, options: "InputOptions", features: Collection[str]) -> None:
         self.features, self.label = options.features, options.label
@@ -75,7 +67,9 @@ class Arrangement:
     def _weights(self, tensors: dict[str, Any]) -> list[Any]:
         weights = []
         if self.sample_weight is not None:
-            weights.append(_as_floats(tensors[self.sample_weight]))
+            values = tensors[self.sample_weight]  # whoever gives tensors has cast them
+            is_array = isinstance(values, np.ndarray)
+            weights.append(values.astype(np.float32) if is_array else values)
         if self.mask is not None:
             weights.append(tensors[self.mask])
         if self.packs:  # whose own weights are 0 in rows to ignore
@@ -98,11 +92,6 @@ def call_hook(hook: Any, tensors: dict[str, Any], keep: Collection[str] = ()) ->
     if isinstance(made, Mapping):
         return dict(made)
     return {**{name: tensors[name] for name in keep}, MADE: made}
-
-
-def _as_floats(values: Any) -> Any:
-    """Of arrays; whoever gives tensors has cast them."""
-    return values.astype(np.float32) if isinstance(values, np.ndarray) else values
 
 
 @dataclasses.dataclass(frozen=True)
@@ -152,9 +141,6 @@ class LabelEncoding:
 
     def encode(self, ids: npt.NDArray[np.int64]) -> npt.NDArray[np.float32]:
         """Class ids one-hot: `(…, num_classes) float32`, of sum 1.
-
-        Raises:
-            ConfigError: an id is no class.
 
         Source: Szegedy et al., "Rethinking the Inception Architecture for Computer Vision", 2015.
         """

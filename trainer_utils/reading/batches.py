@@ -280,7 +280,11 @@ class Batches:
         """Batches of these sizes, or examples, of some records; and the records' keys."""
         while True:
             rows = self._reader.read(positions)
-            keys = self._keys(epoch, rows) if self._decoder.is_random else None
+            keys = None
+            if self._decoder.is_random:  # from a record's bytes and the epoch, wherever it comes
+                seed = np.array([self.options.seed % (1 << 64), epoch], np.uint64)
+                sums = rows.checksums.astype(np.uint64)
+                keys = splitmix64(splitmix64(seed[:1], seed[1:]) ^ sums)
             try:
                 if sizes is None:
                     return self._decoder.examples(rows, keys), keys
@@ -312,11 +316,6 @@ class Batches:
                 found.__cause__ = own
                 return found
         return error
-
-    def _keys(self, epoch: int, rows: Rows) -> Keys:
-        """Of all that is random: of a record's bytes and the epoch, wherever it comes in it."""
-        seed = np.array([self.options.seed % (1 << 64), epoch], np.uint64)
-        return splitmix64(splitmix64(seed[:1], seed[1:]) ^ rows.checksums.astype(np.uint64))
 
     def _with_fillers(self, positions: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
         """Positions with as many more as a batch must have; one where there is none at all."""

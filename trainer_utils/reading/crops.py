@@ -29,8 +29,7 @@ class ImagePlan(NamedTuple):
 
     Attributes:
         box: what is kept of it: top, left, height, width.
-        ratio: a JPEG is decoded at 1 / `ratio`.
-        scaled_box: the box at that scale, its corners to the nearest pixel.
+        ratio, scaled_box: a JPEG is decoded at 1 / `ratio`, where the box has these corners.
         target: height and width that what is kept is resized to.
         is_mirrored: whether that is then mirrored.
     """
@@ -49,13 +48,10 @@ def plan_images(
     *,
     scales: bool = True,
 ) -> list[ImagePlan]:
-    """A plan for each image.
+    """A plan for each image, of a height and width.
 
-    Args:
-        settings: what they are to become.
-        sizes: height and width of each.
-        keys: `(images,) uint64`, where the settings are random.
-        scales: whether JPEGs may be decoded at a smaller scale, if the settings allow it.
+    `keys` are `(images,) uint64`, where the settings are random; `scales` says whether JPEGs may be
+    decoded at a smaller scale, if the settings allow it.
     """
     whole = np.array(sizes, np.int64).reshape(-1, 2)
     begin, extent, ratios = np.zeros_like(whole), whole, np.ones_like(whole)

@@ -1,8 +1,5 @@
 """What the values of examples become: arrays, padded lists, pixels, samples, tensors.
 
-    arrays = FeatureArrays(features, options)
-    arrays.batches(rows, [256, 256])     # two of {'label': (256,) int64, 'text': (256,) object}
-
 Shapes and types are those of `tf.io.parse_example`, with bytes in arrays of objects.
 """
 
@@ -14,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from trainer_utils.format import DatasetError, Feature
+from trainer_utils.format import CorruptShardError, DatasetError, Feature
 from trainer_utils.format.example_columns import Column
 from trainer_utils.format.tensors import decode_tensor, item_bytes, numpy_dtype, tensor_header
 from trainer_utils.reading.arrays import (
@@ -155,7 +152,7 @@ class FeatureArrays:
             return feature.tensor.shape, "bytes" if dtype == "string" else dtype
         if is_audio(feature):
             length, rate = feature.extra.get("num_frames"), feature.extra.get("sample_rate")
-            if (seconds := self._options.audio.seconds) is not None:
+            if (seconds := self._options.audio_seconds) is not None:
                 length = None if rate is None else round(rate * seconds)
             return (length, feature.extra.get("channels")), "float32"
         shape: tuple[int | None, ...] = feature.shape
@@ -218,26 +215,17 @@ class FeatureArrays:
         return [stack(each[start:stop], name) for start, stop in parts]
 
     def _decoded(
-        self,
-        name: str,
-        rows: Rows,
-        images: Sequence[Any],
-        part: tuple[int, int],
-        keys: Keys | None,
+        self, name: str, rows: Rows, images: Sequence[Any], part: tuple[int, int], keys: Keys | None
     ) -> Array:
-        """The pixels of some images; the first that cannot be decoded is its record's error."""
+        """The pixels of some images; one that cannot be decoded is its record's error."""
         start, stop = part
-
-        def name_of(row: int) -> str:
-            path, record = rows.name(start + row)
-            return f"{path!r}, record {record}, feature {name!r}"
-
         own = None if keys is None else keys[start:stop]
-        failed: dict[int, DatasetError] = {}
-        found = self._decoders[name].decode(images[start:stop], own, name_of=name_of, failed=failed)
-        for row, error in sorted(failed.items())[:1]:
-            error.path, error.record = rows.name(start + row)
-            raise error
+        try:
+            found = self._decoders[name].decode(images[start:stop], own)
+        except CorruptShardError as error:
+            path, record = rows.name(start + (error.record or 0))
+            message = f"{path!r}, record {record}, feature {name!r}: {error}"
+            raise CorruptShardError(message, path=path, record=record) from error
         size = self._spec_of(name, self._features[name]).shape
         if any(n not in (None, own) for n, own in zip(size, found.shape[1:], strict=True)):
             raise ValueError(f"expected pixels {size} as the dataset says, got {found.shape[1:]}")
@@ -296,7 +284,7 @@ class FeatureArrays:
         elif is_audio(feature):
             _check_dense(name, column, (), rows)
             for value in column.values:
-                yield decode_wav(value, feature, self._options.audio)
+                yield decode_wav(value, feature, self._options.audio_seconds)
         elif feature.dense:
             yield from _dense(name, column, feature, rows)
         else:

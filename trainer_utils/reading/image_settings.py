@@ -49,11 +49,7 @@ class Normalization:
 
     @classmethod
     def of(cls, given: Any, *, channels: int, dtype: str) -> "Normalization":
-        """That of a name, or of `(mean, deviation)`.
-
-        Raises:
-            ConfigError: it has numbers for other channels, or there is no such type here.
-        """
+        """That of a name, or of `(mean, deviation)`, for so many channels."""
         pair: Any = NORMALIZATIONS[given] if isinstance(given, str) else given
         mean, deviation = (np.asarray(part, np.float64) for part in pair)
         if {mean.size, deviation.size} - {1, channels}:
@@ -64,8 +60,7 @@ class Normalization:
         """Of `(height, width, channels) uint8` into an array of that shape and of `dtype`.
 
         There are 256 values, so it is a look-up in one pass; of channels that differ, in float32,
-        OpenCV's own multiplication, in place, takes two thirds of its time (85 and 126 us of
-        224 x 224).
+        OpenCV's own multiplication takes two thirds of its time (85 and 126 us of 224 x 224).
         """
         import cv2
 
@@ -138,13 +133,10 @@ def _is_range(value: Any) -> bool:
     return _is_pair(value, (int, float)) and value[0] <= value[1]
 
 
-def _is_image_size(value: Any) -> bool:
-    return _is_pair(value, int) and 3 * value[0] * value[1] < MOST_VALUES
-
-
 def _size(name: str, value: Any) -> tuple[int, int]:
-    rule = f"(height, width) in pixels, with three channels fewer than {MOST_VALUES:,} values"
-    where(_is_image_size, rule)(name, value)
+    if not _is_pair(value, int) or 3 * value[0] * value[1] >= MOST_VALUES:
+        rule = f"(height, width) in pixels, with three channels fewer than {MOST_VALUES:,} values"
+        raise ConfigError.of(name, value, allowed=rule)
     return tuple(value)
 
 
@@ -268,11 +260,7 @@ class ImageSettings(ImageOptions):
         return not self.crops and self.resize == "pad"
 
     def normalization(self, channels: int) -> Normalization | None:
-        """What becomes of the values; None: they stay uint8.
-
-        Raises:
-            ConfigError: it is for another number of channels, or has a type that is not installed.
-        """
+        """What becomes of the values; None: they stay uint8."""
         if self.normalize is None:
             return None
         return Normalization.of(self.normalize, channels=channels, dtype=self.dtype)

@@ -53,12 +53,7 @@ def packed_sources(sources: Sequence[Source], options: "InputOptions") -> list[S
     """Sources as `options.pack` has them: where it is None, or they are packed, as they are.
 
     The lengths of all documents are found by one pass over the dataset, and kept in the cache's
-    folder for the next time, for whatever packs.
-
-    Raises:
-        ConfigError: there is no such feature, it holds no tokens, or `eos` is none of its
-            tokenizer's.
-        DatasetError: a record is damaged, or holds what no token is.
+    folder for the next time, for whatever packs. Refuses features that hold no tokens.
     """
     pack = options.pack
     if pack is None:

@@ -41,11 +41,7 @@ RANDAUGMENT = (
 
 
 class PixelChain:
-    """Operations one after the other.
-
-    Args:
-        operations: of a chain's `pixels`.
-    """
+    """The operations of a chain's `pixels`, one after the other."""
 
     def __init__(self, operations: Sequence[Operation]) -> None:
         self._operations = operations
@@ -56,19 +52,10 @@ class PixelChain:
         ]
 
     def apply(self, pixels: Pixels, key: np.uint64, *, label_map: bool = False) -> Pixels:
-        """Changes one image.
+        """Changes one image, `(height, width, channels) uint8`; equal keys change images alike.
 
-        Args:
-            pixels: `(height, width, channels) uint8`.
-            key: equal ones change images alike.
-            label_map: it is a map of class ids: it is moved as its image is, none are mixed, and
-                what comes from outside is 0.
-
-        Returns:
-            The same shape and dtype.
-
-        Raises:
-            ConfigError: a function of the chain returns something else.
+        A `label_map`, of class ids, is moved as its image is; none are mixed, and what comes from
+        outside is 0. A function of the chain that returns another shape or dtype is refused.
         """
         if not self._operations:
             return pixels
@@ -240,12 +227,11 @@ def _between(uniform: float, least: float, most: float) -> float:
 
 @dataclasses.dataclass(frozen=True)
 class Mixer:
-    """How rows are mixed.
+    """Mixes rows of a batch, and a label of floats, by `mixup`, `cutmix`, or each by one of both.
 
-    Args:
-        operations: `mixup`, `cutmix`, or both, of which each row then takes one.
-        images: the features that are mixed.
-        label: the feature that says how much of which class, or what number, a row is; floats.
+    Row 0 is mixed with row 1 and row 1 with row 0, each by a weight of its own, then rows 2 and 3.
+    What is shuffled well has no better partner than its neighbour; and a pair lies within one
+    replica's rows, however many workers there are.
     """
 
     operations: Sequence[Operation]
@@ -253,15 +239,9 @@ class Mixer:
     label: str
 
     def mix(self, batch: Mapping[str, Array], keys: npt.NDArray[np.uint64]) -> dict[str, Array]:
-        """Mixes a batch.
+        """The batch mixed: a row is its own by as much as its label says.
 
-        Args:
-            batch: `(batch, …)` each; images `(batch, height, width, channels)` of uint8 or floats,
-                the label of floats. A last row without a partner stays as it is.
-            keys: `(batch,)`, one for a record and epoch.
-
-        Returns:
-            The same features. A row is its own by as much as its label says.
+        `keys` are `(batch,)`, one for a record and epoch. A last row without a partner stays.
         """
         labels = batch[self.label]
         mixed = {name: np.empty_like(batch[name]) for name in (*self.images, self.label)}

@@ -1,11 +1,7 @@
 """Records by their positions: read wherever they lie, and every checksum checked.
 
-    records = RecordReader(sources, options, ranges)
-    rows = records.read(np.array([17, 3]))
-    rows.data, rows.begins, rows.ends        # payloads, row by row
-
-With `on_corrupt="skip"` another record stands in the place of each that cannot be read: the next
-one that can, so that every batch has its size and every step is there.
+With `on_corrupt="skip"` the next record that can be read stands in the place of each that cannot,
+so that every batch has its size and every step is there.
 """
 
 import contextlib
@@ -44,13 +40,7 @@ Positions = npt.NDArray[np.int64]
 
 
 class Rows:
-    """Records, one after the other.
-
-    Args:
-        data: framed records, in any order, and some zeros.
-        begins, ends: `(rows,) int64`, of the payloads in it, in bytes.
-        name: the record of a row, by its number.
-    """
+    """Records, one after the other: framed in `data`, payloads by `(rows,)` begins and ends."""
 
     def __init__(
         self, data: Buffer, begins: Positions, ends: Positions, name: Callable[[int], RecordName]
@@ -83,11 +73,7 @@ class Rows:
     def documents(
         self, name: str, column: Column, spec: TokenSpec
     ) -> tuple[Positions, npt.NDArray[Any]]:
-        """How many tokens each record has, and those of all, end to end, of bytes that are tokens.
-
-        Raises:
-            DatasetError: a record has several values, or one that is no whole number of tokens.
-        """
+        """How many tokens each record has, and those of all, of bytes that are tokens."""
         values = column.values.tolist()
         sizes, lengths = np.fromiter(map(len, values), np.int64, len(values)), column.counts.copy()
         is_bad = column.counts > 1
@@ -115,12 +101,7 @@ class Rows:
 
 
 class RecordReader:
-    """Reads records; for any number of threads, and in processes that are forked.
-
-    Args:
-        sources: what is read.
-        options: of the input.
-        ranges: the parts of files that positions are places in, one after the other.
+    """Reads records of `ranges`, which positions are places in; for threads and forked processes.
 
     Attributes:
         unreadable: why each record that another stands in for could not be read, by path and
@@ -144,15 +125,13 @@ class RecordReader:
         skips = np.array([part.skip for part in ranges], np.int64)
         self._shifts = skips - (self._stops - takes)
         self._range_shards = np.array([self._indices[part.path] for part in ranges], np.int64)
-        self._open()
-
-    def _open(self) -> None:
-        self._files = ShardFiles(self._shards, self._options, mean_bytes=self._mean_bytes)
-        self._process = os.getpid()
+        self._process = 0
+        self._open_here()
 
     def _open_here(self) -> None:
-        if self._process != os.getpid():  # forked: threads and locks are its parent's
-            self._open()
+        if self._process != os.getpid():  # as yet, or forked: threads and locks are its parent's
+            self._files = ShardFiles(self._shards, self._options, mean_bytes=self._mean_bytes)
+            self._process = os.getpid()
 
     def read(self, positions: Positions) -> Rows:
         """The records of some positions, in their order.
@@ -180,11 +159,7 @@ class RecordReader:
         return self._files.reads_ahead
 
     def leave_out(self, error: Exception) -> None:
-        """Has another record stand in for the one that an error names from now on.
-
-        Raises:
-            Exception: the error, where it names none, or nothing is to be skipped.
-        """
+        """Has another record stand in for the one that an error names, or raises it."""
         if not isinstance(error, DatasetError) or error.record is None:
             raise error
         self._note(self._indices[error.path or ""], error.record, error)
@@ -213,10 +188,9 @@ class RecordReader:
                     self._note(*record, self._missing(*record))
                 tried += 1
                 if tried > self._num_records:
-                    raise CorruptShardError(
-                        "records: expected one at least that can be read, got "
-                        f"{next(iter(self.unreadable.values()))}"
-                    )
+                    first = next(iter(self.unreadable.values()))
+                    rule = f"records: expected one at least that can be read, got {first}"
+                    raise CorruptShardError(rule)
                 part = int(np.searchsorted(self._stops, place, side="right"))
                 place = (int(self._stops[part]) if is_behind else place + 1) % self._num_records
                 found = self._locate(np.array([place]))
@@ -237,10 +211,7 @@ class RecordReader:
                 self._note(index, number, self._missing(index, number))
                 self._ends[index] = min(number, self._ends.get(index, number))
             return None
-        gathered = self._files.gather(shards, begins, ends)
-        if gathered is None:
-            return None
-        data, starts = gathered
+        data, starts = self._files.gather(shards, begins, ends)
         stops = starts + (ends - begins)
         # A shard of another run may be of the same size, and its records whole.
         footers = footers_of(data, stops)
@@ -273,8 +244,7 @@ class RecordReader:
 
     def _missing(self, index: int, number: int) -> CorruptShardError:
         """What is wrong where a shard has no such record."""
-        damage = self._files.damage.get(index)
-        if damage is not None:
+        if (damage := self._files.damage.get(index)) is not None:
             return copy.copy(damage)  # each time that it is raised, an error's traceback grows
         path = self._shards[index].path
         return CorruptShardError.at(

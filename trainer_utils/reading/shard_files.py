@@ -4,8 +4,7 @@
     begins, ends, *_ = files.bounds(indices, numbers)   # of records' frames in their shards
     data, starts = files.gather(indices, begins, ends)
 
-What lies side by side is read at once, and no more files are open than may be. Short records are
-cut out of mapped files: a call of the system for each would cost more than all else.
+Short records are cut out of mapped files: a call of the system for each would cost more than all.
 """
 
 import contextlib
@@ -280,11 +279,6 @@ def _range(file: CachedFile, begin: int, end: int) -> bytes:
 class ShardFiles:
     """Opens shards when they are first read; for several threads.
 
-    Args:
-        shards: all of them.
-        options: of the input: its cache, `shuffle` and `on_corrupt` count here.
-        mean_bytes: of a record.
-
     Attributes:
         damage: what is wrong with shards, by index, behind the last record that they have.
         reads_ahead: whether it is worth while to say what is read soon.
@@ -320,15 +314,8 @@ class ShardFiles:
         """Where records' frames begin and end in their shards; -1 where there are not so many.
 
         Beside them the masked CRC-32C of each as the index of its shard says it, and whether it
-        does.
-
-        Args:
-            indices: `(n,)`, of shards.
-            numbers: `(n,)`, of records in them.
-
-        Raises:
-            CorruptShardError: a shard is not there, or is not the one of its dataset, unless what
-                is damaged is skipped.
+        does. `indices` are of shards, `numbers` of records in them, `(n,)`. A shard that is not
+        that of its dataset is an error, unless what is damaged is skipped.
         """
         with self._loading:
             self._load(indices)
@@ -343,11 +330,10 @@ class ShardFiles:
 
     def gather(
         self, indices: Positions, begins: Positions, ends: Positions
-    ) -> tuple[Any, Positions] | None:
+    ) -> tuple[Any, Positions]:
         """The bytes between some begins and ends, and where in them each row's begin.
 
-        None where a shard was written to, so that its records begin elsewhere now; raises as
-        `bounds` does.
+        Raises CorruptShardError where a shard was written to, whatever is skipped.
         """
         order, runs = _runs(indices, begins, ends, gap=0)
         lengths = (ends - begins)[order]
@@ -360,8 +346,8 @@ class ShardFiles:
         place = 0
         for some in _by_shards(runs, self._most_open):
             files = {index: self._file(index) for index in {run[0] for run in some}}
-            if not all([self._is_as_it_was(index, file) for index, file in files.items()]):
-                return None
+            for file in files.values():
+                file.check()
             fetched = {} if self._parts is None else self._parts.fetch(files, some)
             if data is None and self._parts is None:  # a call for each would take as long as all
                 memory = {index: file.memory for index, file in files.items()}
@@ -389,20 +375,6 @@ class ShardFiles:
     def forget(self, index: int, begin: int, end: int) -> bool:
         """Drops copies of damaged bytes; False: there are none."""
         return self._file(index).forget(begin, end)
-
-    def _is_as_it_was(self, index: int, file: File) -> bool:
-        """Whether nobody has written to a file since it was opened."""
-        try:
-            file.check()
-        except CorruptShardError:
-            if self._is_strict:
-                raise
-            with self._loading:
-                self._first[index] = -1
-            with self._lock:
-                self._open.pop(index, None)
-            return False
-        return True
 
     def _file(self, index: int) -> File:
         file = self._open.get(index)

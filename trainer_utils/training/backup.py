@@ -26,13 +26,7 @@ _FILE, _META = "training.npz", "training.json"
 
 
 class RunBackup:
-    """What a run saves of itself and goes on from. Every worker calls all of it.
-
-    Args:
-        folder: which all workers can reach, local or of an object store. None: nothing is kept.
-        every: `"epoch"`, or a number of steps, between two times that it is saved.
-        train: the dataset of `input_fn` or `distribute`.
-        writes: whether this worker writes.
+    """What a run saves of itself and goes on from. Every worker calls all of it, one writes.
 
     Attributes:
         epoch, step: where the run goes on, from 0.
@@ -106,10 +100,11 @@ class RunBackup:
         try:
             with zipfile.ZipFile(io.BytesIO(read_bytes(self._path))) as archive:
                 meta = json.loads(archive.read(_META))
-                self._arrays: list[tuple[str, npt.NDArray[Any]]] = [
-                    (name, np.frombuffer(archive.read(str(number)), _dtype(dtype)).reshape(shape))
-                    for number, (name, dtype, shape) in enumerate(meta["variables"])
-                ]
+                self._arrays: list[tuple[str, npt.NDArray[Any]]] = []
+                for number, (name, dtype, shape) in enumerate(meta["variables"]):
+                    kind = tf.as_dtype(dtype).as_numpy_dtype
+                    values = np.frombuffer(archive.read(str(number)), kind).reshape(shape)
+                    self._arrays.append((name, values))
             self.epoch, self.step = meta["epoch"], meta["step"]
             self.history = [(epoch, logs) for epoch, logs in meta["history"]]
             self._keras: str = meta["keras"]
@@ -146,10 +141,6 @@ class RunBackup:
             archive.writestr(_META, json.dumps(meta))
             for number, (_, array) in enumerate(arrays):
                 archive.writestr(str(number), np.ascontiguousarray(array).tobytes())
-
-
-def _dtype(name: str) -> np.dtype[Any]:
-    return np.dtype(tf.as_dtype(name).as_numpy_dtype)
 
 
 def _described(name: str, dtype: Any, shape: Any) -> tuple[Any, ...]:

@@ -1,7 +1,6 @@
 """`fit`: trains a Keras model under any strategy, as `model.fit` does where that works.
 
-    read = {"batch_size": 256, "features": "image", "label": "label", "image_size": (224, 224)}
-    train = trainer_utils.distribute(strategy, uri, "train", **read)
+    train = trainer_utils.distribute(strategy, uri, "train", batch_size=256, label="label")
     trainer_utils.fit(model, strategy, train, epochs=3, backup_dir="gs://bucket/run-7")
 
 Keras 3's own `fit` fails under MultiWorkerMirroredStrategy (keras-team/keras#20585).

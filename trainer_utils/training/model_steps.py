@@ -1,10 +1,5 @@
 """A Keras model's steps under a strategy: what `fit` runs for each batch.
 
-    steps = ModelSteps(model, strategy)
-    steps.build(batch, dataset.element_spec)
-    logs = steps.make_train_function(dataset.element_spec)(batch)
-    steps.results(logs)     # {"loss": 1.3, "accuracy": 0.4}, over all workers
-
 The model's own `train_step` and `test_step` are run, in Keras 3 and in tf-keras. What is not run is
 Keras 3's way of reading values from several workers' replicas, which fails (keras#20585).
 """
@@ -59,7 +54,10 @@ class ModelSteps:
         if self._is_built:
             return
         self._is_built = True
-        features, label, weights = _parts(_first_local(batch, self._strategy))
+        results = self._strategy.experimental_local_results
+        first = tf.nest.map_structure(lambda part: results(part)[0], batch)
+        parts = first if isinstance(first, tuple) else (first,)
+        features, label, weights = (*parts, None, None)[:3]
         model = self._model
         with self._strategy.scope():
             if self._is_keras_3:
@@ -72,7 +70,8 @@ class ModelSteps:
             if hasattr(model.optimizer, "build"):
                 model.optimizer.build(model.trainable_variables)
         if not self._is_keras_3:  # tf-keras makes metrics where a step is traced, and not before
-            self._trace(model.test_step, element_spec)
+            run = _as_it_is(lambda batch: self._strategy.run(model.test_step, args=(batch,)))
+            tf.function(run, input_signature=[element_spec]).get_concrete_function()
 
     def make_train_function(self, element_spec: Any) -> StepFunction:
         """What trains on a batch of such elements, and gives the logs of this process after it."""
@@ -99,7 +98,7 @@ class ModelSteps:
         """
         measured = dict(self._model.get_metrics_result())
         found = measured if set(measured) >= set(logs) else logs
-        return {name: _number(value) for name, value in found.items()}
+        return {n: float(v) if getattr(v, "shape", ()) == () else v for n, v in found.items()}
 
     def variables(self) -> list[tuple[str, Any]]:
         """Name and variable of all that training changes, in an order of their own."""
@@ -127,12 +126,6 @@ class ModelSteps:
             rule = f"that of the model, {own!r}"
             cure = "Make and compile the model within strategy.scope()"
             raise ConfigError.of("strategy", self._strategy, allowed=rule, advice=cure)
-
-    def _trace(self, step: Callable[[Any], Logs], element_spec: Any) -> None:
-        def run(batch: Batch) -> Any:
-            return self._strategy.run(step, args=(batch,))
-
-        tf.function(_as_it_is(run), input_signature=[element_spec]).get_concrete_function()
 
     def _function(
         self, step: Callable[[Any], Logs], element_spec: Any, *, compiles: bool = True
@@ -174,17 +167,3 @@ def _as_it_is(function: Callable[[Any], Any]) -> Callable[[Any], Any]:
     """A function that AutoGraph leaves alone: it is a graph's as it stands, as Keras's are."""
     left: Callable[[Any], Any] = tf.autograph.experimental.do_not_convert(function)
     return left
-
-
-def _first_local(batch: Batch, strategy: tf.distribute.Strategy) -> Batch:
-    return tf.nest.map_structure(lambda part: strategy.experimental_local_results(part)[0], batch)
-
-
-def _parts(batch: Batch) -> tuple[Any, Any, Any]:
-    if not isinstance(batch, tuple):
-        return batch, None, None
-    return (*batch, None, None)[:3]
-
-
-def _number(value: Any) -> float:
-    return float(value) if getattr(value, "shape", ()) == () else value
