@@ -1,9 +1,4 @@
-"""The steps of each ExampleGen: what is its own of the conversion of files or rows.
-
-conversion_class(ImageSettings())       # ImageConversion
-
-No TFX is needed to plan with them, and none is imported.
-"""
+"""The steps of each ExampleGen: what is its own of the conversion of files or rows."""
 
 import dataclasses
 from typing import Any

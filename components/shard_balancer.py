@@ -24,8 +24,7 @@ from components.tfx.component import (
     parameters_of,
     set_properties,
 )
-from components.tfx.driver import PropertiesDriver
-from components.tfx.executor import LocalFirstBeamExecutor
+from components.tfx.executor import LocalFirstBeamExecutor, PropertiesDriver
 from trainer_utils.dataset import open_dataset
 
 __all__ = ["FINGERPRINT", "EditsDriver", "Executor", "ShardBalancer", "plan"]

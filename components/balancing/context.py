@@ -1,21 +1,30 @@
-"""What all workers of a job know, and what each part of its work gives.
+"""What all workers of a job know, what each part of it gives, and a look at its input shards.
 
-context = JobContext(uri=uri, block_bytes=8 << 20, run_bytes=1 << 28)
-result = context.start("train")
-for block in context.read(shard, result):      # verified, and edited
-    …
+Lengths come from a record index or from headers; only for classes and edits are records parsed.
 """
 
 import dataclasses
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+
+import numpy as np
+import numpy.typing as npt
 
 from components.balancing.inputs import InputShard
-from components.shuffle.edits import EditCounts, Edits
+from components.shuffle.edits import EditCounts, Edits, parse_block
 from components.shuffle.external import ExternalShuffle
-from trainer_utils.dataset import read_shard_blocks
+from trainer_utils.dataset import read_index, read_shard_blocks
 from trainer_utils.dataset.inspection import DatasetFacts
 from trainer_utils.dataset.opening import check_count
-from trainer_utils.format import RecordBlock, Shard, combine_checksums, multiset_checksum
+from trainer_utils.format import (
+    DatasetError,
+    RecordBlock,
+    RecordIndex,
+    Shard,
+    combine_checksums,
+    multiset_checksum,
+)
+from trainer_utils.format.framing import Lengths
+from trainer_utils.format.tfrecord import compact
 
 
 @dataclasses.dataclass
@@ -47,11 +56,9 @@ class JobContext:
     """What all workers of a job know.
 
     Args:
-        uri: of the dataset that is written.
         block_bytes: how much is read or read back at a time.
         run_bytes: how much is put in order at a time.
         infer: the numbers of the inputs whose features are to be found out on the way.
-        edits: what is to be changed of the records.
         shuffles: by split.
     """
 
@@ -67,15 +74,7 @@ class JobContext:
         return TaskResult(split, facts={source: DatasetFacts() for source in self.infer})
 
     def read(self, given: InputShard, result: TaskResult) -> Iterator[RecordBlock]:
-        """The verified blocks of a shard, edited; those of which nothing stays are left out.
-
-        Args:
-            result: what was read is added to it, and to its facts of an input where it has some.
-
-        Raises:
-            CorruptShardError: the shard is damaged.
-            DatasetError: it has another number of records than the dataset says.
-        """
+        """The verified blocks of a shard, edited; what was read is added to the result."""
         source, shard, records = given.source, given.shard, 0
         for block in read_shard_blocks(shard.path, block_bytes=self.block_bytes):
             records += len(block)
@@ -90,3 +89,72 @@ class JobContext:
                 result.facts[source].add(kept, path=shard.path, takes_lists=False)
             yield kept
         check_count(shard, records)
+
+
+@dataclasses.dataclass(frozen=True)
+class ShardSurvey:
+    """Of one input shard, with what is to be changed of it.
+
+    Args:
+        index: where its records lie, of those that stay.
+        classes: `(records,)`, the place of each record's class in `values`; None where classes
+            were not asked for.
+        values: the classes that occur, as text, in order of occurrence.
+        counts: what becomes of its records.
+    """
+
+    index: RecordIndex
+    classes: Lengths | None = None
+    values: tuple[str, ...] = ()
+    counts: EditCounts = dataclasses.field(default_factory=EditCounts)
+
+
+def survey_shard(context: JobContext, stratify_by: str | None, given: InputShard) -> ShardSurvey:
+    """Looks at one shard, and at the classes that are the values of `stratify_by`."""
+    if stratify_by is None and not context.edits:
+        return ShardSurvey(read_index(given.shard))
+    lengths: list[Lengths] = [np.zeros(0, np.uint16)]
+    classes: list[Lengths] = [np.zeros(0, np.uint16)]
+    codes: dict[str, int] = {}
+    result = TaskResult("")
+    for block in context.read(given, result):
+        lengths.append(compact(block.lengths))
+        if stratify_by is not None:
+            classes.append(compact(_classes(block, stratify_by, codes, given.shard.path)))
+    found = None if stratify_by is None else np.concatenate(classes)
+    return ShardSurvey(RecordIndex(np.concatenate(lengths)), found, tuple(codes), result.counts)
+
+
+def _classes(
+    block: RecordBlock, feature: str, codes: dict[str, int], path: str
+) -> npt.NDArray[np.int64]:
+    """Each example's value of a feature, as a number: `(records,)`."""
+    column = parse_block(block, [feature], path=path)[feature]
+    where = f"({path}, near byte {block.file_offset})"
+    if (most := int(column.counts.max(initial=0))) > 1:
+        raise DatasetError(
+            f"stratify_by: expected one value of {feature!r} an example, got {most} {where}"
+        )
+    if column.kind == "float":
+        raise DatasetError(
+            f"stratify_by: expected a feature of integers or texts, got floats of {feature!r} "
+            f"{where}"
+        )
+    names = [repr(value) for value in column.values.tolist()]
+    is_missing = column.counts == 0
+    for name in [*dict.fromkeys(names), *(["missing"] if is_missing.any() else [])]:
+        codes.setdefault(name, len(codes))
+    classes = np.full(len(block), codes.get("missing", 0), np.int64)
+    classes[~is_missing] = [codes[name] for name in names]
+    return classes
+
+
+def classes_of(surveys: Sequence[ShardSurvey]) -> npt.NDArray[np.int64]:
+    """The class of every record, numbered alike in all shards."""
+    codes: dict[str, int] = {}
+    found = []
+    for survey in surveys:
+        assert survey.classes is not None
+        own = [codes.setdefault(value, len(codes)) for value in survey.values]
+        found.append(np.array(own, np.int64)[survey.classes] if own else survey.classes)
+    return np.concatenate(found)

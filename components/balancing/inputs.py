@@ -1,9 +1,4 @@
-"""Several datasets as one input: their shards one after the other, their features made one.
-
-inputs = open_inputs(["a/examples", "b/examples"])
-inputs.shards["train"]                       # of both, in order
-inputs.features([None, facts_of_b])          # where a dataset does not say, what was found
-"""
+"""Several datasets as one input: their shards one after the other, their features made one."""
 
 import collections
 import dataclasses
@@ -62,8 +57,7 @@ class Inputs:
             facts: by the number of an input that does not say its own.
 
         Raises:
-            DatasetError: a feature is of different kinds in two of them; or there is no record,
-                and nothing else says what the features are.
+            DatasetError: a feature is of different kinds in two, or nothing says what they are.
         """
         found = self._features(facts)
         if not found:
@@ -75,11 +69,7 @@ class Inputs:
 
     @property
     def known_features(self) -> dict[str, Feature]:
-        """The features of those that say theirs.
-
-        Raises:
-            DatasetError: as `features`.
-        """
+        """The features of those that say theirs."""
         found = self._features({})
         return merge_features(found) if found else {}
 
@@ -95,11 +85,7 @@ class Inputs:
 
     @property
     def vocabularies(self) -> dict[str, Sequence[str]]:
-        """Values by feature; an id means the same in all inputs that have it.
-
-        Raises:
-            DatasetError: two inputs have different vocabularies of a feature.
-        """
+        """Values by feature; an id means the same in all inputs that have it."""
         merged: dict[str, Sequence[str]] = {}
         for source in self.sources:
             for name, values in source.vocabularies.items():
@@ -134,9 +120,6 @@ def open_inputs(
 
     Args:
         before_transform, transform_graphs: what Transform read, and made beside its examples.
-
-    Raises:
-        DatasetError: one is no dataset, or not whole, or their vocabularies differ.
     """
     if not uris:
         raise ConfigError("examples: expected at least one artifact, got none", setting="examples")
@@ -166,11 +149,7 @@ def _made_by_transform(uri: str) -> dict[str, list[str]]:
 
 
 def check_apart(uris: Sequence[str], output: str) -> None:
-    """Refuses to write over an input.
-
-    Raises:
-        ConfigError: the output is an input, or a folder that an input lies in.
-    """
+    """Refuses to write over an input."""
     for uri in uris:
         if is_within(uri, output):
             raise ConfigError(

@@ -1,14 +1,17 @@
-"""The settings of ShardBalancer, checked where they are made.
-
-BalancerSettings(num_shards={"train": 8, "eval": 2})
-"""
+"""The settings of ShardBalancer, checked where they are made."""
 
 import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from components.common.settings import COMPRESSIONS, ComponentSettings, are_texts, is_text
-from components.common.sharding import Sharding, shard_counts
+from components.common.settings import (
+    COMPRESSIONS,
+    ComponentSettings,
+    Sharding,
+    are_texts,
+    is_text,
+    shard_counts,
+)
 from components.shuffle.condition import parse_condition
 from trainer_utils.format import ConfigError
 from trainer_utils.format.settings import number, one_of, setting, where

@@ -1,7 +1,4 @@
-"""Turns datasets into one of equal, globally shuffled shards: survey, plan, write, compare.
-
-manifest, features, vocabularies = balance(inputs, settings, num_given=1, uri=uri, runner=runner)
-"""
+"""Turns datasets into one of equal, globally shuffled shards: survey, plan, write, compare."""
 
 import dataclasses
 import functools
@@ -10,29 +7,16 @@ import itertools
 import json
 from collections.abc import Iterable, Mapping, Sequence
 
-from components.balancing.context import JobContext, TaskResult
+from components.balancing.context import JobContext, ShardSurvey, TaskResult, survey_shard
 from components.balancing.inputs import Inputs
 from components.balancing.parts import run_part
-from components.balancing.planning import (
-    SplitPlan,
-    edits_of,
-    needs_survey,
-    pick_split,
-    plan_split,
-)
+from components.balancing.planning import SplitPlan, edits_of, needs_survey, pick_split, plan_split
 from components.balancing.settings import BalancerSettings
-from components.balancing.survey import ShardSurvey, survey_shard
 from components.common.fingerprint import combine_facts
-from components.common.lineage import package_versions
+from components.common.publish import package_versions
 from components.common.tasks import Cost, Runner, Task, map_tasks
 from components.common.workspace import remove_dataset, start_working
-from components.shuffle.edits import (
-    EditCounts,
-    Edits,
-    check_edits,
-    describe_edits,
-    total_counts,
-)
+from components.shuffle.edits import EditCounts, Edits, check_edits, describe_edits, total_counts
 from components.shuffle.external import HELD_TIMES
 from components.shuffle.layout import Ints
 from components.shuffle.picking import read_ahead
@@ -58,14 +42,9 @@ def balance(
 
     Args:
         num_given: how many of the inputs were given; the others are those that settings add.
-        uri: of the dataset.
 
     Returns:
         What is to be published with them: the manifest, the features, and vocabularies by feature.
-
-    Raises:
-        DatasetError: an input is damaged, or not what its manifest says.
-        ConfigError: an edit is of no record.
     """
     edits = edits_of(inputs, settings)
     key = _key(inputs, settings, edits)
@@ -293,10 +272,7 @@ def _named(
 
 
 def _check_records(
-    inputs: Inputs,
-    plans: Sequence[SplitPlan],
-    manifest: Manifest,
-    results: Iterable[TaskResult],
+    inputs: Inputs, plans: Sequence[SplitPlan], manifest: Manifest, results: Iterable[TaskResult]
 ) -> None:
     """Compares what was read with what inputs' manifests say, and what was written with both."""
     planned = {plan.split: sum(plan.counts) for plan in plans}

@@ -1,8 +1,5 @@
 """One input, and what makes its example: bytes of files, and values of columns.
 
-Entry("cat/1.jpg", split=None, blobs=(Blob("cat/1.jpg", size=81_234),), values=("cat",))
-Column("label", "label")          # what that value is
-
 Workers get these; so nothing heavy is imported here.
 """
 
@@ -71,8 +68,7 @@ class Entry(NamedTuple):
         name: what it is known by, unique: the file's path relative to the input base, or
             `<archive or table>/<key or row>`. Bytes that are not UTF-8 are surrogates.
         split: the split it names, or None where a hash decides.
-        blobs: one for each of `InputTable.blobs`.
-        values: one for each of `InputTable.columns`.
+        blobs, values: one for each of the table's `blobs` and `columns`.
     """
 
     name: str

@@ -1,8 +1,4 @@
-"""The files below a folder as columns: some hundred bytes each, however many there are.
-
-files = FileTable.of(walk_files("photos/"))
-files["cat/1.jpg"].size          # a mapping by path; nothing is kept of what it gives
-"""
+"""The files below a folder as columns: some hundred bytes each, however many there are."""
 
 import functools
 import itertools

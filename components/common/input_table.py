@@ -1,10 +1,4 @@
-"""What an ExampleGen found: a table of inputs, one row an example, and those that are left out.
-
-found = InputTable.of([Entry("cat/1.jpg", None, (Blob("cat/1.jpg", 81_234),), ("cat",))],
-                      columns=(Column("label", "label"),))
-found.rows                # name, split, blob:image, value:label
-found.entries[0]          # Entry(name='cat/1.jpg', …), made when it is asked for
-"""
+"""What an ExampleGen found: a table, one row an example, and the inputs that are left out."""
 
 import dataclasses
 import itertools
@@ -85,13 +79,7 @@ class InputTable:
         blob: BlobColumn,
         labels: pa.Array | None,
     ) -> "InputTable":
-        """The table of files that are an input each.
-
-        Args:
-            paths: `(n,) large_binary`, relative to the input base.
-            sizes, splits: of each, `(n,)`.
-            labels: likewise; None where they have none.
-        """
+        """The table of `n` files that are an input each; `paths` are `large_binary`."""
         columns = () if labels is None else (Column("label", "label"),)
         schema = _schema(columns, (blob,))
         known = {"size": sizes.combine_chunks()}
@@ -230,11 +218,7 @@ def with_excluded(inputs: InputTable, excluded: Sequence[ExcludedInput]) -> Inpu
 
 
 def join_inputs(parts: Sequence[InputTable]) -> InputTable:
-    """Several as one; a column that one of them lacks is missing there.
-
-    Raises:
-        InputError: a feature differs from one to another.
-    """
+    """Several as one; a column that one of them lacks is missing there."""
     if len(parts) == 1:
         return parts[0]
     columns: dict[str, Column] = {}

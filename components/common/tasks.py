@@ -1,8 +1,5 @@
 """Calls a function for each task, by processes of this machine or by a Beam runner.
 
-    with Runner(module="components.example_gen.file_shards") as runner:
-        map_tasks(write, [Task("train-00000", rows)], workspace=folder, runner=runner)
-
 What a call returns is kept in the workspace under its task's name. So a worker on another machine
 hands it home, a terminal sees how far the work is, and a run that was killed goes on.
 """
@@ -115,7 +112,7 @@ class Runner(contextlib.AbstractContextManager["Runner"]):
             return [call(task) for task in tasks]
         if self._pool is not None:
             return self._pool.map(call, tasks, processes)
-        from components.common.beam_tasks import call_on_beam  # Beam: few need it
+        from components.common.beam import call_on_beam  # few need it
 
         assert self.make_pipeline is not None
         return call_on_beam(self.make_pipeline(), call, tasks)
@@ -205,11 +202,7 @@ class Call:
         return error_from_json(read_plain(join(folder, names[0]))) if names else None
 
     def check_finished(self, names: Sequence[str]) -> None:
-        """Refuses a run of which a part is missing.
-
-        Raises:
-            DatasetError: one is not there.
-        """
+        """Refuses a run of which a part is missing."""
         folder = join(self.workspace, _RESULTS)
         missing = sorted({*names} - {*list_names(folder, may_lack=True)})
         if missing:
@@ -247,11 +240,7 @@ class _Plain(pickle.Unpickler):
 
 
 def read_plain(path: str) -> Any:
-    """A value that was kept, of nothing but plain types and classes of ours.
-
-    Raises:
-        pickle.UnpicklingError: it holds something else.
-    """
+    """A value that was kept, of nothing but plain types and classes of ours."""
     return _Plain(io.BytesIO(persist(path, read_bytes, path))).load()
 
 
@@ -286,6 +275,5 @@ def _watch(folder: str, tasks: Sequence[Task], unit: str, ended: threading.Event
                 seconds = (now - started) / records * (total - records) if records else 0
                 left = f"{seconds:.0f} s" if records else "unknown"
                 logging.info(
-                    "%d of %d %s, %.0f MB/s, time left: %s",
-                    *(records, total, unit, pace, left),
+                    "%d of %d %s, %.0f MB/s, time left: %s", *(records, total, unit, pace, left)
                 )

@@ -1,14 +1,7 @@
 """The working folder of a run: one at a time writes a dataset, and goes on where one was killed.
 
-    with removed_on_failure(uri):                # a whole run
-        start_working(uri, key=key)              # before anything at `uri` is removed or written
-        map_tasks(write, tasks, workspace=working_folder(uri), runner=runner)
-        check_own(uri)                           # before the manifest is written, and after it
-
-A run with the key of one that was killed, of the same inputs and settings, finds its results and
-shards. Where the file system has locks, the first run holds one on the folder, and another is
-refused at once; elsewhere the run that began last goes on: its name is in the working folder, and
-the one before finds it there and does not publish.
+Where the file system has locks, the first run holds one on the folder, and another is refused at
+once; elsewhere the run that began last goes on, and the one before, finding its name, ends.
 """
 
 import contextlib
@@ -72,13 +65,10 @@ _held: contextvars.ContextVar[_Runs] = contextvars.ContextVar("held")  # by uri
 
 @contextlib.contextmanager
 def removed_on_failure(uri: str) -> Iterator[None]:
-    """A run; if it fails, what it has written is removed, working files and all.
+    """A run; if it fails, what it has written to `uri` is removed, working files and all.
 
-    A whole dataset stays: the run has not begun to replace it, or is done. So does what another
-    run is writing.
-
-    Args:
-        uri: of the dataset; what a caller keeps of a failed run goes beside it.
+    A whole dataset stays: the run has not begun to replace it, or is done. So does what another run
+    is writing.
     """
     held: _Runs = {}
     token = _held.set(held)
@@ -143,11 +133,7 @@ def remove_dataset(uri: str) -> None:
 
 
 def check_own(uri: str) -> None:
-    """Makes sure that it is this run that writes there.
-
-    Raises:
-        DatasetError: another one has begun since.
-    """
+    """Makes sure that this run writes there; DatasetError where another has begun since."""
     own = _held.get({}).get(uri)
     if own and own.folder is None and (run := _run_at(uri) or {}).get("run") != own.name:
         raise DatasetError.at(

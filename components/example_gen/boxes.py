@@ -1,10 +1,6 @@
-"""Boxes round objects: their features by Datum's names, and AutoML Vision's rows of them.
+"""Boxes round objects, relative to the image, by Datum's names; and AutoML Vision's rows of them.
 
-    box = Box(xmin=0.1, xmax=0.5, ymin=0.2, ymax=0.9, label="cat")
-    box_values([box])           # ((0.1,), (0.5,), (0.2,), (0.9,), …): those of BOX_COLUMNS
-
-Coordinates are relative to the image. Source: `datum/generator/image.py` (DetDatumGenerator);
-AutoML Vision's "Formatting a training data CSV" for object detection.
+Source: `datum/generator/image.py` (DetDatumGenerator); AutoML's "Formatting a training data CSV".
 """
 
 import dataclasses
@@ -53,14 +49,7 @@ class BoxRow:
 
 
 def relative_box(
-    xmin: float,
-    xmax: float,
-    ymin: float,
-    ymax: float,
-    *,
-    width: float,
-    height: float,
-    label: str,
+    xmin: float, xmax: float, ymin: float, ymax: float, *, width: float, height: float, label: str
 ) -> Box:
     """A box of pixels relative to its image; up to a pixel outside is cut off.
 

@@ -159,8 +159,8 @@ def read_list(inputs: LayoutInputs, path: str, *, known: frozenset[str] = frozen
     # In no order: what is made of a list does not depend on that of its rows.
     inputs.contents[path] = sum_facts(((line.strip(),), 0) for line in data.split(b"\n"))
     delimiter = DELIMITERS[kind].encode() if kind in DELIMITERS else None
-    if delimiter and (rows := _automl_rows(inputs, path, whole, kind, known)):
-        return _of_automl(path, rows, inputs.media)
+    if delimiter and (automl := _automl_rows(inputs, path, whole, kind, known)):
+        return _of_automl(path, automl, inputs.media)
     options = TableOptions(
         columns=inputs.columns, column_names=inputs.column_names, header=inputs.header
     )
@@ -234,31 +234,28 @@ def _drop_empty(rows: Rows) -> None:
 def _automl_rows(
     inputs: LayoutInputs, path: str, data: bytes, kind: str, known: frozenset[str]
 ) -> list[_Row]:
-    """The rows of a list whose first one names a file; none of any other list."""
+    """The rows of a list whose first one names a file, with the lines that they end in; or none."""
     if inputs.column_names or inputs.header:
         return []
     head = data[:_LINE_BYTES].removeprefix(codecs.BOM_UTF8).lstrip(b"\r\n")
     if b"\0" in head:
         return []  # whoever reads it with a header refuses it
-    first = _csv_rows(head[: head.find(b"\n") + 1 or None], path, DELIMITERS[kind], strict=False)
-    names = [field.strip() for _, row in first[:1] for field in row]
-    if {name.lower() for name in names} & known or {*names} & {*inputs.columns}:
+    first = _csv_rows(head[: head.find(b"\n") + 1 or None], path, kind, strict=False)
+    names = {field for _, row in first[:1] for field in row}
+    if {name.lower() for name in names} & known or names & {*inputs.columns}:
         return []
-    return _csv_rows(data, path, DELIMITERS[kind]) if any(map(_is_file, names)) else []
+    return _csv_rows(data, path, kind) if any(map(_is_file, names)) else []
 
 
-def _csv_rows(data: bytes, path: str, delimiter: str, *, strict: bool = True) -> list[_Row]:
-    """Each row that is not blank, with the line that it ends in."""
+def _csv_rows(data: bytes, path: str, kind: str, *, strict: bool = True) -> list[_Row]:
     text = decode_text(data, path=path, errors="strict" if strict else "replace")
-    reader = csv.reader(io.StringIO(text, newline=""), strict=strict, delimiter=delimiter)
+    stream = io.StringIO(text, newline="")
+    reader = csv.reader(stream, strict=strict, delimiter=DELIMITERS[kind])
     try:
-        return [
-            (reader.line_num, [field.strip() for field in row])
-            for row in reader
-            if any(field.strip() for field in row)
-        ]
+        rows = [(reader.line_num, [field.strip() for field in row]) for row in reader]
     except csv.Error as error:
         raise InputError(f"{path!r}: {error} (line {reader.line_num})") from error
+    return [(line, row) for line, row in rows if any(row)]
 
 
 def _is_file(field: str) -> bool:
@@ -290,14 +287,14 @@ def _of_automl(path: str, rows: Sequence[_Row], media: str) -> ListTable:
         _refuse_automl(path, rows, names)
     columns = {name: [row[n] or None for _, row in rows] for n, name in enumerate(names[:-1])}
     if any(len(row) > place + 1 for _, row in rows):
-        for line, row in rows:
-            if len(row) < len(names):
-                raise InputError.at(
-                    path,
-                    expected=f"{len(names)} columns ({','.join(names)})",
-                    got=f"{len(row)} (line {line})",
-                    advice=f"If it is no list of {media}s, set layout='folder'.",
-                )
+        if short := [(line, row) for line, row in rows if len(row) < len(names)]:
+            line, row = short[0]
+            raise InputError.at(
+                path,
+                expected=f"{len(names)} columns ({','.join(names)})",
+                got=f"{len(row)} (line {line})",
+                advice=f"If it is no list of {media}s, set layout='folder'.",
+            )
         labels = [[*filter(None, row[place + 1 :])] for _, row in rows]
         are_lists = any(len(row) > len(names) for _, row in rows)
         columns["label"] = labels if are_lists else [(*some, None)[0] for some in labels]
@@ -355,13 +352,10 @@ def _embedded(file: pa.parquet.ParquetFile, field: pa.Field, stream: BinaryIO) -
         if any(part.name == _PATH_FIELD for part in field.type):
             structs = file.read(columns=[f"{field.name}.{_PATH_FIELD}"]).column(0).to_pylist()
             paths = [struct and struct[_PATH_FIELD] for struct in structs]
-    groups = [file.metadata.row_group(number) for number in range(file.metadata.num_row_groups)]
-    size = sum(
-        group.column(place).total_compressed_size
-        for group in groups
-        for place in range(group.num_columns)
-        if group.column(place).path_in_schema == bytes_column
-    )
+    metadata, size = file.metadata, 0
+    for group in map(metadata.row_group, range(metadata.num_row_groups)):
+        chunks = map(group.column, range(group.num_columns))
+        size += sum(c.total_compressed_size for c in chunks if c.path_in_schema == bytes_column)
     # The first values, read without their row group.
     buffered = pyarrow.parquet.ParquetFile(
         stream, metadata=file.metadata, buffer_size=_BUFFER_BYTES

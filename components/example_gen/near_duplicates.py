@@ -1,12 +1,7 @@
 """Which inputs are copies of one another, so that these can share a split.
 
-groups = find_near_duplicates(inputs, base="photos/", image_roots=())
-groups["b.jpg"]       # 'a.jpg'
-find_similar_texts(lambda piece: texts[piece], 2)     # array([0, 1, 0])
-
-All threads of this machine look at them, whatever runner writes the shards: what is found depends
-on the images, sounds and texts alone. Sounds are copies where their bytes are the same. A kilobyte
-an image, and 200 bytes and 8 a word a text lie in temporary files meanwhile.
+All threads of this machine look at them, whatever runner writes the shards. A kilobyte an image,
+and 200 bytes and 8 a word a text lie in temporary files meanwhile.
 """
 
 import concurrent.futures
@@ -44,14 +39,10 @@ _Sketch = TypeVar("_Sketch")
 def find_near_duplicates(
     inputs: InputTable, *, base: str, image_roots: Sequence[str]
 ) -> dict[str, str]:
-    """The first name, in order of bytes, of each group of copies.
+    """The first name, in order of bytes, of each group of copies, by the names of all in it.
 
-    Args:
-        inputs: of which the first feature of images is compared, else the first of sounds.
-        base, image_roots: where their files are, as `BlobReader` takes them.
-
-    Returns:
-        By name, of the entries that have copies. An input that cannot be read has none.
+    Of the first feature of images, else of the first of sounds, which are copies where their
+    bytes are the same. An input that cannot be read has none.
     """
     kinds = [column.kind for column in inputs.blobs]
     # In order of names, so that groups do not depend on how the inputs were listed.
@@ -134,7 +125,6 @@ def find_similar_texts(
 
     Args:
         texts_of: gives the texts of a piece by its number; called from several threads.
-        num_pieces: of the inputs, whose texts are numbered on from one to the next.
     """
     cores = usable_cores()
     with TextSketches() as sketches, concurrent.futures.ThreadPoolExecutor(cores) as pool:

@@ -1,7 +1,4 @@
-"""What goes from one step of a conversion to the next: what is decided, and what became of it.
-
-FilePlan and RowPlan are Plans; workers get them, so nothing here imports TFX.
-"""
+"""What goes from one step of a conversion to the next: what is decided, and what became of it."""
 
 import collections
 import dataclasses
@@ -10,18 +7,14 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from components.common.entry import Column
 from components.common.rejects import Reject
-from components.common.sharding import Sharding
+from components.common.settings import Sharding
 from trainer_utils.format import Feature, Shard, shard_bounds
 from trainer_utils.format.json_text import JsonObject
 
 
 @dataclasses.dataclass(frozen=True)
 class SplitShards:
-    """The shards of one split.
-
-    Args:
-        bounds: the first place of each shard, and the number of records.
-    """
+    """The shards of one split; `bounds`: the first place of each, and the number of records."""
 
     name: str
     bounds: tuple[int, ...]
@@ -45,7 +38,7 @@ class SplitShards:
 def lay_out_shards(
     splits: Iterable[tuple[str, int, int]], settings: Sharding
 ) -> tuple[SplitShards, ...]:
-    """Which places of each split are which shard's; `splits`: name, records and bytes of each."""
+    """Which places are which shard's, of splits with the records and bytes of each."""
     shards = []
     for name, num_records, num_bytes in splits:
         num_shards = settings.shards_of(name, num_records=num_records, num_bytes=num_bytes)
@@ -59,7 +52,6 @@ class Plan:
     """What is decided before anything is written.
 
     Args:
-        split_shards: of each split, in order.
         columns: that become features, with what they are.
         vocabularies: values by feature, sorted or as given; a value's place is its id.
         rejects: inputs that are known to be left out.
@@ -96,7 +88,6 @@ class Written:
         label_counts: examples by split and class, an id or a number.
         rejects: inputs that were found to be bad only while they were read for their shard.
         conversions: inputs that are not kept byte for byte, by what was done to them.
-        fingerprint: of the inputs, hexadecimal.
         inputs: what `inputs.json` says of the records; empty: nothing.
         update: of a base dataset, what was added, changed, removed and kept.
     """
@@ -116,9 +107,7 @@ class Written:
         return sum(shard.records for shard in self.shards)
 
 
-def sum_label_counts(
-    counts: Iterable[tuple[str, Mapping[int, int]]],
-) -> dict[str, dict[int, int]]:
+def sum_label_counts(counts: Iterable[tuple[str, Mapping[int, int]]]) -> dict[str, dict[int, int]]:
     """How often each class occurs by split, of counts of parts of splits."""
     sums: dict[str, collections.Counter[int]] = collections.defaultdict(collections.Counter)
     for split, labels in counts:

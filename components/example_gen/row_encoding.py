@@ -1,8 +1,4 @@
-"""The second look at a piece: its rows as framed examples, in runs for the shards of each split.
-
-encoding = Encoding(folder=folder, plan=plan, shuffles=shuffles)
-report = encoding(PieceRows(3, piece, names, splits, firsts))
-"""
+"""The second look at a piece: its rows as framed examples, in runs for the shards of each split."""
 
 import dataclasses
 import os
@@ -16,7 +12,7 @@ import pyarrow.compute as pc
 
 from components.common.entry import label_column
 from components.common.example_batch import encode_batch, frame_batch
-from components.example_gen.assignment import EXCLUDED, Numbers
+from components.example_gen.partition import EXCLUDED, Numbers
 from components.example_gen.row_inspection import read_columns
 from components.example_gen.row_plan import RowPlan
 from components.shuffle.external import ExternalShuffle, run_of
@@ -70,12 +66,7 @@ class PieceRows:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Encoding:
-    """Makes the rows of pieces into framed examples, each with its output position.
-
-    Args:
-        folder: the working folder.
-        shuffles: of the splits, in order.
-    """
+    """Makes the rows of pieces into framed examples, each with its output position."""
 
     folder: str
     plan: RowPlan

@@ -1,16 +1,13 @@
 """The first look at a piece: its rows as an Arrow file, and a report of what is in them.
 
-    inspection = Inspection(base="reviews/", folder=folder, options=options, rules=rules)
-    report = inspection((3, piece))
-    columns, records = read_columns(folder, 3, ["text"])
-
 Nothing is known of the other pieces yet, so values stay what they are in the source; what the
 columns are is decided when all reports are there.
 """
 
+import collections
 import dataclasses
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
 import numpy as np
@@ -25,7 +22,7 @@ from components.tables.options import TableOptions
 from components.tables.pieces import Piece
 from components.tables.reading import read_piece
 from components.tables.rows import BadRow
-from components.tables.splits import MAYBE_SPLIT, SPLIT_NAMES
+from components.tables.splits import MAYBE_SPLIT, SPLIT_NAMES, split_column
 from components.tables.texts import TextRules, text_columns
 from trainer_utils.storage.files import read_bytes, write_atomically
 from trainer_utils.storage.paths import join
@@ -63,12 +60,7 @@ class PieceReport:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Inspection:
-    """Reads pieces, makes their texts what the settings ask for, and keeps what is left.
-
-    Args:
-        folder: the working folder.
-        options, rules: of the tables, and of the texts in them.
-    """
+    """Reads pieces, makes their texts what the settings ask for, and keeps the rest in `folder`."""
 
     base: str
     folder: str
@@ -76,12 +68,7 @@ class Inspection:
     rules: TextRules
 
     def __call__(self, numbered: tuple[int, Piece]) -> PieceReport:
-        """Inspects one piece.
-
-        Raises:
-            InputError: the piece as a whole cannot be read.
-            ConfigError: a setting names a column that is not there.
-        """
+        """Inspects one piece."""
         number, piece = numbered
         options, folder = self.options, self.folder
         rows = read_piece(self.base, piece, options)
@@ -170,3 +157,27 @@ def _write_digests(folder: str, number: int, texts: Sequence[pa.Array]) -> None:
 def read_digests(folder: str, number: int) -> npt.NDArray[np.void]:
     """`(rows,) 16 bytes`: what stands for each row's text."""
     return np.frombuffer(read_bytes(join(folder, f"rows/{number:06d}.digests")), "V16")
+
+
+def own_split_column(reports: Sequence[PieceReport], given: Mapping[str, str]) -> str | None:
+    """The column that says each row's split, if there is one."""
+
+    def words_of(name: str) -> set[str]:
+        return {value for report in reports for value in report.labels.get(name, ())}
+
+    return split_column(names_of(reports), given=given, words_of=words_of)
+
+
+def names_of(reports: Sequence[PieceReport]) -> list[str]:
+    """The columns of all pieces, in the order of the inputs."""
+    return list(dict.fromkeys(name for report in reports for name in report.facts))
+
+
+def count_before(counts: Sequence[int], pieces: Sequence[Piece]) -> list[int]:
+    """How much of its source comes before each piece."""
+    before: collections.Counter[str] = collections.Counter()
+    sums = []
+    for count, piece in zip(counts, pieces, strict=True):
+        sums.append(before[piece.source])
+        before[piece.source] += count
+    return sums

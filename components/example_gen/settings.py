@@ -1,9 +1,5 @@
 """The settings of the ExampleGens, checked where they are made.
 
-ImageSettings(target_shard_bytes=64 << 20, seed=7, vocabulary=["cat", "dog"])
-TextSettings(columns={"stars": "float"}, min_chars=20, deduplicate=True)
-AudioSettings(audio=AudioOptions(sample_rate=16_000))
-
 What each does stands in the docstring of the component's constructor.
 """
 
@@ -13,8 +9,14 @@ import posixpath
 from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
-from components.common.settings import COMPRESSIONS, ComponentSettings, are_texts, is_text
-from components.common.sharding import Sharding, shard_counts
+from components.common.settings import (
+    COMPRESSIONS,
+    ComponentSettings,
+    Sharding,
+    are_texts,
+    is_text,
+    shard_counts,
+)
 from components.media.options import AudioOptions, ImageOptions
 from trainer_utils.format import ConfigError, DatasetError, Feature
 from trainer_utils.format.json_text import JsonObject
