@@ -64,7 +64,6 @@ class Executor(LocalFirstBeamExecutor):
                 before_transform=[one.uri for one in input_dict.get("before_transform", ())],
                 transform_graphs=[one.uri for one in input_dict.get("transform_graph", ())],
                 runner=runner,
-                described=exec_properties,
             )
         set_properties(artifact, made.properties)
         _keep_properties(given, artifact)

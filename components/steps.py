@@ -184,7 +184,6 @@ def balance(
     before_transform: Sequence[str] = (),
     transform_graphs: Sequence[str] = (),
     runner: Runner | None = None,
-    described: ExecProperties | None = None,
 ) -> Made:
     """Writes datasets anew, as one in shards of equal size and in random order.
 
@@ -194,7 +193,6 @@ def balance(
         before_transform, transform_graphs: what a Transform that made the examples had read, and
             its graph.
         runner: who does the work on shards. Default: processes of this machine, one a core.
-        described: what the dataset's lineage says of settings.
 
     Raises:
         DatasetError: an input is no dataset, not whole, or damaged.
@@ -219,7 +217,7 @@ def balance(
             )
         origin = make_origin(
             manifest.producer,
-            settings.as_properties() if described is None else described,
+            settings.as_properties(),
             output="balanced_examples",
             inputs={"examples": inputs.sources},
         )

@@ -29,20 +29,16 @@ from trainer_utils.format.tfrecord import compact
 
 @dataclasses.dataclass
 class TaskResult:
-    """What was read and written of a part of a split.
-
-    Args:
-        content: the order-free checksum of the records, by number of the input they are of.
-        kept: the same of the records as they go on, of which some may be changed or left out.
-        facts: what their features are, by number of an input that does not say.
-        counts: what was changed of them.
-    """
+    """What was read and written of a part of a split."""
 
     split: str
+    # The order-free checksum of the records, by number of the input they are of
     content: dict[int, int] = dataclasses.field(default_factory=dict)
+    # The same of the records as they go on, of which some may be changed or left out
     kept: dict[int, int] = dataclasses.field(default_factory=dict)
+    # What their features are, by number of an input that does not say
     facts: dict[int, DatasetFacts] = dataclasses.field(default_factory=dict)
-    counts: EditCounts = dataclasses.field(default_factory=EditCounts)
+    counts: EditCounts = dataclasses.field(default_factory=EditCounts)  # what was changed of them
     shards: list[Shard] = dataclasses.field(default_factory=list)
 
     def add(self, source: int, read: int, kept: int) -> None:
@@ -53,21 +49,15 @@ class TaskResult:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class JobContext:
-    """What all workers of a job know.
-
-    Args:
-        block_bytes: how much is read or read back at a time.
-        run_bytes: how much is put in order at a time.
-        infer: the numbers of the inputs whose features are to be found out on the way.
-        shuffles: by split.
-    """
+    """What all workers of a job know."""
 
     uri: str
-    block_bytes: int
-    run_bytes: int
+    block_bytes: int  # how much is read or read back at a time
+    run_bytes: int  # how much is put in order at a time
+    # The numbers of the inputs whose features are to be found out on the way
     infer: frozenset[int] = frozenset()
     edits: Edits = dataclasses.field(default_factory=Edits)
-    shuffles: Mapping[str, ExternalShuffle] = dataclasses.field(default_factory=dict)
+    shuffles: Mapping[str, ExternalShuffle] = dataclasses.field(default_factory=dict)  # by split
 
     def start(self, split: str) -> TaskResult:
         """Nothing yet, but which features are to be found out."""
@@ -93,19 +83,14 @@ class JobContext:
 
 @dataclasses.dataclass(frozen=True)
 class ShardSurvey:
-    """Of one input shard, with what is to be changed of it.
+    """Of one input shard, with what is to be changed of it."""
 
-    Args:
-        index: where its records lie, of those that stay.
-        classes: `(records,)`, the place of each record's class in `values`; None where classes
-            were not asked for.
-        values: the classes that occur, as text, in order of occurrence.
-        counts: what becomes of its records.
-    """
-
-    index: RecordIndex
+    index: RecordIndex  # where its records lie, of those that stay
+    # `(records,)`, the place of each record's class in `values`; None where classes were not
+    # asked for
     classes: Lengths | None = None
-    values: tuple[str, ...] = ()
+    values: tuple[str, ...] = ()  # the classes that occur, as text, in order of occurrence
+    # What becomes of its records
     counts: EditCounts = dataclasses.field(default_factory=EditCounts)
 
 

@@ -22,13 +22,10 @@ class InputShard:
 
 @dataclasses.dataclass(frozen=True)
 class Inputs:
-    """Some opened datasets, in the order given; a split holds what all of them have of it.
-
-    Args:
-        carried: vocabularies by feature that lie elsewhere, as of what a Transform read and made.
-    """
+    """Some opened datasets, in the order given; a split holds what all of them have of it."""
 
     sources: tuple[Dataset, ...]
+    # Vocabularies by feature that lie elsewhere, as of what a Transform read and made
     carried: Mapping[str, Sequence[str]] = dataclasses.field(default_factory=dict)
 
     @property
@@ -59,7 +56,12 @@ class Inputs:
         Raises:
             DatasetError: a feature is of different kinds in two, or nothing says what they are.
         """
-        found = self._features(facts)
+        found: dict[str, Mapping[str, Feature]] = {}
+        for number, source in enumerate(self.sources):
+            if source.says_features:
+                found[f"{number}: {source.uri}"] = source.features
+            elif number in facts and facts[number].records:
+                found[f"{number}: {source.uri}"] = features_of_facts(facts[number])
         if not found:
             raise DatasetError(
                 "examples: expected at least one record, since nothing else says what the features "
@@ -70,18 +72,7 @@ class Inputs:
     @property
     def known_features(self) -> dict[str, Feature]:
         """The features of those that say theirs."""
-        found = self._features({})
-        return merge_features(found) if found else {}
-
-    def _features(self, facts: Mapping[int, DatasetFacts]) -> dict[str, Mapping[str, Feature]]:
-        """Of each input of which something is known."""
-        found: dict[str, Mapping[str, Feature]] = {}
-        for number, source in enumerate(self.sources):
-            if source.says_features:
-                found[f"{number}: {source.uri}"] = source.features
-            elif number in facts and facts[number].records:
-                found[f"{number}: {source.uri}"] = features_of_facts(facts[number])
-        return found
+        return self.features({}) if any(source.says_features for source in self.sources) else {}
 
     @property
     def vocabularies(self) -> dict[str, Sequence[str]]:
@@ -152,12 +143,8 @@ def check_apart(uris: Sequence[str], output: str) -> None:
     """Refuses to write over an input."""
     for uri in uris:
         if is_within(uri, output):
-            raise ConfigError(
-                f"balanced_examples: expected a folder apart from the input, got {output!r} for "
-                f"the input {uri!r}. Writing there would destroy it.",
-                setting="balanced_examples",
-                value=output,
-            )
+            rule = f"a folder apart from the input {uri!r}, which writing there would destroy"
+            raise ConfigError.of("balanced_examples", output, allowed=rule)
 
 
 def _few(values: Sequence[str]) -> str:

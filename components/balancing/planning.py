@@ -1,6 +1,7 @@
 """What balancing would do: how many shards, which records in which, how much at a time."""
 
 import dataclasses
+import functools
 import itertools
 import os
 from collections.abc import Callable, Sequence
@@ -47,23 +48,15 @@ _COLUMNS = ("split", "records", "bytes", "shards", "records/shard", "bytes/shard
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class SplitPlan:
-    """How one split is written.
-
-    Args:
-        counts: of the records of each new shard.
-        tasks: what is done; with two passes, what is done when `scatters` are.
-        scatters: what writes the runs.
-        shuffle: where records go; None where shards stay.
-        is_picked: whether records are picked where they lie.
-    """
+    """How one split is written."""
 
     split: str
-    counts: tuple[int, ...]
-    tasks: tuple[Task, ...]
-    scatters: tuple[Task, ...] = ()
-    shuffle: ExternalShuffle | None = None
+    counts: tuple[int, ...]  # of the records of each new shard
+    tasks: tuple[Task, ...]  # what is done; with two passes, what is done when `scatters` are
+    scatters: tuple[Task, ...] = ()  # what writes the runs
+    shuffle: ExternalShuffle | None = None  # where records go; None where shards stay
     shards: tuple[InputShard, ...]
-    is_picked: bool = False
+    is_picked: bool = False  # whether records are picked where they lie
 
     @property
     def num_bytes(self) -> int:
@@ -242,12 +235,8 @@ def _plan_kept(
     else:
         counts = [len(survey.index) for survey in surveys]
     staying = [number for number, count in enumerate(counts) if count] or [0]
-    names = {
-        number: ShardName(
-            split=split, shard_index=index, num_shards=len(staying), gzip=settings.gzip
-        )
-        for index, number in enumerate(staying)
-    }
+    name = functools.partial(ShardName, split=split, num_shards=len(staying), gzip=settings.gzip)
+    names = {number: name(shard_index=index) for index, number in enumerate(staying)}
     tasks = []
     given_shards: Sequence[InputShard | None] = shards or [None]
     for number, (given, count) in enumerate(zip(given_shards, counts or [0], strict=True)):
@@ -317,20 +306,16 @@ def _joined(arrays: Sequence[npt.NDArray[Any]]) -> Ints:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class PlannedSplit:
-    """What would become of one split.
-
-    Args:
-        bytes: of its records with their frames, not compressed.
-        shard_records, shard_bytes: of each new shard, not compressed.
-        passes: 1: the split is read once and held in memory; 2: by way of temporary files, unless
-            its records can be picked on this machine.
-    """
+    """What would become of one split."""
 
     split: str
     records: int
-    bytes: int
+    bytes: int  # of its records with their frames, not compressed
+    # shard_records, shard_bytes: of each new shard, not compressed
     shard_records: tuple[int, ...]
     shard_bytes: tuple[int, ...]
+    # 1: the split is read once and held in memory; 2: by way of temporary files, unless its
+    # records can be picked on this machine
     passes: int
 
 
@@ -348,10 +333,8 @@ class BalancePlan(text_output.Shown):
         """A table."""
         rows = []
         for split in self.splits:
-            ranges = [
-                f"{min(values)}-{max(values)}"
-                for values in (split.shard_records, split.shard_bytes)
-            ]
+            both = (split.shard_records, split.shard_bytes)
+            ranges = [f"{min(values)}-{max(values)}" for values in both]
             numbers = (split.records, split.bytes, len(split.shard_bytes), *ranges, split.passes)
             rows.append([split.split, *map(str, numbers)])
         return [text_output.make_table(_COLUMNS, rows, right=_COLUMNS[1:])]

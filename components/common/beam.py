@@ -4,17 +4,14 @@ Beam is imported where one of its runners is asked for, and not before.
 """
 
 import argparse
-import functools
 import importlib.util
-import pickle
 from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from components.common.tasks import Call, Runner, Task
-from trainer_utils.format import ConfigError, DatasetError
+from trainer_utils.format import ConfigError
 from trainer_utils.format.printable import printable
-from trainer_utils.storage import join, make_folder, read_bytes, write_atomically
 
 if TYPE_CHECKING:
     import apache_beam as beam
@@ -24,7 +21,6 @@ IN_PROCESS_RUNNER = "apache_beam.runners.portability.fn_api_runner.FnApiRunner"
 # Beam knows this one by its full name alone.
 DASK_RUNNER = "apache_beam.runners.dask.dask_runner.DaskRunner"
 _DIRECT_RUNNERS = ("direct", "directrunner", "switchingdirectrunner")
-_TASKS = "tasks"
 _DASK_PARTITIONS = ("--dask_npartitions", "--dask_partition_size")
 
 
@@ -132,18 +128,15 @@ def call_on_beam(pipeline: "beam.Pipeline", call: Call, tasks: Sequence[Task]) -
     import apache_beam as beam
 
     names = [task.name for task in tasks]
-    make_folder(join(call.workspace, _TASKS))
     for task in tasks:
-        path = join(call.workspace, f"{_TASKS}/{task.name}")
-        with write_atomically(path, temporary_folder=call.workspace) as stream:
-            stream.write(pickle.dumps(task))
+        call.write_task(task)
     try:
         with pipeline:
             _ = (
                 pipeline
                 | "Create" >> beam.Create(names)
                 | "Spread" >> beam.Reshuffle()
-                | "Call" >> beam.Map(functools.partial(_call_task, call))
+                | "Call" >> beam.ParDo(call.make_named)
             )
     except Exception as error:
         told = call.reported()
@@ -152,18 +145,3 @@ def call_on_beam(pipeline: "beam.Pipeline", call: Call, tasks: Sequence[Task]) -
         raise told from error
     call.check_finished(names)
     return [call.read(name) for name in names]
-
-
-def _call_task(call: Call, name: str) -> None:
-    import apache_beam as beam
-
-    try:
-        task = pickle.loads(read_bytes(join(call.workspace, f"{_TASKS}/{name}")))
-    except FileNotFoundError:
-        raise call.unshared() from None  # and nothing is written there
-    try:
-        call(task)
-    except DatasetError as error:
-        call.report(name, error)
-        raise
-    beam.metrics.Metrics.counter("tfx_shards", "tasks").inc()

@@ -71,39 +71,30 @@ class FilesElsewhere:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class LayoutInputs:
-    """What a layout is read from.
+    """What a layout is read from."""
 
-    Args:
-        base: the input base, a folder.
-        root: where the layout begins, relative to `base`: a folder ("" for the base), or a file.
-        files: those selected, by path relative to `base`, in order.
-        split: the split that all of them belong to, or None where the layout says.
-        columns: kinds by column, as the user sets them.
-        image_roots: other folders that lists may point into.
-        elsewhere: finds what lists name in none of these; None: they may not.
-        column_names, header: of lists, as the user sets them.
-        names: folders and files of the layout that have other names, by setting.
-        media: what the files are, where nothing says so: `image` or `audio`.
-        contents: sums of what the layout itself read, such as annotations, by name: a part of the
-            inputs' fingerprint.
-    """
-
-    base: str
-    root: str
-    files: FileTable
-    split: str | None = None
+    base: str  # the input base, a folder
+    root: str  # where the layout begins, relative to `base`: a folder ("" for the base), or a file
+    files: FileTable  # those selected, by path relative to `base`, in order
+    split: str | None = None  # the split that all of them belong to, or None where the layout says
+    # Kinds by column, as the user sets them
     columns: Mapping[str, str] = dataclasses.field(default_factory=dict)
-    image_roots: tuple[ImageRoot, ...] = ()
+    image_roots: tuple[ImageRoot, ...] = ()  # other folders that lists may point into
+    # Finds what lists name in none of these; None: they may not
     elsewhere: FilesElsewhere | None = None
+    # column_names, header: of lists, as the user sets them
     column_names: Sequence[str] = ()
     header: bool | None = None
+    # Folders and files of the layout that have other names, by setting
     names: Mapping[str, str] = dataclasses.field(default_factory=dict)
-    media: str = "image"
+    media: str = "image"  # what the files are, where nothing says so: `image` or `audio`
+    # Sums of what the layout itself read, such as annotations, by name: a part of the inputs'
+    # fingerprint
     contents: dict[str, int] = dataclasses.field(default_factory=dict)
 
     def below_root(self) -> Iterator[tuple[tuple[str, ...], InputFile]]:
         """Each file below `root`, with the parts of its path from there on."""
-        for file in self.files.below(self.root).values():
+        for file in self.files.below(self.root).rows():
             yield self.parts_of(file.path), file
 
     def paths_below_root(self, *, endings: Iterable[str]) -> Iterator[tuple[tuple[str, ...], str]]:

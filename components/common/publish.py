@@ -6,6 +6,7 @@ The same inputs and settings make the same, in whatever run, by whatever runner,
 import contextlib
 import dataclasses
 import functools
+import hashlib
 import json
 import posixpath
 import re
@@ -201,3 +202,9 @@ def publish_dataset(
     ]
     changes = f"; {', '.join(counts)}" if counts else ""
     logging.info("%s: %s%s (%s)", manifest.producer, manifest.total, changes, printable(uri))
+
+
+def run_key(*known: object) -> str:
+    """A digest of all that an outcome depends on: a run of the same continues a killed one."""
+    versions = [f"{name} {version}" for name, version in package_versions().items()]
+    return hashlib.sha256(json.dumps([*known, *versions], default=repr).encode()).hexdigest()

@@ -32,7 +32,7 @@ from trainer_utils.storage import (
 )
 from trainer_utils.storage.files import is_seen_by_others
 
-_RESULTS, _ERRORS = "results", "errors"
+_TASKS, _RESULTS, _ERRORS = "tasks", "results", "errors"
 _POLL_SECONDS = {False: 0.5, True: 10.0}  # by whether the folder is remote: a listing has a price
 _LOG_SECONDS = 60.0
 _SHARE = "Give an absolute path on a file system that is mounted alike on all of them, or a bucket"
@@ -51,16 +51,11 @@ _PLAIN = {
 
 @dataclasses.dataclass(frozen=True)
 class Task:
-    """One call.
+    """One call."""
 
-    Args:
-        name: of its result, in a workspace; also that of a file.
-        argument: of the call; pickled when its turn comes.
-        records, bytes: what it comes to, for whoever looks on.
-    """
-
-    name: str
-    argument: Any
+    name: str  # of its result, in a workspace; also that of a file
+    argument: Any  # of the call; pickled when its turn comes
+    # records, bytes: what it comes to, for whoever looks on
     records: int = 0
     bytes: int = 0
 
@@ -191,9 +186,24 @@ class Call:
         """The result that a task of this name has left."""
         return read_plain(join(self.workspace, f"{_RESULTS}/{name}"))
 
-    def report(self, name: str, error: DatasetError) -> None:
-        """Keeps an error, of which a runner leaves a text."""
-        self._write(f"{_ERRORS}/{name}", error_to_json(error))
+    def write_task(self, task: Task) -> None:
+        """Puts a task where a worker elsewhere finds it by its name."""
+        self._write(f"{_TASKS}/{task.name}", task)
+
+    def make_named(self, name: str) -> None:
+        """Makes the call in a worker of Beam; keeps an error, of which a runner leaves a text."""
+        import apache_beam as beam  # few need it
+
+        try:
+            task = pickle.loads(read_bytes(join(self.workspace, f"{_TASKS}/{name}")))
+        except FileNotFoundError:
+            raise self.unshared() from None  # and nothing is written there
+        try:
+            self(task)
+        except DatasetError as error:
+            self._write(f"{_ERRORS}/{name}", error_to_json(error))
+            raise
+        beam.metrics.Metrics.counter("tfx_shards", "tasks").inc()
 
     def reported(self) -> DatasetError | None:
         """The first by name of those that were kept."""

@@ -7,15 +7,13 @@ written = conversion.write(plan, uri)    # the shards, and what became of each i
 import abc
 import collections
 import dataclasses
-import hashlib
-import json
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Generic, TypeVar
 
 from absl import logging
 
 from components.common.entry import label_column
-from components.common.publish import package_versions
+from components.common.publish import package_versions, run_key
 from components.common.rejects import Reject, check_reject_fraction, render_rejects
 from components.common.tasks import Runner
 from components.example_gen.folder import names_at_top
@@ -84,16 +82,15 @@ class Conversion(abc.ABC, Generic[_Plan]):
 
     def key(self) -> str:
         """A digest of all that shards depend on: a run of the same goes on where one was killed."""
-        known = [
+        partition = self.selection.partition
+        return run_key(
             type(self).__name__,
             fingerprint(self.located),
             dataclasses.asdict(self.settings),
-            self.selection.partition and dataclasses.asdict(self.selection.partition),
-            *([self.digest_of_files] if self.digest_of_files else []),
-            *(f"{name} {version}" for name, version in package_versions().items()),
+            partition and dataclasses.asdict(partition),
+            self.digest_of_files,
             *(one.digest for parents in self.parents.values() for one in parents),
-        ]
-        return hashlib.sha256(json.dumps(known, default=repr).encode()).hexdigest()
+        )
 
     @property
     def digest_of_files(self) -> str:

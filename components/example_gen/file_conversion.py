@@ -203,9 +203,9 @@ class FileConversion(Conversion[FilePlan]):
         for task, part in zip(parts, made, strict=True):
             by_shard[task.name.partition(_PART)[0]].append(part)
         whole = [
-            task
-            if task.name not in by_shard
-            else dataclasses.replace(task, argument=task.argument.joining(by_shard[task.name]))
+            dataclasses.replace(task, argument=task.argument.joining(by_shard[task.name]))
+            if task.name in by_shard
+            else task
             for task in tasks
         ]
         results = run(write, whole, unit="" if parts else self.unit, check=write.check)
@@ -260,38 +260,17 @@ def _renamed(inputs: InputTable, settings: MediaSettings) -> tuple[InputTable, M
     wanted = settings.feature_names
     own = [*(blob.name for blob in inputs.blobs), *(column.name for column in inputs.columns)]
     of_engine = {"filename", *(d for b in inputs.blobs for d in DESCRIPTIONS.get(b.kind, ()))}
+    known = [name for name in own if name not in of_engine]
     for name, new in wanted.items():
-        if name not in own or name in of_engine:
-            known = [one for one in own if one not in of_engine]
-            raise ConfigError.of(
-                "feature_names",
-                name,
-                allowed=f"one of {', '.join(known)}",
-                advice=did_you_mean(name, known).strip(),
-            )
+        if name not in known:
+            rule, advice = f"one of {', '.join(known)}", did_you_mean(name, known).strip()
+            raise ConfigError.of("feature_names", name, allowed=rule, advice=advice)
         if new in {*own, *of_engine} - {*wanted}:
             raise ConfigError.of(f"feature_names[{name!r}]", new, allowed="a name that is free")
-
-    def renamed(column: str) -> str:
-        kind, colon, name = column.partition(":")
-        return f"{kind}:{wanted.get(name, name)}" if colon else column
-
-    return (
-        dataclasses.replace(
-            inputs,
-            rows=inputs.rows.rename_columns([renamed(name) for name in inputs.rows.column_names]),
-            blobs=tuple(b._replace(name=wanted.get(b.name, b.name)) for b in inputs.blobs),
-            columns=tuple(
-                dataclasses.replace(column, name=wanted.get(column.name, column.name))
-                for column in inputs.columns
-            ),
-        ),
-        dataclasses.replace(
-            settings,
-            vocabulary={wanted.get(n, n): labels for n, labels in settings.vocabularies.items()},
-            group_by=settings.group_by and wanted.get(settings.group_by, settings.group_by),
-        ),
-    )
+    labels = {wanted.get(name, name): of for name, of in settings.vocabularies.items()}
+    group_by = settings.group_by and wanted.get(settings.group_by, settings.group_by)
+    settings = dataclasses.replace(settings, vocabulary=labels, group_by=group_by)
+    return inputs.renamed(wanted), settings
 
 
 def parts_of_shard(records: int, *, shards: int, processes: int) -> int:
@@ -317,13 +296,11 @@ def _keep_full_shards(written: Sequence[Shard], uri: str) -> tuple[Shard, ...]:
         by_split[shard.split].append(shard)
     for split, shards in by_split.items():
         full = [shard for shard in shards if shard.records] or shards[:1]
-        for shard in shards:
-            if shard not in full:
-                remove_shard(shard, uri=uri)
+        for shard in {*shards}.difference(full):
+            remove_shard(shard, uri=uri)
         for place, shard in enumerate(full):
             gzip = shard.path.endswith(".gz")
             name = ShardName(split=split, shard_index=place, num_shards=len(full), gzip=gzip)
-            if name.path != shard.path:
-                shard = rename_shard(shard, name, uri=uri)
-            kept.append(shard)
+            is_named_so = name.path == shard.path
+            kept.append(shard if is_named_so else rename_shard(shard, name, uri=uri))
     return tuple(kept)

@@ -58,21 +58,17 @@ class EncodedPart:
 
 @dataclasses.dataclass(frozen=True)
 class ShardTask:
-    """One shard to write: its place, and its inputs, labels as ids.
-
-    Args:
-        rows: of the inputs, or of all of a plan.
-        places: of the inputs among `rows`; None: all of these. To another process goes no other.
-        known: the shard that these inputs were in before, if they all come from one.
-        parts: what was made of the inputs already, in order; empty: nothing.
-    """
+    """One shard to write: its place, and its inputs, labels as ids."""
 
     split: str
     shard_index: int
     num_shards: int
-    rows: pa.Table
+    rows: pa.Table  # of the inputs, or of all of a plan
+    # Of the inputs among `rows`; None: all of these. To another process goes no other
     places: npt.NDArray[np.int64] | None = None
+    # The shard that these inputs were in before, if they all come from one
     known: KnownShard | None = None
+    # What was made of the inputs already, in order; empty: nothing
     parts: tuple[EncodedPart, ...] = ()
 
     @property
@@ -102,17 +98,13 @@ class ShardTask:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class FilePlan(Plan):
-    """The whole of the work on examples that hold files.
-
-    Args:
-        rows: all inputs, labels as ids.
-        order: of each split after the other, the places in `rows` of its inputs in their order.
-        known: of each shard, in the same order, what it was before; empty: there is no base.
-    """
+    """The whole of the work on examples that hold files."""
 
     blobs: tuple[BlobColumn, ...]
-    rows: pa.Table
+    rows: pa.Table  # all inputs, labels as ids
+    # Of each split after the other, the places in `rows` of its inputs in their order
     order: npt.NDArray[np.int64]
+    # Of each shard, in the same order, what it was before; empty: there is no base
     known: tuple[KnownShard | None, ...] = ()
 
     @property

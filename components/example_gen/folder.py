@@ -55,10 +55,9 @@ def name_simple(inputs: LayoutInputs, *, layout: str) -> str:
 def check_no_columns(inputs: LayoutInputs, layout: str) -> None:
     """Refuses `columns` for a layout that has none."""
     if inputs.columns:
+        rule = f"none for the layout {layout!r}, whose features are its own"
         raise ConfigError(
-            f"columns: expected none for the layout {layout!r}, whose features are its own, "
-            f"got {', '.join(inputs.columns)}",
-            setting="columns",
+            f"columns: expected {rule}, got {', '.join(inputs.columns)}", setting="columns"
         )
 
 

@@ -49,18 +49,12 @@ ALL_FILES = (SplitPattern("single_split", "*"),)  # TFX's own default
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class InputSelection:
-    """What a conversion is asked to take, as TFX's properties or a command say it.
+    """What a conversion is asked to take, as TFX's properties or a command say it."""
 
-    Args:
-        base: a folder, or one file that is a source by itself.
-        patterns: of input_config.
-        range_config: TFX's: which spans to consider; None for the latest.
-        partition: the splits that output_config asks for; None leaves them to the inputs.
-    """
-
-    base: str
-    patterns: Sequence[SplitPattern] = ALL_FILES
-    range_config: Any = None
+    base: str  # a folder, or one file that is a source by itself
+    patterns: Sequence[SplitPattern] = ALL_FILES  # of input_config
+    range_config: Any = None  # TFX's: which spans to consider; None for the latest
+    # The splits that output_config asks for; None leaves them to the inputs
     partition: Partition | None = None
 
     def __post_init__(self) -> None:
@@ -74,16 +68,12 @@ def patterns_of(input_config: Any) -> list[SplitPattern]:
 
 @dataclasses.dataclass(frozen=True)
 class ResolvedPattern:
-    """One split of input_config, its span and version filled in.
-
-    Args:
-        root: where the layout begins: a folder, or a list.
-        files: what the pattern selects; for a list all below the base, since any may be listed.
-    """
+    """One split of input_config, its span and version filled in."""
 
     name: str
     pattern: str
-    root: str
+    root: str  # where the layout begins: a folder, or a list
+    # What the pattern selects; for a list all below the base, since any may be listed
     files: FileTable
 
 

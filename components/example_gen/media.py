@@ -18,16 +18,12 @@ Stored = StoredImage | StoredAudio
 
 @dataclasses.dataclass
 class ImageFacts:
-    """Of one image feature.
+    """Of one image feature."""
 
-    Args:
-        shape: height, width and channels of the first; empty without one.
-        one_size: whether all have that height and width.
-        channels, formats: those that occur.
-    """
-
+    # Height, width and channels of the first; empty without one
     shape: list[int] = dataclasses.field(default_factory=list)
-    one_size: bool = True
+    one_size: bool = True  # whether all have that height and width
+    # channels, formats: those that occur
     channels: list[int] = dataclasses.field(default_factory=list)
     formats: list[str] = dataclasses.field(default_factory=list)
 
@@ -64,30 +60,23 @@ def _facts_of(stored: Stored) -> Any:
 
 @dataclasses.dataclass
 class ShardSummary:
-    """What became of one task, or of several.
+    """What became of one task, or of several."""
 
-    Args:
-        labels: how often each class occurs, by id.
-        images, audio: by feature.
-        longest: of each list column, the most values.
-        incomplete: columns that an example lacks.
-        conversions: examples by what was done to their images or sounds.
-        fingerprint: of the inputs' files, as `sum_blobs` has it.
-        own_fingerprint: the same of those that became records.
-        rejects: what was left out.
-        names, states: 64-bit sums of each record's input, in their order: of its name, and of all
-            that the record was made of.
-    """
-
+    # How often each class occurs, by id
     labels: dict[int, int] = dataclasses.field(default_factory=dict)
+    # images, audio: by feature
     images: dict[str, ImageFacts] = dataclasses.field(default_factory=dict)
     audio: dict[str, AudioFacts] = dataclasses.field(default_factory=dict)
+    # Of each list column, the most values
     longest: dict[str, int] = dataclasses.field(default_factory=dict)
-    incomplete: list[str] = dataclasses.field(default_factory=list)
+    incomplete: list[str] = dataclasses.field(default_factory=list)  # columns that an example lacks
+    # Examples by what was done to their images or sounds
     conversions: dict[str, int] = dataclasses.field(default_factory=dict)
-    fingerprint: int = 0
-    own_fingerprint: int = 0
-    rejects: list[Reject] = dataclasses.field(default_factory=list)
+    fingerprint: int = 0  # of the inputs' files, as `sum_blobs` has it
+    own_fingerprint: int = 0  # the same of those that became records
+    rejects: list[Reject] = dataclasses.field(default_factory=list)  # what was left out
+    # names, states: 64-bit sums of each record's input, in their order: of its name, and of all
+    # that the record was made of
     names: list[int] = dataclasses.field(default_factory=list)
     states: list[int] = dataclasses.field(default_factory=list)
 
@@ -160,20 +149,14 @@ _KEPT = ("labels", "images", "audio", "longest", "incomplete", "conversions")
 
 @dataclasses.dataclass(frozen=True)
 class KnownShard:
-    """A shard of an earlier conversion.
+    """A shard of an earlier conversion."""
 
-    Args:
-        uri: of its dataset.
-        summary: what its records were made of.
-        listing: a digest of what a listing says of its inputs; empty: that does not say enough.
-        is_listed: whether the listing still says the same, so that no file need be read.
-    """
-
-    uri: str
+    uri: str  # of its dataset
     shard: Shard
-    summary: ShardSummary
+    summary: ShardSummary  # what its records were made of
+    # A digest of what a listing says of its inputs; empty: that does not say enough
     listing: str = ""
-    is_listed: bool = False
+    is_listed: bool = False  # whether the listing still says the same, so that no file need be read
 
 
 # What the first file of a kind is described by, in features of these names.

@@ -32,15 +32,11 @@ Numbers = npt.NDArray[np.uint16]
 
 @dataclasses.dataclass(frozen=True)
 class Partition:
-    """The splits that a hash assigns.
+    """The splits that a hash assigns."""
 
-    Args:
-        buckets: split names with their share, as in TFX's `SplitConfig`.
-        feature: what is hashed: `filename`, each input's own name, or a column; equal values
-            share a split.
-    """
-
+    # Split names with their share, as in TFX's `SplitConfig`
     buckets: tuple[tuple[str, int], ...] = (("train", 2), ("eval", 1))
+    # What is hashed: `filename`, each input's own name, or a column; equal values share a split
     feature: str = OWN_NAME
 
     def __post_init__(self) -> None:

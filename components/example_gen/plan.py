@@ -49,24 +49,16 @@ def lay_out_shards(
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Plan:
-    """What is decided before anything is written.
-
-    Args:
-        columns: that become features, with what they are.
-        vocabularies: values by feature, sorted or as given; a value's place is its id.
-        rejects: inputs that are known to be left out.
-        skipped: number of skipped inputs, by split.
-        found: inputs in all.
-        is_shuffled: whether the order is random; False: as the inputs lie.
-    """
+    """What is decided before anything is written."""
 
     split_shards: tuple[SplitShards, ...]
-    columns: tuple[Column, ...]
+    columns: tuple[Column, ...]  # that become features, with what they are
+    # Values by feature, sorted or as given; a value's place is its id
     vocabularies: Mapping[str, tuple[str, ...]]
-    rejects: tuple[Reject, ...]
-    skipped: Mapping[str, int]
-    found: int
-    is_shuffled: bool = True
+    rejects: tuple[Reject, ...]  # inputs that are known to be left out
+    skipped: Mapping[str, int]  # number of skipped inputs, by split
+    found: int  # inputs in all
+    is_shuffled: bool = True  # whether the order is random; False: as the inputs lie
 
     @property
     def splits(self) -> tuple[str, ...]:
@@ -81,24 +73,18 @@ class Plan:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Written:
-    """What became of a plan.
+    """What became of a plan."""
 
-    Args:
-        shards: all of them, read back, by split and number.
-        label_counts: examples by split and class, an id or a number.
-        rejects: inputs that were found to be bad only while they were read for their shard.
-        conversions: inputs that are not kept byte for byte, by what was done to them.
-        inputs: what `inputs.json` says of the records; empty: nothing.
-        update: of a base dataset, what was added, changed, removed and kept.
-    """
-
-    shards: tuple[Shard, ...]
+    shards: tuple[Shard, ...]  # all of them, read back, by split and number
     features: Mapping[str, Feature]
-    label_counts: Mapping[str, Mapping[int, int]]
+    label_counts: Mapping[str, Mapping[int, int]]  # examples by split and class, an id or a number
     fingerprint: str
+    # Inputs that were found to be bad only while they were read for their shard
     rejects: tuple[Reject, ...] = ()
+    # Inputs that are not kept byte for byte, by what was done to them
     conversions: Mapping[str, int] = dataclasses.field(default_factory=dict)
-    inputs: str = ""
+    inputs: str = ""  # what `inputs.json` says of the records; empty: nothing
+    # Of a base dataset, what was added, changed, removed and kept
     update: JsonObject = dataclasses.field(default_factory=dict)
 
     @property

@@ -29,17 +29,11 @@ _BATCH_ROWS = 32 << 10  # past it, columns leave the processor's cache
 
 @dataclasses.dataclass
 class EncodingReport:
-    """What one piece gave.
+    """What one piece gave."""
 
-    Args:
-        labels: examples by split and class, an id or a number.
-        missing: columns that an example lacks.
-        lengths: of each list column, the least and the most values.
-    """
-
-    labels: dict[str, dict[int, int]]
-    missing: list[str]
-    lengths: dict[str, tuple[int, int]]
+    labels: dict[str, dict[int, int]]  # examples by split and class, an id or a number
+    missing: list[str]  # columns that an example lacks
+    lengths: dict[str, tuple[int, int]]  # of each list column, the least and the most values
 
 
 def id_feature(names: Any) -> str:
@@ -49,19 +43,13 @@ def id_feature(names: Any) -> str:
 
 @dataclasses.dataclass(frozen=True)
 class PieceRows:
-    """A piece that was inspected, and what was decided of its rows.
-
-    Args:
-        names: of all rows found, where they have names of their own.
-        splits: the number of each kept row's split, or `EXCLUDED`.
-        firsts: how many rows each split has before it.
-    """
+    """A piece that was inspected, and what was decided of its rows."""
 
     number: int
     piece: Piece
-    names: Sequence[str] | None
-    splits: Numbers
-    firsts: tuple[int, ...]
+    names: Sequence[str] | None  # of all rows found, where they have names of their own
+    splits: Numbers  # the number of each kept row's split, or `EXCLUDED`
+    firsts: tuple[int, ...]  # how many rows each split has before it
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

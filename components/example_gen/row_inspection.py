@@ -34,28 +34,18 @@ _PREFIX = "column:"
 
 @dataclasses.dataclass
 class PieceReport:
-    """What one piece holds.
+    """What one piece holds."""
 
-    Args:
-        found: rows, the bad and the skipped among them.
-        kept: rows that are left.
-        lines: line ends, for the numbers of lines in later pieces.
-        bad: rows that are rejected.
-        skipped: numbers of the rows left out on purpose.
-        names: of all rows found, where they have names of their own.
-        labels: the different values of columns that may be labels or splits, by column.
-        sums: as of `Rows`.
-    """
-
-    found: int
-    kept: int
-    lines: int
-    bad: list[BadRow]
-    skipped: list[int]
-    names: list[str] | None
+    found: int  # rows, the bad and the skipped among them
+    kept: int  # rows that are left
+    lines: int  # line ends, for the numbers of lines in later pieces
+    bad: list[BadRow]  # rows that are rejected
+    skipped: list[int]  # numbers of the rows left out on purpose
+    names: list[str] | None  # of all rows found, where they have names of their own
     facts: dict[str, ColumnFacts]
+    # The different values of columns that may be labels or splits, by column
     labels: dict[str, list[str]]
-    sums: list[Any]
+    sums: list[Any]  # as of `Rows`
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -78,10 +68,17 @@ class Inspection:
                 raise no_text(name, found[1], f"{piece.source}, row {found[0] + 1} of a piece")
         skipped = [*rows.skipped, *self.rules.apply(rows, texts)]
         records = cast(npt.NDArray[np.int64], rows.records)
-        _write_columns(folder, number, rows.columns, records)
+        arrays = {_RECORD: pa.array(records, pa.int64())}
+        arrays |= {_PREFIX + name: array for name, array in rows.columns.items()}
+        batch = pa.RecordBatch.from_arrays([*arrays.values()], [*arrays])
+        write_batches(_path(folder, number), folder, [batch])
         if self.rules.deduplicate:
             _write_digests(folder, number, [rows.columns[name] for name in texts])
-        may_be_numbers = {name for name in rows.texts if not _stays_text(name, texts, options)}
+        stay = {
+            *texts,
+            *(n for n, k in options.columns.items() if k in ("string", "text", "label")),
+        }
+        may_be_numbers = {*rows.texts} - stay
         return PieceReport(
             found=rows.found,
             kept=len(records),
@@ -102,10 +99,6 @@ class Inspection:
         )
 
 
-def _stays_text(name: str, texts: Sequence[str], options: TableOptions) -> bool:
-    return name in texts or options.columns.get(name) in ("string", "text", "label")
-
-
 def _values(array: pa.Array) -> list[str]:
     """The different values of a column of texts, or of lists of them."""
     if pa.types.is_list(array.type):
@@ -116,17 +109,8 @@ def _values(array: pa.Array) -> list[str]:
     return [value for value in unique.to_pylist() if value is not None]
 
 
-def _path(folder: str, number: int) -> str:
-    return join(folder, f"rows/{number:06d}.arrow")
-
-
-def _write_columns(
-    folder: str, number: int, columns: dict[str, pa.Array], records: npt.NDArray[np.int64]
-) -> None:
-    arrays = {_RECORD: pa.array(records, pa.int64())}
-    arrays |= {_PREFIX + name: array for name, array in columns.items()}
-    batch = pa.RecordBatch.from_arrays([*arrays.values()], [*arrays])
-    write_batches(_path(folder, number), folder, [batch])
+def _path(folder: str, number: int, ending: str = "arrow") -> str:
+    return join(folder, f"rows/{number:06d}.{ending}")
 
 
 def read_columns(
@@ -148,15 +132,14 @@ def _write_digests(folder: str, number: int, texts: Sequence[pa.Array]) -> None:
         hashlib.blake2b(repr(values).encode(), digest_size=16).digest()
         for values in zip(*lists, strict=True)
     )
-    with write_atomically(
-        join(folder, f"rows/{number:06d}.digests"), temporary_folder=folder
-    ) as stream:
+    path = _path(folder, number, "digests")
+    with write_atomically(path, temporary_folder=folder) as stream:
         stream.write(digests)
 
 
 def read_digests(folder: str, number: int) -> npt.NDArray[np.void]:
     """`(rows,) 16 bytes`: what stands for each row's text."""
-    return np.frombuffer(read_bytes(join(folder, f"rows/{number:06d}.digests")), "V16")
+    return np.frombuffer(read_bytes(_path(folder, number, "digests")), "V16")
 
 
 def own_split_column(reports: Sequence[PieceReport], given: Mapping[str, str]) -> str | None:

@@ -55,23 +55,15 @@ class TokenPlan:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class RowPlan(Plan):
-    """The whole of the work on rows.
+    """The whole of the work on rows."""
 
-    Args:
-        layouts: of each split, where its rows go.
-        first_records: of each piece, the number of its first row in its source.
-        row_bytes: about how long a record is.
-        excluded: files that are not read.
-        assigned: of each piece, the number of each row's split, or `EXCLUDED`.
-        tokens: how they are made, where they are.
-    """
-
-    layouts: tuple[SplitLayout, ...]
-    first_records: tuple[int, ...]
-    row_bytes: float
-    excluded: tuple[ExcludedInput, ...] = ()
+    layouts: tuple[SplitLayout, ...]  # of each split, where its rows go
+    first_records: tuple[int, ...]  # of each piece, the number of its first row in its source
+    row_bytes: float  # about how long a record is
+    excluded: tuple[ExcludedInput, ...] = ()  # files that are not read
+    # Of each piece, the number of each row's split, or `EXCLUDED`
     assigned: tuple[Numbers, ...] = ()
-    tokens: TokenPlan | None = None
+    tokens: TokenPlan | None = None  # how they are made, where they are
 
 
 def plan_rows(

@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 
 from tfx import types
 from tfx.dsl.components.base import base_beam_component
-from tfx.orchestration import data_types, data_types_utils
+from tfx.orchestration import data_types_utils
 from tfx.orchestration.portable import data_types as portable_data_types
 from tfx.proto import example_gen_pb2, range_config_pb2
 from tfx.proto.orchestration import driver_output_pb2
@@ -45,20 +45,24 @@ def all_files() -> example_gen_pb2.Input:
 
 def selection_of(exec_properties: ExecProperties) -> InputSelection:
     """What `input_base`, `input_config`, `range_config` and `output_config` mean."""
-    input_config, output_config = example_gen_pb2.Input(), example_gen_pb2.Output()
-    for key, message in (("input_config", input_config), ("output_config", output_config)):
-        proto_utils.json_to_proto(exec_properties[key], message)
-    range_config = None
-    given = exec_properties.get("range_config")
-    if given and not _driver_ran(exec_properties):
-        range_config = range_config_pb2.RangeConfig()
-        proto_utils.json_to_proto(given, range_config)
+    given = dict(exec_properties)
+    if _driver_ran(exec_properties):
+        given["range_config"] = None
+    range_config = _message(range_config_pb2.RangeConfig, given.get("range_config"))
+    output_config = _message(example_gen_pb2.Output, given["output_config"])
     return InputSelection(
-        base=exec_properties["input_base"],
-        patterns=patterns_of(input_config),
-        range_config=range_config,
+        base=given["input_base"],
+        patterns=patterns_of(_message(example_gen_pb2.Input, given["input_config"])),
+        range_config=range_config if given.get("range_config") else None,
         partition=read_output_config(output_config),
     )
+
+
+def _message(kind: type[Any], text: str | None) -> Any:
+    message = kind()
+    if text:
+        proto_utils.json_to_proto(text, message)
+    return message
 
 
 def _driver_ran(exec_properties: ExecProperties) -> bool:
@@ -81,8 +85,7 @@ def with_spans(exec_properties: ExecProperties, located: LocatedInputs) -> ExecP
     """The properties with spans filled in as TFX's driver does it, where no driver ran."""
     if _driver_ran(exec_properties):
         return exec_properties
-    input_config = example_gen_pb2.Input()
-    proto_utils.json_to_proto(exec_properties["input_config"], input_config)
+    input_config = _message(example_gen_pb2.Input, exec_properties["input_config"])
     for split, resolved in zip(input_config.splits, located.patterns, strict=True):
         split.pattern = resolved.pattern
     return {
@@ -157,18 +160,12 @@ class FileTreeDriver(PropertiesDriver):
         input_artifacts: dict[str, list[types.Artifact]],
         output_dict: dict[str, types.Channel],
         exec_properties: ExecProperties,
-        execution_id: int,
-        pipeline_info: data_types.PipelineInfo,
-        component_info: data_types.ComponentInfo,
+        *others: Any,
+        **named: Any,
     ) -> dict[str, list[types.Artifact]]:
         """TFX's, for notebooks, which its own FileBasedDriver overrides as well."""
         made = super()._prepare_output_artifacts(
-            input_artifacts,
-            output_dict,
-            exec_properties,
-            execution_id,
-            pipeline_info,
-            component_info,
+            input_artifacts, output_dict, exec_properties, *others, **named
         )
         properties = made["examples"][0].mlmd_artifact.custom_properties
         for name in _DESCRIBED:
