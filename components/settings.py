@@ -1,9 +1,6 @@
 """The settings of the components that describe a dataset, checked where they are made.
 
-AuditSettings(fail_on=("leakage", "label_conflict"))
-
-What each does stands in the docstring of the component's constructor. Those of the ExampleGens and
-of ShardBalancer lie with their engines.
+What each does stands in the docstring of the component's constructor.
 """
 
 import dataclasses

@@ -90,7 +90,7 @@ MUTATIONS = [
         ("return sum(sums) % 2**64", "return max(sums, default=0)"),
         ("return seal(text) == text", "return bool(seal(text))"),
         ("    if len(places) != 1:\n", "    if not places:\n"),
-        tests=f"tests/{FORMAT}/test_multiset.py tests/{FORMAT}/test_sealing.py tests/{FORMAT}/test_manifest.py",
+        tests=" ".join(f"tests/{FORMAT}/test_{n}.py" for n in ("multiset", "sealing", "manifest")),
     ),
     *_of(
         FORMAT,

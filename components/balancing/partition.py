@@ -1,8 +1,5 @@
 """Cuts a sequence of records into shards of equal bytes, or spreads classes evenly over shards.
 
-    equal_byte_bounds(sizes, num_shards=8)               # [0, 131, 258, …]: where shards begin
-    assign_positions_by_class(classes, num_shards=8, order=order, seed=1)   # places, bounds
-
 Pure functions of arrays, in time linear in the records.
 """
 

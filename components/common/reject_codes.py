@@ -1,7 +1,4 @@
-"""Every code of `rejects.jsonl`, with its cause and its cure, for docs/errors.md and for people.
-
-REJECT_CODES["TRUNCATED_IMAGE"].cure
-"""
+"""Every code of `rejects.jsonl`, with its cause and its cure, for docs/errors.md and for people."""
 
 from typing import NamedTuple
 

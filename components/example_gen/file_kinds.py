@@ -1,8 +1,4 @@
-"""What files are, by how they begin, or by how their names end.
-
-kind_of_bytes(b"RIFF....WAVE")      # 'audio'
-kind_of_name("a.wav")               # 'audio'
-"""
+"""What files are, by how they begin, or by how their names end."""
 
 import collections
 import posixpath

@@ -24,8 +24,14 @@ from components.common.fingerprint import sum_blobs
 from components.common.rejects import Reject, RejectedInputError, reject_errors
 from components.example_gen.boxes import SIZE_COLUMNS
 from components.example_gen.file_plan import EncodedPart, ShardTask
-from components.example_gen.file_reports import KnownShard, ShardSummary, Stored
-from components.example_gen.media import check_annotation, describe_media, store_media
+from components.example_gen.media import (
+    KnownShard,
+    ShardSummary,
+    Stored,
+    check_annotation,
+    describe_media,
+    store_media,
+)
 from components.example_gen.settings import MediaSettings
 from trainer_utils.format import Shard, ShardName, ShardWriter, encode_example
 from trainer_utils.format.crc32c import extend_crc32c

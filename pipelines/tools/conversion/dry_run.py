@@ -20,11 +20,11 @@ from absl import logging
 
 from components.common.rejects import Reject
 from components.example_gen.file_conversion import FileConversion
+from components.example_gen.folder import name_simple
 from components.example_gen.inputs import ALL_FILES, InputSelection, patterns_of
 from components.example_gen.partition import Partition, read_output_config
 from components.example_gen.plan import Plan
 from components.example_gen.row_conversion import RowConversion
-from components.example_gen.simple_layouts import name_simple
 from components.layouts import name_layout
 from components.steps import conversion_of
 from pipelines.tools.conversion.settings import SETTINGS, Conversion, prepare
