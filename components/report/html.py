@@ -9,7 +9,6 @@ import os
 import jinja2
 
 from trainer_utils.format.printable import printable
-from trainer_utils.storage import write_text
 from trainer_utils.text_output import human_bytes, quantity
 
 CONTENT_SECURITY_POLICY = (
@@ -43,11 +42,6 @@ def _environment() -> jinja2.Environment:
     style, _, _ = loader.get_source(environment, "style.css")
     environment.globals |= {"style": style, "policy": CONTENT_SECURITY_POLICY}
     return environment
-
-
-def write_page(path: str, page: str) -> None:
-    """Writes a page, whole or not at all, and the folder that it is in."""
-    write_text(path, page, temporary_folder=os.path.dirname(path) or ".")
 
 
 def _visible(text: object) -> str:

@@ -53,19 +53,11 @@ class Picture:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Sound:
-    """One sound.
-
-    Args:
-        name: what its example is called.
-        seconds: its length.
-        sample_rate: in samples a second.
-        channels: how many.
-        peaks: the greatest amplitude of each part of it, in [0, 1], parts in order.
-    """
+    """One sound: its example's name, and the greatest amplitudes of its parts, in [0, 1]."""
 
     name: str
     seconds: float
-    sample_rate: int
+    sample_rate: int  # samples a second
     channels: int
     peaks: Sequence[float]
 
