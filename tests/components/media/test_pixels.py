@@ -11,16 +11,13 @@ CHANCE = np.random.default_rng(0)
 RGB = CHANCE.integers(0, 256, (5, 7, 3), np.uint8)
 
 
-@pytest.mark.parametrize(
-    ("mode", "plain"),
-    [("1", "L"), ("L", "L"), ("LA", "LA"), ("P", "RGB"), ("RGB", "RGB"), ("RGBA", "RGBA"),
-     ("CMYK", "RGB"), ("YCbCr", "RGB")],
-)  # fmt: skip
-def test_colours_are_those_that_pillow_makes(mode, plain):
-    image = Image.fromarray(RGB).convert(mode)
-    made = in_plain_colours(image)
-    assert made.mode == plain
-    np.testing.assert_array_equal(np.asarray(made), np.asarray(image.convert(plain)))
+def test_colours_are_those_that_pillow_makes():
+    plain = {"1": "L", "P": "RGB", "CMYK": "RGB", "YCbCr": "RGB"}
+    for mode in ("1", "L", "LA", "P", "RGB", "RGBA", "CMYK", "YCbCr"):
+        image = Image.fromarray(RGB).convert(mode)
+        made = in_plain_colours(image)
+        assert made.mode == plain.get(mode, mode)
+        np.testing.assert_array_equal(np.asarray(made), np.asarray(image.convert(made.mode)))
 
 
 def test_of_16_bits_the_upper_8_are_kept():
