@@ -174,17 +174,6 @@ def test_the_bytes_do_not_depend_on_how_the_input_is_cut(run_text, tmp_path, row
     assert contents(parts.uri) == contents(whole.uri)
 
 
-@pytest.mark.slow
-def test_the_bytes_do_not_depend_on_the_runner(many, run_text, tmp_path):
-    runner = "apache_beam.runners.portability.fn_api_runner.FnApiRunner"
-    mode = "multi_processing"
-    arguments = [f"--runner={runner}", f"--direct_running_mode={mode}", "--direct_num_workers=2"]
-    settings = {"target_shard_bytes": 9000, "max_reject_fraction": 0.5, "stratify": True}
-    expected = run_text(many, tmp_path / "expected", **settings)
-    dataset = run_text(many, tmp_path / "out", beam_args=arguments, **settings)
-    assert contents(dataset.uri) == contents(expected.uri)
-
-
 def repeated(number: int, kind: str) -> pa.Array:
     """A text of 1000 characters, so many times, which a file has once."""
     array = pa.DictionaryArray.from_arrays(pa.array(np.zeros(number, np.int32)), ["x" * 1000])
