@@ -11,7 +11,7 @@ columns are is decided when all reports are there.
 import dataclasses
 import hashlib
 from collections.abc import Sequence
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -21,8 +21,7 @@ import pyarrow.compute as pc
 from components.shuffle.external import read_batch, write_batches
 from components.tables.casting import no_text, texts_of
 from components.tables.kinds import LABEL_NAMES, ColumnFacts, column_facts, not_finite
-from components.tables.options import TableOptions
-from components.tables.pieces import Piece
+from components.tables.pieces import Piece, TableOptions
 from components.tables.reading import read_piece
 from components.tables.rows import BadRow
 from components.tables.splits import MAYBE_SPLIT, SPLIT_NAMES
@@ -89,10 +88,10 @@ class Inspection:
         rows = read_piece(self.base, piece, options)
         texts = text_columns(list(rows.columns), options.columns)
         for name in texts:  # before they are made texts
-            if (found := not_finite(rows.columns[name], cast(Any, rows.records))) is not None:
+            if (found := not_finite(rows.columns[name], rows.records)) is not None:
                 raise no_text(name, found[1], f"{piece.source}, row {found[0] + 1} of a piece")
         skipped = [*rows.skipped, *self.rules.apply(rows, texts)]
-        records = cast(npt.NDArray[np.int64], rows.records)
+        records = rows.records
         _write_columns(folder, number, rows.columns, records)
         if self.rules.deduplicate:
             _write_digests(folder, number, [rows.columns[name] for name in texts])
