@@ -24,9 +24,8 @@ from components.example_gen.boxes import BOX_COLUMNS, are_boxes, box_values, box
 from components.tables.casting import cast_column
 from components.tables.headers import refuse_doubtful
 from components.tables.kinds import column_facts, decide_column
-from components.tables.options import TableOptions
 from components.tables.parquet import open_file, read_columns
-from components.tables.pieces import Piece, row_starts
+from components.tables.pieces import Piece, TableOptions, row_starts
 from components.tables.reading import DELIMITERS, kind_of_table, pieces_of, read_piece
 from components.tables.rows import Rows, lines_of
 from components.tables.splits import is_split_word

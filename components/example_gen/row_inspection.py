@@ -8,7 +8,7 @@ import collections
 import dataclasses
 import hashlib
 from collections.abc import Mapping, Sequence
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -18,8 +18,7 @@ import pyarrow.compute as pc
 from components.shuffle.external import read_batch, write_batches
 from components.tables.casting import no_text, texts_of
 from components.tables.kinds import LABEL_NAMES, ColumnFacts, column_facts, not_finite
-from components.tables.options import TableOptions
-from components.tables.pieces import Piece
+from components.tables.pieces import Piece, TableOptions
 from components.tables.reading import read_piece
 from components.tables.rows import BadRow
 from components.tables.splits import MAYBE_SPLIT, SPLIT_NAMES, split_column
@@ -64,10 +63,10 @@ class Inspection:
         rows = read_piece(self.base, piece, options)
         texts = text_columns(list(rows.columns), options.columns)
         for name in texts:  # before they are made texts
-            if (found := not_finite(rows.columns[name], cast(Any, rows.records))) is not None:
+            if (found := not_finite(rows.columns[name], rows.records)) is not None:
                 raise no_text(name, found[1], f"{piece.source}, row {found[0] + 1} of a piece")
         skipped = [*rows.skipped, *self.rules.apply(rows, texts)]
-        records = cast(npt.NDArray[np.int64], rows.records)
+        records = rows.records
         arrays = {_RECORD: pa.array(records, pa.int64())}
         arrays |= {_PREFIX + name: array for name, array in rows.columns.items()}
         batch = pa.RecordBatch.from_arrays([*arrays.values()], [*arrays])

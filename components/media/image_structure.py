@@ -1,7 +1,5 @@
 """What the bytes of an image file say, and the chunks of a PNG; no pixel is decoded.
 
-    scan_png(data)      # ImageStructure(format="PNG", size=(640, 480), …)
-
 Source: PNG (ISO/IEC 15948), clauses 5 and 11; `png.c` and `pngrutil.c` of libpng.
 """
 
@@ -20,37 +18,24 @@ _MOST_CHUNKS_KEPT = 1000  # libpng's PNG_USER_CHUNK_CACHE_MAX
 
 
 class ImageStructure(NamedTuple):
-    """What a JPEG's or PNG's marks say; of other files nothing does, since all are decoded.
+    """What a JPEG's or PNG's marks say; of other files nothing does, since all are decoded."""
 
-    Args:
-        format: `JPEG` or `PNG`; None of others.
-        size: width and height in pixels, (0, 0) of others.
-        channels: of a JPEG.
-        doubt: what is odd, of which only decoders know if it matters; None where nothing is.
-        has_metadata: whether EXIF or XMP may turn it.
-        metadata_is_late: whether Pillow knows that only once the pixels are read.
-        can_be_scaled: whether a decoder may be asked for a smaller image.
-        is_lossy: whether its pixels were quantized.
-    """
-
-    format: str | None = None
-    size: tuple[int, int] = (0, 0)
-    channels: int = 0
+    format: str | None = None  # `JPEG` or `PNG`; None of others
+    size: tuple[int, int] = (0, 0)  # width and height in pixels, (0, 0) of others
+    channels: int = 0  # of a JPEG
+    # what is odd, of which only decoders know if it matters; None where nothing is
     doubt: str | None = None
-    has_metadata: bool = True
-    metadata_is_late: bool = False
-    can_be_scaled: bool = False
-    is_lossy: bool = False
+    has_metadata: bool = True  # whether EXIF or XMP may turn it
+    metadata_is_late: bool = False  # whether Pillow knows that only once the pixels are read
+    can_be_scaled: bool = False  # whether a decoder may be asked for a smaller image
+    is_lossy: bool = False  # whether its pixels were quantized
 
 
 def scan_png(data: bytes) -> ImageStructure:
     """Walks from chunk to chunk until `IEND`, and checks the checksum of each.
 
-    Args:
-        data: a file that begins as a PNG does.
-
     Raises:
-        RejectedInputError: TRUNCATED_IMAGE or DAMAGED_IMAGE.
+        RejectedInputError: TRUNCATED_IMAGE, DAMAGED_IMAGE or TOO_MANY_PIXELS.
     """
     width, height, colour, interlace = _header(data)
     doubt = "an unknown way to interlace" if interlace > 1 else None

@@ -1,7 +1,5 @@
 """The markers of a JPEG file, walked as libjpeg walks them; nothing is decoded.
 
-    scan_jpeg(data)      # ImageStructure(format="JPEG", size=(640, 480), channels=3, …)
-
 What the frame's header says is checked strictly: Pillow reads it once more by itself, and decodes
 into memory of the size that it found. What is odd in tables, scans or the end is a `doubt`, which
 decoders resolve: they forgive much of it.
@@ -74,9 +72,6 @@ class _Frame(NamedTuple):
 
 def scan_jpeg(data: bytes) -> ImageStructure:
     """Walks from marker to marker, until the end of the image.
-
-    Args:
-        data: a file that begins as a JPEG does.
 
     Raises:
         RejectedInputError: TRUNCATED_IMAGE, DAMAGED_IMAGE or UNSUPPORTED_FORMAT: no decoder would
@@ -190,11 +185,7 @@ def _is_surely_upright(segment: bytes) -> bool:
 
 
 def _frame(process: int, segment: bytes) -> _Frame:
-    """What the frame's header says.
-
-    Raises:
-        RejectedInputError: it contradicts itself, or is what no decoder here reads.
-    """
+    """What the frame's header says; rejected where no decoder here reads it."""
     if process in _UNREAD:
         raise RejectedInputError(
             "UNSUPPORTED_FORMAT", f"expected sequential or progressive JPEG, got {process:#04x}"
@@ -250,7 +241,6 @@ def _add_quantizers(segment: bytes, tables: set[int]) -> str | None:
 
 
 def _add_codes(segment: bytes, tables: set[int]) -> str | None:
-    """The same of Huffman tables."""
     position = 0
     while position + 17 <= len(segment):
         number, counts = segment[position], segment[position + 1 : position + 17]
