@@ -14,7 +14,7 @@ from components.common.entry import ExcludedInput
 from components.common.input_table import InputTable
 from components.common.layout_inputs import LayoutInputs, select_readable
 from components.example_gen import folder as class_folders
-from components.example_gen.folder import is_clutter
+from components.example_gen.folder import is_clutter, refuse_layout
 from components.example_gen.settings import TextSettings
 from components.tables.pieces import PIECE_BYTES, Piece, TableOptions, select_settings
 from components.tables.reading import DELIMITERS, SUFFIXES, pieces_of
