@@ -50,16 +50,3 @@ def test_a_shard_that_grows_is_an_error_in_the_next_epoch_at_the_latest(
         stream.write(record if more == "a record" else b"garbage")
     with pytest.raises((CorruptShardError, tf.errors.InvalidArgumentError), match=shard.name):
         collections.deque(itertools.islice(batches, 2 * RECORDS), maxlen=0)
-
-
-@pytest.mark.parametrize("shuffle", [True, "global"])
-def test_what_was_added_is_left_out_where_damage_is(dataset, shuffle):
-    uri, shard = dataset
-    batches = iter(
-        iterate(uri, "train", batch_size=5, shuffle=shuffle, repeat=True, on_corrupt="skip")
-    )
-    next(batches)
-    with open(shard, "ab") as stream:
-        stream.write(b"garbage")
-    for _ in range(2 * RECORDS):
-        assert max(next(batches)["n"]) < RECORDS
