@@ -15,8 +15,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["DisjointSets", "pairs_of_equals"]
-
 Pairs = npt.NDArray[np.int64]
 
 

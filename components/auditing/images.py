@@ -21,10 +21,8 @@ import numpy.typing as npt
 from PIL import Image
 
 from components.auditing.grouping import DisjointSets, pairs_of_equals
-from trainer_utils.format.image_size import image_size
+from trainer_utils.format.images import image_size
 from trainer_utils.storage.file_system import is_fault
-
-__all__ = ["THUMBNAIL_SIDE", "ImageLook", "look_at_image", "look_at_pixels", "unite_similar_images"]
 
 THUMBNAIL_SIDE = 32
 _NOT_READ = (

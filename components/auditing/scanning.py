@@ -19,17 +19,14 @@ import numpy as np
 import numpy.typing as npt
 
 from components.auditing.images import THUMBNAIL_SIDE, ImageLook, look_at_image, look_at_pixels
-from components.auditing.texts import TextSketches, sketch_texts, split_words
+from components.auditing.texts import TextSketches, map_file, sketch_texts, split_words
 from trainer_utils.dataset import Dataset, read_shard_blocks
-from trainer_utils.format import Feature
-from trainer_utils.format.example_decoding import decode_example
-from trainer_utils.format.image_size import image_size
+from trainer_utils.format.example import decode_example
+from trainer_utils.format.images import image_size
+from trainer_utils.format.index import name_of
 from trainer_utils.format.media_formats import format_of
 from trainer_utils.format.naming import NAME_FEATURES
-from trainer_utils.format.record_names import name_of
 from trainer_utils.storage import persist
-
-__all__ = ["IMAGE", "ROW", "TEXT", "Scan", "scan_dataset"]
 
 IMAGE, TEXT = 1, 2
 """What a row's sketch is of; 0 stands for none."""
@@ -95,18 +92,13 @@ class Scan:
 
 
 @contextlib.contextmanager
-def scan_dataset(
-    dataset: Dataset,
-    *,
-    label: str,
-    advance: Callable[[int, int], None] = lambda done, total: None,
-) -> Iterator[Scan]:
+def scan_dataset(dataset: Dataset, *, label: str, advance: Callable[[int], None]) -> Iterator[Scan]:
     """Reads every record, its checksums compared.
 
     Args:
         dataset: opened.
         label: the feature that is a record's class; where no record has it, there are no classes.
-        advance: called after each block with its bytes, and those of all.
+        advance: called after each block with its bytes.
 
     Raises:
         CorruptShardError: a record is damaged.
@@ -119,22 +111,19 @@ def scan_dataset(
         }
         texts = stack.enter_context(TextSketches())
         reader = _Reader(dataset, label, streams, texts)
-        total = sum(shard.bytes for shard in dataset.shard_files)
         for number, shards in enumerate(dataset.shards.values()):
             reader.words.append(collections.Counter())
             for shard in shards:
                 for block in read_shard_blocks(shard.path):
                     for record in block.records():
                         reader.add(number, record)
-                    advance(len(block.data), total)
+                    advance(len(block.data))
         reader.finish()
-        for stream in streams.values():
-            stream.flush()
         shape = (reader.images, THUMBNAIL_SIDE, THUMBNAIL_SIDE)
         yield Scan(
             splits=list(dataset.shards),
-            rows=_mapped(streams["rows"], ROW, (reader.count,)),
-            thumbnails=_mapped(streams["thumbnails"], np.dtype(np.uint8), shape),
+            rows=map_file(streams["rows"], ROW, (reader.count,)),
+            thumbnails=map_file(streams["thumbnails"], np.dtype(np.uint8), shape),
             texts=texts,
             labels=list(reader.labels),
             words=reader.words,
@@ -142,21 +131,11 @@ def scan_dataset(
         )
 
 
-def _mapped(stream: BinaryIO, dtype: np.dtype[Any], shape: tuple[int, ...]) -> npt.NDArray[Any]:
-    if 0 in shape:  # an empty file cannot be mapped
-        return np.empty(shape, dtype)
-    return np.memmap(stream, dtype, "r", shape=shape)
-
-
 class _Reader:
     """Makes rows of records, and writes them."""
 
     def __init__(
-        self,
-        dataset: Dataset,
-        label: str,
-        streams: Mapping[str, BinaryIO],
-        texts: TextSketches,
+        self, dataset: Dataset, label: str, streams: Mapping[str, BinaryIO], texts: TextSketches
     ) -> None:
         self._features, self._label, self._streams = dataset.features, label, streams
         self._texts, self._waiting = texts, list[list[str]]()
@@ -181,20 +160,17 @@ class _Reader:
         row["content"] = _digest({name: values[name] for name in media or texts or others})
         if media:
             looks = (self._look(name, kind, values[name]) for name, kind in media.items())
-            if (image := next(filter(None, looks), None)) is not None:
-                self._add_image(image)
+            if (look := next(filter(None, looks), None)) is not None:
+                for field in ("height", "width", "brightness", "contrast", "sharpness"):
+                    row[field] = getattr(look, field)
+                row["sketch"] = IMAGE
+                self._streams["thumbnails"].write(look.thumbnail.tobytes())
+                self.images += 1
         elif texts:
             words = "\n".join(bytes(v).decode() for name in texts for v in values[name])
             self._add_text(split, words)
         self._streams["rows"].write(row.tobytes())
         self.count += 1
-
-    def _add_image(self, sketch: ImageLook) -> None:
-        for field in ("height", "width", "brightness", "contrast", "sharpness"):
-            self._row[field] = getattr(sketch, field)
-        self._row["sketch"] = IMAGE
-        self._streams["thumbnails"].write(sketch.thumbnail.tobytes())
-        self.images += 1
 
     def _add_text(self, split: int, text: str) -> None:
         words = split_words(text)
@@ -255,16 +231,13 @@ class _Reader:
         return known.kind if known else "image" if image_size(data) else ""
 
     def _look(self, name: str, kind: str, values: Sequence[Any]) -> ImageLook | None:
-        if kind == "raw":
-            return _sketch_raw(self._features[name], bytes(values[0]))
-        return None if kind == "audio" else persist(name, look_at_image, bytes(values[0]))
-
-
-def _sketch_raw(feature: Feature, data: bytes) -> ImageLook | None:
-    shape = tuple(feature.extra.get("image_shape", ()))
-    if len(shape) != 3 or len(data) != np.prod(shape) or shape[2] not in (1, 3, 4):
-        return None
-    return look_at_pixels(np.frombuffer(data, np.uint8).reshape(shape))
+        data = bytes(values[0])
+        if kind != "raw":
+            return None if kind == "audio" else persist(name, look_at_image, data)
+        shape = tuple(self._features[name].extra.get("image_shape", ()))
+        if len(shape) != 3 or len(data) != np.prod(shape) or shape[2] not in (1, 3, 4):
+            return None
+        return look_at_pixels(np.frombuffer(data, np.uint8).reshape(shape))
 
 
 def _is_text(values: Sequence[memoryview]) -> bool:

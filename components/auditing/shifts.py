@@ -15,8 +15,6 @@ from collections.abc import Mapping
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["distance_of_counts", "distance_of_numbers", "total_variation"]
-
 _LEAST = 0.1  # distance that matters
 _KOLMOGOROV = 1.95  # the quantile of 0.999
 _NORMAL = 3.09  # the same of the normal distribution

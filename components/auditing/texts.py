@@ -15,6 +15,7 @@ hashing via rotation for fast near neighbor search, 2014.
 """
 
 import array
+import contextlib
 import itertools
 import re
 import tempfile
@@ -27,15 +28,6 @@ import numpy as np
 import numpy.typing as npt
 
 from components.auditing.grouping import DisjointSets, pairs_of_equals
-
-__all__ = [
-    "LEAST_JACCARD",
-    "SketchedTexts",
-    "TextSketches",
-    "sketch_texts",
-    "split_words",
-    "unite_similar_texts",
-]
 
 LEAST_JACCARD = 0.6
 _BANDS, _ROWS = 25, 5
@@ -69,20 +61,14 @@ class SketchedTexts(NamedTuple):
     counts: Numbers
 
 
-class TextSketches:
+class TextSketches(contextlib.ExitStack):
     """Sketches of many texts, in temporary files: 200 bytes a text, and some 8 a word."""
 
     def __init__(self) -> None:
-        self._key_file = tempfile.TemporaryFile(prefix="tfx-shards-texts-")  # noqa: SIM115
-        self._member_file = tempfile.TemporaryFile(prefix="tfx-shards-texts-")  # noqa: SIM115
+        super().__init__()
+        self._key_file = self.enter_context(tempfile.TemporaryFile())  # noqa: SIM115
+        self._member_file = self.enter_context(tempfile.TemporaryFile())  # noqa: SIM115
         self._ends = array.array("q", [0])
-
-    def __enter__(self) -> "TextSketches":
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._key_file.close()
-        self._member_file.close()
 
     def __len__(self) -> int:
         return len(self._ends) - 1
@@ -101,15 +87,16 @@ class TextSketches:
     @property
     def keys(self) -> Hashes:
         """`(texts, 25)`, mapped from the disk."""
-        return _mapped(self._key_file, np.dtype(np.uint64), (len(self), _BANDS))
+        return map_file(self._key_file, np.dtype(np.uint64), (len(self), _BANDS))
 
     @property
     def members(self) -> Words:
         """Of all texts, mapped from the disk."""
-        return _mapped(self._member_file, np.dtype(np.uint32), (self._ends[-1],))
+        return map_file(self._member_file, np.dtype(np.uint32), (self._ends[-1],))
 
 
-def _mapped(stream: BinaryIO, dtype: np.dtype[Any], shape: tuple[int, ...]) -> npt.NDArray[Any]:
+def map_file(stream: BinaryIO, dtype: np.dtype[Any], shape: tuple[int, ...]) -> npt.NDArray[Any]:
+    """What was written to a file as an array; an empty file cannot be mapped."""
     stream.flush()
     return np.memmap(stream, dtype, "r", shape=shape) if 0 not in shape else np.empty(shape, dtype)
 

@@ -1,31 +1,13 @@
-"""Boxes round objects: their features by Datum's names, and AutoML Vision's rows of them.
+"""Boxes round objects, relative to the image, by Datum's names.
 
-    box = Box(xmin=0.1, xmax=0.5, ymin=0.2, ymax=0.9, label="cat")
-    box_values([box])           # ((0.1,), (0.5,), (0.2,), (0.9,), …): those of BOX_COLUMNS
-
-Coordinates are relative to the image. Source: `datum/generator/image.py` (DetDatumGenerator);
-AutoML Vision's "Formatting a training data CSV" for object detection.
+Source: `datum/generator/image.py` (DetDatumGenerator).
 """
 
 import dataclasses
 from collections.abc import Sequence
-from typing import Any
 
 from components.common.entry import Column, Value
 from components.common.rejects import RejectedInputError
-from trainer_utils.format import InputError
-
-__all__ = [
-    "BOX_COLUMNS",
-    "SIZE_COLUMNS",
-    "Box",
-    "BoxRow",
-    "are_boxes",
-    "box_values",
-    "boxes_of_rows",
-    "claimed_size",
-    "relative_box",
-]
 
 BOX_COLUMNS = (
     *(Column(name, "float", is_list=True) for name in ("xmin", "xmax", "ymin", "ymax", "area")),
@@ -35,7 +17,6 @@ BOX_COLUMNS = (
 # when that is read; the features of these names are the image's own.
 SIZE_COLUMNS = (Column("height", "int"), Column("width", "int"))
 _MOST_PIXELS = 1 << 31  # of an edge: beyond is no image
-_ROW_FIELDS = 11  # set, path, label, four corners
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -54,25 +35,8 @@ class Box:
         return (self.xmax - self.xmin) * (self.ymax - self.ymin)
 
 
-@dataclasses.dataclass
-class BoxRow:
-    """An image of a list of boxes: its first row's position, and split as it is written."""
-
-    position: int
-    uri: str
-    split: str
-    boxes: list[Box]
-
-
 def relative_box(
-    xmin: float,
-    xmax: float,
-    ymin: float,
-    ymax: float,
-    *,
-    width: float,
-    height: float,
-    label: str,
+    xmin: float, xmax: float, ymin: float, ymax: float, *, width: float, height: float, label: str
 ) -> Box:
     """A box of pixels relative to its image; up to a pixel outside is cut off.
 
@@ -80,23 +44,17 @@ def relative_box(
         RejectedInputError: BAD_ANNOTATION: the image has no size, or the box is not in it.
     """
     if not (width > 0 and height > 0):
-        raise RejectedInputError(
-            "BAD_ANNOTATION", f"expected an image of some size, got {width:g} x {height:g}"
-        )
-    inside = -1 <= xmin <= xmax <= width + 1 and -1 <= ymin <= ymax <= height + 1
-    if not inside:
-        raise RejectedInputError(
-            "BAD_ANNOTATION",
+        detail = f"expected an image of some size, got {width:g} x {height:g}"
+        raise RejectedInputError("BAD_ANNOTATION", detail)
+    if not (-1 <= xmin <= xmax <= width + 1 and -1 <= ymin <= ymax <= height + 1):
+        detail = (
             f"expected a box in {width:g} x {height:g} pixels, "
-            f"got x {xmin:g} to {xmax:g}, y {ymin:g} to {ymax:g}",
+            f"got x {xmin:g} to {xmax:g}, y {ymin:g} to {ymax:g}"
         )
-    return Box(
-        xmin=min(max(xmin / width, 0.0), 1.0),
-        xmax=min(max(xmax / width, 0.0), 1.0),
-        ymin=min(max(ymin / height, 0.0), 1.0),
-        ymax=min(max(ymax / height, 0.0), 1.0),
-        label=label,
-    )
+        raise RejectedInputError("BAD_ANNOTATION", detail)
+    xs = [min(max(x / width, 0.0), 1.0) for x in (xmin, xmax)]
+    ys = [min(max(y / height, 0.0), 1.0) for y in (ymin, ymax)]
+    return Box(xmin=xs[0], xmax=xs[1], ymin=ys[0], ymax=ys[1], label=label)
 
 
 def box_values(boxes: Sequence[Box]) -> tuple[Value, ...]:
@@ -108,56 +66,3 @@ def box_values(boxes: Sequence[Box]) -> tuple[Value, ...]:
 def claimed_size(*, width: float, height: float) -> tuple[int, int]:
     """The values of `SIZE_COLUMNS`; both are None where there is no box."""
     return min(round(height), _MOST_PIXELS), min(round(width), _MOST_PIXELS)
-
-
-def are_boxes(rows: Sequence[tuple[int, Sequence[Any]]]) -> bool:
-    """Whether the rows of a CSV without a header are AutoML Vision's boxes."""
-    return any(any(row[3:]) for _, row in rows) and all(
-        len(row) == _ROW_FIELDS and all(map(_is_empty_or_number, row[3:])) for _, row in rows
-    )
-
-
-def boxes_of_rows(path: str, rows: Sequence[tuple[int, Sequence[str]]]) -> list[BoxRow]:
-    """Puts the rows of each image together, in the order of their first ones.
-
-    Args:
-        rows: each with its line.
-
-    Raises:
-        InputError: a box is none, or an image has two splits; the message names the line.
-    """
-    images: dict[str, BoxRow] = {}
-    for position, row in rows:
-        split, uri, label, *corners = row
-        image = images.setdefault(uri, BoxRow(position, uri, split, []))
-        if split.lower() != image.split.lower():
-            raise InputError.at(
-                path,
-                expected=f"one split for {uri!r}",
-                got=f"{image.split!r} (line {image.position}) and {split!r} (line {position})",
-            )
-        xs = [float(value) for value in corners[::2] if value]
-        ys = [float(value) for value in corners[1::2] if value]
-        if not xs and not ys:
-            continue  # an image without anything to find
-        is_box = (
-            len(xs) == len(ys) and len(xs) in (2, 4) and min(xs) < max(xs) and min(ys) < max(ys)
-        )
-        if len(xs) == 2:
-            is_box = is_box and xs[0] < xs[1] and ys[0] < ys[1]
-        if not is_box or not all(0 <= value <= 1 for value in (*xs, *ys)) or not label:
-            raise InputError.at(
-                path,
-                expected="a label and two or four corners in [0, 1]",
-                got=f"{','.join([label, *corners])!r} (line {position})",
-            )
-        image.boxes.append(Box(xmin=min(xs), xmax=max(xs), ymin=min(ys), ymax=max(ys), label=label))
-    return list(images.values())
-
-
-def _is_empty_or_number(field: str) -> bool:
-    try:
-        float(field or 0)
-    except ValueError:
-        return False
-    return True

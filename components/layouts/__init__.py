@@ -8,14 +8,14 @@ from types import ModuleType
 from components.common.input_table import InputTable
 from components.common.layout_inputs import LayoutInputs
 from components.example_gen import lists
-from components.example_gen.settings import LISTS
-from components.example_gen.simple_layouts import (
+from components.example_gen.folder import (
     check_no_columns,
     name_simple,
     read_simple,
     refuse_layout,
     without_reserved,
 )
+from components.example_gen.settings import LISTS
 from components.layouts import coco, segmentation, voc, webdataset
 
 __all__ = ["LOOKED_FOR", "is_source_file", "name_layout", "read_layout"]

@@ -21,8 +21,6 @@ from components.layouts.coco_instances import COLUMNS, KEYS, parse_instances
 from trainer_utils.format import InputError, canonical_split
 from trainer_utils.storage import persist, problem_of
 
-__all__ = ["LOOKED_FOR", "is_here", "read"]
-
 LOOKED_FOR = "annotations/instances_*.json (coco)"
 _FOLDER = "annotations"
 _INSTANCES = "instances_"

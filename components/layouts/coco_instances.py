@@ -22,8 +22,6 @@ from components.example_gen.boxes import BOX_COLUMNS, SIZE_COLUMNS, claimed_size
 from trainer_utils.format import InputError
 from trainer_utils.format.json_text import Json, JsonObject
 
-__all__ = ["COLUMNS", "KEYS", "Instances", "parse_instances"]
-
 COLUMNS = (
     *BOX_COLUMNS,
     Column("is_crowd", "int", is_list=True),

@@ -17,8 +17,6 @@ from components.example_gen.folder import is_clutter
 from trainer_utils.format import InputError, canonical_split
 from trainer_utils.storage import InputFile, display_path
 
-__all__ = ["ImageSet", "by_stem", "has_folders", "listed_images", "read_image_sets"]
-
 
 class ImageSet(NamedTuple):
     """The split that an image belongs to, and the line that says so."""

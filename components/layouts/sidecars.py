@@ -18,8 +18,6 @@ from components.tables.kinds import check_columns
 from trainer_utils.format import ConfigError, InputError
 from trainer_utils.format.json_text import Json, JsonObject
 
-__all__ = ["SIDECARS", "make_columns", "read_sidecar"]
-
 _COLUMN_OF = {"cls": "label", "txt": "text"}
 SIDECARS = (*_COLUMN_OF, "json")
 _KINDS = ("int", "float", "string", "label", "ignore")

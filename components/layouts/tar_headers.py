@@ -17,8 +17,6 @@ from typing import BinaryIO, cast
 
 from trainer_utils.format import InputError
 
-__all__ = ["read_headers"]
-
 _BLOCK_BYTES = 512  # of a tar, see `tarfile.BLOCKSIZE`
 _MAX_HEADER_BYTES = 64 << 10  # 64 KiB: paths end at 4 KiB
 _CHUNK_BYTES = 1 << 20

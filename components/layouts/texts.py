@@ -17,16 +17,13 @@ from components.common.entry import ExcludedInput
 from components.common.input_table import InputTable
 from components.common.layout_inputs import LayoutInputs, select_readable
 from components.example_gen import folder as class_folders
-from components.example_gen.folder import is_clutter
+from components.example_gen.folder import is_clutter, names_at_top
 from components.example_gen.settings import TextSettings
-from components.example_gen.simple_layouts import names_at_top
 from components.tables.options import TableOptions, select_settings
 from components.tables.pieces import PIECE_BYTES, Piece
 from components.tables.reading import DELIMITERS, SUFFIXES, pieces_of
 from trainer_utils.format import ConfigError, InputError, canonical_split
 from trainer_utils.storage import display_path, problem_of
-
-__all__ = ["LOOKED_FOR", "find_pieces"]
 
 _SUFFIXES = {**SUFFIXES, ".json": "json", ".txt": "lines"}
 LOOKED_FOR = f"tables ({', '.join(_SUFFIXES)}) and for text files in folders"

@@ -30,8 +30,6 @@ from components.layouts.image_sets import (
 from trainer_utils.format import InputError
 from trainer_utils.storage import InputFile, display_path, persist, problem_of
 
-__all__ = ["LOOKED_FOR", "is_here", "read"]
-
 LOOKED_FOR = "JPEGImages/ beside Annotations/ (voc)"
 _COLUMNS = (
     *BOX_COLUMNS,

@@ -30,8 +30,6 @@ from trainer_utils.format.json_text import JsonObject
 from trainer_utils.format.media_formats import COMPRESSIONS
 from trainer_utils.storage import display_path
 
-__all__ = ["LOOKED_FOR", "is_archive", "is_here", "read"]
-
 LOOKED_FOR = "*.tar (tar)"
 _IMAGES = ("jpg", "jpeg", "png", "gif", "bmp", "webp", "tif", "tiff", "ppm")
 _COMPRESSED = (".tar.gz", ".tgz", ".tar.bz2", ".tar.xz", ".tar.zst")

@@ -18,12 +18,9 @@ import numpy as np
 import numpy.typing as npt
 
 from components.common.rejects import RejectedInputError
-from components.media.mpeg_frames import count_frames
-from components.media.ogg_pages import check_pages
+from components.media.audio_streams import check_ogg_pages, count_mpeg_frames
 from components.media.options import LARGEST_RATE, AudioOptions
 from trainer_utils.format.media_formats import EXTENSIONS, FORMATS, RIFF, WAVE, packing_of
-
-__all__ = ["StoredAudio", "store_audio"]
 
 _EXTENSIONS = {known.name: known.extensions for known in FORMATS if known.kind == "audio"}
 _MOST_BYTES = 1 << 30  # of samples: an Example, being one protocol buffer, ends at 2 GiB
@@ -95,9 +92,8 @@ def store_audio(data: bytes, options: AudioOptions, *, filename: str) -> StoredA
         samples = _resample(samples, sample_rate, options.sample_rate)
         sample_rate = options.sample_rate
         conversions += ("RESAMPLED",)
-    return StoredAudio(
-        _wav(samples, sample_rate), sample_rate, len(samples), samples.shape[1], conversions
-    )
+    data = _wav(samples, sample_rate)
+    return StoredAudio(data, sample_rate, len(samples), samples.shape[1], conversions)
 
 
 def _plain_wav(data: bytes) -> StoredAudio | None:
@@ -129,10 +125,8 @@ def _plain_wav(data: bytes) -> StoredAudio | None:
             if size == _UNKNOWN_SIZE:
                 return None
             if body + size > len(data):
-                raise RejectedInputError(
-                    "TRUNCATED_AUDIO",
-                    f"expected {size} bytes of samples as its header says, got {len(data) - body}",
-                )
+                detail = f"expected {size} bytes of samples, got {len(data) - body}"
+                raise RejectedInputError("TRUNCATED_AUDIO", detail)
             samples_bytes = size
         is_plain &= size % 2 == 0
         position = body + size + size % 2
@@ -145,14 +139,10 @@ def _plain_wav(data: bytes) -> StoredAudio | None:
 
 def _check_rate(form: bytes) -> None:
     """Refuses what a WAV's `fmt ` says and nothing can play; libsndfile has no words for it."""
-    if len(form) < 8:
-        return
-    channels, rate = struct.unpack("<HI", form[2:8])
+    channels, rate = struct.unpack("<HI", form[2:8]) if len(form) == 8 else (1, 1)
     if not rate or not channels:
-        raise RejectedInputError(
-            "DAMAGED_AUDIO",
-            f"expected a rate in Hz and some channels in its header, got {rate} Hz and {channels}",
-        )
+        detail = f"expected a rate and channels in its header, got {rate} Hz and {channels}"
+        raise RejectedInputError("DAMAGED_AUDIO", detail)
 
 
 def _of_form(form: bytes, size: int, data: bytes) -> StoredAudio | None:
@@ -173,17 +163,14 @@ def _kind(data: bytes) -> str:
     try:
         name = soundfile.info(io.BytesIO(data)).format
     except (soundfile.LibsndfileError, RuntimeError, TypeError) as error:
+        code, detail = "NOT_AUDIO", f"expected WAV, FLAC, OGG or MP3: {_reason(error)}"
         if (packing := packing_of(data)) is not None:
-            detail = f"{packing}. Unpack it first"
-            raise RejectedInputError("UNSUPPORTED_FORMAT", detail) from error
-        raise RejectedInputError(
-            "NOT_AUDIO", f"expected WAV, FLAC, OGG or MP3: {_reason(error)}"
-        ) from error
+            code, detail = "UNSUPPORTED_FORMAT", f"{packing}. Unpack it first"
+        raise RejectedInputError(code, detail) from error
     kind = {"WAVEX": "WAV", "RF64": "WAV", "MPEG": "MP3"}.get(name, name)
     if kind not in _EXTENSIONS:
-        raise RejectedInputError(
-            "UNSUPPORTED_FORMAT", f"expected WAV, FLAC, OGG or MP3, got {name}"
-        )
+        detail = f"expected WAV, FLAC, OGG or MP3, got {name}"
+        raise RejectedInputError("UNSUPPORTED_FORMAT", detail)
     return str(kind)
 
 
@@ -197,11 +184,9 @@ def _decode(data: bytes, kind: str) -> tuple[npt.NDArray[np.float32], int, bool]
         def seekable(self) -> bool:
             return False
 
-    least: int | None = None
     if kind == "OGG":
-        check_pages(data)
-    elif kind == "MP3":
-        data, least = count_frames(data)
+        check_ogg_pages(data)
+    data, least = count_mpeg_frames(data) if kind == "MP3" else (data, None)
     try:
         with Stream(io.BytesIO(data)) as file:
             most = _MOST_BYTES // (4 * file.channels)
@@ -209,9 +194,8 @@ def _decode(data: bytes, kind: str) -> tuple[npt.NDArray[np.float32], int, bool]
             if expected is None and file.frames < _UNKNOWN_FRAMES:
                 expected = file.frames
             if expected is not None and expected > most:
-                raise RejectedInputError(
-                    "TOO_LARGE", f"expected at most {most} frames, got {expected}"
-                )
+                detail = f"expected at most {most} frames, got {expected}"
+                raise RejectedInputError("TOO_LARGE", detail)
             samples = file.read(most if expected is None else expected, "float32", always_2d=True)
             rate, subtype = file.samplerate, file.subtype
     except (soundfile.LibsndfileError, RuntimeError) as error:
@@ -239,12 +223,10 @@ def _mixed(samples: npt.NDArray[np.float32], channels: int | None) -> npt.NDArra
         RejectedInputError: TOO_MANY_CHANNELS, to be made two of.
     """
     if channels == 1:
-        mean: npt.NDArray[np.float32] = samples.mean(axis=1, keepdims=True)
-        return mean
+        return np.asarray(samples.mean(axis=1, keepdims=True))
     if samples.shape[1] > 1:
-        raise RejectedInputError(
-            "TOO_MANY_CHANNELS", f"expected at most 2 channels, got {samples.shape[1]}"
-        )
+        detail = f"expected at most 2 channels, got {samples.shape[1]}"
+        raise RejectedInputError("TOO_MANY_CHANNELS", detail)
     return np.repeat(samples, 2, axis=1)
 
 
@@ -252,13 +234,11 @@ def _resample(samples: npt.NDArray[np.float32], rate: int, wished: int) -> npt.N
     from scipy import signal  # takes a second
 
     if rate > LARGEST_RATE:  # whose filter alone may take gigabytes
-        raise RejectedInputError(
-            "UNSUPPORTED_FORMAT", f"expected at most {LARGEST_RATE} Hz to resample, got {rate}"
-        )
+        detail = f"expected at most {LARGEST_RATE} Hz to resample, got {rate}"
+        raise RejectedInputError("UNSUPPORTED_FORMAT", detail)
     if (octets := -(-len(samples) * wished // rate) * samples.shape[1] * 4) > _MOST_BYTES:
-        raise RejectedInputError(
-            "TOO_LARGE", f"expected at most {_MOST_BYTES} bytes at {wished} Hz, got {octets}"
-        )
+        detail = f"expected at most {_MOST_BYTES} bytes at {wished} Hz, got {octets}"
+        raise RejectedInputError("TOO_LARGE", detail)
     common = math.gcd(rate, wished)
     resampled: Any = signal.resample_poly(samples, wished // common, rate // common, axis=0)
     return np.asarray(resampled, np.float32)
@@ -270,9 +250,9 @@ def _wav(samples: npt.NDArray[np.float32], sample_rate: int) -> bytes:
     channels = samples.shape[1]
     if sample_rate * channels * 2 > _UNKNOWN_SIZE:
         raise RejectedInputError("UNSUPPORTED_FORMAT", f"a WAV cannot hold {sample_rate} Hz")
-    form = struct.pack(
-        "<HHIIHH", _PCM, channels, sample_rate, sample_rate * channels * 2, channels * 2, 16
-    )
+    frame_bytes = 2 * channels
+    per_second = sample_rate * frame_bytes
+    form = struct.pack("<HHIIHH", _PCM, channels, sample_rate, per_second, frame_bytes, 16)
     chunks = b"fmt " + struct.pack("<I", len(form)) + form
     chunks += b"data" + struct.pack("<I", len(octets)) + octets
     return RIFF[0] + struct.pack("<I", len(chunks) + 4) + WAVE + chunks

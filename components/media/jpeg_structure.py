@@ -19,8 +19,8 @@ from typing import NamedTuple
 import numpy as np
 
 from components.common.rejects import RejectedInputError
-from components.media.structure import ImageStructure
-from trainer_utils.format.jpeg import (
+from components.media.image_structure import ImageStructure
+from trainer_utils.format.images import (
     ALONE,
     APP1,
     BASELINE,
@@ -38,8 +38,6 @@ from trainer_utils.format.jpeg import (
     SOS,
     find_segment,
 )
-
-__all__ = ["scan_jpeg"]
 
 _BASELINE_TO_PROGRESSIVE = (BASELINE, EXTENDED, PROGRESSIVE)
 _PROGRESSIVE = (PROGRESSIVE, 0xCA)
@@ -163,10 +161,8 @@ def _check_coding(process: int, tables: set[int]) -> None:
     is_arithmetic = process in _ARITHMETIC
     if _CONDITIONING in tables if not is_arithmetic else min(tables, default=0x100) < 0x100:
         found = ("arithmetic", "Huffman") if is_arithmetic else ("Huffman", "arithmetic")
-        raise RejectedInputError(
-            "DAMAGED_IMAGE",
-            "its header says {} coding, its tables are of {} coding".format(*found),
-        )
+        detail = "its header says {} coding, its tables are of {} coding".format(*found)
+        raise RejectedInputError("DAMAGED_IMAGE", detail)
 
 
 def _after_scan(data: bytes, position: int, *, is_last: bool) -> int:

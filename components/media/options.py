@@ -9,8 +9,6 @@ import importlib.util
 from trainer_utils.format import ConfigError
 from trainer_utils.format.settings import Settings, number, one_of, setting
 
-__all__ = ["LARGEST_RATE", "MAX_PIXELS", "AudioOptions", "ImageOptions"]
-
 MAX_PIXELS = 89_478_485  # Pillow's own bound against decompression bombs: 1 GiB as RGB, a third
 _MOST_PIXELS = 2 * MAX_PIXELS  # beyond it Pillow refuses to open a file
 LARGEST_RATE = 768_000  # Hz; the filter of a larger one alone may take gigabytes

@@ -26,11 +26,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from trainer_utils.format import ConfigError
+from trainer_utils.format.errors import did_you_mean
 from trainer_utils.format.example_columns import Column
-from trainer_utils.format.spelling import did_you_mean
 from trainer_utils.storage.file_system import is_fault
-
-__all__ = ["Condition", "parse_condition"]
 
 _MOST_CHARACTERS = 4096
 _ALLOWED = "a condition on features such as \"label != 'unknown' and height >= 64\""
@@ -78,12 +76,8 @@ class Condition:
         except (pa.ArrowException, TypeError, OverflowError) as error:
             if is_fault(error):
                 raise
-            problem = str(error)
-        raise ConfigError(
-            f"where: expected values that can be compared, got {self.text!r}: {problem}",
-            setting="where",
-            value=self.text,
-        )
+            allowed = f"values that can be compared ({error})"
+            raise ConfigError.of("where", self.text, allowed=allowed) from None
 
     @functools.cached_property
     def _tree(self) -> ast.expr:
@@ -102,9 +96,9 @@ def parse_condition(text: object) -> Condition:
         tree = ast.parse(text.strip(), mode="eval").body
         features = tuple(dict.fromkeys(_features_in(tree)))
         _Evaluation(text, {}, {}).value(tree)  # of no record: the grammar alone
+    except ConfigError:
+        raise
     except (SyntaxError, ValueError, RecursionError, MemoryError, OverflowError) as error:
-        if isinstance(error, ConfigError):
-            raise
         why = error.msg if isinstance(error, SyntaxError) else type(error).__name__
         raise ConfigError.of("where", text, allowed=f"{_ALLOWED} ({why})") from None
     except (pa.ArrowException, TypeError):
@@ -145,8 +139,8 @@ class _Evaluation:
         if isinstance(node, ast.Constant | ast.List | ast.Tuple):
             return self._constant(node)
         if isinstance(node, ast.BoolOp):
-            join = np.logical_and if isinstance(node.op, ast.And) else np.logical_or
-            return functools.reduce(join, [self.truth(self.value(part)) for part in node.values])
+            masks = [self.truth(self.value(part)) for part in node.values]
+            return (np.all if isinstance(node.op, ast.And) else np.any)(masks, axis=0)
         if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
             return ~self.truth(self.value(node.operand))
         if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
@@ -157,7 +151,7 @@ class _Evaluation:
         if isinstance(node, ast.Compare):
             parts = [node.left, *node.comparators]
             steps = zip(parts, node.ops, parts[1:], strict=False)
-            return functools.reduce(np.logical_and, [self._compare(*step) for step in steps])
+            return np.all([self._compare(*step) for step in steps], axis=0)
         if isinstance(node, ast.Call):
             return self._call(node)
         self._refuse(node)
@@ -180,16 +174,14 @@ class _Evaluation:
         return _Values(name, pa.array(flat), column.counts)
 
     def _constant(self, node: ast.expr) -> Any:
-        if isinstance(node, ast.List | ast.Tuple):
-            return [self._constant(part) for part in node.elts]
-        if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
-            value = self._constant(node.operand)
-            if isinstance(value, int | float):
+        match node:
+            case ast.List(parts) | ast.Tuple(parts):
+                return [self._constant(part) for part in parts]
+            case ast.UnaryOp(ast.USub(), ast.Constant(int(value) | float(value))):
                 return -value
-        elif isinstance(node, ast.Constant):
-            if isinstance(node.value, str):
-                return node.value.encode("utf-8", "surrogateescape")
-            if isinstance(node.value, int | float | type(None)):
+            case ast.Constant(str(value)):
+                return value.encode("utf-8", "surrogateescape")
+            case ast.Constant(int() | float() | None):
                 return node.value
         self._refuse(node)
 
@@ -233,8 +225,8 @@ class _Evaluation:
     def _inside(self, one: Any, among: Any, node: ast.expr) -> Bools:
         """Whether a value is one of a list; or is in a text, or among a feature's values."""
         if isinstance(among, list):
-            found = [self._equal(one, constant) for constant in among]
-            return functools.reduce(np.logical_or, found, np.zeros(self._count, np.bool_))
+            none = np.zeros(self._count, np.bool_)
+            return np.asarray(np.any([none, *(self._equal(one, each) for each in among)], axis=0))
         if not isinstance(among, _Values) or isinstance(one, _Values | pa.Array | np.ndarray):
             self._refuse(node)
         owners = np.repeat(np.arange(len(among.counts)), among.counts)
@@ -254,12 +246,9 @@ class _Evaluation:
             return value
         for text in texts:
             if text not in vocabulary:
-                raise ConfigError.of(
-                    "where",
-                    self._text,
-                    allowed=f"classes of {value.name!r} beside it, such as {vocabulary[0]!r}",
-                    advice=f"There is no {text!r}.{did_you_mean(text, vocabulary)}",
-                )
+                allowed = f"classes of {value.name!r} beside it, such as {vocabulary[0]!r}"
+                advice = f"There is no {text!r}.{did_you_mean(text, vocabulary)}"
+                raise ConfigError.of("where", self._text, allowed=allowed, advice=advice)
         ids = np.array(value.flat.to_pylist(), np.int64)
         is_class = (ids >= 0) & (ids < len(vocabulary))
         names = pa.array([name.encode() for name in vocabulary], pa.binary())
@@ -294,7 +283,7 @@ class _Evaluation:
         arrays = self._arrays(one, other)
         if any(map(_is_text, arrays)):
             raise TypeError("arithmetic with a text")
-        missing = functools.reduce(np.logical_or, (_filled(array.is_null()) for array in arrays))
+        missing = np.any([_filled(array.is_null()) for array in arrays], axis=0)
         left, right = (array.fill_null(0).to_numpy(zero_copy_only=False) for array in arrays)
         if operate in _DIVISIONS:
             missing, right = missing | (right == 0), np.where(right == 0, 1, right)
@@ -303,9 +292,8 @@ class _Evaluation:
 
     def _refuse(self, node: ast.AST) -> NoReturn:
         found = ast.get_source_segment(self._text.strip(), node) or type(node).__name__
-        raise ConfigError.of(
-            "where", self._text, allowed=_ALLOWED, advice=f"{found!r} is not allowed in it"
-        )
+        advice = f"{found!r} is not allowed in it"
+        raise ConfigError.of("where", self._text, allowed=_ALLOWED, advice=advice)
 
 
 def _filled(found: Any) -> Bools:
@@ -328,11 +316,9 @@ def _features_in(node: ast.AST) -> Iterator[str]:
 
 def _feature_of(node: ast.expr) -> str | None:
     """The feature that a node names, if it does."""
-    if isinstance(node, ast.Name):
-        return node.id
-    if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Name):
-        return None
-    if node.func.id != "feature" or node.keywords or len(node.args) != 1:
-        return None
-    (name,) = node.args
-    return name.value if isinstance(name, ast.Constant) and isinstance(name.value, str) else None
+    match node:
+        case ast.Name(id=name):
+            return name
+        case ast.Call(ast.Name("feature"), [ast.Constant(str(name))], []):
+            return name
+    return None

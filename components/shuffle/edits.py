@@ -15,8 +15,8 @@ import functools
 import hashlib
 import io
 import json
-from collections.abc import Collection, Mapping, Sequence
-from typing import Any
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Any, NoReturn
 
 import numpy as np
 import numpy.typing as npt
@@ -25,25 +25,13 @@ from absl import logging
 from components.shuffle.condition import parse_condition
 from components.shuffle.example_editing import replace_feature
 from trainer_utils.format import ConfigError, DatasetError, Feature, RecordBlock, frame_parts
+from trainer_utils.format.errors import did_you_mean
+from trainer_utils.format.example import decode_example
 from trainer_utils.format.example_columns import Column, parse_examples
-from trainer_utils.format.example_decoding import decode_example
 from trainer_utils.format.framing import FOOTER_BYTES, HEADER_BYTES, RECORD_OVERHEAD_BYTES
 from trainer_utils.format.json_text import JsonObject
 from trainer_utils.format.naming import LABEL_FEATURES, NAME_FEATURES
-from trainer_utils.format.spelling import misspelt
 from trainer_utils.storage import read_bytes
-
-__all__ = [
-    "EditCounts",
-    "Edits",
-    "check_edits",
-    "check_feature",
-    "describe_edits",
-    "fingerprint_of_files",
-    "parse_block",
-    "read_edits",
-    "total_counts",
-]
 
 _LABEL = "label"
 _UNDECODED = "surrogateescape"  # as `os.fsdecode` has names of files that are no UTF-8
@@ -139,7 +127,7 @@ class Edits:
             kept = np.array([not own for own in found])
             counts["excluded",] += int((~kept).sum())
             block = _selected(block, kept, {})
-            names = [own for own, stays in zip(names, kept.tolist(), strict=True) if stays]
+            names = [names[number] for number in np.flatnonzero(kept).tolist()]
         changed = self._changed(block, names, counts, path) if self.relabel and len(block) else {}
         block = _selected(block, np.ones(len(block), np.bool_), changed)
         if self.where and len(block):
@@ -156,7 +144,6 @@ class Edits:
     def _changed(
         self, block: RecordBlock, names: Sequence[Sequence[bytes]], counts: EditCounts, path: str
     ) -> dict[int, bytes]:
-        """The records that get another value of the feature, by number."""
         column = parse_block(block, [self.feature], path=path)[self.feature]
         ends, changed = np.cumsum(column.counts), {}
         for number, own in enumerate(names):
@@ -168,12 +155,9 @@ class Edits:
             stop = int(ends[number])
             given = column.values[stop - int(column.counts[number]) : stop].tolist()
             if not given and not self.kind:
-                raise DatasetError(
-                    f"feature {self.feature!r}: expected a value that shows its kind, got none "
-                    f"({path!r}, {name!r})",
-                    path=path,
-                )
-            value = _as_kind(text, self.kind or column.kind, name)
+                found = f"none of {self.feature!r} ({name!r})"
+                raise DatasetError.at(path, expected="a value that shows its kind", got=found)
+            value = _as_kind(text, self.kind or column.kind, name.decode(errors="replace"))
             if given != [value]:
                 changed[number] = replace_feature(block.record(number), self.feature, value)
         return changed
@@ -187,12 +171,12 @@ class Edits:
 
     @functools.cached_property
     def _excluded(self) -> Mapping[bytes, int]:
-        return {_encode_name(name): place for place, name in enumerate(self.exclude)}
+        return {name.encode(errors=_UNDECODED): place for place, name in enumerate(self.exclude)}
 
     @functools.cached_property
     def _relabelled(self) -> Mapping[bytes, tuple[int, str | int | float]]:
         rows = enumerate(self.relabel.items())
-        return {_encode_name(name): (place, value) for place, (name, value) in rows}
+        return {name.encode(errors=_UNDECODED): (place, v) for place, (name, v) in rows}
 
 
 def parse_block(block: RecordBlock, names: Collection[str], *, path: str) -> dict[str, Column]:
@@ -210,11 +194,6 @@ def parse_block(block: RecordBlock, names: Collection[str], *, path: str) -> dic
         raise DatasetError(f"{error} ({where})", path=path) from error
 
 
-def _encode_name(name: str) -> bytes:
-    """A name as records hold it; of a file's name that is no UTF-8 `os.fsdecode`'s text counts."""
-    return name.encode("utf-8", _UNDECODED)
-
-
 def _names_of(block: RecordBlock, path: str) -> list[list[bytes]]:
     """The names of each record; one that is a number as text."""
     names: list[list[bytes]] = [[] for _ in range(len(block))]
@@ -226,7 +205,7 @@ def _names_of(block: RecordBlock, path: str) -> list[list[bytes]]:
     return names
 
 
-def _as_kind(text: str | int | float, kind: str, name: str | bytes) -> bytes | int | float:
+def _as_kind(text: str | int | float, kind: str, name: str) -> bytes | int | float:
     """A new value as a feature of that kind has it."""
     if kind == "string":
         return str(text).encode()
@@ -238,12 +217,7 @@ def _as_kind(text: str | int | float, kind: str, name: str | bytes) -> bytes | i
             return value
     except (ValueError, OverflowError):
         pass
-    shown = name.decode(errors="replace") if isinstance(name, bytes) else name
-    raise ConfigError(
-        f"relabel[{shown!r}]: expected a value of kind {kind}, got {text!r}",
-        setting="relabel",
-        value=text,
-    )
+    raise ConfigError.of("relabel", text, allowed=f"a value of kind {kind} for {name!r}")
 
 
 def _selected(
@@ -324,14 +298,15 @@ def check_feature(
     """
     found = features.get(name)
     if found is None and knows_all:
-        raise ConfigError(
-            f"{setting}: expected one of the features {', '.join(features)}, "
-            f"got {misspelt(name, features)}",
-            setting=setting,
-            value=name,
-        )
+        _refuse_feature(setting, name, features)
     if found is not None and (found.is_image or found.tensor is not None):
         raise ConfigError.of(setting, name, allowed="a feature of numbers or texts")
+
+
+def _refuse_feature(setting: str, name: str, known: Iterable[str]) -> NoReturn:
+    names = sorted(known)
+    allowed = f"one of the features {', '.join(names[:_MOST_NAMED])}"
+    raise ConfigError.of(setting, name, allowed=allowed, advice=did_you_mean(name, names).strip())
 
 
 def _names_to_exclude(exclude: str | Sequence[str]) -> list[str]:
@@ -354,13 +329,8 @@ def _table(relabel: str | Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
     table: dict[str, str] = {}
     for row in filter(any, rows):
         if len(row) != 2 or table.setdefault(row[0], row[1]) != row[1]:
-            rule = "one value a name" if len(row) == 2 else "a name and a value"
-            raise ConfigError(
-                f"relabel: expected {rule}, got {','.join(row)!r} ({relabel!r}, "
-                f"line {rows.line_num})",
-                setting="relabel",
-                value=relabel,
-            )
+            rule = f"a name and one value for it, not {','.join(row)!r} (line {rows.line_num})"
+            raise ConfigError.of("relabel", relabel, allowed=rule)
     if len(header) != 2 or header[0] not in ("name", *NAME_FEATURES) or not header[1] or not table:
         rule = f"a CSV that begins with the line name,{_LABEL} and has rows below it"
         raise ConfigError.of("relabel", relabel, allowed=rule)
@@ -375,9 +345,8 @@ def _read_named(setting: str, path: str) -> bytes:
     try:
         return read_bytes(path)
     except OSError as error:
-        raise ConfigError.of(
-            setting, path, allowed="a file that can be read", advice=f"{error.strerror or error}"
-        ) from error
+        why = f"{error.strerror or error}"
+        raise ConfigError.of(setting, path, allowed="a readable file", advice=why) from error
 
 
 def _values(
@@ -388,12 +357,9 @@ def _values(
     values: dict[str, str | int | float] = {}
     for name, value in sorted(table.items()):
         if vocabulary is not None and value not in ids:
-            raise ConfigError(
-                f"relabel[{name!r}]: expected one of the classes of {feature!r}, "
-                f"got {misspelt(value, ids)}",
-                setting="relabel",
-                value=value,
-            )
+            allowed = f"one of the classes of {feature!r} for {name!r}"
+            advice = did_you_mean(value, ids).strip()
+            raise ConfigError.of("relabel", value, allowed=allowed, advice=advice)
         values[name] = ids.get(value, value)
         if kind and vocabulary is None:
             _as_kind(value, kind, name)
@@ -410,31 +376,19 @@ def check_edits(edits: Edits, by_split: Mapping[str, EditCounts]) -> None:
         ConfigError: as said.
     """
     total = total_counts(by_split.values())
-    others = sorted(total.of("other"))
     for name in edits.unknown:
         if name not in total.of("feature") and total.found:
-            raise ConfigError(
-                f"where: expected features that some record has, such as "
-                f"{', '.join(others[:_MOST_NAMED])}, got {misspelt(name, others)}",
-                setting="where",
-                value=name,
-            )
+            _refuse_feature("where", name, total.of("other"))
     for setting, names in (("exclude", edits.exclude), ("relabel", [*edits.relabel])):
         found = total.of(setting)
         missing = [name for place, name in enumerate(names) if place not in found]
         if names and not found:
-            raise ConfigError(
-                f"{setting}: expected names of records as {', '.join(NAME_FEATURES)} have them, "
-                f"found none of {len(names)}, such as {names[0]!r}. "
-                "`tfx-shards show` lists records with their names",
-                setting=setting,
-                value=names[0],
-            )
+            allowed = f"names of records as {', '.join(NAME_FEATURES)} have them"
+            advice = f"None of {len(names)} is one: see `tfx-shards show`"
+            raise ConfigError.of(setting, names[0], allowed=allowed, advice=advice)
         if missing:
-            logging.warning(
-                "%s: %d of %d names are of no record, such as %r",
-                *(setting, len(missing), len(names), missing[0]),
-            )
+            counted = setting, len(missing), len(names), missing[0]
+            logging.warning("%s: %d of %d names are of no record, such as %r", *counted)
     emptied = [name for name, one in by_split.items() if one.found and one.skipped == one.found]
     if emptied and total.skipped == total.found:
         setting = "where" if total.filtered else "exclude"
@@ -444,12 +398,11 @@ def check_edits(edits: Edits, by_split: Mapping[str, EditCounts]) -> None:
             setting=setting,
         )
     for split in emptied:
-        logging.warning(
-            "split %r: all of its %d records are left out", split, by_split[split].found
-        )
+        records = by_split[split].found
+        logging.warning("split %r: all of its %d records are left out", split, records)
 
 
-def total_counts(parts: Collection[EditCounts]) -> EditCounts:
+def total_counts(parts: Iterable[EditCounts]) -> EditCounts:
     """What became of the records of all parts together."""
     total = EditCounts()
     for counts in parts:

@@ -43,18 +43,6 @@ from trainer_utils.storage import (
 from trainer_utils.writing.publishing import working_folder
 from trainer_utils.writing.shards import verify_shard, write_shard
 
-__all__ = [
-    "HELD_TIMES",
-    "ExternalShuffle",
-    "Lot",
-    "checked_crcs",
-    "frames_of",
-    "read_batch",
-    "run_of",
-    "write_batches",
-    "write_shards",
-]
-
 Ints = npt.NDArray[np.int64]
 
 HELD_TIMES = 3
@@ -127,17 +115,13 @@ class ExternalShuffle:
         )
         shards = range(task.first_shard, task.stop_shard)
         sizes = np.diff(bounds).tolist()
-        return write_shards(
-            [*zip(map(layout.shard_name, shards), sizes, strict=True)],
-            lots,
-            uri=self.uri,
-            block_bytes=self.block_bytes,
-        )
+        named = zip(map(layout.shard_name, shards), sizes, strict=True)
+        return write_shards(named, lots, uri=self.uri, block_bytes=self.block_bytes)
 
     def _runs(self, cell: int) -> list[pa.RecordBatch]:
         """What all runs have of a cell."""
-        paths = [join(self._folder, name) for name in sorted(list_names(self._folder))]
-        return [read_batch(path, cell) for path in paths]
+        names = sorted(list_names(self._folder))
+        return [read_batch(join(self._folder, name), cell) for name in names]
 
     def _lots(
         self,
@@ -148,9 +132,8 @@ class ExternalShuffle:
     ) -> Iterator[Lot]:
         """The records of a cell in order, in lots of which none reaches across a shard's end."""
         start, stop = span
-        positions = np.concatenate(
-            [np.zeros(0, np.int64), *(batch.column(0).to_numpy() for batch in batches)]
-        )
+        found = [batch.column(0).to_numpy() for batch in batches]
+        positions = np.concatenate([np.zeros(0, np.int64), *found])
         order = np.argsort(positions, kind="stable")
         if not np.array_equal(positions[order], np.arange(start, stop)):
             raise DatasetError(
@@ -173,9 +156,7 @@ def _lot(frames: pa.Array, names: pa.Array, path: str | None) -> Lot:
     """Framed records as a lot; checked where they come from a file."""
     ends, data = _contents(frames)
     lengths = np.diff(ends, prepend=0) - RECORD_OVERHEAD_BYTES
-    known = None
-    if not names.null_count:
-        known = names.to_numpy()
+    known = None if names.null_count else names.to_numpy()
     octets = data.to_pybytes()
     if path is None:
         return Lot(octets, lengths, footers_of(octets, ends), known)
@@ -198,11 +179,7 @@ def checked_crcs(frames: Any, lengths: Ints) -> tuple[npt.NDArray[np.uint32], in
 def write_shards(
     shards: Iterable[tuple[ShardName, int]], lots: Iterator[Lot], *, uri: str, block_bytes: int
 ) -> list[Shard]:
-    """Writes shards, of so many records each, one after the other, and reads them back.
-
-    Args:
-        lots: of all their records in order, each of one shard.
-    """
+    """Writes shards, of so many records each, and reads them back; each lot is of one shard."""
 
     def fill(records: int, writer: ShardWriter) -> None:
         while records:
@@ -273,17 +250,13 @@ def read_batch(path: str, number: int) -> pa.RecordBatch:
         with open_for_reading(path) as stream, pa.PythonFile(stream, "r") as source:
             return pa.ipc.open_file(source).get_batch(number)
     except pa.ArrowInvalid as error:
-        cure = "The disk or the store changed it: run it again"
-        raise DatasetError.at(
-            path, expected="rows that this run kept", got=str(error), advice=cure
-        ) from error
+        rule = "rows that this run kept, which the disk or the store changed"
+        raise DatasetError.at(path, expected=rule, got=f"{error}", advice="Run it again") from error
 
 
 def _joined(arrays: Sequence[pa.Array]) -> pa.Array:
     """Binary arrays as one; Arrow would join them anew each time that some rows are taken."""
-    large = [
-        array.cast(pa.large_binary()) for array in arrays
-    ]  # offsets of 32 bits might not reach
+    large = [array.cast(pa.large_binary()) for array in arrays]  # 32 bits might not reach
     if len(large) == 1:
         return large[0]
     return pa.concat_arrays(large) if large else pa.array([], pa.large_binary())

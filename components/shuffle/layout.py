@@ -17,8 +17,6 @@ import numpy.typing as npt
 from trainer_utils.format import ShardName, keyed_hash, permute
 from trainer_utils.storage import open_for_reading
 
-__all__ = ["Cells", "ShardTask", "SplitLayout", "plan_tasks", "shuffle_seed"]
-
 Ints = npt.NDArray[np.int64]
 
 _MOST_CELLS = 1 << 16

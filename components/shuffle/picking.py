@@ -22,8 +22,6 @@ from trainer_utils.format import DatasetError, ShardName
 from trainer_utils.format.framing import RECORD_OVERHEAD_BYTES, Lengths
 from trainer_utils.storage import file_size, naming_file, open_for_reading
 
-__all__ = ["LOT_BYTES", "GatherIndices", "picked_lots", "read_ahead"]
-
 Ints = npt.NDArray[np.int64]
 
 LOT_BYTES = 1 << 20
@@ -78,9 +76,8 @@ def picked_lots(paths: Sequence[str], gather: GatherIndices) -> Iterator[tuple[L
                     if file not in descriptors:
                         stream = opened.enter_context(open_for_reading(paths[file]))
                         descriptors[file] = stream.fileno()
-                    place = frames.data[
-                        int(sizes[first - 1]) if first else 0 : int(sizes[last - 1])
-                    ]
+                    begin = int(sizes[first - 1]) if first else 0
+                    place = frames.data[begin : int(sizes[last - 1])]
                     if not _read(descriptors[file], place, int(offsets[first])):
                         _raise_damage(paths[file])
             crcs, bad = checked_crcs(frames, lengths[start:stop])
@@ -111,10 +108,9 @@ def _raise_damage(path: str) -> NoReturn:
     """Reads a file in order, which says what is wrong where."""
     for _ in read_shard_blocks(path):
         pass
-    raise DatasetError(
-        f"{path!r}: expected a file that stays as it is while it is read, got one that was changed "
-        "meanwhile. Run it again.",
-        path=path,
+    rule = "a file that stays as it is while it is read"
+    raise DatasetError.at(
+        path, expected=rule, got="one that was changed meanwhile", advice="Run it again."
     )
 
 

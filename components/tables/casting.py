@@ -14,18 +14,6 @@ from components.common.entry import Column
 from trainer_utils.format import InputError
 from trainer_utils.format.json_text import Json
 
-__all__ = [
-    "DOUBTFUL_TEXT",
-    "FLOAT_TEXT",
-    "INT_TEXT",
-    "cast_column",
-    "lists_of_texts",
-    "no_text",
-    "numbers_of_texts",
-    "text_of_number",
-    "texts_of",
-]
-
 # Numbers as programs write them: no zeros before them, no plus sign, no spaces.
 INT_TEXT = r"0|-?[1-9][0-9]*"
 FLOAT_TEXT = (

@@ -37,8 +37,6 @@ from components.tables.pieces import (
 from components.tables.rows import BadRow, Rows, checked_texts, lines_of, name_encoding, one_array
 from trainer_utils.format import ConfigError, InputError
 
-__all__ = ["find_pieces", "read"]
-
 _BLOCK_BYTES = 1 << 20  # read in blocks of that size, Arrow keeps to the processor's cache
 _HEAD_BYTES = 1 << 20  # that the header must fit into
 _DELIMITERS = ",;\t|"  # that tables are found with

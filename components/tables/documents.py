@@ -12,8 +12,6 @@ from components.tables.rows import BadRow, Rows, checked_texts
 from trainer_utils.format.crc32c import extend_crc32c
 from trainer_utils.storage import persist
 
-__all__ = ["read"]
-
 
 def read(base: str, piece: Piece, *, encoding: str | None) -> Rows:
     """The files of a piece, in an encoding that is not UTF-8 where one is named."""

@@ -19,8 +19,6 @@ from components.tables.kinds import LABEL_NAMES
 from trainer_utils.format import InputError
 from trainer_utils.format.media_formats import EXTENSIONS
 
-__all__ = ["ROWS", "check_agreement", "find_header_doubt", "is_evident_header", "refuse_doubtful"]
-
 ROWS = 50  # that are compared with the first one
 _MOST_CELLS = 100_000  # of a wide table
 _NAMES = frozenset(

@@ -26,8 +26,6 @@ from components.tables.pieces import Piece, cut
 from components.tables.rows import BadRow, Rows, not_utf8, one_array
 from trainer_utils.format.json_text import JsonObject
 
-__all__ = ["find_pieces", "flatten", "read"]
-
 _BLOCK_BYTES = 1 << 20
 _NULL_LINE = re.compile(rb"^[ \t\r]*null\b", re.MULTILINE)
 _MOST_OPENERS = 200  # brackets on a line: Arrow's reader recurses where Python's raises

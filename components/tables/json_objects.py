@@ -14,8 +14,6 @@ from components.tables.casting import no_text, text_of_number
 from trainer_utils.format import InputError
 from trainer_utils.format.json_text import Json, JsonObject
 
-__all__ = ["columns_of_objects", "flat_object", "flatten_object", "is_ignored", "without_twins"]
-
 
 def flat_object(fields: Iterable[tuple[str, Json]]) -> JsonObject:
     """Fields as a dictionary.

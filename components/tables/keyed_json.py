@@ -24,8 +24,6 @@ from components.tables.rows import BadRow, Rows, lines_of
 from trainer_utils.format import InputError
 from trainer_utils.format.json_text import Json, JsonObject
 
-__all__ = ["find_pieces", "read"]
-
 _LABELS = "label."
 _HEAD_BYTES = 1 << 16
 _MOST_BYTES = 128 << 20  # that are parsed at once; takes some ten times that

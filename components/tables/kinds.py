@@ -30,16 +30,7 @@ from components.tables.casting import (
     numbers_of_texts,
 )
 from trainer_utils.format import ConfigError, InputError
-from trainer_utils.format.spelling import did_you_mean
-
-__all__ = [
-    "LABEL_NAMES",
-    "ColumnFacts",
-    "check_columns",
-    "column_facts",
-    "decide_column",
-    "not_finite",
-]
+from trainer_utils.format.errors import did_you_mean
 
 LABEL_NAMES = ("label", "labels", "class", "classes", "category", "categories")
 

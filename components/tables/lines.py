@@ -9,8 +9,6 @@ import pyarrow.compute as pc
 from components.tables.pieces import Piece
 from components.tables.rows import Rows, checked_texts
 
-__all__ = ["read"]
-
 
 def read(data: bytes, piece: Piece) -> Rows:
     """The lines of a piece, without their ends."""

@@ -7,8 +7,6 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar
 
-__all__ = ["TableOptions", "select_settings"]
-
 _Options = TypeVar("_Options")
 
 

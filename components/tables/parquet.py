@@ -24,8 +24,6 @@ from trainer_utils.format import InputError
 from trainer_utils.format.json_text import JsonObject
 from trainer_utils.storage import is_fault
 
-__all__ = ["find_pieces", "open_file", "read", "read_columns"]
-
 _HELD_BYTES = 128 << 20  # of a row group, beyond which it is read in parts; takes five times that
 _MOST_GROUP_BYTES = 4 << 30
 _MOST_REPEATED_BYTES = 1 << 30  # of texts that the file has once

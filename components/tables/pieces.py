@@ -17,21 +17,6 @@ import numpy.typing as npt
 
 from trainer_utils.format.json_text import Json
 
-__all__ = [
-    "MAX_COLUMNS",
-    "MAX_ROW_BYTES",
-    "PIECE_BYTES",
-    "BadQuote",
-    "Piece",
-    "RowTooLong",
-    "StrayQuote",
-    "UnclosedQuote",
-    "cut",
-    "is_open",
-    "row_ends",
-    "row_starts",
-]
-
 PIECE_BYTES = 16 << 20  # 16 MiB: some hundred MB while it is worked on
 MAX_ROW_BYTES = 64 << 20
 MAX_COLUMNS = 50_000  # each is a feature of its own, with some ms of work

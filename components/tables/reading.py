@@ -19,11 +19,8 @@ from components.tables.rows import BadRow, Rows
 from components.tables.transcoding import in_utf8
 from trainer_utils.format import DatasetError, InputError
 from trainer_utils.format.crc32c import extend_crc32c
-from trainer_utils.storage.file_system import is_fault, persist, problem_of
+from trainer_utils.storage.file_system import is_fault, is_remote, join, persist, problem_of
 from trainer_utils.storage.files import open_for_reading
-from trainer_utils.storage.paths import is_remote, join
-
-__all__ = ["DELIMITERS", "SUFFIXES", "kind_of_table", "pieces_of", "read_piece"]
 
 SUFFIXES = {
     ".csv": "csv",

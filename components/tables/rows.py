@@ -15,16 +15,6 @@ import pyarrow as pa
 
 from trainer_utils.format.media_formats import packing_of
 
-__all__ = [
-    "BadRow",
-    "Rows",
-    "checked_texts",
-    "lines_of",
-    "name_encoding",
-    "not_utf8",
-    "one_array",
-]
-
 _UTF_16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 
 

@@ -9,16 +9,6 @@ from typing import NamedTuple
 
 from trainer_utils.format import ConfigError, canonical_split
 
-__all__ = [
-    "MAYBE_SPLIT",
-    "SPLIT_COLUMNS",
-    "SPLIT_NAMES",
-    "NoSplit",
-    "is_split_word",
-    "split_column",
-    "split_of_word",
-]
-
 SPLIT_NAMES = ("split", "ml_use")
 MAYBE_SPLIT = "set"  # a column of that name is one of splits where each of its values names one
 SPLIT_COLUMNS = frozenset(SPLIT_NAMES)

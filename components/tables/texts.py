@@ -17,8 +17,6 @@ from components.tables.casting import texts_of
 from components.tables.rows import Rows
 from trainer_utils.format import ConfigError, InputError
 
-__all__ = ["TextRules", "text_columns"]
-
 _TEXT_NAMES = ("text", "sentence", "review", "content", "document", "body", "comment")
 
 

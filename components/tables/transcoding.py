@@ -13,8 +13,6 @@ from components.common.layout_inputs import LayoutInputs
 from trainer_utils.format import InputError
 from trainer_utils.storage import join, make_folder, write_atomically
 
-__all__ = ["in_utf8", "is_compressed"]
-
 _BLOCK_BYTES = 4 << 20
 
 

@@ -12,12 +12,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from trainer_utils.format import ConfigError, InputError
+from trainer_utils.format.errors import did_you_mean
 from trainer_utils.format.naming import vocabulary_file
 from trainer_utils.format.printable import printable
-from trainer_utils.format.spelling import did_you_mean
-from trainer_utils.storage.paths import display_path
-
-__all__ = ["label_ids", "make_vocabularies"]
+from trainer_utils.storage.file_system import display_path
 
 
 def make_vocabularies(

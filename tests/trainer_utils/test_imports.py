@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 import trainer_utils
-from trainer_utils import format as on_disk
 
 components = pytest.importorskip("components", exc_type=ImportError)
 
@@ -95,5 +94,5 @@ def test_the_public_names():
         "ShardBalancer",
         "TextExampleGen",
     ]
-    for package in (trainer_utils, components, on_disk):
+    for package in (trainer_utils, components):
         assert [name for name in package.__all__ if not hasattr(package, name)] == []

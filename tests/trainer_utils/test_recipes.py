@@ -68,7 +68,6 @@ def test_yaml_is_the_recipe(uris, tmp_path):
     recipe = Recipe(
         [Part(uris["web"], name="web", split="train[:50%]"), Part(uris["books"], weight=0.5)],
         schedule=[(0, {"web": 1}), (20, {"web": 4})],
-        interpolation="linear",
     )
     assert Recipe.from_yaml(recipe.to_yaml()) == recipe
     path = tmp_path / "recipe.yaml"
@@ -78,8 +77,7 @@ def test_yaml_is_the_recipe(uris, tmp_path):
     assert names_of(dataset.take(30).as_numpy_iterator()) == take(str(path), 30)[0]
     assert trainer_utils.plan(path, workers=2, batch_size=8).steps == dataset.input_steps
     shares = [sum("web" in name for name in batch) for batch in take(recipe, 24)[0]]
-    assert shares[0] < 6 < shares[-1]
-    assert sorted(shares) == pytest.approx(shares, abs=1)
+    assert max(shares[:20]) <= 6 < max(shares[20:])
 
 
 def test_the_ledger_tells_a_run_that_was_changed(uris, tmp_path):
@@ -184,7 +182,6 @@ NO_RECIPES = {
     "text for a weight": lambda web, books: Recipe([Part(web, weight="3")]),
     "nothing": lambda web, books: Recipe([Part(web, weight=0)]),
     "too small": lambda web, books: Recipe([Part(web), Part(books, weight=1e-6)]),
-    "interpolation": lambda web, books: Recipe([Part(web)], interpolation="cubic"),
     "an epoch of none": lambda web, books: Recipe([Part(web)], epoch_records=0),
     "no YAML": lambda web, books: Recipe.from_yaml("{"),
     "another YAML": lambda web, books: Recipe.from_yaml("[1]"),

@@ -183,3 +183,11 @@ class TestSizes:
     )
     def test_that_are_large(self, uri, settings):
         iterate(uri, "train", **settings)
+
+    def test_sounds(self, tmp_path, monkeypatch):
+        from trainer_utils import InputOptions
+
+        for seconds in (0, -1, 1e12, float("inf"), float("nan"), "1", True):
+            with pytest.raises(ConfigError):
+                InputOptions(audio_seconds=seconds)
+        assert InputOptions(audio_seconds=3600).audio_seconds == 3600

@@ -1,28 +1,18 @@
 """`Recipe`: what is read and in which shares, as one object or as YAML, and how that changes.
 
-    recipe = Recipe([Part("data/web", name="web", weight=3), Part("data/books", name="books")],
-                    schedule=[(10_000, {"web": 1})])
-    train = input_fn(recipe, batch_size=256, repeat=True, state=token)
-    recipe = recipe.change(token, add=[Part("data/code", name="code")], drop=["web"])
-
-A recipe holds its whole history: what a change adds is one line of its schedule. So a run goes on
-from a token with every recipe that is the same up to there.
+recipe = Recipe([Part("data/web", name="web", weight=3), Part("data/books", name="books")],
+                schedule=[(10_000, {"web": 1})])
+recipe = recipe.change(token, add=[Part("data/code", name="code")], drop=["web"])
 """
 
 import dataclasses
-import itertools
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from trainer_utils.format import ConfigError
-from trainer_utils.format.spelling import did_you_mean
+from trainer_utils.format.errors import did_you_mean
 from trainer_utils.order.mixing import WeightSchedule
 from trainer_utils.order.state import check_state
-
-__all__ = ["Part", "Recipe"]
-
-_STAIRS = 32  # of a slope between two steps
-_INTERPOLATIONS = ("stages", "linear")
 
 Change = tuple[int, Mapping[str, float]]
 
@@ -72,8 +62,6 @@ class Recipe:
         schedule: steps, counted over all epochs, from which on parts have other weights; parts that
             are not named keep theirs, and weight 0 is a rest. In steps that a run has behind it,
             names of parts may stand that are gone.
-        interpolation: `"stages"`: weights change at those steps. `"linear"`: they change evenly
-            from each of them to the next, in 32 stairs.
         epoch_records: of an epoch, which is only what Keras and tokens count by: each part begins
             its own next epoch when all of its records have come. None: as many as it takes until
             every record of each part of the first stage has come.
@@ -85,29 +73,25 @@ class Recipe:
 
     parts: Sequence[Part]
     schedule: Sequence[Change] = dataclasses.field(default=(), kw_only=True)
-    interpolation: str = dataclasses.field(default="stages", kw_only=True)
     epoch_records: int | None = dataclasses.field(default=None, kw_only=True)
 
     def __post_init__(self) -> None:
         if not self.parts or not all(isinstance(part, Part) for part in self.parts):
             raise ConfigError.of("parts", self.parts, allowed="a list of Part(uri, …)")
-        if self.interpolation not in _INTERPOLATIONS:
-            rule = " or ".join(map(repr, _INTERPOLATIONS))
-            raise ConfigError.of("interpolation", self.interpolation, allowed=rule)
         records = self.epoch_records
         if records is not None and (type(records) is not int or records < 1):
             rule = "a number of records of at least 1, or None"
             raise ConfigError.of("epoch_records", records, allowed=rule)
         for change in self.schedule:
-            _check_change(change)
+            is_pair = isinstance(change, (tuple, list)) and len(change) == 2
+            if not is_pair or type(change[0]) is not int or not isinstance(change[1], Mapping):
+                rule = "pairs of a step from 0 on and weights by the names of parts"
+                raise ConfigError.of("schedule", change, allowed=rule)
         _ = self.weights
 
     @property
     def weights(self) -> WeightSchedule:
         """The weights as `input_fn` takes them for the parts' datasets."""
-        stages = dict(self._changes())
-        if self.interpolation == "linear":
-            stages = _with_slopes(stages)
         older = {}
         for part in self.parts:
             while part.after is not None:
@@ -115,7 +99,7 @@ class Recipe:
                 part = part.after
         return WeightSchedule(
             names=[part.name for part in self.parts],
-            stages=[*stages.items()],
+            stages=self._changes(),
             epoch_records=self.epoch_records,
             older=older,
         )
@@ -205,27 +189,19 @@ class Recipe:
         return {
             "parts": [part.to_dict() for part in self.parts],
             "schedule": [{"step": step, "weights": dict(some)} for step, some in self.schedule],
-            "interpolation": self.interpolation,
             "epoch_records": self.epoch_records,
         }
 
     @classmethod
     def from_dict(cls, value: Mapping[str, Any]) -> "Recipe":
-        """What `to_dict` gave, or somebody wrote.
-
-        Raises:
-            ConfigError: it is none.
-        """
+        """What `to_dict` gave, or somebody wrote."""
         try:
             parts = [Part(**part) for part in value["parts"]]
             schedule = [(one["step"], one["weights"]) for one in value.get("schedule") or ()]
-            rest = {n: v for n, v in value.items() if n not in ("parts", "schedule")}
-            return cls(parts, schedule=schedule, **rest)
+            return cls(**{**value, "parts": parts, "schedule": schedule})
         except (AttributeError, KeyError, TypeError) as error:
-            rule = (
-                "parts, each with uri, name, split and weight, and a schedule of step and weights"
-            )
-            raise ConfigError.of("recipe", value, allowed=f"{rule} ({error})") from error
+            rule = f"parts of uri, name, split, weight; a schedule of step and weights ({error})"
+            raise ConfigError.of("recipe", value, allowed=rule) from error
 
     def to_yaml(self) -> str:
         """The recipe as YAML."""
@@ -235,11 +211,7 @@ class Recipe:
 
     @classmethod
     def from_yaml(cls, text: str) -> "Recipe":
-        """Reads what `to_yaml` made, or somebody wrote; JSON is YAML too.
-
-        Raises:
-            ConfigError: it is no recipe.
-        """
+        """Reads what `to_yaml` made, or somebody wrote; JSON is YAML too."""
         import yaml
 
         try:
@@ -249,30 +221,7 @@ class Recipe:
         return cls.from_dict(value)
 
 
-def _check_change(change: Any) -> None:
-    is_pair = isinstance(change, (tuple, list)) and len(change) == 2
-    if not is_pair or type(change[0]) is not int or not isinstance(change[1], Mapping):
-        rule = "pairs of a step from 0 on and weights by the names of parts"
-        raise ConfigError.of("schedule", change, allowed=rule)
-
-
 def _next_name(name: str) -> str:
     """What a part is called when its dataset has a newer version: `photos@2`, then `photos@3`."""
     stem, at, number = name.rpartition("@")
     return f"{stem}@{int(number) + 1}" if at and number.isdecimal() else f"{name}@2"
-
-
-def _with_slopes(stages: Mapping[int, Mapping[str, float]]) -> dict[int, Mapping[str, float]]:
-    """The stages with stairs between them, each of the mean weights of its steps."""
-    steps, found = [*stages], dict[int, Mapping[str, float]]()
-    for begin, end in itertools.pairwise(steps):
-        count = min(_STAIRS, end - begin)
-        for stair in range(count):
-            at, share = begin + stair * (end - begin) // count, (stair + 0.5) / count
-            names = {**stages[begin], **stages[end]}
-            found[at] = {
-                n: round((1 - share) * stages[begin].get(n, 0) + share * stages[end].get(n, 0), 12)
-                for n in names
-            }
-    found[steps[-1]] = stages[steps[-1]]
-    return found

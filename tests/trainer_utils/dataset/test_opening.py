@@ -11,7 +11,7 @@ import pytest
 import tensorflow as tf
 
 import trainer_utils
-from trainer_utils import DatasetWriter
+from trainer_utils import DatasetWriter, storage
 from trainer_utils.dataset import files, open_dataset
 from trainer_utils.format import ConfigError, DatasetError, Feature, render_features
 from trainer_utils.format.naming import WORKING_FOLDER
@@ -265,13 +265,13 @@ def test_what_lies_in_the_index_is_not_listed_to_open_a_dataset(tmp_path, monkey
     with DatasetWriter(tmp_path, num_shards=3) as writer:
         for number in range(6):
             writer.write("train", {"id": number})
-    listed, folders = files.list_folder, []
+    listed, folders = storage.list_folder, []
 
     def list_seen(folder: str) -> Any:
         folders.append(os.path.relpath(folder, tmp_path))
         return listed(folder)
 
-    monkeypatch.setattr(files, "list_folder", list_seen)
+    monkeypatch.setattr(storage, "list_folder", list_seen)
     dataset = open_dataset(str(tmp_path))
     assert sorted(folders) == [".", "Split-train"]
     assert all(os.path.isfile(shard.index_path) for shard in dataset.shard_files)

@@ -8,9 +8,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from trainer_utils import ConfigError, input_fn
+from trainer_utils import ConfigError, InputOptions, input_fn
 from trainer_utils.format import Feature
-from trainer_utils.reading.audio import AudioReading
 
 RATE = 8000
 
@@ -128,6 +127,6 @@ def test_sounds_may_be_ragged(write):
 def test_seconds_that_cannot_be_are_refused():
     for seconds in (0, -1, 1e12, float("inf"), float("nan"), True, "1"):
         with pytest.raises(ConfigError) as caught:
-            AudioReading(seconds=seconds)
+            InputOptions(audio_seconds=seconds)
         assert caught.value.setting == "audio_seconds"
-    assert AudioReading(seconds=3600).seconds == 3600
+    assert InputOptions(audio_seconds=3600).audio_seconds == 3600

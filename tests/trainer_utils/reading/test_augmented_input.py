@@ -7,7 +7,7 @@ import tensorflow as tf
 from tests.trainer_utils.reading.jpegs import encode
 from trainer_utils import ConfigError, input_fn, iterate, plan
 from trainer_utils.format import Feature
-from trainer_utils.reading.augmentation.chain import NAMES
+from trainer_utils.reading.augmentation import NAMES
 
 COUNT, BATCH = 22, 12
 CHAIN = ["random_resized_crop", "flip", ("colour", 0.4), "cutout", "mixup", "cutmix"]

@@ -10,7 +10,7 @@ import pytest
 from pipelines.tools.verification import verify_dataset
 from trainer_utils import ConfigError, DatasetWriter, storage
 from trainer_utils.format.naming import MANIFEST_FILE
-from trainer_utils.writing import uploading
+from trainer_utils.writing import publishing
 
 _numbers = itertools.count()
 
@@ -79,9 +79,9 @@ def test_of_several_at_once_none_writes_into_anothers_dataset(uri):
 def test_one_that_comes_while_another_uploads_is_refused_and_touches_nothing(uri, monkeypatch):
     """At each file that the first writes, a second writer tries, and the first goes on."""
     first, seconds = _writer(uri, 1), [_writer(uri, 100 + number) for number in range(20)]
-    monkeypatch.setattr(uploading, "check_is_free", lambda uri: None)
+    monkeypatch.setattr(publishing, "check_is_free", lambda uri: None)
     refusals = []
-    really = uploading.copy_file
+    really = storage.copy_file
 
     def copy(source, path, **settings):
         second = seconds.pop()
@@ -90,7 +90,7 @@ def test_one_that_comes_while_another_uploads_is_refused_and_touches_nothing(uri
         refusals.append(path)
         return really(source, path, **settings)
 
-    monkeypatch.setattr(uploading, "copy_file", copy)
+    monkeypatch.setattr(storage, "copy_file", copy)
     first.close()
     assert refusals[-1].endswith(MANIFEST_FILE)
     assert _writers_in(uri) == {1}
@@ -98,7 +98,7 @@ def test_one_that_comes_while_another_uploads_is_refused_and_touches_nothing(uri
 
 
 def test_after_a_failed_upload_the_place_is_free(uri, monkeypatch):
-    really = uploading.copy_file
+    really = storage.copy_file
 
     def fail(source, path, **settings):
         if path.endswith(MANIFEST_FILE):
@@ -106,10 +106,10 @@ def test_after_a_failed_upload_the_place_is_free(uri, monkeypatch):
         return really(source, path, **settings)
 
     writer = _writer(uri, 1)
-    monkeypatch.setattr(uploading, "copy_file", fail)
+    monkeypatch.setattr(storage, "copy_file", fail)
     with pytest.raises(OSError, match="no more"):
         writer.close()
-    monkeypatch.setattr(uploading, "copy_file", really)
+    monkeypatch.setattr(storage, "copy_file", really)
     assert [file.path for file in storage.list_files(uri)] == []
     _writer(uri, 2).close()
     assert _writers_in(uri) == {2}
@@ -130,5 +130,5 @@ def test_a_file_and_a_full_folder_are_no_free_places(tmp_path: Path):
     (tmp_path / "file").write_text("x")
     for place in (tmp_path, tmp_path / "file"):
         with pytest.raises(ConfigError, match="a place where nothing is"):
-            uploading.check_is_free(str(place))
-    uploading.check_is_free(str(tmp_path / "none"))
+            publishing.check_is_free(str(place))
+    publishing.check_is_free(str(tmp_path / "none"))
