@@ -26,15 +26,15 @@ def test_an_index_says_where_records_lie_unless_it_is_of_another_file(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("values", "says"),
+    ("values", "says", "compression"),
     [
-        ({}, [1, 2]),
-        ({"record_id": "a"}, None),  # by which the index has it, and not by the other name
-        ({"filename": ["a", "b"]}, None),
-        ({"id": 5}, None),
+        ({}, [1, 2], "gzip"),
+        ({}, [1, 2], "none"),
+        ({"record_id": "a"}, None, "none"),  # by which the index has it, not by the other name
+        ({"filename": ["a", "b"]}, None, "none"),
+        ({"id": 5}, None, "none"),
     ],
 )
-@pytest.mark.parametrize("compression", ["none", "gzip"])
 def test_records_are_found_by_name_where_each_has_one_name(tmp_path, values, says, compression):
     settings = {"num_shards": 1, "compression": compression}
     with trainer_utils.DatasetWriter(str(tmp_path / "out"), **settings) as writer:

@@ -50,22 +50,12 @@ def example_of(feature: bytes) -> bytes:
     return message(1, message(1, message(1, b"x") + message(2, feature)))
 
 
-@pytest.mark.parametrize(
-    "record",
-    [
-        b"\x0a",
-        b"\x0a\x05ab",
-        b"no example",
-        b"\xff" * 12,
-        b"\x0b\x0a",
-        b"\x0a\x04\x0a\x02\x0a\x7f",
-        example_of(message(2, message(1, b"abc"))),
-    ],
-    ids=["no length", "cut", "text", "endless number", "group", "cut inside", "cut float"],
-)
-def test_other_bytes_are_refused(record):
-    with pytest.raises(DatasetError, match=r"expected a tf\.train\.Example"):
-        decode_example(record)
+def test_other_bytes_are_refused():
+    cut_float = example_of(message(2, message(1, b"abc")))
+    group, cut_inside = b"\x0b\x0a", b"\x0a\x04\x0a\x02\x0a\x7f"
+    for record in (b"\x0a", b"\x0a\x05ab", b"text", b"\xff" * 12, group, cut_inside, cut_float):
+        with pytest.raises(DatasetError):
+            decode_example(record)
 
 
 @given(st.binary(max_size=60))

@@ -25,15 +25,7 @@ def test_others_read_the_same_pixels(photos: list[Any], channels: int | None) ->
     np.testing.assert_array_equal(tf.io.decode_png(data), as_3d)
 
 
-@pytest.mark.parametrize(
-    "pixels",
-    [np.zeros((2, 2), np.float32), np.zeros((2, 2, 2), np.uint8), np.zeros(4, np.uint8)],
-)
-def test_what_are_no_pixels_is_refused(pixels: Any) -> None:
-    with pytest.raises(DatasetError, match=r"expected \(height, width\)"):
-        encode_png(pixels)
-
-
-def test_an_image_without_pixels_is_refused() -> None:
-    with pytest.raises(DatasetError, match=r"got \(0, 3\)"):
-        encode_png(np.zeros((0, 3), np.uint8))
+def test_what_are_no_pixels_is_refused() -> None:
+    for shape, dtype in (((2, 2), "f4"), ((2, 2, 2), "u1"), ((4,), "u1"), ((0, 3), "u1")):
+        with pytest.raises(DatasetError):
+            encode_png(np.zeros(shape, dtype))
