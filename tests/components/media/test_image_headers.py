@@ -5,11 +5,10 @@ import struct
 
 import numpy as np
 import pytest
-import tensorflow as tf
 from PIL import Image
 
 from components.common.rejects import RejectedInputError
-from components.media.image_headers import channels_of, open_image
+from components.media.image_headers import open_image
 
 RGB = np.random.default_rng(0).integers(0, 256, (6, 9, 3), np.uint8)
 
@@ -18,15 +17,6 @@ def encoded(kind: str, mode: str) -> bytes:
     stream = io.BytesIO()
     Image.fromarray(RGB).convert(mode).save(stream, kind)
     return stream.getvalue()
-
-
-def test_what_may_stay_has_the_channels_that_tensorflow_gives():
-    modes = [("PNG", "L"), ("PNG", "LA"), ("PNG", "RGB"), ("PNG", "RGBA")]
-    for kind, mode in [*modes, ("JPEG", "L"), ("JPEG", "RGB")]:
-        data = encoded(kind, mode)
-        channels, reason = channels_of(data, open_image(data, max_pixels=54))
-        assert reason is None
-        assert channels == tf.io.decode_image(data).shape[-1]
 
 
 def test_what_is_refused_says_why():
