@@ -90,7 +90,6 @@ MUTATIONS = [
         ("return sum(sums) % 2**64", "return max(sums, default=0)"),
         ("return seal(text) == text", "return bool(seal(text))"),
         ("    if len(places) != 1:\n", "    if not places:\n"),
-        tests=f"tests/{FORMAT}/test_multiset.py tests/{FORMAT}/test_sealing.py",
     ),
     *_of(
         FORMAT,
@@ -167,7 +166,6 @@ MUTATIONS = [
         DATASET,
         "shards",
         ("    if index.framed_bytes != size:\n", "    if False:\n"),
-        tests=f"tests/{DATASET}/test_record_index.py",
     ),
     Mutation(
         f"{FORMAT}/layouts.py",
