@@ -1,7 +1,4 @@
-"""What an audit finds: kinds, and one finding of one kind with its records.
-
-Finding(kind="leakage", splits=("train", "eval"), count=2, detail="…", records=(…))
-"""
+"""What an audit finds: kinds, and one finding of one kind with its records."""
 
 import dataclasses
 from collections.abc import Sequence
@@ -10,8 +7,6 @@ from typing import Any
 from trainer_utils.format import ConfigError
 from trainer_utils.format.errors import did_you_mean
 from trainer_utils.format.json_text import JsonObject
-
-__all__ = ["KINDS", "Finding", "RecordName", "check_kinds"]
 
 KINDS = {
     "leakage": "records of two splits have the same or nearly the same content",

@@ -26,8 +26,8 @@ import pyarrow.compute as pc
 
 from components.common.input_table import array_of, blob_paths, sizes_of
 from components.example_gen.file_plan import FilePlan, ShardTask
-from components.example_gen.file_reports import KnownShard, ShardSummary
 from components.example_gen.inputs import LocatedInputs
+from components.example_gen.media import KnownShard, ShardSummary
 from components.example_gen.plan import SplitShards, lay_out_shards
 from components.example_gen.settings import MediaSettings
 from trainer_utils.dataset import Dataset, open_dataset

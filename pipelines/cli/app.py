@@ -13,8 +13,6 @@ from pipelines.cli import commands  # noqa: F401  which makes them
 from pipelines.cli.flags import COMMANDS
 from pipelines.cli.terminal import is_verbose, take_over_process
 
-__all__ = ["COMMANDS", "app", "main"]
-
 _PROGRAM = "tfx-shards"
 
 

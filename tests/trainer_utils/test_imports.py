@@ -23,9 +23,6 @@ def run(code: str) -> subprocess.CompletedProcess[str]:
 @pytest.mark.parametrize(
     ("code", "absent"),
     [
-        ("import trainer_utils.format", ["tensorflow", "tfx", "apache_beam"]),
-        ("import trainer_utils.order", ["tensorflow", "tfx", "apache_beam"]),
-        ("import trainer_utils; trainer_utils.InputOptions()", ["tensorflow", "tfx"]),
         ("import trainer_utils; trainer_utils.input_fn", ["tfx", "apache_beam"]),
         (
             "import trainer_utils as t; t.iterate, t.torch_dataset, t.jax_batches, t.keras_dataset",

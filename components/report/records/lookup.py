@@ -16,8 +16,6 @@ from trainer_utils.dataset.shards import find_numbers
 from trainer_utils.format.example import decode_example
 from trainer_utils.format.naming import NAME_FEATURES
 
-__all__ = ["Place", "encode_name", "find_places", "name_features", "names_of", "read_places"]
-
 _FEW = 16  # names, which are looked for in the bytes of a block before its records are decoded
 
 

@@ -17,8 +17,6 @@ from trainer_utils.format.images import encode_png, image_size
 from trainer_utils.format.json_text import Json
 from trainer_utils.format.media_formats import FORMATS, format_of
 
-__all__ = ["Value", "value_of"]
-
 _SUFFIXES = {known.name: known.extensions[0] for known in FORMATS} | {"RAW": ".png"}
 
 

@@ -28,8 +28,6 @@ from trainer_utils.format.naming import check_split_name
 from trainer_utils.format.settings import check_names
 from trainer_utils.storage import exists, is_folder, is_object_store, is_remote
 
-__all__ = ["EXAMPLE_GENS", "SETTINGS", "Conversion", "check_options", "check_places", "prepare"]
-
 EXAMPLE_GENS = {"image": "ImageExampleGen", "text": "TextExampleGen", "audio": "AudioExampleGen"}
 SETTINGS: Mapping[str, type[ExampleGenSettings]] = {
     "image": ImageSettings,
