@@ -18,7 +18,8 @@ from trainer_utils.dataset.shards import (
     read_shard_blocks,
     summed_index,
 )
-from trainer_utils.format import CorruptShardError, RecordIndex, frame_records
+from trainer_utils.format import CorruptShardError, RecordIndex
+from trainer_utils.format.framing import frame_records
 from trainer_utils.format.naming import index_file
 
 RECORDS = [bytes([n % 256]) * (n % 50) for n in range(500)]
