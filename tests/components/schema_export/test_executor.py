@@ -20,7 +20,8 @@ from components.schema.describing import datum_limits
 from components.schema.tfmd import schema_from_features
 from components.schema_export import Executor
 from tests.components.shard_balancer.test_executor import balance
-from trainer_utils.format import DatasetError, Feature, parse_features
+from trainer_utils.format import DatasetError, Feature
+from trainer_utils.format.datum import parse_features
 
 GOLDEN = Path(__file__).parents[2] / "golden"
 
