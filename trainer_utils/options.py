@@ -39,11 +39,7 @@ _Function = TypeVar("_Function", bound=Callable[..., Any])
 @documents_settings
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class LabelOptions(Settings):
-    """What becomes of the label, and what weighs it.
-
-    Raises:
-        ConfigError: a setting is not allowed.
-    """
+    """What becomes of the label, and what weighs it."""
 
     one_hot: bool = setting(
         False, flag, "the label comes as `(batch, classes) float32`, 1 for its class."
@@ -68,11 +64,7 @@ class LabelOptions(Settings):
 @documents_settings
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class CacheOptions(Settings):
-    """Where copies of what was read are kept.
-
-    Raises:
-        ConfigError: a setting is not allowed.
-    """
+    """Where copies of what was read are kept."""
 
     folder: str | None = setting(
         None,

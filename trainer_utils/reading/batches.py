@@ -66,6 +66,7 @@ class Batches:
         unreadable: why each record that was left out could not be read, by path and number.
         input_start: the token of where the input begins.
         input_steps: of an epoch; without a batch size, examples of each worker.
+        calls_at_once: how many threads may ask for batches with profit.
         before, after: the callbacks of the splits that are read, where there are any.
 
     Raises:
@@ -129,6 +130,7 @@ class Batches:
         }
         processes = options.processes
         self._processes = BatchProcesses(self, processes) if processes else None
+        self.calls_at_once = max(2, processes)
         self._lock = threading.Lock()
         self._echoed: dict[tuple[int, int], Future[Batch]] = {}
         self.structure = self._structure()
@@ -225,11 +227,6 @@ class Batches:
             return 1
         rows = min(_ROWS_AT_ONCE, int(_BYTES_AT_ONCE / max(self._mean_bytes, 1)))
         return max(1, rows // max(self._rows, 1)) * self.options.echoing
-
-    @property
-    def calls_at_once(self) -> int:
-        """How many threads may ask for batches with profit: one reads while another decodes."""
-        return max(2, self.options.processes)
 
     def report_unreadable(self, epoch: int) -> None:
         """Says in a warning which records could not be read, where there are any."""

@@ -56,17 +56,18 @@ def plan_images(
     whole = np.array(sizes, np.int64).reshape(-1, 2)
     begin, extent, ratios = np.zeros_like(whole), whole, np.ones_like(whole)
     mirrored = np.zeros(len(whole), bool)
-    if settings.is_random:
+    chain = settings.augmentation
+    if chain.is_random:
         assert keys is not None
-        if settings.crops:
+        if chain.crops:
             begin, extent = _random_boxes(whole, keys, settings.crop_area, settings.crop_aspect)
-        if settings.augmentation.flips:
+        if chain.flips:
             mirrored = are_mirrored(keys)
     if settings.image_size is None:
         targets = extent
     else:
         size = np.array(settings.image_size)
-        if settings.resize == "crop" and not settings.crops:
+        if settings.resize == "crop" and not chain.crops:
             # The largest box of that aspect; of an odd rest, the smaller half comes before it.
             of_aspect = (whole[:, ::-1] * size + size[::-1] // 2) // size[::-1]
             extent = np.clip(of_aspect, 1, whole)

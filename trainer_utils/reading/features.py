@@ -70,8 +70,8 @@ class FeatureArrays:
         self.decodes = bool(self._decoders)
         if self.decodes:
             check_followers(features, options.images)
-        self.is_random = self.decodes and options.images.is_random
-        mirrors = self.decodes and options.images.augmentation.flips
+        self.is_random = self.decodes and options.augmentation.is_random
+        mirrors = self.decodes and options.augmentation.flips
         self._mirrors_boxes = mirrors and "xmin" in boxes_of(features)
         self._lists = [name for name, feature in features.items() if feature.is_sequence]
         self._names = [name for name, feature in features.items() if not feature.is_sequence]
@@ -88,7 +88,7 @@ class FeatureArrays:
 
     def mixer(self, label: str | None) -> Mixer | None:
         """What mixes rows of a batch and that label with them, where the options say so."""
-        operations = self._options.images.augmentation.mixing
+        operations = self._options.augmentation.mixing
         if not (operations and self._decoders):
             return None
         assert label is not None
