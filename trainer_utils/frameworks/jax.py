@@ -14,7 +14,7 @@ import numpy as np
 
 from trainer_utils.dataset.location import Inputs
 from trainer_utils.format import ConfigError
-from trainer_utils.frameworks.numpy import NumpyInput
+from trainer_utils.frameworks.base import Input
 from trainer_utils.options import InputOptions, choose_options, shows_settings
 
 
@@ -53,7 +53,7 @@ def jax_batches(
     return JaxBatches(artifact_uri, split, chosen, sharding)
 
 
-class JaxBatches(NumpyInput):
+class JaxBatches(Input):
     """The global batches of all processes: see `jax_batches`."""
 
     def __init__(
