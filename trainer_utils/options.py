@@ -15,6 +15,8 @@ from trainer_utils.format import ConfigError
 from trainer_utils.format.naming import canonical_split
 from trainer_utils.format.settings import (
     Settings,
+    check_names,
+    checks_names,
     documents_settings,
     flag,
     number,
@@ -24,7 +26,6 @@ from trainer_utils.format.settings import (
     text,
     where,
 )
-from trainer_utils.format.spelling import check_names, checks_names
 from trainer_utils.order.options import OrderOptions, check_setting
 from trainer_utils.order.packing import PACK_FEATURES
 from trainer_utils.reading.augmentation import Augmentation, Chain

@@ -10,12 +10,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from trainer_utils.dataset.location import Inputs
-from trainer_utils.dataset.record_index import record_keys
 from trainer_utils.dataset.selection import Source, digest_of, mean_bytes, open_sources
+from trainer_utils.dataset.shards import record_keys
 from trainer_utils.format import ConfigError, DatasetError, canonical_split
+from trainer_utils.format.errors import did_you_mean
 from trainer_utils.format.printable import printable
 from trainer_utils.format.settings import number
-from trainer_utils.format.spelling import did_you_mean
 from trainer_utils.options import InputOptions, choose_options
 from trainer_utils.order import InputOrder, InputPlan, MixPart, plan_workers
 from trainer_utils.order.mixing import Weights, WeightSchedule

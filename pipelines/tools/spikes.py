@@ -26,8 +26,6 @@ from trainer_utils.recording import read_losses
 from trainer_utils.storage import is_remote, write_text
 from trainer_utils.text_output import Part, Shown, make_table, quantity
 
-__all__ = ["Suspect", "Suspects", "find_suspects"]
-
 _AROUND = 8  # steps on each side that a step is compared with
 _WEIGHTS = (0.4, 0.3, 0.2, 0.1)  # of the steps after it and up to it, the nearest first
 _WORST = 1e6  # deviations of a loss that is no number

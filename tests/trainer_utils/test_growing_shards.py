@@ -28,9 +28,16 @@ def dataset(request, tmp_path):
     return uri, sorted(folder.iterdir())[1]
 
 
-@pytest.mark.parametrize("more", ["a record", "garbage"])
-@pytest.mark.parametrize("shuffle", [False, True, "global"])
-@pytest.mark.parametrize("read", [input_fn, iterate])
+@pytest.mark.parametrize(
+    ("read", "shuffle", "more"),
+    [
+        (input_fn, True, "a record"),
+        (iterate, False, "a record"),
+        (iterate, False, "garbage"),
+        (iterate, "global", "a record"),
+        (iterate, "global", "garbage"),
+    ],
+)
 def test_a_shard_that_grows_is_an_error_in_the_next_epoch_at_the_latest(
     dataset, read, shuffle, more
 ):

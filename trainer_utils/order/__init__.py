@@ -7,7 +7,7 @@
 docs/order.md specifies all of it.
 """
 
-from trainer_utils.format.file_ranges import FileRange, RecordName
+from trainer_utils.format.slices import FileRange, RecordName
 from trainer_utils.order.input_order import InputOrder
 from trainer_utils.order.layout import BatchLayout
 from trainer_utils.order.mixing import MixPart, WeightSchedule

@@ -10,8 +10,8 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 
 from trainer_utils.format import ConfigError, CorruptShardError
-from trainer_utils.format.file_ranges import FileRange, RecordName, RecordPositions
 from trainer_utils.format.settings import number
+from trainer_utils.format.slices import FileRange, RecordName, RecordPositions
 from trainer_utils.order.layout import BatchLayout
 from trainer_utils.order.mixing import (
     MixPart,

@@ -15,8 +15,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from trainer_utils.format import ConfigError, DatasetError
-from trainer_utils.format.file_ranges import FileRange, RecordName
 from trainer_utils.format.json_text import JsonObject, parse_json_object
+from trainer_utils.format.slices import FileRange, RecordName
 from trainer_utils.order.input_order import InputOrder
 from trainer_utils.order.mixing import MixPart, WeightSchedule
 from trainer_utils.order.options import OrderOptions

@@ -19,9 +19,9 @@ import numpy as np
 import numpy.typing as npt
 
 from trainer_utils.format import ConfigError
+from trainer_utils.format.errors import did_you_mean
 from trainer_utils.format.json_text import JsonObject
 from trainer_utils.format.planning import keyed_hash
-from trainer_utils.format.spelling import did_you_mean
 from trainer_utils.order.layout import BatchLayout
 from trainer_utils.order.shuffling import Order, Positions, step_at, wrapped_seed
 

@@ -11,16 +11,16 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from trainer_utils.format.file_ranges import FileRange, RecordName, RecordPositions
 from trainer_utils.format.settings import (
     Settings,
+    checks_names,
     documents_settings,
     number,
     one_of,
     setting,
     text,
 )
-from trainer_utils.format.spelling import checks_names
+from trainer_utils.format.slices import FileRange, RecordName, RecordPositions
 
 STRATEGIES = ("concat", "best_fit", "one_document")
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from trainer_utils.format import ConfigError
-from trainer_utils.format.spelling import did_you_mean
+from trainer_utils.format.errors import did_you_mean
 
 Function = Callable[[Any, Any], Any]
 Chain = str | Function | Sequence[Any] | None

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from trainer_utils.format.jpeg import BASELINE, EXTENDED, FRAMES, SOS, frame_at, jpeg_segments
+from trainer_utils.format.images import BASELINE, EXTENDED, FRAMES, SOS, frame_at, jpeg_segments
 from trainer_utils.format.media_formats import JPEG, PNG
 from trainer_utils.reading.crops import ImagePlan
 

@@ -15,6 +15,7 @@ import numpy.typing as npt
 from trainer_utils.format import ConfigError
 from trainer_utils.format.settings import (
     Settings,
+    checks_names,
     documents_settings,
     flag,
     is_int,
@@ -22,7 +23,6 @@ from trainer_utils.format.settings import (
     setting,
     where,
 )
-from trainer_utils.format.spelling import checks_names
 from trainer_utils.reading.augmentation import Augmentation, Chain
 
 MOST_VALUES = 1 << 29

@@ -17,8 +17,8 @@ import numpy.typing as npt
 
 from trainer_utils.dataset.selection import Source, merged_features
 from trainer_utils.format import ConfigError, Feature
-from trainer_utils.format.file_ranges import FileRange
-from trainer_utils.format.spelling import did_you_mean
+from trainer_utils.format.errors import did_you_mean
+from trainer_utils.format.slices import FileRange
 from trainer_utils.order.packing import MOST_TOKEN, PACK_FEATURES, PackIndex, PackOptions, Pieces
 from trainer_utils.reading.arrays import ArraySpec, splits_of
 from trainer_utils.reading.record_reader import RecordReader, Rows

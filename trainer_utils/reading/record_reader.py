@@ -17,7 +17,6 @@ from trainer_utils.dataset.selection import Source, mean_bytes
 from trainer_utils.format import CorruptShardError, DatasetError
 from trainer_utils.format.crc32c import Buffer
 from trainer_utils.format.example_columns import Column, parse_examples, parse_feature_lists
-from trainer_utils.format.file_ranges import FileRange, RecordName
 from trainer_utils.format.framing import (
     FOOTER_BYTES,
     HEADER_BYTES,
@@ -29,7 +28,8 @@ from trainer_utils.format.framing import (
     payload_crcs,
     unframe,
 )
-from trainer_utils.format.tokens import TokenSpec
+from trainer_utils.format.slices import FileRange, RecordName
+from trainer_utils.format.tensors import TokenSpec
 from trainer_utils.reading.shard_files import ShardFiles
 
 if TYPE_CHECKING:
