@@ -301,14 +301,12 @@ def callback_of(
 
 
 def choose_options(
-    options: InputOptions | None, settings: Mapping[str, Any], *, of: str, arguments: Sequence[str]
+    options: InputOptions | None, settings: Mapping[str, Any], *, of: Callable[..., Any]
 ) -> InputOptions:
-    """The options of a call, with the settings that go before them.
-
-    `of` is the function that was called, `arguments` are its own, which may be meant too.
-    """
+    """The options of a call of a function, with the settings that go before them."""
     known = [field.name for field in dataclasses.fields(InputOptions)]
-    check_names(of, settings, known, alternatives=arguments, moved=_MOVED)
+    own = inspect.signature(of).parameters.keys() - known
+    check_names(of.__name__, settings, known, alternatives=own, moved=_MOVED)
     rule = settings_or_dict(InputOptions)
     given: InputOptions = rule("options", {} if options is None else options)
     return given.replace(**settings)

@@ -40,6 +40,5 @@ def iterate(
             `CorruptShardError`, a record is damaged.
         ConfigError: a setting is not allowed, or the plan is impossible.
     """
-    own = ("split", "worker", "num_workers", "options")
-    chosen = choose_options(options, settings, of="iterate", arguments=own)
+    chosen = choose_options(options, settings, of=iterate)
     return Input(artifact_uri, split, chosen, worker=worker, num_workers=num_workers)

@@ -122,12 +122,13 @@ class Batches:
             rule = f"None with augment={mixing!r}, which mixes rows as they were read"
             cure = "Change batches in a post_batching_callback"
             raise ConfigError.of("pre_batching_callback", self.before, allowed=rule, advice=cure)
-        self._arguments: dict[str, Any] = {
-            "worker": worker,
-            "num_workers": num_workers,
-            "num_replicas": num_replicas,
-            "callbacks": callbacks,
-        }
+        self._again = functools.partial(
+            Batches,
+            worker=worker,
+            num_workers=num_workers,
+            num_replicas=num_replicas,
+            callbacks=callbacks,
+        )
         processes = options.processes
         self._processes = BatchProcesses(self, processes) if processes else None
         self.calls_at_once = max(2, processes)
@@ -139,11 +140,11 @@ class Batches:
     def __reduce__(self) -> tuple[Any, ...]:
         """For another process, which opens the files anew, and has no processes of its own."""
         options = self.options.replace(processes=0)
-        if not self._arguments["callbacks"]:  # a framework's own, which need not be picklable
+        if not self._again.keywords["callbacks"]:  # a framework's own, which need not be picklable
             for name in ("pre_batching_callback", "post_batching_callback"):
                 if getattr(options, name) is not None:
                     options = options.replace(**{name: _called_elsewhere})
-        return functools.partial(Batches, **self._arguments), (self.sources, options)
+        return self._again, (self.sources, options)
 
     def state(self, step: int) -> InputState:
         """The token to go on from after so many steps of all epochs, by the trainer's count."""
@@ -342,7 +343,7 @@ class Batches:
         return call_hook(self._after, batch, keep=kept)
 
     def _structure(self) -> dict[str, ArraySpec]:
-        structure: dict[str, ArraySpec] = self._decoder.structure
+        structure: dict[str, ArraySpec] = dict(self._decoder.structure)
         if self.encoding is not None and self.encoding.label in structure:
             shape = structure[self.encoding.label].shape
             spec = ArraySpec((*shape, self.encoding.num_classes), "float32")

@@ -48,6 +48,7 @@ class FeatureArrays:
     Attributes:
         decodes: whether there is more to do than parsing.
         is_random: whether the keys of records are needed.
+        structure: of one example.
 
     Raises:
         ConfigError: a setting does not go with a feature.
@@ -80,11 +81,7 @@ class FeatureArrays:
         ]
         self._views = {n for n, one in features.items() if one.is_image or one.is_raw_image}
         self._views |= {*self._tokens}
-
-    @property
-    def structure(self) -> dict[str, ArraySpec]:
-        """Of one example."""
-        return {name: self._spec_of(name, one) for name, one in self._features.items()}
+        self.structure = {name: self._spec_of(name, one) for name, one in features.items()}
 
     def mixer(self, label: str | None) -> Mixer | None:
         """What mixes rows of a batch and that label with them, where the options say so."""
@@ -210,7 +207,7 @@ class FeatureArrays:
         if whole is not None:
             return [whole[start:stop] for start, stop in parts]
         each = list(self._values(name, rows, columns, keys))
-        if self._spec_of(name, feature).is_ragged:
+        if self.structure[name].is_ragged:
             return [end_to_end(each[start:stop]) for start, stop in parts]
         return [stack(each[start:stop], name) for start, stop in parts]
 
@@ -226,7 +223,7 @@ class FeatureArrays:
             path, record = rows.name(start + (error.record or 0))
             message = f"{path!r}, record {record}, feature {name!r}: {error}"
             raise CorruptShardError(message, path=path, record=record) from error
-        size = self._spec_of(name, self._features[name]).shape
+        size = self.structure[name].shape
         if any(n not in (None, own) for n, own in zip(size, found.shape[1:], strict=True)):
             raise ValueError(f"expected pixels {size} as the dataset says, got {found.shape[1:]}")
         return found

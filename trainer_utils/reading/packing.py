@@ -236,12 +236,9 @@ class PackArrays:
         assert options.pack is not None
         self._pack = options.pack
         self._feature = merged_features(sources, self._pack.feature, ())[self._pack.feature]
-
-    @property
-    def structure(self) -> dict[str, ArraySpec]:
-        """Of one row."""
         dtypes = {name: "int32" for name in PACK_FEATURES} | {"loss_mask": "float32"}
-        return {name: ArraySpec((self._pack.length,), dtype) for name, dtype in dtypes.items()}
+        shape = (self._pack.length,)
+        self.structure = {name: ArraySpec(shape, dtype) for name, dtype in dtypes.items()}
 
     def mixer(self, label: str | None) -> None:
         """Nothing mixes tokens."""
