@@ -103,20 +103,14 @@ class RowConversion(Conversion[RowPlan]):
         return pieces, excluded
 
     def _inspect(self, uri: str) -> list[PieceReport]:
-        inspection = Inspection(
-            base=self.located.base,
-            folder=working_folder(uri),
-            options=self._options,
-            rules=self._rules,
-        )
-        tasks = [
-            Task(f"inspect-{number:06d}", (number, piece), 1, piece.size)
-            for number, piece in enumerate(self.pieces)
-        ]
+        folder, options, rules = working_folder(uri), self._options, self._rules
         return map_tasks(
-            inspection,
-            tasks,
-            workspace=working_folder(uri),
+            Inspection(base=self.located.base, folder=folder, options=options, rules=rules),
+            [
+                Task(f"inspect-{number:06d}", (number, piece), 1, piece.size)
+                for number, piece in enumerate(self.pieces)
+            ],
+            workspace=folder,
             runner=self._runner,
             cost=Cost(_INSPECT_SECONDS * self._num_bytes, _PIECE_MEMORY),
             paths=[self.located.base],
@@ -167,9 +161,8 @@ class RowConversion(Conversion[RowPlan]):
 
     def _encoding_tasks(self, plan: RowPlan) -> list[Task]:
         tasks, firsts = [], np.zeros(len(plan.splits), np.int64)
-        for number, (piece, report, splits) in enumerate(
-            zip(self.pieces, self._reports, plan.assigned, strict=True)
-        ):
+        of_pieces = zip(self.pieces, self._reports, plan.assigned, strict=True)
+        for number, (piece, report, splits) in enumerate(of_pieces):
             rows = PieceRows(number, piece, report.names, splits, tuple(firsts.tolist()))
             tasks.append(Task(f"encode-{number:06d}", rows, report.kept, piece.size))
             firsts += np.bincount(splits, minlength=EXCLUDED)[: len(firsts)]

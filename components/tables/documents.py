@@ -4,8 +4,7 @@ import codecs
 
 import pyarrow as pa
 
-from components.common.blobs import BlobReader
-from components.common.entry import Blob
+from components.common.entry import Blob, BlobReader
 from components.common.rejects import RejectedInputError, reject_errors
 from components.tables.pieces import MAX_ROW_BYTES, Piece
 from components.tables.rows import BadRow, Rows, checked_texts

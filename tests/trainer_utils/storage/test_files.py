@@ -15,8 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from components.common.blobs import BlobReader
-from components.common.entry import Blob
+from components.common.entry import Blob, BlobReader
 from components.common.layout_inputs import LayoutInputs
 from components.common.rejects import RejectedInputError, reject_errors
 from trainer_utils.storage import (
@@ -314,8 +313,7 @@ def test_a_folder_that_cannot_be_looked_into_is_listed_itself(base, monkeypatch,
 _AS_ANOTHER_USER = """
 import json, os, sys
 from trainer_utils.storage import list_files
-from components.common.blobs import BlobReader
-from components.common.entry import Blob
+from components.common.entry import Blob, BlobReader
 from components.common.rejects import RejectedInputError
 
 if os.geteuid() == 0:
