@@ -22,6 +22,7 @@ from components.tfx.component import (
     examples_channel,
     parameters_of,
     set_properties,
+    uris_of,
 )
 
 
@@ -43,14 +44,9 @@ class Executor(base_executor.BaseExecutor):
         """
         self._log_startup(input_dict, output_dict, exec_properties)
         settings = AuditSettings.from_properties(exec_properties)
-        earlier = input_dict.get("against")
+        uris = uris_of(input_dict)
         artifact = artifact_utils.get_single_instance(output_dict["anomalies"])
-        audit = steps.audit(
-            artifact_utils.get_single_uri(input_dict["examples"]),
-            artifact.uri,
-            settings,
-            against=artifact_utils.get_single_uri(earlier) if earlier else None,
-        )
+        audit = steps.audit(uris["examples"], artifact.uri, settings, against=uris.get("against"))
         set_properties(artifact, of_audit(audit))
         audit.check(settings.fail_on)
 

@@ -21,6 +21,7 @@ from components.tfx.component import (
     examples_channel,
     parameters_of,
     set_properties,
+    uris_of,
 )
 
 
@@ -44,7 +45,7 @@ class Executor(base_executor.BaseExecutor):
             DatasetError: the examples are no dataset, or disagree with the schema or statistics.
         """
         self._log_startup(input_dict, output_dict, exec_properties)
-        uris = {n: artifact_utils.get_single_uri(one) for n, one in input_dict.items() if one}
+        uris = uris_of(input_dict)
         made = {n: artifact_utils.get_single_instance(one) for n, one in output_dict.items() if one}
         artifact = made["datum_schema"]
         dataset = made.get("datum_dataset", artifact)

@@ -209,13 +209,10 @@ class Sharding:
 
     def check_splits(self, splits: Collection[str]) -> None:
         """Refuses a number of shards for a split that is not there."""
-        if isinstance(self.num_shards, Mapping):
-            for split in self.num_shards:
-                if split not in splits:
-                    raise ConfigError(
-                        f"num_shards[{split!r}]: expected one of the splits {', '.join(splits)}."
-                        f"{did_you_mean(split, splits)}".removesuffix(".")
-                    )
+        for split in self.num_shards if isinstance(self.num_shards, Mapping) else ():
+            if split not in splits:
+                text = f"num_shards[{split!r}]: expected one of the splits {', '.join(splits)}."
+                raise ConfigError(f"{text}{did_you_mean(split, splits)}".removesuffix("."))
 
     def asked_shards(self, split: str) -> int | None:
         """How many shards were asked for, as a multiple; None: as their size has it."""
