@@ -19,6 +19,7 @@ from trainer_utils.storage import (
     read_bytes_of_size,
 )
 
+_MAX_BLOB_BYTES = 1 << 30  # 1 GiB: an Example, being one protocol buffer, ends at 2 GiB
 KINDS = ("int", "float", "string", "label")
 Scalar = int | float | str
 Value = Scalar | tuple[Scalar, ...] | None
@@ -86,9 +87,6 @@ def label_column(columns: Sequence[Column]) -> int | None:
         if column.kind == "label" or column.name in ("label", "labels"):
             return place
     return None
-
-
-_MAX_BLOB_BYTES = 1 << 30  # 1 GiB: an Example, being one protocol buffer, ends at 2 GiB
 
 
 class BlobReader:

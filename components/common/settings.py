@@ -97,11 +97,12 @@ class ComponentSettings(Settings):
     @classmethod
     def from_properties(cls: type[_Settings], values: Mapping[str, Any]) -> _Settings:
         """From execution properties; other keys are passed over, missing ones have defaults."""
+        given = {n: one for n, one in settings_of(cls).items() if values.get(n) is not None}
         return cls.from_arguments(
             {
                 name: _from_property(one, values[name])
-                for name, one in settings_of(cls).items()
-                if values.get(name) is not None and not (values[name] == "" and _may_be_empty(one))
+                for name, one in given.items()  # Kubeflow has no parameter without a value
+                if values[name] != "" or not (one.is_optional or one.is_collection)
             }
         )
 
@@ -153,11 +154,6 @@ def _from_property(one: Setting, value: Any) -> Any:
     if int in one.kinds and isinstance(value, float) and value.is_integer():
         return int(value)  # Kubeflow's numbers are float64
     return value
-
-
-def _may_be_empty(one: Setting) -> bool:
-    """Whether an empty value means the default: Kubeflow has no parameter without a value."""
-    return one.is_optional or one.is_collection
 
 
 def without_empty(settings: type[Settings], values: Mapping[str, Any]) -> dict[str, Any]:

@@ -35,6 +35,14 @@ from components.tfx.executor import LocalFirstBeamExecutor, PropertiesDriver
 from trainer_utils.format import ConfigError
 
 FINGERPRINT = "input_fingerprint"
+_DESCRIBED = (FINGERPRINT, "span", "version")  # properties of the artifact too
+_parameter = component_spec.ExecutionParameter
+TFX_PARAMETERS: dict[str, component_spec.ExecutionParameter] = {  # they mean what they mean there
+    "input_base": _parameter(type=str),
+    "input_config": _parameter(type=example_gen_pb2.Input),
+    "output_config": _parameter(type=example_gen_pb2.Output),
+    "range_config": _parameter(type=range_config_pb2.RangeConfig, optional=True),
+}
 
 
 def all_files() -> example_gen_pb2.Input:
@@ -94,16 +102,6 @@ def with_spans(exec_properties: ExecProperties, located: LocatedInputs) -> ExecP
         "span": located.span,
         "version": located.version,
     }
-
-
-_DESCRIBED = (FINGERPRINT, "span", "version")  # properties of the artifact too
-_parameter = component_spec.ExecutionParameter
-TFX_PARAMETERS: dict[str, component_spec.ExecutionParameter] = {  # they mean what they mean there
-    "input_base": _parameter(type=str),
-    "input_config": _parameter(type=example_gen_pb2.Input),
-    "output_config": _parameter(type=example_gen_pb2.Output),
-    "range_config": _parameter(type=range_config_pb2.RangeConfig, optional=True),
-}
 
 
 class FilesExampleGenSpec(types.ComponentSpec):
