@@ -204,9 +204,9 @@ def test_functions_go_to_workers_by_name_and_none_from_main(protos):
             own |= {name for name in names if name.startswith("components.")}
     assert own >= {
         "components.example_gen.file_shards.WriteMediaShard",
-        "components.example_gen.row_inspection.Inspection",
-        "components.example_gen.row_encoding.Encoding",
-        "components.example_gen.row_encoding.Gathering",
+        "components.example_gen.row_inspection.inspect_piece",
+        "components.example_gen.row_encoding.encode_piece",
+        "components.example_gen.row_encoding.gather_shards",
         "components.balancing.context.survey_shard",
         "components.balancing.parts.run_part",
     }
