@@ -38,9 +38,6 @@ class Executor(base_executor.BaseExecutor):
             input_dict: `examples`: the Examples artifact; `against`: an earlier one, optional.
             output_dict: `anomalies`: the ExampleAnomalies artifact to fill.
             exec_properties: the settings, as `AuditSettings` makes them.
-
-        Raises:
-            DatasetError: the examples are no dataset, or something was found that `fail_on` names.
         """
         self._log_startup(input_dict, output_dict, exec_properties)
         settings = AuditSettings.from_properties(exec_properties)
@@ -98,9 +95,6 @@ class DatasetAudit(base_component.BaseComponent):
                 `odd_size`.
             label: the feature that has the class of a record.
             most: findings of each kind that are listed; all of them are counted. At least 0.
-
-        Raises:
-            ConfigError: a setting is not allowed.
         """
         spec = DatasetAuditSpec(
             examples=examples,

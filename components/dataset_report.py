@@ -36,9 +36,6 @@ class Executor(base_executor.BaseExecutor):
                 optional; `schema`: TFX's Schema, optional.
             output_dict: `report`: the artifact to fill, with `report.html`.
             exec_properties: the settings, as `DatasetReportSettings` makes them.
-
-        Raises:
-            DatasetError: the examples are no dataset, or the statistics none.
         """
         self._log_startup(input_dict, output_dict, exec_properties)
         uris = uris_of(input_dict)
@@ -93,9 +90,6 @@ class DatasetReport(base_component.BaseComponent):
             schema: TFX's Schema of them; where the two disagree the page says so.
             sample_records: most records of each split that are read; counts are the manifest's. At
                 least 1.
-
-        Raises:
-            ConfigError: a setting is not allowed.
         """
         spec = DatasetReportSpec(
             examples=examples,

@@ -204,10 +204,6 @@ class ExampleGenExecutor(LocalFirstBeamExecutor):
             exec_properties: `input_base`, `input_config`, `output_config`, `range_config` as in
                 TFX's FileBasedExampleGen, and the fields of the settings. Where TFX's driver
                 ran, it has filled in spans; where none did, they are resolved here.
-
-        Raises:
-            InputError: the input is missing, malformed, or too much of it was rejected.
-            ConfigError: a setting is not allowed.
         """
         self._log_startup(input_dict, output_dict, exec_properties)
         artifact = artifact_utils.get_single_instance(output_dict["examples"])
