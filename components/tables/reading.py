@@ -114,10 +114,8 @@ def read_piece(
 ) -> Rows:
     """The rows of a piece; one of a file that was exchanged or has vanished is one bad row.
 
-    Columns of Parquet that hold large values may be left `unread`.
-
-    Raises:
-        InputError: the piece as a whole cannot be read.
+    Columns of Parquet that hold large values may be left `unread`. A piece that cannot be read as a
+    whole is an `InputError`.
     """
     if piece.too_long:
         detail = f"expected at most {MAX_ROW_BYTES} bytes in a row, got {piece.stop - piece.start}"
