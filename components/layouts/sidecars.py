@@ -22,8 +22,7 @@ _KINDS = ("int", "float", "string", "label", "ignore")
 def read_sidecar(kind: str, data: bytes, *, place: str) -> Json:
     """A file's text, None for an empty class, or the fields of its JSON object by name.
 
-    Raises:
-        InputError: it is not UTF-8, or no JSON object.
+    An `InputError` where it is not UTF-8, or no JSON object.
     """
     try:
         text = data.decode("utf-8-sig")

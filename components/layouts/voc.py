@@ -219,12 +219,9 @@ def _is_in(parts: Sequence[str], folder: str) -> bool:
 def _by_stem(
     inputs: LayoutInputs, folder: str, *, extension: str | None = None
 ) -> dict[str, InputFile]:
-    """The files in a folder below the root, by path from there without extension.
+    """The files in a folder below the root, by path from there without extension, each once.
 
     Takes those of an `extension`, or all but hidden and system files.
-
-    Raises:
-        InputError: two files have one name.
     """
     files: dict[str, InputFile] = {}
     depth = folder.count("/") + 1
@@ -249,13 +246,7 @@ def _read_image_sets(
     """The set of each image, from the first of these folders that has `train.txt` or the like.
 
     Files that are called after no split, such as `trainval.txt` or `dog_train.txt`, are passed by.
-
-    Args:
-        folders: relative to the root, where `image_set_dir` names no other.
-        images: the names that there are; a name may end in blanks only if it is one of them.
-
-    Raises:
-        InputError: an image is named twice, or a set is no text.
+    `image_set_dir` may name another folder. A name ends in blanks only if it is one of the images.
     """
     own = inputs.names.get("image_set_dir")
     for folder in [own] if own else folders:

@@ -33,11 +33,7 @@ _TRANSPOSED = re.compile(rb'\{\s*"(?![0-9]+")(?:[^"\\]|\\.)*"\s*:\s*\{\s*"0"\s*:
 
 
 def find_pieces(inputs: LayoutInputs, whole: Piece) -> Iterator[Piece]:
-    """Looks at a file, which is one piece.
-
-    Raises:
-        InputError: it is no object and no list, too large, or its entries are columns.
-    """
+    """A file as one piece; an `InputError` where it is no rows of objects, or too large."""
     with inputs.open(whole.path) as stream:
         head = stream.read(_HEAD_BYTES)
         size = stream.seek(0, 2)
@@ -65,11 +61,7 @@ def find_pieces(inputs: LayoutInputs, whole: Piece) -> Iterator[Piece]:
 
 
 def read(data: bytes, piece: Piece, *, ignored: Collection[str] = ()) -> Rows:
-    """The rows of a file, of which `data` is what is behind the bracket that opens.
-
-    Raises:
-        InputError: it is no such JSON.
-    """
+    """The rows of a file, of which `data` is what is behind the bracket that opens."""
     value = _parsed(data, piece)
     is_keyed = isinstance(value, _Pairs)
     pairs = value.pairs if is_keyed else [(None, entry) for entry in value]

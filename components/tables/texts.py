@@ -39,9 +39,7 @@ class TextRules:
     def apply(self, rows: Rows, texts: Sequence[str]) -> list[int]:
         """Changes the texts, and leaves out rows; returns the numbers of these.
 
-        Raises:
-            ConfigError: something is asked, and no column is known to hold texts.
-            InputError: a column of texts holds lists.
+        Refuses columns of lists, and rules where no column is known to hold texts.
         """
         asked = self.lowercase or self.normalize or self.min_chars
         if (asked or self.max_chars or self.deduplicate) and rows.columns and not texts:

@@ -66,10 +66,7 @@ def same_tokenizer(place: str, spec: TokenSpec) -> Tokenizer:
 
 
 def load_tokenizer(place: str) -> Tokenizer:
-    """The tokenizer that a setting names.
-
-    Args:
-        place: a file of this machine or in a bucket, or the name of an encoding of tiktoken.
+    """The tokenizer of a file here or in a bucket, or of the name of an encoding of tiktoken.
 
     Raises:
         ConfigError: there is none, its library is not installed, or it would have to be downloaded.
