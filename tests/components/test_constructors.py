@@ -164,16 +164,15 @@ def manifest_of(uri):
 
 
 def run(steps, root):
+    from tfx.orchestration.local.local_dag_runner import LocalDagRunner
     from tfx.orchestration.metadata import sqlite_metadata_connection_config
 
-    from pipelines.tools.conversion.runs import run_here
-
     root.mkdir()
-    metadata = str(root / "metadata.sqlite")
     pipeline = Pipeline(
         pipeline_name="alone",
         pipeline_root=str(root),
         components=steps,
-        metadata_connection_config=sqlite_metadata_connection_config(metadata),
+        metadata_connection_config=sqlite_metadata_connection_config(str(root / "metadata.sqlite")),
     )
-    return run_here(pipeline, metadata)[0]
+    LocalDagRunner().run(pipeline)
+    return {path.parts[-3]: str(path) for path in root.glob("*/*examples/*")}

@@ -18,14 +18,12 @@ from collections.abc import Mapping
 from absl import logging
 
 from components.example_gen.file_conversion import FileConversion
-from components.example_gen.inputs import ALL_FILES, InputSelection, patterns_of
-from components.example_gen.partition import Partition, read_output_config
 from components.example_gen.plan import Plan
 from components.example_gen.row_conversion import RowConversion
 from components.example_gen.simple_layouts import name_simple
 from components.layouts import name_layout
 from components.steps import conversion_of
-from pipelines.tools.conversion.settings import SETTINGS, Conversion
+from pipelines.tools.conversion.settings import Conversion
 from trainer_utils.format.json_text import JsonObject
 from trainer_utils.storage import display_path
 from trainer_utils.text_output import Part, Shown, human_bytes, make_table, quantity
@@ -101,8 +99,7 @@ def plan_conversion(conversion: Conversion) -> ConversionPlan:
     Raises:
         InputError, ConfigError: as `convert`, as far as it is known without a run.
     """
-    settings = SETTINGS[conversion.kind].from_arguments(conversion.example_gen)
-    steps = conversion_of(selection_of(conversion), settings)
+    steps = conversion_of(conversion.selection, conversion.settings)
     kinds: dict[str, str] = {}
     if isinstance(steps, FileConversion):
         plan: Plan = (files := steps.plan(""))  # nothing is written to plan them
@@ -167,20 +164,3 @@ def check_small_table(conversion: Conversion) -> None:
         plan_conversion(conversion)
     finally:
         logger.disabled = False
-
-
-def selection_of(conversion: Conversion) -> InputSelection:
-    """Which inputs are meant, and how they are split."""
-    asked = conversion.example_gen
-    partition = None
-    if conversion.splits is not None:
-        partition = Partition(tuple(conversion.splits.items()))
-    elif asked.get("output_config") is not None:
-        partition = read_output_config(asked["output_config"])
-    given = asked.get("input_config")
-    return InputSelection(
-        base=conversion.source,
-        patterns=ALL_FILES if given is None else patterns_of(given),
-        range_config=asked.get("range_config"),
-        partition=partition,
-    )
