@@ -28,7 +28,6 @@ from components.example_gen.settings import ExampleGenSettings
 from components.report.inspection import inspect_dataset
 from components.steps import conversion_of
 from pipelines.tools.conversion import METADATA_FILE
-from pipelines.tools.conversion.dry_run import check_small_table
 from pipelines.tools.conversion.python_sources import is_in_python
 from pipelines.tools.conversion.recognition import KINDS, recognise
 from pipelines.tools.conversion.runs import balance_in, convert_in
@@ -192,7 +191,7 @@ def prepare_all(
     update: bool = False,
     **options: Any,
 ) -> Conversion:
-    """Checks all that can be before TFX is imported; what is in Python becomes a table on disk.
+    """Checks all that can be before anything is read; what is in Python becomes a table on disk.
 
     Arguments and errors are those of `convert`; `out` is None for a dry run.
     """
@@ -221,7 +220,6 @@ def prepare_all(
         check_places(conversion.source, out, metadata)
     if metadata is not None and not has_tfx():
         raise ConfigError.of("metadata", metadata, allowed=f"None without TFX: {HOW_TO_GET_TFX}")
-    check_small_table(conversion)
     return _updating(conversion, out) if update and out is not None else conversion
 
 
@@ -399,7 +397,7 @@ def balance(
 
 
 def check_balancing(out: str, settings: Mapping[str, Any]) -> None:
-    """Refuses a place or settings of `balance` that cannot be, before TFX is imported.
+    """Refuses a place or settings of `balance` that cannot be.
 
     Raises:
         ConfigError: it names the setting.

@@ -3,19 +3,13 @@
     print(plan_conversion(prepare("photos/", num_shards=4)))
 
 Files of images and sounds are listed and not read: only the run itself can say how many are bad.
-Tables and texts are read once, by way of a temporary folder. Neither needs TFX or Beam, unless the
-inputs are asked for with TFX's own messages.
+Tables and texts are read once, by way of a temporary folder.
 """
 
 import collections
-import contextlib
 import dataclasses
-import importlib
-import os
 import tempfile
 from collections.abc import Mapping
-
-from absl import logging
 
 from components.example_gen.file_conversion import FileConversion
 from components.example_gen.plan import Plan
@@ -28,7 +22,6 @@ from trainer_utils.format.json_text import JsonObject
 from trainer_utils.storage import display_path
 from trainer_utils.text_output import Part, Shown, human_bytes, make_table, quantity
 
-_SMALL_BYTES = 1 << 20  # a tenth of a second
 _MESSAGE_BYTES = 100  # of an example beside its file: names, sizes, label
 
 
@@ -143,24 +136,3 @@ def plan_conversion(conversion: Conversion) -> ConversionPlan:
         rejects=dict(codes.most_common()),
         first_rejects=firsts,
     )
-
-
-def check_small_table(conversion: Conversion) -> None:
-    """Plans what is one small file: what is wrong with it is said before TFX is imported.
-
-    Raises:
-        InputError, ConfigError: as the run.
-    """
-    path = conversion.source
-    if not os.path.isfile(path) or os.path.getsize(path) > _SMALL_BYTES:
-        return
-    if "group_by" in conversion.example_gen:  # may look at every image
-        return
-    with contextlib.suppress(ImportError):
-        importlib.import_module("pandas")  # by Arrow later, where Ctrl-C would be a traceback
-    logger = logging.get_absl_logger()
-    logger.disabled = True  # the run will say it
-    try:
-        plan_conversion(conversion)
-    finally:
-        logger.disabled = False

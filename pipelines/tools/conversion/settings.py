@@ -1,9 +1,7 @@
-"""What a conversion is asked to do, checked before anything heavy is imported.
+"""What a conversion is asked to do, checked before anything is read.
 
-    conversion = prepare("photos/", num_shards=8, layout="folder")
-    check_places(conversion.source, "out/", None)
-
-Neither TFX nor TensorFlow is needed for it, so that a mistake is reported at once.
+conversion = prepare("photos/", num_shards=8, layout="folder")
+check_places(conversion.source, "out/", None)
 """
 
 import dataclasses
