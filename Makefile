@@ -37,7 +37,7 @@ demo: $(READY)  ## the whole pipeline on a small real photo set, or on yours: ma
 	@$(BIN)/python -m pipelines.examples.demo $(if $(value SRC),"$$SRC")
 
 # A process a core, eight at the most: TFX takes a GB each, and some tests start clusters of their own.
-PARALLEL := --numprocesses=auto --maxprocesses=8 --dist=loadfile
+PARALLEL := --numprocesses=auto --maxprocesses=8 --dist=loadfile --no-loadscope-reorder
 
 test: $(READY)  ## every test; make test ARGS="-k naming -x" hands pytest its options
 	@$(BIN)/python -m pytest $(PARALLEL) --durations=10 $(ARGS)

@@ -85,9 +85,12 @@ MUTATIONS = [
     ),
     *_of(
         FORMAT,
-        "multiset",
+        "checksums",
         ("np.uint64(32) | payload_crcs", "np.uint64(32) & payload_crcs"),
         ("return sum(sums) % 2**64", "return max(sums, default=0)"),
+        ("return seal(text) == text", "return bool(seal(text))"),
+        ("    if len(places) != 1:\n", "    if not places:\n"),
+        tests=" ".join(f"tests/{FORMAT}/test_{n}.py" for n in ("multiset", "sealing", "manifest")),
     ),
     *_of(
         FORMAT,
@@ -110,14 +113,8 @@ MUTATIONS = [
         ("sorted(expected.keys() | sizes.keys())", "sorted(expected)"),
         ("sorted(expected.keys() | sizes.keys())", "sorted(sizes)"),
         ("        if version not in _VERSIONS:\n", "        if False:\n"),
-        ("if is_checked and seal(text) != text:", "if False:"),
+        ("if is_checked and not is_whole:", "if False:"),
         ("if digest is not None and digest != found:", "if False:"),
-    ),
-    *_of(
-        FORMAT,
-        "sealing",
-        ("return seal(text) == text", "return bool(seal(text))"),
-        ("    if len(places) != 1:\n", "    if not places:\n"),
     ),
     *_of(
         FORMAT,
@@ -168,8 +165,9 @@ MUTATIONS = [
     ),
     *_of(
         DATASET,
-        "record_index",
+        "shards",
         ("    if index.framed_bytes != size:\n", "    if False:\n"),
+        tests=f"tests/{DATASET}/test_record_index.py",
     ),
     Mutation(
         f"{FORMAT}/layouts.py",

@@ -45,7 +45,7 @@ class _Commands(click.Group):
         try:
             return super().resolve_command(ctx, args)
         except click.UsageError as error:
-            from trainer_utils.format.spelling import did_you_mean
+            from trainer_utils.format.errors import did_you_mean
 
             hint = did_you_mean(args[0], COMMANDS) or f" Expected one of {', '.join(COMMANDS)}."
             raise click.UsageError(f"{error.message}{hint}", ctx) from None

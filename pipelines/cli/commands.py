@@ -5,6 +5,7 @@ Nothing but click is imported before a command runs, and TensorFlow or TFX only 
 
 import dataclasses
 import importlib.util
+import json
 import sys
 from collections.abc import Mapping
 from typing import Annotated, Any
@@ -346,6 +347,7 @@ def forget(
     *,
     roots: Annotated[_Texts, "--in", "ROOT", With(required=True)],
     listed: Annotated[str | None, "--file", click.Path(exists=True, dir_okay=False)] = None,
+    caches: Annotated[_Texts, "--cache", "FOLDER"] = (),
     output: _Output = None,
     plain_names: bool = False,
     dry_run: bool = False,
@@ -364,6 +366,7 @@ def forget(
     Args:
         roots: The folder to search; several may be given.
         listed: A file of further names, one a line.
+        caches: The cache= folder of a trainer on this machine, where it is not below ROOT.
         output: The certificate. Default: forgotten-….json in ROOT.
         plain_names: Names in the certificate, not their SHA-256.
         dry_run: List what would be taken out, and change nothing.
@@ -373,7 +376,7 @@ def forget(
     from trainer_utils.storage import read_text
 
     lines = [] if listed is None else read_text(listed).removeprefix("\ufeff").splitlines()
-    options: dict[str, Any] = {"output": output, "plain_names": plain_names}
+    options: dict[str, Any] = {"output": output, "caches": caches, "plain_names": plain_names}
     with show_progress("Searching") as advance:
         wanted = [*names, *(line for line in lines if line.strip())]
         found = Forgetting.find(wanted, roots, advance=advance, **options)
@@ -587,6 +590,7 @@ def lineage(
     *,
     metadata: _Store = None,
     record: _Name = None,
+    form: Annotated[str, "--format", click.Choice(("text", "openlineage", "prov"))] = "text",
 ) -> Any:
     """Show where a dataset comes from and what was made from it: runs, inputs, models.
 
@@ -600,11 +604,21 @@ def lineage(
         metadata: Default: metadata.sqlite or the like in a folder above the dataset, else what the
             dataset itself says.
         record: Follow one record, by its filename or id.
+        form: openlineage: a line an event, as its API takes them; prov: Croissant with PROV-O.
     """
     from pipelines.lineage import describe_artifact
 
     with show_progress("Reading the lineage"):
-        return describe_artifact(uri, metadata=metadata, record=record)
+        found = describe_artifact(uri, metadata=metadata, record=record)
+        if form == "text":
+            return found
+        from pipelines.lineage.exports import openlineage_events, prov_document
+
+        if form == "prov":
+            document = prov_document(found)
+            return Facts(document, json.dumps(document, indent=2).split("\n"))
+        events = list(openlineage_events(found))
+        return Facts(events, [json.dumps(event) for event in events])
 
 
 @command()

@@ -2,7 +2,7 @@
 
     found = Forgetting.find(["cat/1.jpg"], ["runs/"])       # nothing is changed yet
     found.carry_out()
-    found.to_json()["complete"], found.path
+    found.certificate["complete"], found.path
 
 A dataset is written anew without the records by what ShardBalancer does with `exclude` and
 `keep_shards`, in a folder beside it, which then takes its place by a rename: a run that is killed
@@ -18,15 +18,15 @@ import hashlib
 import json
 import os
 import posixpath
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from components.report.records.lookup import encode_name, read_places
-from trainer_utils.dataset import open_dataset
+from trainer_utils.dataset import Dataset, open_dataset
 from trainer_utils.dataset.files import read_manifest
 from trainer_utils.format import ConfigError, DatasetError
+from trainer_utils.format.checksums import NO_CHECKSUM, seal
 from trainer_utils.format.json_text import JsonObject, json_lines, render_json
 from trainer_utils.format.naming import LINEAGE_FILE, MANIFEST_FILE, REJECTS_FILE
-from trainer_utils.format.sealing import NO_CHECKSUM, seal
 from trainer_utils.storage import (
     copy_file,
     display_path,
@@ -42,20 +42,32 @@ from trainer_utils.storage import (
     sync_folder,
     write_text,
 )
+from trainer_utils.storage.cache_folder import (
+    COPIES_FOLDER,
+    COPY_NAME,
+    OWN_FILES,
+    CacheFolder,
+    copy_ending,
+    copy_name,
+    default_cache_dir,
+    shard_version,
+)
+from trainer_utils.storage.files import file_version
 from trainer_utils.text_output import Part, Shown, make_table, quantity
-from trainer_utils.writing.publishing import working_folder
-from trainer_utils.writing.uploading import upload_dataset
+from trainer_utils.writing.publishing import upload_dataset, working_folder
+
+__all__ = ["Forgetting"]
 
 Advance = Callable[[int, int], None]
 _NEW, _OLD = ".forget-new", ".forget-old"
 _IN_SCOPE = (
     "records of datasets of tfx-shards below the folders, by record_id, filename and id",
     "their rejected inputs of these names",
+    "copies of changed shards in caches of input_fn that were searched",
 )
 _OUT_OF_SCOPE = (
     "whatever lies outside of the folders: backups, versions that a bucket keeps, freed blocks "
-    "of a disk, copies of datasets that lie elsewhere",
-    "caches of trainers (cache=): remove these folders, on each machine",
+    "of a disk, caches of other machines, copies of datasets that lie elsewhere",
     "what other files say: raw files whose path does not end with a name, tables, archives, "
     "reports, statistics, exported schemas, TFRecords of other programs",
     "other features of other records that hold a name, and names of classes",
@@ -79,6 +91,7 @@ class Forgetting(Shown):
         roots: Sequence[str],
         *,
         output: str | None = None,
+        caches: Sequence[str] = (),
         plain_names: bool = False,
         advance: Advance = lambda done, total: None,
     ) -> "Forgetting":
@@ -88,6 +101,7 @@ class Forgetting(Shown):
             names: of the records, as their `filename`, `id` or `record_id` has them.
             roots: the folders to search. Nothing else may write to them meanwhile.
             output: of the certificate; None: `forgotten-….json` in the first folder.
+            caches: folders that trainers were given as `cache=`, beside this user's own cache.
             plain_names: whether the certificate has the names, and not their SHA-256.
             advance: called with the datasets that were searched, and all of them.
 
@@ -104,6 +118,10 @@ class Forgetting(Shown):
             if not is_folder(root):
                 raise DatasetError.at(root, expected="a folder to search", got="none")
         now = datetime.datetime.now(datetime.timezone.utc)
+        for cache in caches:
+            if not os.path.isdir(os.path.join(cache, COPIES_FOLDER)):
+                rule = f"the folder of a cache, with {COPIES_FOLDER}/ in it"
+                raise ConfigError.of("cache", cache, allowed=rule)
         path = output or join(roots[0], f"forgotten-{now:%Y%m%dT%H%M%SZ}.json")
         if exists(path):
             raise ConfigError.of("output", path, allowed="a file that is not there yet")
@@ -112,11 +130,11 @@ class Forgetting(Shown):
         datasets = []
         for uri in uris:
             try:
-                found = _search(uri, shown)
-                datasets += [found] if found["records"] or found["rejects"] else []
+                datasets.append(_search(uri, shown))
             except (ValueError, OSError) as error:
                 remains[uri] = f"it cannot be searched: {error}"
             advance(1, len(uris))
+        datasets = [each for each in datasets if each["records"] or each["rejects"]]
         have = {record["name"] for each in datasets for record in each["records"]}
         have |= {name for each in datasets for name in each["rejects"]}
         if not have and not remains:
@@ -132,12 +150,14 @@ class Forgetting(Shown):
             "not_found": sorted({*shown.values()} - have),
             "searched": len(uris),
             "datasets": datasets,
+            "removed": _copies([default_cache_dir(), *caches], roots, datasets),
             "remains": _listed(remains),
         }
         return cls(names={digest: name for name, digest in shown.items()}, path=path, facts=facts)
 
-    def to_json(self) -> JsonObject:
-        """The certificate: what was asked for, and what became of it, as far as it was done."""
+    @property
+    def certificate(self) -> JsonObject:
+        """What was asked for, and what became of it, as far as it was carried out."""
         is_done = all(each["digest_after"] for each in self.facts["datasets"])
         return {
             "kind": "tfx-shards forget",
@@ -149,28 +169,31 @@ class Forgetting(Shown):
             **self.facts,
         }
 
+    def to_json(self) -> JsonObject:
+        """The certificate."""
+        return self.certificate
+
     def parts(self) -> list[Part]:
         """What a person sees: the certificate with the names."""
-        datasets = self.facts["datasets"]
-        records = [
-            [self.names[record["name"]], record["shard"], record["number"], each["uri"]]
-            for each in datasets
-            for record in each["records"]
+        datasets, removed = self.facts["datasets"], self.facts["removed"]
+        records = [(record, each["uri"]) for each in datasets for record in each["records"]]
+        parts: list[Part] = [
+            f"{quantity(len(records), 'record')} of {quantity(len(datasets), 'dataset')}, "
+            f"{quantity(len(removed), 'copy', 'copies')} in caches"
         ]
-        lost = [[self.names[name]] for name in self.facts["not_found"]]
-        remains = [[each["path"], each["why"]] for each in self.facts["remains"]]
-        of_datasets = quantity(len(datasets), "dataset")
-        parts: list[Part] = [f"{quantity(len(records), 'record')} of {of_datasets}"]
         for header, rows in (
-            (["record", "shard", "number", "dataset"], records),
-            (["no record of this name"], lost),
-            (["remains", "why"], remains),
+            (
+                ["record", "shard", "number", "dataset"],
+                [[self.names[r["name"]], r["shard"], r["number"], uri] for r, uri in records],
+            ),
+            (["no record of this name"], [[self.names[n]] for n in self.facts["not_found"]]),
+            (["remains", "why"], [[e["path"], e["why"]] for e in self.facts["remains"]]),
         ):
             parts += ["", make_table(header, rows)] if rows else []
         return parts
 
     def carry_out(self, *, advance: Advance = lambda done, total: None) -> None:
-        """Rewrites the datasets, and writes the certificate.
+        """Rewrites the datasets, removes the copies, and writes the certificate.
 
         It is written before, as not complete, and again in the end: whatever a run that was killed
         has changed stands in its own certificate.
@@ -179,6 +202,10 @@ class Forgetting(Shown):
             DatasetError: a dataset is not whole, or damaged, or another run works on it.
         """
         self._write()
+        for copy in self.facts["removed"]:
+            with contextlib.suppress(ConfigError, OSError):  # what stays is told below
+                folder, name = os.path.split(copy)
+                CacheFolder(os.path.dirname(folder), None).remove(name)
         remains = {each["path"]: each["why"] for each in self.facts["remains"]}
         for entry in self.facts["datasets"]:
             uri = entry["uri"]
@@ -187,12 +214,14 @@ class Forgetting(Shown):
             if still := _small_files_with(uri, self.names.values()):
                 remains[uri] = f"{', '.join(still)} name one: in a setting or a class"
             advance(1, len(self.facts["datasets"]))
+        for copy in filter(exists, self.facts["removed"]):
+            remains[copy] = "a copy in a cache that is in use: end the trainer, and remove it"
         self.facts["remains"] = _listed(remains)
         self._write()
 
     def _write(self) -> None:
-        text = seal(render_json(self.to_json()))
         folder = os.path.dirname(self.path)
+        text = seal(render_json(self.certificate))
         write_text(self.path, text, temporary_folder=folder, is_durable=True)
 
 
@@ -220,24 +249,64 @@ def _search(uri: str, shown: Mapping[str, str]) -> JsonObject:
     dataset = open_dataset(uri, inspect=False)
     if dataset.manifest is None:
         raise DatasetError.at(uri, expected="a dataset with a manifest of ours", got="another")
-    records = [
-        {
-            "name": shown[place.name],
-            "split": place.split,
-            "shard": place.shard,
-            "number": place.record,
-            "bytes": place.bytes,
-        }
+    places = [
+        place
         for split, shards in dataset.shards.items()
         for shard in shards
         for place in read_places(shard, split, shown)
     ]
-    sources, rejects = {display_path(name): shown[name] for name in shown}, []
-    if exists(path := join(uri, REJECTS_FILE)):
-        found = [str(entry.get("source")) for entry in json_lines(read_text(path), path=path)]
-        rejects = [sources[source] for source in found if source in sources]
-    digest = {"digest_before": dataset.digest, "digest_after": None}
-    return {"uri": uri, **digest, "records": records, "rejects": rejects}
+    sources = {display_path(name): shown[name] for name in shown}
+    rejects = [sources[s] for s in _rejected(dataset) if s in sources]
+    return {
+        "uri": uri,
+        "digest_before": dataset.digest,
+        "digest_after": None,
+        "records": [
+            {
+                "name": shown[place.name],
+                "split": place.split,
+                "shard": place.shard,
+                "number": place.record,
+                "bytes": place.bytes,
+            }
+            for place in places
+        ],
+        "rejects": rejects,
+    }
+
+
+def _rejected(dataset: Dataset) -> Iterator[str]:
+    if exists(path := join(dataset.uri, REJECTS_FILE)):
+        yield from (str(entry.get("source")) for entry in json_lines(read_text(path), path=path))
+
+
+def _copies(
+    caches: Sequence[str], roots: Sequence[str], datasets: Sequence[JsonObject]
+) -> list[str]:
+    """Copies of the shards that change, in the caches of trainers, by all that tells a copy.
+
+    Whoever opened the dataset by another address has copies of the same content, and whoever
+    opened its files alone has some of the files' versions.
+    """
+    endings = set()
+    for one in datasets:
+        changed = {record["shard"] for record in one["records"]}
+        for shards in open_dataset(one["uri"], inspect=False).shards.values():
+            for shard in shards:
+                if shard.name in changed:
+                    assert shard.entry is not None
+                    endings.add(f"-{copy_ending(shard.path, shard_version(shard.entry))}")
+                    endings.add(copy_name(shard.path, file_version(shard.path)))
+    folders = [os.path.join(cache, COPIES_FOLDER) for cache in caches]
+    places = [*filter(is_folder, folders), *(root for root in roots if not is_remote(root))]
+    paths = {join(folder, file.path) for folder in places for file in list_files(folder)}
+    return sorted(path for path in paths if path.endswith((*endings,)) and _is_copy(path))
+
+
+def _is_copy(path: str) -> bool:
+    folder, name = os.path.split(path)
+    is_called_so = COPY_NAME.fullmatch(name) and os.path.basename(folder) == COPIES_FOLDER
+    return bool(is_called_so) and all(exists(join(folder, own)) for own in OWN_FILES)
 
 
 def _beside(uri: str, ending: str) -> str:

@@ -18,8 +18,8 @@ from trainer_utils.dataset import Dataset, ShardFile
 from trainer_utils.dataset.location import Place
 from trainer_utils.dataset.selection import Source, digest_of, source_of
 from trainer_utils.format import ConfigError, DatasetError
-from trainer_utils.format.file_ranges import RecordName
 from trainer_utils.format.json_text import JsonObject
+from trainer_utils.format.slices import RecordName
 from trainer_utils.options import InputOptions
 from trainer_utils.order import InputOrder
 from trainer_utils.order.ledger import InputHistory, SeenAt, Segment

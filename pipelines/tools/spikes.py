@@ -22,7 +22,7 @@ import numpy.typing as npt
 from pipelines.tools.ledger import NamedRecord, RunLedger
 from trainer_utils.format import ConfigError
 from trainer_utils.format.json_text import JsonObject
-from trainer_utils.losses import read_losses
+from trainer_utils.recording import read_losses
 from trainer_utils.storage import is_remote, write_text
 from trainer_utils.text_output import Part, Shown, make_table, quantity
 

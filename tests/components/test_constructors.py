@@ -48,16 +48,16 @@ def make(component, settings):
     return getattr(components, component)(examples=examples, **settings)
 
 
-@pytest.mark.parametrize("component", components.__all__)
-def test_a_constructor_is_written_out(component):
+def test_a_constructor_is_written_out():
     """Every setting is a keyword with the default of the dataclass, and has its entry for help."""
-    constructor = getattr(components, component).__init__
-    parameters = inspect.signature(constructor).parameters
-    for name, one in settings_of(SETTINGS[component]).items():
-        assert parameters[name].kind is parameters[name].KEYWORD_ONLY
-        assert parameters[name].default == (None if one.is_collection else one.default), name
-    for name in parameters.keys() - {"self"}:
-        assert f"\n    {name}: " in inspect.getdoc(constructor), name
+    for component in components.__all__:
+        constructor = getattr(components, component).__init__
+        parameters = inspect.signature(constructor).parameters
+        for name, one in settings_of(SETTINGS[component]).items():
+            assert parameters[name].kind is parameters[name].KEYWORD_ONLY
+            assert parameters[name].default == (None if one.is_collection else one.default), name
+        for name in parameters.keys() - {"self"}:
+            assert f"\n    {name}: " in inspect.getdoc(constructor), name
 
 
 def test_what_is_not_given_has_its_default_and_what_is_given_comes_back():
@@ -75,14 +75,14 @@ def test_what_is_not_given_has_its_default_and_what_is_given_comes_back():
         make("ImageExampleGen", {"quality": 1000})
 
 
-@pytest.mark.parametrize("component", components.__all__)
-def test_each_setting_may_be_a_parameter_of_the_run(component):
-    for name, kinds in types_of(component):
-        for kind in kinds:
-            parameter = RuntimeParameter(name, ptype=kind, default=DEFAULTS[kind])
-            assert make(component, {name: parameter}).exec_properties[name] is parameter
-        later = placeholder.execution_invocation().pipeline_run_id
-        assert make(component, {name: later}).exec_properties[name] is later
+def test_each_setting_may_be_a_parameter_of_the_run():
+    for component in components.__all__:
+        for name, kinds in types_of(component):
+            for kind in kinds:
+                parameter = RuntimeParameter(name, ptype=kind, default=DEFAULTS[kind])
+                assert make(component, {name: parameter}).exec_properties[name] is parameter
+            later = placeholder.execution_invocation().pipeline_run_id
+            assert make(component, {name: later}).exec_properties[name] is later
 
 
 def parameters_of(component):

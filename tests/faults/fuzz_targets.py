@@ -20,12 +20,12 @@ from components.layouts.tar_headers import read_headers
 from components.media.audio import store_audio
 from components.media.images import store_image
 from components.media.options import AudioOptions, ImageOptions
-from components.tables.options import TableOptions
+from components.tables.pieces import TableOptions
 from components.tables.reading import pieces_of, read_piece
 from trainer_utils.format import DatasetError, Manifest, RecordIndex
 from trainer_utils.format.datum import parse_features, parse_shard_info
-from trainer_utils.format.example_decoding import decode_example
-from trainer_utils.format.image_size import image_size
+from trainer_utils.format.example import decode_example
+from trainer_utils.format.images import image_size
 from trainer_utils.format.json_text import json_lines, text_of
 from trainer_utils.format.slices import resolve_slices
 from trainer_utils.format.tfds import parse_tfds_features, parse_tfds_splits

@@ -262,7 +262,7 @@ class Life(RuleBasedStateMachine):
         if ledger is not None:
             self.recorder.restore(ledger)
         (first, *_) = inputs
-        names = {"input_pipeline": first.batches, "input_epoch": first}
+        names = {"input_pipeline": first, "input_epoch": first}
         self.recorder.begin(SimpleNamespace(**names, input_start=first.input_start))
 
     def changes(self, old: Place, new: Place) -> set[str]:

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from trainer_utils import format as ours
-from trainer_utils.format.sealing import FileDigest
+from trainer_utils.format.checksums import FileDigest
 
 REPOSITORY = Path(__file__).parents[2]
 LABELS = ["cat", "dog"]

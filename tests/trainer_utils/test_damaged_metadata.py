@@ -9,11 +9,10 @@ import sys
 from collections.abc import Iterator
 
 import pytest
-import tensorflow as tf
 from fsspec.registry import _registry as used_schemes
 
 from tests.trainer_utils.three_layouts import FEATURES
-from trainer_utils import DatasetError, input_fn, plan
+from trainer_utils import CorruptShardError, DatasetError, input_fn, iterate, plan
 from trainer_utils.dataset import open_dataset
 
 MUTATIONS = 120  # of each file
@@ -83,8 +82,7 @@ def test_damaged_metadata_is_an_error_of_ours(layouts, layout, name):
 # --- gzip ---
 
 
-@pytest.mark.parametrize("has_manifest", [False, True])
-@pytest.mark.parametrize("shuffle", [True, False])
+@pytest.mark.parametrize(("has_manifest", "shuffle"), [(False, True), (True, False)])
 def test_damaged_gzip_is_named(tmp_path, write_dataset, has_manifest, shuffle):
     rows = [{"id": [n], "text": [random.Random(n).randbytes(30)]} for n in range(200)]
     write_dataset(tmp_path, {"train": [rows]}, FEATURES, gzip=True)
@@ -105,11 +103,10 @@ def test_damaged_gzip_is_named(tmp_path, write_dataset, has_manifest, shuffle):
             "text": b"x" * len(good),
         }[kind]
         path.write_bytes(bad)
-        with pytest.raises((DatasetError, tf.errors.OpError)) as caught:
-            list(input_fn(str(tmp_path), batch_size=8, shuffle=shuffle))
-        assert path.name in str(caught.value), kind
-        assert "byte" in str(caught.value), kind
-        assert type(caught.value) is not DatasetError, kind
+        with pytest.raises(CorruptShardError) as caught:
+            list(iterate(str(tmp_path), batch_size=8, shuffle=shuffle))
+        assert caught.value.path.endswith(path.name), kind
+        assert caught.value.offset is not None, kind
 
 
 # --- Where it is ---
@@ -131,17 +128,11 @@ def test_the_folder_that_convert_was_given_stands_for_its_newest_dataset(layouts
 
 @pytest.mark.parametrize(
     ("scheme", "cure"),
-    [
-        ("s3", r"pip install 'tfx-shards\[s3\]'"),
-        ("gs", r"pip install 'tfx-shards\[gcs\]'"),
-        ("az", r"pip install 'tfx-shards\[azure\]'"),
-        ("nonsense", "got nonsense://"),
-    ],
+    [("s3", r"pip install 'tfx-shards\[s3\]'"), ("nonsense", "got nonsense://")],
 )
 def test_a_scheme_that_cannot_be_read_says_what_is_missing(scheme, cure, monkeypatch):
     for package in ("obstore", "gcsfs"):
         monkeypatch.setitem(sys.modules, package, None)  # as if it were not installed
     monkeypatch.delitem(used_schemes, scheme, raising=False)  # nor had ever been used
-    for read in (input_fn, plan, open_dataset):
-        with pytest.raises(DatasetError, match=f"{scheme}://bucket/set.*{cure}"):
-            read(f"{scheme}://bucket/set")
+    with pytest.raises(DatasetError, match=f"{scheme}://bucket/set.*{cure}"):
+        open_dataset(f"{scheme}://bucket/set")

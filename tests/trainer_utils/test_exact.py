@@ -15,7 +15,6 @@ from trainer_utils import ConfigError, input_fn
 from trainer_utils.format import Feature
 
 FEATURES = {"id": Feature(type="int"), "label": Feature(type="int")}
-ORDERS = [True, False, 20, "global"]
 
 
 def rows(start: int, stop: int) -> list[dict[str, list[int]]]:
@@ -50,11 +49,11 @@ def global_batches(workers: list[list[np.ndarray]]) -> list[list[int]]:
     return [sorted(np.concatenate(step).tolist()) for step in zip(*workers, strict=True)]
 
 
-@pytest.mark.parametrize("shuffle", ORDERS)
+@pytest.mark.parametrize("shuffle", [True, "global"])
 def test_global_batches_are_the_same_on_any_number_of_workers(uneven, shuffle):
     expected = [global_batches(w) for w in read(uneven, 1, shuffle=shuffle, epochs=2)]
     assert sorted(itertools.chain(*expected[0])) == list(range(53))
-    for count in (2, 3, 8):
+    for count in (2, 8):
         got = read(uneven, count, shuffle=shuffle, epochs=2)
         for epoch, workers in enumerate(got):
             assert global_batches(workers) == expected[epoch]
@@ -62,12 +61,10 @@ def test_global_batches_are_the_same_on_any_number_of_workers(uneven, shuffle):
             assert set(last) <= {5 // count, -(-5 // count)}
 
 
-@pytest.mark.parametrize("shuffle", [True, False, "global"])
-@pytest.mark.parametrize("count", [1, 3, 8])
-@pytest.mark.parametrize("split", ["train", "one", "none"])
-def test_padding_shows_every_record_once_and_the_rest_weighs_nothing(uneven, shuffle, count, split):
+@pytest.mark.parametrize(("split", "count"), [("train", 3), ("one", 8), ("none", 1)])
+def test_padding_shows_every_record_once_and_the_rest_weighs_nothing(uneven, count, split):
     records = {"train": 53, "one": 1, "none": 0}[split]
-    (workers,) = read(uneven, count, split=split, shuffle=shuffle, remainder="pad", features=["id"])
+    (workers,) = read(uneven, count, split=split, remainder="pad", features=["id"])
     assert {len(batches) for batches in workers} == {-(-records // 24)}
     seen = []
     for batch in itertools.chain(*workers):
@@ -78,18 +75,7 @@ def test_padding_shows_every_record_once_and_the_rest_weighs_nothing(uneven, shu
     assert sorted(seen) == list(range(records))
 
 
-@pytest.mark.parametrize("shuffle", [True, False, "global"])
-@pytest.mark.parametrize("count", [1, 3, 8])
-def test_balancing_shows_every_record_once_in_batches_of_like_sizes(uneven, shuffle, count):
-    (workers,) = read(uneven, count, shuffle=shuffle, remainder="balance")
-    steps = global_batches(workers)
-    assert sorted(itertools.chain(*steps)) == list(range(53))
-    assert len(steps[0]) == 24
-    assert all(12 <= len(step) <= 17 for step in steps[1:])  # not 24 and 5
-    assert all(len(batch) for batches in workers for batch in batches)
-
-
-@pytest.mark.parametrize("shuffle", [True, False, "global"])
+@pytest.mark.parametrize("shuffle", [True, "global"])
 def test_dropping_leaves_out_others_next_epoch(uneven, shuffle):
     epochs = read(uneven, 2, shuffle=shuffle, remainder="drop", epochs=6)
     left_out = []
@@ -103,16 +89,14 @@ def test_dropping_leaves_out_others_next_epoch(uneven, shuffle):
 
 
 def test_a_batch_that_no_plan_can_deal_is_refused_before_anything_is_read(uneven):
-    for options in (
-        {"split": "one", "remainder": "balance"},
-        {"split": "one", "remainder": "drop"},
-    ):
+    for remainder in ("balance", "drop"):
         with pytest.raises(ConfigError):
-            read(uneven, 8, **options)
+            read(uneven, 8, split="one", remainder=remainder)
 
 
-@pytest.mark.parametrize("shuffle", ORDERS)
-@pytest.mark.parametrize("remainder", [None, "drop", "pad", "balance"])
+@pytest.mark.parametrize(
+    ("shuffle", "remainder"), [(True, "drop"), (False, None), (20, "balance"), ("global", "pad")]
+)
 def test_a_new_process_goes_on_with_the_batches_that_would_have_come(uneven, shuffle, remainder):
     options: dict[str, Any] = {
         "features": ["id"], "batch_size": 8, "shuffle": shuffle, "remainder": remainder, "repeat": 3
@@ -123,15 +107,6 @@ def test_a_new_process_goes_on_with_the_batches_that_would_have_come(uneven, shu
         dataset = input_fn(uneven, state=start, **options)
         assert int(dataset.cardinality()) == len(whole) - start
         assert [batch["id"].tolist() for batch in dataset.as_numpy_iterator()] == whole[start:]
-
-
-def test_without_repeat_the_epoch_is_finished_and_the_next_one_is_whole(uneven):
-    options: dict[str, Any] = {"features": "id", "batch_size": 8, "seed": 3}
-    dataset = input_fn(uneven, **options)
-    epochs = [[b.tolist() for b in dataset.as_numpy_iterator()] for _ in range(3)]
-    resumed = input_fn(uneven, state=7 + 4, **options)
-    got = [[b.tolist() for b in resumed.as_numpy_iterator()] for _ in range(2)]
-    assert got == [epochs[1][4:], epochs[2]]
 
 
 def test_what_came_before_is_not_read(tmp_path, write_dataset):
@@ -185,16 +160,3 @@ def test_a_token_of_a_changed_dataset_is_refused_and_of_a_moved_one_is_not(tmp_p
     input_fn(uris[1], batch_size=3, state=token)
     with pytest.raises(ConfigError, match="digest"):
         input_fn(uris[2], batch_size=3, state=token)
-
-
-@pytest.mark.parametrize("shuffle", ORDERS)
-@pytest.mark.parametrize(("count", "replicas", "echoing"), [(2, 4, 1), (3, 6, 1), (2, 8, 2)])
-def test_a_last_step_may_lack_elements_for_some_replicas(uneven, shuffle, count, replicas, echoing):
-    seen: list[int] = []
-    for context in workers_of(count, replicas):
-        options = {"features": "id", "batch_size": 24, "shuffle": shuffle, "echoing": echoing}
-        dataset = input_fn(uneven, input_context=context, repeat=2, **options)
-        elements = list(dataset.as_numpy_iterator())
-        assert len(elements) == int(dataset.cardinality())
-        seen += np.concatenate(elements).tolist()
-    assert collections.Counter(seen) == dict.fromkeys(range(53), 2 * echoing)

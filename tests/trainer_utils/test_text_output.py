@@ -5,7 +5,6 @@ import re
 
 import pytest
 import rich.console
-from rich.cells import cell_len
 
 from trainer_utils.text_output import (
     as_text,
@@ -39,28 +38,11 @@ def test_a_table_has_numbers_to_the_right():
     assert as_text([make_table(["split"], [])]) == "split"
 
 
-def test_a_cell_of_several_lines_lies_below_itself():
-    rows = [["ok", ["one", "two"]], ["bad", "three"]]
-    assert as_text(["head", "", make_table(None, rows, indent=3)]).splitlines() == [
-        "head",
-        "",
-        "   ok   one",
-        "        two",
-        "   bad  three",
-    ]
-
-
 def test_plain_text_is_neither_folded_nor_painted():
     path = "/x" * 3000
     rows = [["bad", path]]
     text = as_text([path, make_table(None, rows, styles={"bad": "red"})])
     assert text.splitlines() == [path, f"bad  {path}"]
-
-
-def test_wide_characters_take_two_columns():
-    text = as_text([make_table(["name", "n"], [["日本", "a"], ["cat", "b"]])])
-    places = [cell_len(line[: re.search("[abn]$", line).start()]) for line in text.splitlines()]
-    assert places == [6, 6, 6]
 
 
 @pytest.mark.parametrize("data", ["a\x1b[2Jb", "a\nforged  1", "\u202ex", "[red]x[/red]", "\udce9"])

@@ -1,6 +1,5 @@
 """Whatever an argument is given: a batch, or an error of ours that names the argument."""
 
-import contextlib
 import dataclasses
 import itertools
 from typing import Any
@@ -80,21 +79,23 @@ def answers(call: Any, uri: str, name: str, arguments: dict[str, Any]) -> None:
     for value in WRONG:
         if name in OWN_FOLDER and value in TEXTS:
             continue
-        with contextlib.suppress(DatasetError):
+        try:
             call(**{"artifact_uri": uri, **arguments, name: WRONG[value]})
+        except DatasetError:
+            pass
+        except Exception as error:
+            raise AssertionError(f"{name} is {value}") from error
 
 
-NAMES = [field.name for field in dataclasses.fields(InputOptions)]
+def test_iterate(uri):
+    names = [field.name for field in dataclasses.fields(InputOptions)]
+    for name in (*names, "worker", "num_workers", "options", "split"):
+        answers(read, uri, name, dict(BASE))
 
 
-@pytest.mark.parametrize("name", [*NAMES, "worker", "num_workers", "options", "split"])
-def test_iterate(uri, name):
-    answers(read, uri, name, dict(BASE))
-
-
-@pytest.mark.parametrize("name", ["workers", "replicas", "options", "split", "batch_size", "state"])
-def test_plan(uri, name):
-    answers(make_plan, uri, name, {"batch_size": 4})
+def test_plan(uri):
+    for name in ("workers", "replicas", "options", "split", "batch_size", "state"):
+        answers(make_plan, uri, name, {"batch_size": 4})
 
 
 @pytest.mark.parametrize("group", GROUPS)
@@ -109,18 +110,11 @@ def test_groups(uri, group):
         answers(call, uri, field.name, {})
 
 
-@pytest.mark.parametrize("options", [*GROUPS.values(), InputOptions])
-def test_what_is_no_setting_of_a_group(options):
-    with pytest.raises(ConfigError) as caught:
-        options(batchsize=3)
-    assert caught.value.setting == "batchsize"
-    with pytest.raises(ConfigError):
-        options({"length": 3})
-
-
-def test_a_name_that_is_misspelt_is_told():
-    with pytest.raises(ConfigError, match="'length'"):
-        PackOptions(lenght=3)
+def test_what_is_no_setting_of_a_group():
+    for options in (*GROUPS.values(), InputOptions):
+        with pytest.raises(ConfigError) as caught:
+            options(batchsize=3)
+        assert caught.value.setting == "batchsize"
 
 
 @pytest.mark.parametrize(
@@ -144,13 +138,6 @@ def test_the_error_names_the_argument(uri, arguments, setting):
     with pytest.raises(ConfigError) as caught:
         read(uri, **{"batch_size": 4, "image_size": (8, 8), **arguments})
     assert caught.value.setting == setting
-
-
-@pytest.mark.parametrize("arguments", [{"workers": "2"}, {"workers": 0}, {"replicas": 0}])
-def test_a_plan_names_the_argument(uri, arguments):
-    with pytest.raises(ConfigError) as caught:
-        plan(uri, "train", **arguments)
-    assert {caught.value.setting: caught.value.value} == arguments
 
 
 def test_state_of_what_is_no_step(uri):
@@ -215,9 +202,9 @@ class TestSizes:
         iterate(uri, "train", **settings)
 
     def test_sounds(self, tmp_path, monkeypatch):
-        from trainer_utils.reading.audio import AudioReading
+        from trainer_utils import InputOptions
 
         for seconds in (0, -1, 1e12, float("inf"), float("nan"), "1", True):
             with pytest.raises(ConfigError):
-                AudioReading(seconds=seconds)
-        assert AudioReading(seconds=3600).seconds == 3600
+                InputOptions(audio_seconds=seconds)
+        assert InputOptions(audio_seconds=3600).audio_seconds == 3600

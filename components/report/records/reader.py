@@ -19,10 +19,10 @@ from components.report.records.values import Value, value_of
 from trainer_utils.dataset import ShardFile, open_dataset, open_records, read_index
 from trainer_utils.dataset.location import Place
 from trainer_utils.format import DatasetError, RecordIndex, resolve_slices
-from trainer_utils.format.example_decoding import decode_example
+from trainer_utils.format.example import decode_example
 from trainer_utils.format.json_text import JsonObject
 from trainer_utils.format.naming import NAME_FEATURES
-from trainer_utils.storage.paths import is_remote
+from trainer_utils.storage.file_system import is_remote
 
 _REQUEST_BYTES = 1 << 20  # of a store, that take as long as to ask for one record
 

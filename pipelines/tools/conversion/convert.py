@@ -47,7 +47,7 @@ from trainer_utils.format import ConfigError, Manifest
 from trainer_utils.format.json_text import JsonObject
 from trainer_utils.format.naming import INPUTS_FILE, MANIFEST_FILE, REJECTS_FILE
 from trainer_utils.format.printable import printable
-from trainer_utils.format.spelling import check_names
+from trainer_utils.format.settings import check_names
 from trainer_utils.step_display import say, show_step
 from trainer_utils.storage import exists, is_remote, join, read_bytes, write_atomically
 from trainer_utils.text_output import Part, as_text, human_bytes, list_counts, make_table

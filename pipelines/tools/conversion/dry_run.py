@@ -12,9 +12,9 @@ import tempfile
 from collections.abc import Mapping
 
 from components.example_gen.file_conversion import FileConversion
+from components.example_gen.folder import name_simple
 from components.example_gen.plan import Plan
 from components.example_gen.row_conversion import RowConversion
-from components.example_gen.simple_layouts import name_simple
 from components.layouts import name_layout
 from components.steps import conversion_of
 from pipelines.tools.conversion.settings import Conversion

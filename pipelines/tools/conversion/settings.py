@@ -23,8 +23,9 @@ from components.example_gen.settings import (
 )
 from pipelines.tools.conversion.recognition import KINDS, check_source, recognise
 from trainer_utils.format import ConfigError
+from trainer_utils.format.errors import misspelt
 from trainer_utils.format.naming import check_split_name
-from trainer_utils.format.spelling import check_names, misspelt
+from trainer_utils.format.settings import check_names
 from trainer_utils.storage import exists, is_folder, is_object_store, is_remote
 
 EXAMPLE_GENS = {"image": "ImageExampleGen", "text": "TextExampleGen", "audio": "AudioExampleGen"}

@@ -13,6 +13,7 @@ from pipelines.tools.verification.shards import Problem, ShardCheck, ShardOutcom
 from trainer_utils.dataset.files import DatasetFiles, list_dataset
 from trainer_utils.dataset.location import Place
 from trainer_utils.format import DatasetError, Manifest, Shard, parse_shard_info
+from trainer_utils.format.checksums import is_sealed
 from trainer_utils.format.json_text import JsonObject
 from trainer_utils.format.naming import (
     DATASET_FILES,
@@ -31,7 +32,6 @@ from trainer_utils.format.naming import (
 )
 from trainer_utils.format.origin import Origin
 from trainer_utils.format.printable import printable
-from trainer_utils.format.sealing import is_sealed
 from trainer_utils.format.tfds import TFDS_FEATURES_FILE, TFDS_INFO_FILE
 from trainer_utils.text_output import human_bytes, quantity
 

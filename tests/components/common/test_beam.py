@@ -207,14 +207,14 @@ def test_functions_go_to_workers_by_name_and_none_from_main(protos):
         "components.example_gen.row_inspection.Inspection",
         "components.example_gen.row_encoding.Encoding",
         "components.example_gen.row_encoding.Gathering",
-        "components.balancing.survey.survey_shard",
+        "components.balancing.context.survey_shard",
         "components.balancing.parts.run_part",
     }
 
 
 def test_workers_start_without_importing_tfx_or_tensorflow():
     # Importing them takes some five seconds, and a worker is a process for each job.
-    modules = "common.beam_tasks, components.conversions, components.balancing.parts"
+    modules = "common.beam, components.conversions, components.balancing.parts"
     code = (
         f"import sys, components.{modules}\n"
         "print([n for n in ('tfx', 'tensorflow', 'tfx_bsl') if n in sys.modules])"

@@ -17,7 +17,7 @@ from components.schema_export import Executor as Export
 from components.shard_balancer import Executor as Balancer
 from components.text_example_gen import Executor as Texts
 from pipelines.tools.verification import verify_dataset
-from trainer_utils.format.sealing import seal
+from trainer_utils.format.checksums import seal
 
 ARGUMENTS = ["--direct_num_workers=1"]  # other processes do not see the memory of this one
 

@@ -12,7 +12,7 @@ from trainer_utils.format import ConfigError, InputError
 
 WIDE = 2**63
 ERRORS: dict[str, tuple[dict[str, bytes | str], str]] = {
-    "no bytes": ({"t.csv": ""}, "found none"),
+    "no bytes": ({"t.csv": ""}, "got none"),
     "a header alone": ({"t.csv": "text,n\n"}, "found none .*a header alone"),
     "no lines of JSON": ({"t.jsonl": "\n\n"}, "found none"),
     "blank lines alone": ({"train.txt": "\n \n"}, "found none"),
@@ -113,7 +113,7 @@ FOLDER, OBJECTS, LINES = {"a/1.txt": "x"}, {"t.jsonl": '{"a": 1}\n'}, {"t.txt": 
         (ROWS, {"group_by": "lable"}, "group_by.*'lable'.*Did you mean 'label'"),
         (ROWS, {"tensors": '{"lable": "int64[2]"}'}, "'lable'.*Did you mean 'label'"),
         (ROWS, {"tensors": '{"n": "int64[2]"}'}, r"tensors\['n'\]"),
-        (ROWS, {"vocabulary": {"n": ["1"]}}, r"vocabulary\['n'\].*\(label\)"),
+        (ROWS, {"vocabulary": {"n": ["1"]}}, r"vocabulary.*\(label\).*'n'"),
         (ROWS, {"lowercase": True}, "words, n, label.*'<column>': 'text'"),
         (ROWS, {"deduplicate": True}, "expected a column with the texts"),
         (ROWS, {"column_names": ["a"]}, "expected 1 fields"),

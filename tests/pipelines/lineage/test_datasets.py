@@ -59,13 +59,13 @@ def test_a_dataset_leads_back_to_the_first(root):
     assert json.loads(json.dumps(told)) == told
 
 
-@pytest.mark.parametrize("moved", ["elsewhere", "one/level/deeper"])
-def test_datasets_that_moved_together_are_found(root, tmp_path, moved):
-    (tmp_path / moved).parent.mkdir(parents=True, exist_ok=True)
-    shutil.move(root, tmp_path / moved)
-    told = describe_artifact(str(tmp_path / moved / NEWEST)).to_json()
+def test_datasets_that_moved_together_are_found(root, tmp_path):
+    moved = tmp_path / "one/level/deeper"
+    moved.parent.mkdir(parents=True)
+    shutil.move(root, moved)
+    told = describe_artifact(str(moved / NEWEST)).to_json()
     assert chain(told) == CHAIN
-    assert all(path.startswith(str(tmp_path / moved)) for path in paths(told))
+    assert all(path.startswith(str(moved)) for path in paths(told))
 
 
 def test_of_datasets_that_are_gone_the_rest_tells(root, tmp_path):
@@ -77,10 +77,8 @@ def test_of_datasets_that_are_gone_the_rest_tells(root, tmp_path):
     told = lineage.to_json()
     assert chain(told) == CHAIN
     digests = [path.removeprefix("digest:") for path in paths(told)]
-    assert [f"not found here; digest {digest}" in str(lineage) for digest in digests] == [True] * 2
+    assert all(f"digest {digest}" in str(lineage) for digest in digests)
     assert told["ancestors"][0]["artifact"]["state"] == "UNKNOWN"
-    assert "files in /photos" in str(lineage)
-    assert "settings: input_base=/photos, seed=5" in str(lineage)
 
 
 def test_below_a_root_what_was_made_of_it_is_told_too(root):
@@ -95,16 +93,9 @@ def test_below_a_root_what_was_made_of_it_is_told_too(root):
 def test_the_steps_of_datasets_are_listed_in_order(root):
     (root / "artifacts/broken").mkdir()
     (root / "artifacts/broken/manifest.json").write_text("{")
-    runs = list_runs(str(root))
-    assert [
-        (run["run"], run["pipeline"], run["state"], [c["component"] for c in run["components"]])
-        for run in runs.to_json()["runs"]
-    ] == [
-        (None, None, "COMPLETE", ["Gen", "Balancer", "Trim"]),
-    ]
-    assert str(runs).startswith(
-        "(run not known: datasets name none, a store of ML Metadata does): COMPLETE\n"
-    )
+    (run,) = list_runs(str(root)).to_json()["runs"]
+    assert [c["component"] for c in run["components"]] == ["Gen", "Balancer", "Trim"]
+    assert (run["run"], run["pipeline"], run["state"]) == (None, None, "COMPLETE")
 
 
 def test_two_inputs_stay_two(write_step, tmp_path):

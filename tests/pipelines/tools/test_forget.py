@@ -23,9 +23,18 @@ from pipelines.tools.verification import verify_dataset
 from tests.make import everything, jpeg, write_files
 from trainer_utils import ConfigError, DatasetError
 from trainer_utils.dataset import open_dataset
+from trainer_utils.reading.shard_files import CachedFile, RemoteParts
+from trainer_utils.storage.cache_folder import CacheFolder
 
 NAME, SECRET = "cat/withdrawn 7.jpg", b"the text of a record that is withdrawn"
 OTHERS = [f"zz{number}.jpg" for number in range(9)]
+
+
+@pytest.fixture(autouse=True)
+def own_cache(tmp_path_factory, monkeypatch):
+    """Keeps off what this user's trainers have in their cache."""
+    folder = str(tmp_path_factory.mktemp("cache"))
+    monkeypatch.setattr(forget, "default_cache_dir", lambda: folder)
 
 
 def write(uri, names=(*OTHERS[:4], NAME, *OTHERS[4:]), **settings) -> str:
@@ -39,7 +48,7 @@ def write(uri, names=(*OTHERS[:4], NAME, *OTHERS[4:]), **settings) -> str:
 def take_out(names, roots, **settings):
     found = Forgetting.find(names, [str(root) for root in roots], **settings)
     found.carry_out()
-    return found.to_json()
+    return found.certificate
 
 
 def records_of(uri) -> dict[str, list[bytes]]:
@@ -132,14 +141,14 @@ def in_a_child(work, *, calls: int) -> bool:
         os._exit(1)
 
 
-@pytest.mark.parametrize("root", ["", "a"])
-def test_a_run_that_is_killed_at_any_change_is_finished_by_the_next(tmp_path, root):
+@pytest.mark.parametrize(("root", "stride"), [("", 13), ("a", 3)])
+def test_a_run_that_is_killed_at_any_change_is_finished_by_the_next(tmp_path, root, stride):
     template, it = tmp_path / "template", tmp_path / "it"
     for name in ("a", "b"):
         write(template / name)
     (template / "a/README.md").write_text("one's own")
     before, seen = records_of(template / "a"), set()
-    for calls in itertools.count(1, 3):
+    for calls in itertools.count(1, stride):
         shutil.rmtree(it, ignore_errors=True)
         shutil.copytree(template, it)
         path = tmp_path / f"{calls}.json"
@@ -157,6 +166,48 @@ def test_a_run_that_is_killed_at_any_change_is_finished_by_the_next(tmp_path, ro
         if is_done:
             break
     assert {"old", "new"} <= seen <= {"old", "new", "gone"}
+
+
+def read_through(cache, *uris, as_files=False):
+    """Reads all shards of some datasets as a trainer with a cache does; the bytes of its copies."""
+    parts = RemoteParts(CacheFolder(str(cache), 1 << 30), is_global=False)
+    for uri in uris:
+        for shard in open_dataset(str(uri)).shards["train"]:
+            shard = shard._replace(entry=None) if as_files else shard
+            CachedFile(shard, parts).read(0, shard.bytes)
+    return {path.name: path.read_bytes() for path in (cache / "shards").glob("*-data_tfrecord-*")}
+
+
+@pytest.mark.parametrize("as_files", [False, True])
+def test_copies_in_caches_go_and_those_of_other_datasets_stay(tmp_path, as_files):
+    cache = tmp_path / "cache"
+    uri = write(tmp_path / "data")
+    other = write(tmp_path / "other/data", [f"other{number}" for number in range(9)])
+    copies = read_through(cache, uri, other, as_files=as_files)
+    assert len(copies) == 6
+    assert len({name[-28:] for name in copies}) == 3  # shards of two datasets are called alike
+    done = take_out([NAME], [tmp_path])
+    assert len(done["removed"]) == 1
+    left = {n: data for n, data in copies.items() if SECRET not in data}
+    assert len(left) == 5
+    assert {p.name: p.read_bytes() for p in (cache / "shards").glob("*-data_*")} == left
+
+
+def test_copies_that_were_read_by_another_address_go(tmp_path, monkeypatch):
+    uri, cache = write(tmp_path / "data"), tmp_path / "cache"
+    (tmp_path / "link").symlink_to("data")
+    monkeypatch.chdir(tmp_path)
+    assert len(read_through(cache, uri, tmp_path / "link", "data")) == 9
+    assert len(take_out([NAME], [tmp_path / "data"], caches=[str(cache)])["removed"]) == 3
+    assert not any(SECRET in path.read_bytes() for path in (cache / "shards").iterdir())
+
+
+def test_a_cache_that_is_none_is_refused(tmp_path):
+    uri = write(tmp_path / "data")
+    for wrong in (tmp_path / "none", uri):
+        with pytest.raises(ConfigError):
+            take_out([NAME], [tmp_path], caches=[str(wrong)])
+    assert state_of(uri) == "old"
 
 
 def test_many_names_and_numbers_as_ids(tmp_path):

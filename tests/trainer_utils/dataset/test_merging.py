@@ -2,7 +2,7 @@
 
 import pytest
 
-from trainer_utils.dataset.merging import merge_descriptions
+from trainer_utils.dataset.selection import merge_descriptions
 from trainer_utils.format import Feature
 
 

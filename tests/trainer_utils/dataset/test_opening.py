@@ -15,7 +15,7 @@ import tensorflow as tf
 from fsspec.implementations.memory import MemoryFileSystem
 
 import trainer_utils
-from trainer_utils import DatasetWriter
+from trainer_utils import DatasetWriter, storage
 from trainer_utils.dataset import files, open_dataset
 from trainer_utils.format import DatasetError, Feature, render_features
 from trainer_utils.format.naming import WORKING_FOLDER
@@ -306,14 +306,14 @@ def test_a_folder_that_goes_while_it_is_listed_has_nothing_in_it(tmp_path, monke
     uri = tmp_path / "dataset"
     with DatasetWriter(uri, vocabulary=["a"]) as writer:
         writer.write("train", {"label": "a"})
-    listed = files.list_folder
+    listed = storage.list_folder
 
     def list_late(folder: str) -> Any:
         if os.path.realpath(folder) == os.path.realpath(uri / gone):
             shutil.rmtree(folder)
         return listed(folder)
 
-    monkeypatch.setattr(files, "list_folder", list_late)
+    monkeypatch.setattr(storage, "list_folder", list_late)
     found = [*files.list_dataset(str(uri)).sizes]
     assert not any(name.startswith(f"{gone}/") for name in found)
     assert ("manifest.json" in found) == (gone != ".")
@@ -324,13 +324,13 @@ def test_what_lies_in_the_index_is_not_listed_to_open_a_dataset(tmp_path, monkey
     with DatasetWriter(tmp_path, num_shards=3) as writer:
         for number in range(6):
             writer.write("train", {"id": number})
-    listed, folders = files.list_folder, []
+    listed, folders = storage.list_folder, []
 
     def list_seen(folder: str) -> Any:
         folders.append(os.path.relpath(folder, tmp_path))
         return listed(folder)
 
-    monkeypatch.setattr(files, "list_folder", list_seen)
+    monkeypatch.setattr(storage, "list_folder", list_seen)
     dataset = open_dataset(str(tmp_path))
     assert sorted(folders) == [".", "Split-train"]
     assert all(os.path.isfile(shard.index_path) for shard in dataset.shard_files)

@@ -5,7 +5,7 @@ import pytest
 
 import trainer_utils
 from trainer_utils.dataset import open_dataset
-from trainer_utils.dataset.record_index import believed_index, find_numbers, summed_index
+from trainer_utils.dataset.shards import believed_index, find_numbers, summed_index
 from trainer_utils.format import RecordIndex, frame_records
 from trainer_utils.format.naming import index_file
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from trainer_utils.format import DatasetError
-from trainer_utils.format.example_decoding import decode_example
+from trainer_utils.format.example import decode_example
 
 INTEGERS = st.integers(-(2**63), 2**63 - 1)
 VALUES = st.one_of(

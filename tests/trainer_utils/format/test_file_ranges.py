@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trainer_utils.format.file_ranges import FileRange, RecordPositions
+from trainer_utils.format.slices import FileRange, RecordPositions
 
 PARTS = st.lists(
     st.builds(FileRange, st.sampled_from("abc"), st.integers(0, 5), st.integers(0, 6)), max_size=8

@@ -6,7 +6,7 @@ import pytest
 from PIL import Image
 
 from tests.components.media.variants import variants
-from trainer_utils.format.image_size import image_size
+from trainer_utils.format.images import image_size
 
 BITMAPS = {name: data for name, data in variants().items() if data.startswith(b"BM")}
 

@@ -8,8 +8,13 @@ from PIL import Image
 from sklearn.datasets import load_sample_images
 
 from tests.components.media.variants import variants
-from trainer_utils.format.image_size import image_size
-from trainer_utils.format.jpeg import BASELINE, PROGRESSIVE, jpeg_segments, read_jpeg_frame
+from trainer_utils.format.images import (
+    BASELINE,
+    PROGRESSIVE,
+    image_size,
+    jpeg_segments,
+    read_jpeg_frame,
+)
 
 
 def photo(**options) -> bytes:

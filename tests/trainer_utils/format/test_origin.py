@@ -55,8 +55,8 @@ def test_what_a_later_program_adds_to_an_entry_is_passed_over(origin):
 
 
 def resealed(value: dict) -> str:
+    from trainer_utils.format.checksums import seal
     from trainer_utils.format.json_text import render_json
-    from trainer_utils.format.sealing import seal
 
     return seal(render_json(value))
 

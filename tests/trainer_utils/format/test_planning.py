@@ -71,3 +71,15 @@ def test_hashes_of_many_are_those_of_each(modulus):
     remainders = planning.remainders(digests, modulus)
     assert remainders.tolist() == [number % modulus for number in hashes]
     assert planning.keyed_digests([], seed=0, purpose="split").shape == (0, 2)
+
+
+def test_hashes_of_numbered_parts_are_those_of_splitmix64():
+    start = keyed_hash(b"a file", seed=7, purpose="row") % 2**64
+    hashes = planning.keyed_hashes(np.arange(5), identity=b"a file", seed=7, purpose="row")
+    expected, state = [], start
+    for _ in range(5):  # the reference implementation: https://prng.di.unimi.it/splitmix64.c
+        state = (state + 0x9E3779B97F4A7C15) % 2**64
+        mixed = (state ^ state >> 30) * 0xBF58476D1CE4E5B9 % 2**64
+        mixed = (mixed ^ mixed >> 27) * 0x94D049BB133111EB % 2**64
+        expected.append(mixed ^ mixed >> 31)
+    assert hashes.tolist() == expected

@@ -9,7 +9,7 @@ import tensorflow as tf
 from PIL import Image
 
 from trainer_utils.format import DatasetError
-from trainer_utils.format.png import encode_png
+from trainer_utils.format.images import encode_png
 
 
 @pytest.mark.parametrize("channels", [None, 1, 3, 4])

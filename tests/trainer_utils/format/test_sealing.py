@@ -8,7 +8,7 @@ import pytest
 
 from tests.trainer_utils.format.manifests import SEALED
 from trainer_utils.format import DatasetError, Manifest
-from trainer_utils.format.sealing import seal
+from trainer_utils.format.checksums import seal
 
 
 def test_the_sum_of_a_manifest_is_the_crc_of_its_bytes_with_zeros_for_the_sum():

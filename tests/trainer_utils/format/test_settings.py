@@ -42,7 +42,6 @@ def test_a_declaration_says_all_of_a_setting():
     assert (size.is_optional, size.is_collection, size.kinds) == (True, True, (int, Mapping))
     assert (names.is_optional, names.is_collection, names.default) == (False, True, ())
     assert (mode.is_optional, mode.is_collection, mode.choices) == (True, False, (None, "a", "b"))
-    assert size.members == (int, Mapping[str, int])
     assert {name: [*names] for name, (_, names) in groups_of(Outer).items()} == {
         "all_of_it": ["rate", "mode"],
         "some_of_it": ["mode"],

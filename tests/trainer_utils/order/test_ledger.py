@@ -7,7 +7,7 @@ import random
 import pytest
 
 from trainer_utils.format import ConfigError, DatasetError
-from trainer_utils.format.file_ranges import RecordName
+from trainer_utils.format.slices import RecordName
 from trainer_utils.order import FileRange, InputOrder, OrderOptions
 from trainer_utils.order.ledger import (
     InputHistory,

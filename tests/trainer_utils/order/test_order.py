@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from trainer_utils.format import ConfigError
-from trainer_utils.format.file_ranges import RecordName
+from trainer_utils.format.slices import RecordName
 from trainer_utils.order import FileRange, InputOrder, MixPart, OrderOptions, plan_workers
 
 SHUFFLES = st.one_of(st.sampled_from([True, False, "global"]), st.integers(1, 3000))

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trainer_utils.format.file_ranges import FileRange, RecordName
+from trainer_utils.format.slices import FileRange, RecordName
 from trainer_utils.order.packing import STRATEGIES, PackIndex, PackOptions
 
 LENGTHS = st.lists(st.integers(0, 60), max_size=60)

@@ -8,9 +8,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from trainer_utils import ConfigError, input_fn
+from trainer_utils import ConfigError, InputOptions, input_fn
 from trainer_utils.format import Feature
-from trainer_utils.reading.audio import AudioReading
 
 RATE = 8000
 
@@ -144,4 +143,4 @@ def test_sounds_may_be_ragged(write):
 @pytest.mark.parametrize("seconds", [0, -1, float("inf"), True, "1"])
 def test_seconds_that_cannot_be_are_refused(seconds):
     with pytest.raises(ConfigError, match="audio_seconds: expected seconds above 0"):
-        AudioReading(seconds=seconds)
+        InputOptions(audio_seconds=seconds)

@@ -9,7 +9,7 @@ from PIL import Image
 
 from trainer_utils import ConfigError, input_fn, plan
 from trainer_utils.format import Feature
-from trainer_utils.reading.augmentation.chain import NAMES
+from trainer_utils.reading.augmentation import NAMES
 
 COUNT, BATCH = 22, 12
 CHAIN = ["random_resized_crop", "flip", ("colour", 0.4), "cutout", "mixup", "cutmix"]

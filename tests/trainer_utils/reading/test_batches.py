@@ -68,7 +68,7 @@ def test_batches_are_those_that_tensorflow_parses(uri, shuffle, remainder, worke
 def test_a_batch_is_the_same_whoever_asks_and_when(uri, batch_size):
     """By itself or with others, in threads, in a process that was forked or got it by pickle."""
     batches = made(uri, batch_size=batch_size, shuffle=True)
-    steps = range(batches.steps_per_epoch)
+    steps = range(batches.input_steps)
     want = [batches.batch(1, step) for step in steps]
 
     def is_same(found):

@@ -5,7 +5,7 @@ import pytest
 
 from trainer_utils import ConfigError
 from trainer_utils.format import Feature
-from trainer_utils.reading.boxes import check_followers, mirror_boxes
+from trainer_utils.reading.crops import check_followers, mirror_boxes
 from trainer_utils.reading.image_settings import ImageSettings
 
 IMAGE = Feature(type="string", shape=(40, 48, 3))

@@ -7,7 +7,7 @@ import pytest
 import tensorflow as tf
 
 from trainer_utils import ConfigError
-from trainer_utils.reading.normalizing import Normalization, is_normalization
+from trainer_utils.reading.image_settings import Normalization, is_normalization
 
 VALUES = np.arange(256, dtype=np.uint8).reshape(16, 16, 1)
 STEPS = {"float32": 2**-23, "bfloat16": 2**-7, "float16": 2**-10}  # relative, of each kind

@@ -107,7 +107,7 @@ def test_a_process_that_is_killed_is_an_error_and_the_next_one_works(photos):
     source = trainer_utils.iterate(photos, batch_size=16, features="label", processes=1)
     expected = [values.tolist() for values in source]
     source.assign(0)
-    idle = source.batches._processes._processes()
+    idle = source._processes._processes()
     one = idle.get()
     os.kill(one._process.pid, signal.SIGKILL)
     idle.put(one)
@@ -128,14 +128,14 @@ def test_an_error_of_the_system_comes_as_it_is_from_a_process_that_goes_on(
     source = trainer_utils.iterate(photos, post_batching_callback=call, **settings)
     with pytest.raises(OSError, match="gone"):
         list(source)
-    process = source.batches._processes._processes().get()
+    process = source._processes._processes().get()
     assert process._process.poll() is None
 
 
 def test_processes_end_with_their_input(photos):
     source = trainer_utils.iterate(photos, batch_size=16, features="label", processes=2)
     next(iter(source))
-    idle = source.batches._processes._processes()
+    idle = source._processes._processes()
     pids = [idle.get()._process for _ in range(1)]
     del source, idle
     gc.collect()

@@ -10,7 +10,7 @@ import tensorflow as tf
 from trainer_utils import DatasetError, input_fn
 from trainer_utils.dataset import open_dataset
 from trainer_utils.format import Feature
-from trainer_utils.format.example_decoding import decode_example
+from trainer_utils.format.example import decode_example
 
 KINDS = {int: "int64_list", float: "float_list", bytes: "bytes_list"}
 ROWS: list[dict[str, Any]] = [

@@ -171,7 +171,7 @@ for name in ("tfds", "tfrecorder"):
 storage.list_files({str(golden)!r})
 assert "fsspec" not in sys.modules
 import trainer_utils.storage.remote, trainer_utils.storage.cache_folder
-import trainer_utils.dataset.selection, trainer_utils.dataset.record_index
+import trainer_utils.dataset.selection
 from pipelines.cli import main
 for command in (["inspect"], ["verify"], ["show"]):
     try:

@@ -1,4 +1,3 @@
-import gzip
 import io
 import tarfile
 
@@ -38,13 +37,10 @@ def archive():
         # what lies there                                                        is of
         (many("cat/{}.jpg", JPEG), "image"),
         (many("cat/{}.jpg", JPEG) | {"README.md": TEXT, "LICENSE": TEXT}, "image"),
-        (many("cat/{}.JPEG", JPEG) | many("notes/{}.xml", "<a/>"), "image"),
         (many("{}", JPEG), "image"),
-        (many("{}.jpg", JPEG, 60) | {"bell.wav": WAV}, "image"),
         ({"a.tar": archive()}, "image"),
         (many("yes/{}.wav", WAV), "audio"),
         (many("{}", WAV), "audio"),
-        (many("clips/{}.mp3", WAV) | {"list.csv": "clip,label\nclips/1.mp3,a\n"}, "audio"),
         (many("sci.space/{}", TEXT), "text"),
         (many("pos/{}.txt", TEXT), "text"),
         ({"train.csv": "text,label\ngood,1\n", "test.csv": "text,label\nbad,0\n"}, "text"),
@@ -53,7 +49,6 @@ def archive():
         ({"a.csv": "TRAIN,gs://bucket/1.jpg,cat\nTEST,gs://bucket/2.jpg,dog\n"}, "image"),
         ({"train.csv": "filename,label\n1,0\n", **many("train/{}.png", JPEG)}, "image"),
         ({"a.jsonl": '{"audio": {"uri": "1.wav"}, "n": 3}\n'}, "audio"),
-        ({"a.jsonl": '{"text": "hi"}\n'}, "text"),
         ({".DS_Store": b"\0", **many("{}.txt", TEXT)}, "text"),
         ({"data.json": "{}"}, "text"),
     ],
@@ -73,9 +68,7 @@ def test_the_kind_is_told_by_what_lies_there(tmp_path, files, kind):
         ("a.csv", "image_uri,label\ncat/1.jpg,cat\n", "image"),
         ("a.tsv", "path\tlabel\ncat/1.png\tcat\n", "image"),
         ("a.csv", "image,label\n1,cat\n", "image"),
-        ("a.csv.gz", gzip.compress(b"text\ngood\n", mtime=0), "text"),
         ("a.csv", "", "text"),
-        ("a.jsonl", "no JSON\n", "text"),
     ],
 )
 def test_a_file_is_told_by_its_name_or_its_rows(tmp_path, name, data, kind):
@@ -110,10 +103,8 @@ def test_a_doubt_is_an_error_that_names_what_was_seen(tmp_path, files, seen):
     "names",
     [
         ["manifest.json", "Split-train/data_tfrecord-00000-of-00001", "rejects.jsonl"],
-        ["Split-train/data_tfrecord-00000-of-00001.gz"],
         ["metadata.sqlite", "artifacts/ImageExampleGen/examples/1/Split-a/data_tfrecord-0-of-1"],
         ["datum_to_type_and_shape_mapping.json", "shard_info.json", "train/a.tfrecord"],
-        ["dataset_info.json", "features.json", "mnist-train.tfrecord-00000-of-00001"],
         ["a.tfrecord", "b.tfrecords.gz", "label.labels.txt", "info.json"],
     ],
 )
@@ -159,15 +150,12 @@ FRAMES = {
 }
 
 
-@pytest.mark.parametrize("ending", ["csv", "tsv", "jsonl", "parquet"])
 @pytest.mark.parametrize("case", FRAMES)
-def test_columns_of_names_tell_what_they_name(tmp_path, case, ending):
+def test_columns_of_names_tell_what_they_name(tmp_path, case):
     columns, kind = FRAMES[case]
-    path, frame = str(tmp_path / f"list.{ending}"), pd.DataFrame(columns)
-    if ending == "jsonl":
-        frame.to_json(path, orient="records", lines=True)
-    elif ending == "parquet":
-        frame.to_parquet(path)
-    else:
-        frame.to_csv(path, sep="," if ending == "csv" else "\t", index=False)
-    assert kind_in_table(path) == kind
+    frame = pd.DataFrame(columns)
+    frame.to_csv(tmp_path / "list.csv", index=False)
+    frame.to_csv(tmp_path / "list.tsv", sep="\t", index=False)
+    frame.to_json(tmp_path / "list.jsonl", orient="records", lines=True)
+    frame.to_parquet(tmp_path / "list.parquet")
+    assert {kind_in_table(str(path)) for path in tmp_path.iterdir()} == {kind}

@@ -3,7 +3,7 @@
 import pytest
 
 from trainer_utils import ConfigError, InputOptions
-from trainer_utils.reading.augmentation.chain import Augmentation, Operation
+from trainer_utils.reading.augmentation import Augmentation, Operation
 
 CROP = "random_resized_crop"
 

@@ -6,8 +6,8 @@ import pytest
 import scipy.stats
 
 from tests.trainer_utils.reading.augmentation.images import IMAGES
-from trainer_utils.reading.augmentation.chain import Augmentation
-from trainer_utils.reading.augmentation.mixing import Mixer
+from trainer_utils.reading.augmentation import Augmentation
+from trainer_utils.reading.pixels import Mixer
 
 ROWS = 64
 PIXELS = np.stack([IMAGES["photo"][n : n + 16, n : n + 20] for n in range(ROWS)])

@@ -10,8 +10,8 @@ from PIL import Image, ImageEnhance, ImageOps
 from scipy.ndimage import gaussian_filter
 
 from tests.trainer_utils.reading.augmentation.images import IMAGES
-from trainer_utils.reading.augmentation.chain import Augmentation
-from trainer_utils.reading.augmentation.pixels import RANDAUGMENT, PixelChain
+from trainer_utils.reading.augmentation import Augmentation
+from trainer_utils.reading.pixels import RANDAUGMENT, PixelChain
 
 PHOTO = IMAGES["photo"]
 HEIGHT, WIDTH = PHOTO.shape[:2]

@@ -1,16 +1,12 @@
-"""The chunks of a PNG file, walked to the last; no pixel is decoded.
-
-    scan_png(data)      # ImageStructure(format="PNG", size=(640, 480), …)
+"""What the bytes of an image file say, and the chunks of a PNG; no pixel is decoded.
 
 Source: PNG (ISO/IEC 15948), clauses 5 and 11; `png.c` and `pngrutil.c` of libpng.
 """
 
 import zlib
+from typing import NamedTuple
 
 from components.common.rejects import RejectedInputError
-from components.media.structure import ImageStructure
-
-__all__ = ["scan_png"]
 
 _DEPTHS = {0: (1, 2, 4, 8, 16), 2: (8, 16), 3: (1, 2, 4, 8), 4: (8, 16), 6: (8, 16)}
 _CRITICAL = (b"IHDR", b"PLTE", b"IDAT", b"IEND")
@@ -21,36 +17,43 @@ _MOST_CHUNK_BYTES = 8_000_000  # libpng's PNG_USER_CHUNK_MALLOC_MAX, for all but
 _MOST_CHUNKS_KEPT = 1000  # libpng's PNG_USER_CHUNK_CACHE_MAX
 
 
+class ImageStructure(NamedTuple):
+    """What a JPEG's or PNG's marks say; of other files nothing does, since all are decoded."""
+
+    format: str | None = None  # `JPEG` or `PNG`; None of others
+    size: tuple[int, int] = (0, 0)  # width and height in pixels, (0, 0) of others
+    channels: int = 0  # of a JPEG
+    # what is odd, of which only decoders know if it matters; None where nothing is
+    doubt: str | None = None
+    has_metadata: bool = True  # whether EXIF or XMP may turn it
+    metadata_is_late: bool = False  # whether Pillow knows that only once the pixels are read
+    can_be_scaled: bool = False  # whether a decoder may be asked for a smaller image
+    is_lossy: bool = False  # whether its pixels were quantized
+
+
 def scan_png(data: bytes) -> ImageStructure:
     """Walks from chunk to chunk until `IEND`, and checks the checksum of each.
 
-    Args:
-        data: a file that begins as a PNG does.
-
     Raises:
-        RejectedInputError: TRUNCATED_IMAGE or DAMAGED_IMAGE.
+        RejectedInputError: TRUNCATED_IMAGE, DAMAGED_IMAGE or TOO_MANY_PIXELS.
     """
     width, height, colour, interlace = _header(data)
     doubt = "an unknown way to interlace" if interlace > 1 else None
     if max(width, height) > _MOST_EDGE:
-        raise RejectedInputError(
-            "TOO_MANY_PIXELS", f"expected edges of at most {_MOST_EDGE}, got {width} x {height}"
-        )
+        detail = f"expected edges of at most {_MOST_EDGE}, got {width} x {height}"
+        raise RejectedInputError("TOO_MANY_PIXELS", detail)
     position, before, others = 8, b"", 0
     pixel_bytes, has_palette, metadata = 0, False, [False, False]
     view = memoryview(data)
     while True:
-        length, name = (
-            int.from_bytes(data[position : position + 4], "big"),
-            data[position + 4 : position + 8],
-        )
+        length = int.from_bytes(data[position : position + 4], "big")
+        name = data[position + 4 : position + 8]
         end = position + 12 + length
         if end > len(data):
             raise RejectedInputError("TRUNCATED_IMAGE", f"no whole chunk (byte {position})")
         if zlib.crc32(view[position + 4 : end - 4]) != int.from_bytes(data[end - 4 : end], "big"):
-            raise RejectedInputError(
-                "DAMAGED_IMAGE", f"a chunk {name!r} with a wrong sum (byte {position})"
-            )
+            detail = f"a chunk {name!r} with a wrong sum (byte {position})"
+            raise RejectedInputError("DAMAGED_IMAGE", detail)
         if name == b"IEND":
             break
         if name == b"IDAT":
@@ -68,9 +71,8 @@ def scan_png(data: bytes) -> ImageStructure:
             others += 1
             if length > _MOST_CHUNK_BYTES or others > _MOST_CHUNKS_KEPT or not name[0] & 32:
                 doubt = doubt or f"the chunk {name!r}, unknown or too large"
-            if name == b"eXIf" or (
-                name in _TEXTS and data.startswith(_KEYWORDS, position + 8, position + 40)
-            ):
+            is_keyed = data.startswith(_KEYWORDS, position + 8, position + 40)
+            if name == b"eXIf" or (name in _TEXTS and is_keyed):
                 metadata[pixel_bytes > 0] = True
         before, position = name, end
     if not pixel_bytes:

@@ -1,20 +1,18 @@
-"""The frames of an MP3 file: how many there are, and whether the last of them is whole.
+"""Whether an MP3 or Ogg file is whole: decoders pass over frames and pages that are not.
 
-    count_frames(data)        # the file, and how many samples it gives at the least
-
-libsndfile guesses the length of a file that does not tell it from its size and the bitrate of its
+libsndfile guesses the length of an MP3 that does not tell it from its size and the bitrate of its
 first frame, and stops there.
 
-Source: ISO/IEC 11172-3 and 13818-3, layer III; the `Xing` and `Info` tags as LAME writes them.
+Source: ISO/IEC 11172-3 and 13818-3, layer III; the `Xing` and `Info` tags as LAME writes them;
+RFC 3533.
 """
 
 import struct
+import zlib
 from typing import NamedTuple
 
 from components.common.rejects import RejectedInputError
-from trainer_utils.format.media_formats import ID3
-
-__all__ = ["count_frames"]
+from trainer_utils.format.media_formats import ID3, OGG
 
 _MPEG1 = 3  # of the version's two bits; 2 is MPEG 2, 0 is MPEG 2.5
 _KBITS = {
@@ -24,6 +22,10 @@ _KBITS = {
 _RATES = (44_100, 48_000, 32_000)
 _RATE_SHIFT = {3: 0, 2: 1, 0: 2}
 _AFTER = (b"TAG", b"APETAGEX", b"LYRICSBEGIN", ID3, b"\0")  # what may follow the last frame
+_LAST = 4  # of an Ogg page's flags
+_PAGE = struct.Struct("<4sBBqIIIB")
+# Ogg's CRC takes the bits of each byte from the top, zlib's from the bottom.
+_REVERSED = bytes(int(f"{octet:08b}"[::-1], 2) for octet in range(256))
 
 
 class _Frame(NamedTuple):
@@ -32,11 +34,10 @@ class _Frame(NamedTuple):
     samples: int  # of each channel
 
 
-def count_frames(data: bytes) -> tuple[bytes, int | None]:
-    """The file, made long enough to be heard to its end; checks the count of frames that it has.
+def count_mpeg_frames(data: bytes) -> tuple[bytes, int | None]:
+    """An MP3, made long enough to be heard to its end; checks the count of frames that it has.
 
-    Returns:
-        The bytes, and the samples of each channel that they give; None where the file tells.
+    Returns the bytes, and the samples of each channel that they give; None where the file tells.
 
     Raises:
         RejectedInputError: TRUNCATED_AUDIO, or DAMAGED_AUDIO where something else is between.
@@ -45,14 +46,12 @@ def count_frames(data: bytes) -> tuple[bytes, int | None]:
     first = _frame(data, start)
     if first is None:
         return data, None  # free format, or nothing that we know: libsndfile's to say
-    expected = _count_in_tag(data, start, first)
+    expected = _count_in_tag(data, start + first.tag)
     number = -1 if expected is not None else 0  # the tag's own frame is none of sound
     while (frame := _frame(data, position)) is not None:
         if position + frame.size > len(data):
-            raise RejectedInputError(
-                "TRUNCATED_AUDIO",
-                f"expected {frame.size} bytes in its last frame, got {len(data) - position}",
-            )
+            detail = f"expected {frame.size} bytes in its last frame, got {len(data) - position}"
+            raise RejectedInputError("TRUNCATED_AUDIO", detail)
         position += frame.size
         number += 1
     if expected is not None and number < expected:
@@ -92,9 +91,41 @@ def _frame(data: bytes, position: int) -> _Frame | None:
     return _Frame(size, 4 + side_info, 1152 if is_first else 576)
 
 
-def _count_in_tag(data: bytes, start: int, first: _Frame) -> int | None:
-    place = start + first.tag
+def _count_in_tag(data: bytes, place: int) -> int | None:
     if data[place : place + 4] not in (b"Xing", b"Info") or len(data) < place + 12:
         return None
     flags, frames = struct.unpack(">II", data[place + 4 : place + 12])
     return frames if flags & 1 else 0
+
+
+def check_ogg_pages(data: bytes) -> None:
+    """Refuses an Ogg file of which a page is cut, damaged or missing.
+
+    Raises:
+        RejectedInputError: TRUNCATED_AUDIO, DAMAGED_AUDIO or, where another stream follows the
+            first, UNSUPPORTED_FORMAT.
+    """
+    position, number, serial, flags = 0, 0, None, 0
+    while data.startswith(OGG, position):
+        body = position + _PAGE.size
+        end = len(data) + 1
+        if body <= len(data):
+            _, _, flags, _, own, sequence, crc, segments = _PAGE.unpack_from(data, position)
+            sizes = data[body : body + segments]
+            end = body + segments + sum(sizes)
+        if end > len(data):
+            raise RejectedInputError("TRUNCATED_AUDIO", f"page {number} is cut short")
+        if serial not in (None, own):
+            raise RejectedInputError("UNSUPPORTED_FORMAT", "expected one stream, got several")
+        if _crc(data[position : position + 22] + bytes(4) + data[position + 26 : end]) != crc:
+            raise RejectedInputError("DAMAGED_AUDIO", f"page {number} has a wrong checksum")
+        if sequence != number:
+            raise RejectedInputError("DAMAGED_AUDIO", f"expected page {number}, got {sequence}")
+        serial, position, number = own, end, number + 1
+    if not flags & _LAST:
+        raise RejectedInputError("TRUNCATED_AUDIO", f"expected a last page after {number}")
+
+
+def _crc(data: bytes) -> int:
+    reflected = zlib.crc32(data.translate(_REVERSED), 0xFFFFFFFF) ^ 0xFFFFFFFF
+    return int(f"{reflected:032b}"[::-1], 2)

@@ -7,7 +7,7 @@ import pytest
 from PIL import Image
 
 from components.common.rejects import RejectedInputError
-from components.media.png_structure import scan_png
+from components.media.image_structure import scan_png
 
 RGB = np.random.default_rng(0).integers(0, 256, (6, 9, 3), np.uint8)
 
@@ -18,10 +18,10 @@ def png(mode: str = "RGB", **options) -> bytes:
     return stream.getvalue()
 
 
-@pytest.mark.parametrize("mode", ["1", "L", "RGB", "P", "LA", "RGBA"])
-def test_a_whole_file_is_without_doubt(mode):
-    assert scan_png(png(mode))[:4] == ("PNG", (9, 6), 0, None)
-    assert not scan_png(png(mode)).has_metadata
+def test_a_whole_file_is_without_doubt():
+    for mode in ("1", "L", "RGB", "P", "LA", "RGBA"):
+        assert scan_png(png(mode))[:4] == ("PNG", (9, 6), 0, None)
+        assert not scan_png(png(mode)).has_metadata
 
 
 def test_a_file_cut_anywhere_is_refused():

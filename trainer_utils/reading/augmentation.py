@@ -1,20 +1,16 @@
 """`Augmentation`: the operations of `augment=`, with their strengths, checked; no pixels here.
 
-    chain = Augmentation.of(["random_resized_crop", "flip", ("colour", 0.4), ("mixup", 0.2)])
-    chain.pixels        # (Operation(name='colour', values=(0.4, 0.0)),)
-
-An operation is a name, a tuple of its name and some of its numbers, or a function of one's own:
-`f(image, rng) -> image`, `(height, width, channels) uint8` and the record's `np.random.Generator`.
+chain = Augmentation.of(["random_resized_crop", "flip", ("colour", 0.4), ("mixup", 0.2)])
+chain.crops, chain.flips    # True, True: the decoder's part
+chain.pixels                # (Operation(name='colour', values=(0.4, 0.0)),); then chain.mixing
 """
 
 import dataclasses
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from trainer_utils.format import ConfigError
-from trainer_utils.format.spelling import did_you_mean
-
-__all__ = ["NAMES", "Augmentation", "Chain", "Function", "Operation"]
+from trainer_utils.format.errors import did_you_mean
 
 Function = Callable[[Any, Any], Any]
 Chain = str | Function | Sequence[Any] | None
@@ -23,8 +19,7 @@ Chain = str | Function | Sequence[Any] | None
 CROP, FLIP = "random_resized_crop", "flip"
 
 
-@dataclasses.dataclass(frozen=True)
-class _Number:
+class _Number(NamedTuple):
     name: str
     default: float
     least: float
@@ -48,9 +43,9 @@ _CHANCE = _Number("probability", 0.5, 0, 1)
 _PIXELS = {
     "colour": (_Number("strength", 0.4, 0, 1), _Number("hue", 0, 0, 0.5)),
     "rotation": (_Number("degrees", 15, 0, 180),),
-    "grey": (dataclasses.replace(_CHANCE, default=0.1),),
+    "grey": (_CHANCE._replace(default=0.1),),
     "blur": (_Number("sigma", 2, 0.1, 32), _CHANCE),
-    "cutout": (_Number("side", 0.25, 0, 1), dataclasses.replace(_CHANCE, default=1)),
+    "cutout": (_Number("side", 0.25, 0, 1), _CHANCE._replace(default=1)),
     "randaugment": (_Number("num_ops", 2, 0, 14, int), _Number("magnitude", 9, 0, 30)),
 }
 _MIXING = {
@@ -64,15 +59,8 @@ NAMES = (*_NUMBERS, *_ALIASES)
 """Of all operations."""
 
 
-@dataclasses.dataclass(frozen=True)
-class Operation:
-    """One operation.
-
-    Args:
-        name: `colour` and so on, in one spelling, or that of a function.
-        values: its numbers, in the order that the documentation has.
-        function: one of the user's own.
-    """
+class Operation(NamedTuple):
+    """`colour` and so on, in one spelling, or the name of a function; its numbers, in order."""
 
     name: str
     values: tuple[float, ...] = ()
@@ -97,11 +85,7 @@ class Augmentation:
 
     @classmethod
     def of(cls, chain: Chain) -> "Augmentation":
-        """That of a chain as `augment=` takes it.
-
-        Args:
-            chain: a name, a function or a list; `random_resized_crop` alone, not in a list, mirrors
-                too.
+        """That of a chain as `augment=` takes it; `random_resized_crop` alone mirrors too.
 
         Raises:
             ConfigError: there is no such operation, it has other numbers, or it cannot stand there.
@@ -161,13 +145,13 @@ def _operation(given: object) -> Operation:
 
 def _check_order(chain: Chain, names: Sequence[str]) -> None:
     """Crops come with decoding, mixing with the batch; mirroring may stand anywhere before."""
-    changes = ("", *_PIXELS)  # a function has no name here
-    first_pixels = next((n for n, name in enumerate(names) if name in changes), len(names))
-    if CROP in names[first_pixels:]:
-        before = names[first_pixels] or "a function"
-        allowed = f"{CROP!r} before {before!r}, since only that part is decoded"
-        raise ConfigError.of("augment", chain, allowed=allowed)
-    first_mixing = next((n for n, name in enumerate(names) if name in _MIXING), len(names))
-    if late := [name for name in names[first_mixing:] if name not in _MIXING]:
-        allowed = f"{late[0] or 'a function'!r} before {names[first_mixing]!r}, which mixes batches"
-        raise ConfigError.of("augment", chain, allowed=allowed)
+    shown = [name or "a function" for name in names]
+    for late, early, why in (
+        ((CROP,), ("", *_PIXELS), "since only that part is decoded"),
+        ({"", *_NUMBERS} - {*_MIXING}, _MIXING, "which mixes batches"),
+    ):
+        first = next((n for n, name in enumerate(names) if name in early), len(names))
+        for place in range(first + 1, len(names)):
+            if names[place] in late:
+                rule = f"{shown[place]!r} before {shown[first]!r}, {why}"
+                raise ConfigError.of("augment", chain, allowed=rule)

@@ -44,9 +44,8 @@ def without_tag(mp3: bytes) -> bytes:
     return mp3[start:]
 
 
-@pytest.mark.parametrize("channels", [1, 2])
-@pytest.mark.parametrize("rate", [16_000, 44_100])
-def test_mp3_comes_out_as_soundfile_decodes_it(rate, channels):
+@pytest.mark.parametrize(("channels", "rate"), [(1, 16_000), (2, 44_100)])
+def test_mp3_comes_out_as_soundfile_decodes_it(channels, rate):
     data = encode(tone(3000, channels, rate), "MP3", "MPEG_LAYER_III", rate)
     stored = store(data)
     assert (stored.sample_rate, stored.channels, stored.num_frames) == (rate, channels, 3000)

@@ -1,22 +1,40 @@
-"""Sums of a dataset's small files, and of the manifest that holds them.
+"""Sums of a set of records, of a dataset's small files, and of the manifest that holds them.
 
 The manifest's `checksum` is the CRC-32C of its bytes with zeros for the eight digits of it.
 """
 
 import dataclasses
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+
+import numpy as np
+import numpy.typing as npt
 
 from trainer_utils.format.crc32c import extend_crc32c
 from trainer_utils.format.json_text import Json, JsonObject
 from trainer_utils.format.naming import check_inner_path
-
-__all__ = ["NO_CHECKSUM", "FileDigest", "is_sealed", "seal"]
+from trainer_utils.format.planning import splitmix64
 
 NO_CHECKSUM = "00000000"
 # Two blanks of indent are the top level's alone, and no text of JSON holds a newline.
 _CHECKSUM = re.compile(r'  "checksum": "([0-9a-f]{8})"')
 _ITS_LINE = '\n  "checksum": "'  # found first: a search for the pattern takes longer than the sum
+
+
+def multiset_checksum(lengths: npt.NDArray[np.int64], payload_crcs: npt.NDArray[np.uint32]) -> int:
+    """A checksum of 64 bits, unsigned, of records that does not depend on their order.
+
+    Length and CRC-32C of each are mixed, and these are added: a lost record, one that is there
+    twice, or one put in another's stead changes the sum. `lengths` are `(records,) int64`, of the
+    payloads in bytes; `payload_crcs` `(records,) uint32`, masked, as frames have them.
+    """
+    mixed = lengths.astype(np.uint64) << np.uint64(32) | payload_crcs.astype(np.uint64)
+    return int(np.sum(splitmix64(mixed, np.uint64(1)), dtype=np.uint64))
+
+
+def combine_checksums(sums: Iterable[int]) -> int:
+    """The `multiset_checksum` of several lots of records together."""
+    return sum(sums) % 2**64
 
 
 @dataclasses.dataclass(frozen=True)
@@ -46,11 +64,7 @@ class FileDigest:
 
 
 def seal(text: str) -> str:
-    """A manifest with its own checksum, in place of whatever checksum it has.
-
-    Raises:
-        ValueError: it has no place for one, or two.
-    """
+    """A text of JSON with its own checksum; a ValueError where it has no place for one, or two."""
     lines = [found.start() + 1 for found in re.finditer(_ITS_LINE, text)]
     places = [found.span(1) for line in lines if (found := _CHECKSUM.match(text, line))]
     if len(places) != 1:

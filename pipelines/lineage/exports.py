@@ -1,0 +1,160 @@
+"""Lineage in the words of others: OpenLineage's run events, and Croissant with PROV-O.
+
+    for event in openlineage_events(describe_artifact("out/latest")):
+        client.post(…)                                # Marquez, DataHub and the like
+    prov_document(describe_artifact("out/latest"))    # JSON-LD, as mlcroissant and rdflib read it
+
+Source: OpenLineage 2-0-2, https://openlineage.io/spec; Croissant 1.1, whose provenance is PROV-O,
+https://www.w3.org/TR/prov-o.
+"""
+
+import datetime
+import json
+import os
+import urllib.parse
+import uuid
+from collections.abc import Iterator, Sequence
+
+from pipelines.lineage.description import Lineage
+from pipelines.lineage.graph import MISSING_PREFIX, Execution, Id, Ports
+from trainer_utils.format.json_text import JsonObject
+from trainer_utils.format.naming import CROISSANT_FILE
+from trainer_utils.storage import exists, is_remote, join, read_text
+
+__all__ = ["openlineage_events", "prov_document"]
+
+_PRODUCER = "urn:tfx-shards"
+_SPEC = "https://openlineage.io/spec"
+_RUN_EVENT = f"{_SPEC}/2-0-2/OpenLineage.json#/$defs/RunEvent"
+_ENDS = {"COMPLETE": "COMPLETE", "FAILED": "FAIL", "CANCELED": "ABORT", "UNKNOWN": "OTHER"}
+_CROISSANT = "http://mlcommons.org/croissant/1.1"
+_NAMESPACES = {
+    "prov": "http://www.w3.org/ns/prov#",
+    "rdfs": "http://www.w3.org/2000/01/rdf-schema#",
+    "xsd": "http://www.w3.org/2001/XMLSchema#",
+}
+
+
+def openlineage_events(lineage: Lineage) -> Iterator[JsonObject]:
+    """The runs before and after an artifact, as events in the order in which they ran.
+
+    Each run has two: `START` and how it ended. Where nothing says when, as in datasets without a
+    store of ML Metadata, the time is now. A run's id is the same whenever it is asked for. What was
+    taken from a cache ran no more.
+    """
+    now = datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="milliseconds")
+    for execution in lineage.graph.executions.values():
+        if execution.is_cached:
+            continue
+        name = f"{lineage.metadata}#{execution.id}" if lineage.knows_runs else str(execution.id)
+        run = str(uuid.uuid5(uuid.NAMESPACE_URL, name))
+        facets = {"tfxShards_settings": _facet(f"{_PRODUCER}:settings", **execution.settings)}
+        common: JsonObject = {
+            "producer": _PRODUCER,
+            "schemaURL": _RUN_EVENT,
+            "run": {"runId": run, "facets": facets},
+            "job": {"namespace": execution.pipeline or "tfx-shards", "name": execution.component},
+            "inputs": _inputs(lineage, execution),
+            "outputs": [_dataset(lineage, i, is_output=True) for i in _ids(execution.outputs)],
+        }
+        yield {"eventType": "START", "eventTime": execution.started or now, **common}
+        if end := _ENDS.get(execution.state):
+            yield {"eventType": end, "eventTime": execution.ended or now, **common}
+
+
+def _ids(ports: Ports) -> list[Id]:
+    return [artifact for artifacts in ports.values() for artifact in artifacts]
+
+
+def _inputs(lineage: Lineage, execution: Execution) -> list[JsonObject]:
+    found = [_dataset(lineage, artifact) for artifact in _ids(execution.inputs)]
+    base = execution.settings.get("input_base")
+    return found + ([_named(str(base))] if base and not found else [])
+
+
+def _named(uri: str) -> JsonObject:
+    """A place by OpenLineage's rules: `file` and a path, or a bucket and what is in it."""
+    parts = urllib.parse.urlsplit(uri)
+    if is_remote(uri):
+        return {"namespace": f"{parts.scheme}://{parts.netloc}", "name": parts.path.strip("/")}
+    if uri.startswith(MISSING_PREFIX):
+        return {"namespace": "tfx-shards", "name": uri}
+    return {"namespace": "file", "name": os.path.abspath(uri)}
+
+
+def _dataset(lineage: Lineage, artifact: Id, *, is_output: bool = False) -> JsonObject:
+    node, summary = lineage.graph.artifacts.get(artifact), lineage.summaries.get(artifact)
+    told = _named(f"{MISSING_PREFIX}{artifact}" if node is None else node.uri)
+    if summary is None:
+        return told
+    content = json.dumps(dict(summary.content), sort_keys=True)
+    told["facets"] = {"version": _spec_facet("1-0-1", "DatasetVersion", datasetVersion=content)}
+    if is_output:
+        counts = {
+            "rowCount": sum(count.written for count in summary.accounting.values()),
+            "fileCount": sum(summary.num_shards.values()),
+        }
+        statistics = _spec_facet("1-0-2", "OutputStatisticsOutput", **counts)
+        told["outputFacets"] = {"outputStatistics": statistics}
+    return told
+
+
+def _spec_facet(version: str, name: str, **values: object) -> JsonObject:
+    name += "DatasetFacet"
+    return _facet(f"{_SPEC}/facets/{version}/{name}.json#/$defs/{name}", **values)
+
+
+def _facet(schema: str, **values: object) -> JsonObject:
+    return {"_producer": _PRODUCER, "_schemaURL": schema, **values}
+
+
+def prov_document(lineage: Lineage) -> JsonObject:
+    """The artifact and all that it was made from, as JSON-LD.
+
+    A dataset with a `croissant.json` is that description, of Croissant 1.1; another artifact is an
+    entity of PROV-O. All that it was made from, directly or not, stands in `prov:wasInfluencedBy`.
+    """
+    document: JsonObject = {"@type": "prov:Entity"}
+    if exists(path := join(lineage.artifact.uri, CROISSANT_FILE)):
+        document = {**json.loads(read_text(path)), "conformsTo": _CROISSANT}
+    document["@context"] = {**document.get("@context", {}), **_NAMESPACES}
+    before = lineage.graph.ancestors(lineage.artifact_id)
+    entities = [{"@type": "prov:Entity", **_entity(lineage, artifact)} for artifact in before]
+    influences = {"prov:wasInfluencedBy": entities} if entities else {}
+    return {**document, **_entity(lineage, lineage.artifact_id), **influences}
+
+
+def _entity(lineage: Lineage, artifact: Id) -> JsonObject:
+    """An artifact with what made it, and the ids of what that was made from."""
+    node = lineage.graph.artifacts[artifact]
+    entity: JsonObject = {"@id": _iri(node.uri or f"{MISSING_PREFIX}{artifact}")}
+    for maker in lineage.graph.makers(artifact)[:1]:
+        before = [lineage.graph.artifacts[i].uri for i in lineage.graph.sources(artifact)]
+        base = maker.settings.get("input_base")
+        sources = [{"@id": _iri(uri)} for uri in before or ([str(base)] if base else [])]
+        entity["prov:wasGeneratedBy"] = _activity(maker, entity["@id"], sources)
+        entity |= {"prov:wasDerivedFrom": sources} if sources else {}
+    return entity
+
+
+def _activity(execution: Execution, made: str, sources: Sequence[JsonObject]) -> JsonObject:
+    times = {"startedAtTime": execution.started, "endedAtTime": execution.ended}
+    return {
+        "@id": f"{made}#{urllib.parse.quote(execution.component)}",
+        "@type": "prov:Activity",
+        "rdfs:label": execution.component,
+        "rdfs:comment": json.dumps(execution.settings, sort_keys=True),
+        "prov:used": sources,
+        **{
+            f"prov:{name}": {"@type": "xsd:dateTime", "@value": time}
+            for name, time in times.items()
+            if time
+        },
+    }
+
+
+def _iri(uri: str) -> str:
+    if uri.startswith(MISSING_PREFIX):
+        return f"urn:tfx-shards:{uri}"
+    quoted = urllib.parse.quote(uri if is_remote(uri) else os.path.abspath(uri), safe="/:@")
+    return quoted if is_remote(uri) else f"file://{quoted}"
