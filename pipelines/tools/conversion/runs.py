@@ -162,7 +162,8 @@ def _next_output(folder: str, component: str, output: str) -> str:
     """A folder as TFX names them, by number; one that a killed run has left is used again."""
     place = join(folder, f"{component}/{output}")
     make_folder(place)
-    numbers = [int(name) for name in list_names(place) if name.isdecimal()]
+    names = list_names(place) if exists(place) else ()  # a bucket has no empty folders
+    numbers = [int(name) for name in names if name.isdecimal()]
     last = join(place, str(max(numbers, default=0)))
     if numbers and output.endswith("examples") and not exists(join(last, MANIFEST_FILE)):
         return last
