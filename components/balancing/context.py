@@ -14,7 +14,7 @@ from components.shuffle.edits import EditCounts, Edits, parse_block
 from components.shuffle.external import ExternalShuffle
 from trainer_utils.dataset import read_index, read_shard_blocks
 from trainer_utils.dataset.inspection import DatasetFacts
-from trainer_utils.dataset.opening import check_count
+from trainer_utils.dataset.shards import check_count
 from trainer_utils.format import (
     DatasetError,
     RecordBlock,

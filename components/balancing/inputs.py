@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from components.common.workspace import is_within
 from trainer_utils.dataset import Dataset, ShardFile, open_dataset
 from trainer_utils.dataset.inspection import DatasetFacts, features_of_facts
-from trainer_utils.dataset.merging import merge_features
+from trainer_utils.dataset.selection import merge_features
 from trainer_utils.format import ConfigError, DatasetError, Feature
 from trainer_utils.storage import is_folder, join, list_names, read_text
 

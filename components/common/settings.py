@@ -14,8 +14,8 @@ from collections.abc import Collection, Mapping
 from typing import Any, ClassVar, TypeAlias, TypeVar
 
 from trainer_utils.format import ConfigError, num_shards_for
+from trainer_utils.format.errors import did_you_mean
 from trainer_utils.format.settings import Setting, Settings, groups_of, number, settings_of
-from trainer_utils.format.spelling import did_you_mean
 
 _Settings = TypeVar("_Settings", bound="ComponentSettings")
 COMPRESSIONS = ("none", "gzip")

@@ -19,8 +19,8 @@ from components.common.entry import Column, ExcludedInput, label_column
 from components.common.rejects import Reject
 from components.example_gen.settings import ExampleGenSettings
 from trainer_utils.format import ConfigError, keyed_hash, settings
+from trainer_utils.format.errors import did_you_mean
 from trainer_utils.format.naming import check_split_name
-from trainer_utils.format.spelling import did_you_mean
 
 OWN_NAME = "filename"  # what is hashed where no column is named
 NEAR_DUPLICATES = "near_duplicates"  # what `group_by` names in place of a column

@@ -24,8 +24,7 @@ from components.example_gen.settings import ExampleGenSettings
 from components.shuffle.external import ExternalShuffle
 from components.shuffle.layout import Cells, plan_tasks
 from components.tables.headers import check_agreement
-from components.tables.options import TableOptions, select_settings
-from components.tables.pieces import Piece
+from components.tables.pieces import Piece, TableOptions, select_settings
 from components.tables.texts import TextRules
 from components.tables.tokenizing import load_tokenizer
 from trainer_utils.format import Shard

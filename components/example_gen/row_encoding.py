@@ -20,8 +20,8 @@ from components.tables.casting import cast_column
 from components.tables.pieces import Piece
 from components.tables.vocabularies import label_ids
 from trainer_utils.format import Shard
+from trainer_utils.format.index import name_crc
 from trainer_utils.format.naming import NAME_FEATURES
-from trainer_utils.format.record_names import name_crc
 
 ID_FEATURES = ("id", "record_id")  # of the lineage: the second where the inputs have the first
 _BATCH_ROWS = 32 << 10  # past it, columns leave the processor's cache

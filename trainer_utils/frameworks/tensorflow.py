@@ -17,11 +17,10 @@ except ModuleNotFoundError as error:
 from trainer_utils.dataset import open_dataset, uri_of
 from trainer_utils.dataset.location import Artifacts, Inputs, group_artifacts
 from trainer_utils.format import DatasetError, resolve_slices
+from trainer_utils.frameworks.base import Input
 from trainer_utils.frameworks.tensor_input import TensorInput
 from trainer_utils.options import InputOptions, choose_options, shows_settings
 from trainer_utils.order import InputState
-
-__all__ = ["distribute", "input_fn", "is_chief", "load", "num_workers"]
 
 
 @shows_settings
@@ -57,16 +56,20 @@ def input_fn(
         DatasetError: no dataset, not whole, or without that split or feature.
         ConfigError: a setting is not allowed, or the plan is impossible.
     """
-    own = ("split", "options", "input_context")
-    chosen = choose_options(options, settings, of="input_fn", arguments=own)
-    source = TensorInput(artifact_uri, split, chosen, input_context)
-    dataset = source.dataset()
+    chosen = choose_options(options, settings, of=input_fn)
+    shared = {} if input_context is None else {
+        "worker": input_context.input_pipeline_id,
+        "num_workers": input_context.num_input_pipelines,
+        "num_replicas": input_context.num_replicas_in_sync,
+    }  # fmt: skip
+    source = Input(artifact_uri, split, chosen, callbacks=False, **shared)
+    tensors = TensorInput(source, is_shared=input_context is not None)
 
     def resumed_at(state: InputState) -> tf.data.Dataset:
         resumed = chosen.replace(state=state)
         return input_fn(artifact_uri, split, options=resumed, input_context=input_context)
 
-    return source.attach_to(dataset, resumed_at)
+    return tensors.attach_to(tensors.dataset(), resumed_at)
 
 
 @shows_settings
@@ -94,8 +97,7 @@ def distribute(
     Raises:
         DatasetError, ConfigError: as `input_fn`.
     """
-    own = ("strategy", "split", "options")
-    chosen = choose_options(options, settings, of="distribute", arguments=own)
+    chosen = choose_options(options, settings, of=distribute)
     made: list[tf.data.Dataset] = []
 
     def dataset_fn(context: tf.distribute.InputContext | None) -> tf.data.Dataset:
@@ -104,17 +106,16 @@ def distribute(
 
     if num_workers(strategy) == 1:  # its layout knows no replicas: TensorFlow divides
         distributed = strategy.experimental_distribute_dataset(dataset_fn(None))
-        layout, replicas = made[0].input_pipeline.order.layout, strategy.num_replicas_in_sync
-        layout.check_divided(replicas)
-        made[0].input_pipeline.report_empty(layout.empty_replicas(divided=replicas), replicas)
+        source, replicas = made[0].input_pipeline, strategy.num_replicas_in_sync
+        source.order.layout.check_divided(replicas)
+        source.report_empty(source.order.layout.empty_replicas(divided=replicas), replicas)
     else:
         distributed = strategy.distribute_datasets_from_function(dataset_fn)
-    return made[0].input_pipeline.attach_to(
-        distributed,
-        lambda state: distribute(
-            strategy, artifact_uri, split, options=chosen.replace(state=state)
-        ),
-    )
+
+    def resumed_at(state: InputState) -> tf.distribute.DistributedDataset:
+        return distribute(strategy, artifact_uri, split, options=chosen.replace(state=state))
+
+    return made[0].tensor_input.attach_to(distributed, resumed_at)
 
 
 def load(
@@ -135,7 +136,7 @@ def load(
         DatasetError: there is no dataset, it is not whole, or they have no split in common.
         ConfigError: a setting is not allowed.
     """
-    chosen = choose_options(options, settings, of="load", arguments=("options",))
+    chosen = choose_options(options, settings, of=load)
     artifacts = artifact_uri if isinstance(artifact_uri, (list, tuple)) else [artifact_uri]
     uris = list(dict.fromkeys(map(uri_of, artifacts)))
     places = group_artifacts(uris, apart=chosen.weights is not None)

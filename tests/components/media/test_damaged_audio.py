@@ -23,7 +23,6 @@ from tests.components.media.sounds import (
     COVER,
     OF_KIND,
     PCM,
-    TEXT,
     chunk,
     encode,
     form,
@@ -51,9 +50,6 @@ def at_most(more_bytes: int) -> Iterator[None]:
         resource.setrlimit(resource.RLIMIT_AS, (soft, hard))
 
 
-# Broken files -------------------------------------------------------------------------------------
-
-
 def ogg(subtype: str, rate: int, frames: int) -> bytes:
     data = encode(noise(frames), "OGG", subtype, rate)
     assert data.count(b"OggS") > 3  # pages of headers, and two of sound
@@ -62,16 +58,11 @@ def ogg(subtype: str, rate: int, frames: int) -> bytes:
 
 WHOLE = {
     "WAV": riff(form(), chunk(b"data", PCM[:400])),
-    "WAV with LIST after": riff(form(), chunk(b"data", PCM[:400]), chunk(b"LIST", TEXT)),
     "WAV of 8 bits, odd": encode(tone(301), "WAV", "PCM_U8"),
     "WAV of 24 bits": encode(tone(200), "WAV", "PCM_24"),
-    "WAV of floats": encode(tone(200), "WAV", "FLOAT"),
-    "WAV ULAW": encode(tone(200), "WAV", "ULAW"),
     "WAV ADPCM": encode(tone(1500), "WAV", "IMA_ADPCM"),
-    "WAVEX": encode(tone(200), "WAVEX", "PCM_16"),
     "RF64": encode(tone(200), "RF64", "PCM_16"),
     "FLAC": encode(noise(12_000), "FLAC", "PCM_16"),
-    "FLAC of 24 bits": encode(noise(6000, 2), "FLAC", "PCM_24"),
     "Vorbis": ogg("VORBIS", 22_050, 30_000),
     "Opus": ogg("OPUS", 48_000, 72_000),
     "MP3": mp3(),
@@ -115,8 +106,6 @@ def test_a_flipped_byte_is_rejected_or_loses_no_sample(kind):
     assert not lost, f"of {frames} frames, frames left by place"
 
 
-# Hostile sizes ------------------------------------------------------------------------------------
-
 RF64_SIZES = struct.pack("<QQQI", 2**60, 2**59, 2**58, 0)
 CLAIMS = {
     "WAV of 4 GiB": riff(form(), b"data\xf0\xff\xff\xff" + PCM),
@@ -135,25 +124,18 @@ CLAIMS = {
 }
 
 
-@pytest.mark.parametrize("data", CLAIMS.values(), ids=CLAIMS)
-def test_a_file_that_claims_to_be_enormous_is_a_reject(data):
-    with at_most(2 << 30):
-        assert rejected(data).code in CODES - {"EMPTY_FILE"}
+def test_a_file_that_claims_to_be_enormous_is_a_reject():
+    for data in CLAIMS.values():
+        with at_most(2 << 30):
+            assert rejected(data).code in CODES - {"EMPTY_FILE"}
 
 
-@pytest.mark.parametrize(
-    ("rate", "frames"),
-    [(1, 60_000), (2**30 - 1, 8000), (15_999_989, 8000)],
-    ids=["a second becomes hours", "1 GHz", "a prime of MHz"],
-)
-def test_a_mad_rate_is_a_reject_where_it_would_be_resampled(rate, frames):
-    samples = chunk(b"data", bytes(2 * frames))
-    with at_most(2 << 30):
-        error = rejected(riff(form(rate=rate), samples), sample_rate=16_000)
-    assert error.code in ("TOO_LARGE", "UNSUPPORTED_FORMAT", "DAMAGED_AUDIO")
-
-
-# Anything -----------------------------------------------------------------------------------------
+def test_a_mad_rate_is_a_reject_where_it_would_be_resampled():
+    for rate, frames in ((1, 60_000), (2**30 - 1, 8000), (15_999_989, 8000)):
+        samples = chunk(b"data", bytes(2 * frames))
+        with at_most(2 << 30):
+            error = rejected(riff(form(rate=rate), samples), sample_rate=16_000)
+        assert error.code in ("TOO_LARGE", "UNSUPPORTED_FORMAT", "DAMAGED_AUDIO")
 
 
 @settings(max_examples=150)

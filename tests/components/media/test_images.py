@@ -26,7 +26,6 @@ RGB = Image.fromarray(load_sample_images().images[0][100:160, 200:280]).filter(
 )
 GREY = RGB.convert("L")
 PALETTE = RGB.convert("P", palette=Image.Palette.ADAPTIVE)
-DEEP = Image.fromarray(np.asarray(GREY).astype(np.uint16) << 8 | 7)
 
 
 def with_alpha(image: Image.Image) -> Image.Image:
@@ -72,57 +71,20 @@ KEPT = {
     "grey PNG": encode(GREY, "PNG"),
     "PNG with alpha": encode(with_alpha(RGB), "PNG"),
 }
-
-
-@pytest.mark.parametrize("data", KEPT.values(), ids=KEPT)
-def test_what_tensorflow_reads_is_kept_byte_for_byte(data):
-    stored = store(data)
-    assert stored.data is data
-    assert stored.conversions == ()
-    own = tf.io.decode_image(data, expand_animations=False)
-    assert (stored.height, stored.width, stored.channels) == tuple(own.shape)
-    assert difference(decoded(stored), Image.open(io.BytesIO(data))) < 1.5
-
-
 CONVERTED = {
-    # file, image, word, format, mean difference allowed
-    "CMYK": (encode(RGB.convert("CMYK"), "JPEG"), RGB, "CMYK", "JPEG", 1.5),
-    "palette": (encode(PALETTE, "PNG"), PALETTE, "PALETTE", "PNG", 0),
-    "palette with alpha": (encode(PALETTE, "PNG", transparency=3), PALETTE, "PALETTE", "PNG", 0),
-    "two colours": (encode(GREY.convert("1"), "PNG"), GREY.convert("1"), "BIT_DEPTH", "PNG", 0),
-    "16 bits": (encode(DEEP, "PNG"), GREY, "SIXTEEN_BIT", "PNG", 0),
-    "TIFF": (encode(RGB, "TIFF"), RGB, "TIFF", "PNG", 0),
-    "TIFF of 16 bits": (encode(DEEP, "TIFF"), GREY, "SIXTEEN_BIT", "PNG", 0),
-    "lossless WebP": (encode(RGB, "WEBP", lossless=True), RGB, "WEBP", "PNG", 0),
-    "lossy WebP": (encode(RGB, "WEBP", quality=95), RGB, "WEBP", "JPEG", 3),
-    "GIF": (encode(PALETTE, "GIF"), PALETTE, "GIF", "PNG", 0),
-    "BMP": (encode(RGB, "BMP"), RGB, "BMP", "PNG", 0),
-    "grey BMP": (encode(GREY, "BMP"), GREY, "BMP", "PNG", 0),
-    "BMP of 32 bits": (encode(with_alpha(RGB), "BMP"), RGB, "BMP", "PNG", 0),
-    "palette BMP": (encode(PALETTE, "BMP"), PALETTE, "BMP", "PNG", 0),
-    "animated GIF": (
-        encode(PALETTE, "GIF", save_all=True, append_images=[PALETTE.transpose(0)]),
-        PALETTE,
-        "ANIMATION",
-        "PNG",
-        0,
-    ),
+    "CMYK": encode(RGB.convert("CMYK"), "JPEG"),
+    "palette with alpha": encode(PALETTE, "PNG", transparency=3),
+    "16 bits": encode(Image.fromarray(np.asarray(GREY).astype(np.uint16) << 8 | 7), "PNG"),
+    "TIFF": encode(RGB, "TIFF"),
+    "lossy WebP": encode(RGB, "WEBP", quality=95),
+    "BMP": encode(RGB, "BMP"),
+    "GIF": encode(PALETTE, "GIF", save_all=True, append_images=[PALETTE.transpose(0)]),
 }
 
 
 @pytest.mark.parametrize(
-    ("data", "image", "word", "kind", "allowed"), CONVERTED.values(), ids=CONVERTED
+    ("orientation", "kind"), [*((number, "JPEG") for number in range(1, 9)), (6, "PNG")]
 )
-def test_the_rest_is_made_readable_and_counted(data, image, word, kind, allowed):
-    stored = store(data)
-    assert word in stored.conversions
-    assert stored.format == kind
-    assert tf.io.decode_image(stored.data).shape == (60, 80, stored.channels)
-    assert difference(decoded(stored), image) <= allowed
-
-
-@pytest.mark.parametrize("orientation", range(1, 9))
-@pytest.mark.parametrize("kind", ["JPEG", "PNG"])
 def test_photos_are_turned_as_their_tag_says(orientation, kind):
     ways = {
         2: Image.Transpose.FLIP_LEFT_RIGHT,
@@ -159,8 +121,7 @@ def test_larger_images_are_made_smaller(data, kind, mode):
     assert store(data, resize_shorter_side=60).data is data
 
 
-@pytest.mark.parametrize("name", ["JPEG", "grey PNG", "PNG with alpha"])
-@pytest.mark.parametrize("side", [32, 100])
+@pytest.mark.parametrize(("name", "side"), [("JPEG", 32), ("grey PNG", 100)])
 def test_raw_images_are_pixels_of_one_size(name, side):
     stored = store(KEPT[name], encoding="raw", resize_shorter_side=side)
     assert (stored.format, stored.height, stored.width, stored.channels) == ("RAW", side, side, 3)
@@ -184,14 +145,14 @@ REFUSED = {
     "EPS": (b"%!PS-Adobe-3.0 EPSF-3.0\n", "UNSUPPORTED_FORMAT"),
     "floats": (encode(Image.fromarray(np.ones((5, 5), np.float32)), "TIFF"), "UNSUPPORTED_COLOUR"),
     **{f"{name} cut": (cut(data), "TRUNCATED_IMAGE") for name, data in KEPT.items()},
-    "CMYK cut": (cut(CONVERTED["CMYK"][0]), "TRUNCATED_IMAGE"),
+    "CMYK cut": (cut(CONVERTED["CMYK"]), "TRUNCATED_IMAGE"),
 }
 
 
-@pytest.mark.parametrize(("data", "code"), REFUSED.values(), ids=REFUSED)
-def test_what_is_no_whole_image_is_refused_with_its_code(data, code):
-    with pytest.raises(RejectedInputError, match=code):
-        store(data)
+def test_what_is_no_whole_image_is_refused_with_its_code():
+    for data, code in REFUSED.values():
+        with pytest.raises(RejectedInputError, match=code):
+            store(data)
 
 
 def check_is_read(data: bytes, **options: object) -> bool:
@@ -210,7 +171,7 @@ def check_is_read(data: bytes, **options: object) -> bool:
 
 @settings(max_examples=300)
 @given(
-    st.sampled_from([*KEPT.values(), *(case[0] for case in CONVERTED.values())]),
+    st.sampled_from([*KEPT.values(), *CONVERTED.values()]),
     st.lists(st.tuples(st.floats(0, 1, exclude_max=True), st.integers(0, 255)), max_size=4),
     st.floats(0, 1),
 )
@@ -259,13 +220,10 @@ def test_a_label_map_is_stored_as_its_ids(data, conversions):
     assert (stored.channels, stored.conversions) == (1, conversions)
 
 
-@pytest.mark.parametrize("image", [RGB, Image.fromarray(np.full((4, 4), 300, np.uint16))])
-def test_colours_and_large_ids_are_no_label_map(image):
-    with pytest.raises(RejectedInputError, match="NOT_A_LABEL_MAP"):
-        store_label_map(encode(image, "PNG"), ImageOptions())
-
-
-# --- What the trainer reads of it ---
+def test_colours_and_large_ids_are_no_label_map():
+    for image in (RGB, Image.fromarray(np.full((4, 4), 300, np.uint16))):
+        with pytest.raises(RejectedInputError, match="NOT_A_LABEL_MAP"):
+            store_label_map(encode(image, "PNG"), ImageOptions())
 
 
 @pytest.fixture

@@ -20,21 +20,15 @@ def example(**values):
     return tf.train.Example(features=features)
 
 
-@pytest.mark.parametrize("value", [3, -(2**63), 0.5, b"", b"lynx" * 100])
-@pytest.mark.parametrize("values", [{"label": 7, "image": b"x" * 300}, {"image": b"x"}, {}])
-def test_the_one_feature_is_another_and_all_else_stays(values, value):
-    record = example(**values).SerializeToString()
-    changed = tf.train.Example.FromString(replace_feature(record, "label", value))
-    assert changed == example(**{**values, "label": value})
-    parsed = tf.io.parse_single_example(
-        replace_feature(record, "label", value),
-        {
-            "label": tf.io.FixedLenFeature(
-                [], {int: tf.int64, float: tf.float32}.get(type(value), tf.string)
-            )
-        },
-    )
-    assert parsed["label"].numpy() == value
+def test_the_one_feature_is_another_and_all_else_stays():
+    for values in ({"label": 7, "image": b"x" * 300}, {"image": b"x"}, {}):
+        record = example(**values).SerializeToString()
+        for value in (3, -(2**63), 0.5, b"", b"lynx" * 100):
+            changed = replace_feature(record, "label", value)
+            assert tf.train.Example.FromString(changed) == example(**{**values, "label": value})
+            kind = {int: tf.int64, float: tf.float32}.get(type(value), tf.string)
+            parsed = tf.io.parse_single_example(changed, {"label": tf.io.FixedLenFeature([], kind)})
+            assert parsed["label"].numpy() == value
 
 
 def test_lists_and_features_without_values_stay():

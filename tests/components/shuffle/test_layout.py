@@ -50,7 +50,7 @@ def test_what_fits_is_held_at_once(bounds, held, memory, cuts):
     assert [task.cuts for task in tasks] == cuts
 
 
-@pytest.mark.parametrize("records", [5, 1000, 70_000])
+@pytest.mark.parametrize("records", [5, 70_000])
 def test_every_record_is_equally_likely_in_every_part_of_the_order(records):
     """Where some records go, over 400 seeds: eight parts of the order get them alike."""
     followed = np.array([0, 1, records // 2, records - 1])

@@ -19,12 +19,10 @@ FOLDERS = {
 }
 
 
-@pytest.mark.parametrize(
-    ("expected", "settings"),
-    [(FOLDERS[name], {}) for name in FOLDERS] + [(FOLDERS["split"], {"layout": "folder"})],
-    ids=[*FOLDERS, "forced"],
-)
-def test_folders_give_split_and_label_of_each_file(convert, expected, settings):
+@pytest.mark.parametrize("case", FOLDERS)
+def test_folders_give_split_and_label_of_each_file(convert, case):
+    expected = FOLDERS[case]
+    settings = {"layout": "folder"} if case == "split" else {}
     files = {name: f"Text of {name}.\r\nAnd more. \n" for name in expected}
     dataset = convert(files, **settings)
     assert dataset.texts() == files

@@ -145,45 +145,24 @@ MIXED_COLUMNS: dict[str, tuple[list[Any], list[Any]]] = {
 }
 
 
-@pytest.mark.parametrize(
-    ("columns", "end"),
-    [
+def test_a_field_of_lines_of_json_is_what_all_of_its_values_are(convert):
+    for columns, end in (
         (JSON_COLUMNS, "\n"),
         (JSON_COLUMNS, "\n\n"),  # which Arrow is not asked to count
         *(({name: column}, "\n") for name, column in MIXED_COLUMNS.items()),
         (JSON_COLUMNS | MIXED_COLUMNS, "\n"),
-    ],
-    ids=["plain", "blank lines", *MIXED_COLUMNS, "all"],
-)
-def test_a_field_of_lines_of_json_is_what_all_of_its_values_are(convert, columns, end):
-    lines = "".join(json.dumps(row) + end for row in as_rows(columns))
-    check_columns(in_order(convert({"t.jsonl": lines}).by_id()), columns)
+    ):
+        lines = "".join(json.dumps(row) + end for row in as_rows(columns))
+        check_columns(in_order(convert({"t.jsonl": lines}).by_id()), columns)
 
 
 def test_what_a_column_is_may_be_said(convert):
     text = "words,stars,zip,code,note,mood\na,1,007,5,x,1\nb,2,123,6,y,2\n"
-    kinds = {
-        "words": "text",
-        "stars": "float",
-        "zip": "string",
-        "code": "label",
-        "note": "ignore",
-    }
+    kinds = dict(words="text", stars="float", zip="string", code="label", note="ignore")
     dataset = convert({"t.csv": text}, columns=kinds, lowercase=True)
+    names = ("words", "stars", "zip", "code", "mood")
     assert dataset.by_id() == {
-        "t.csv:1": {
-            "words": [b"a"],
-            "stars": [1.0],
-            "zip": [b"007"],
-            "code": [0],
-            "mood": [1],
-        },
-        "t.csv:2": {
-            "words": [b"b"],
-            "stars": [2.0],
-            "zip": [b"123"],
-            "code": [1],
-            "mood": [2],
-        },
+        "t.csv:1": dict(zip(names, ([b"a"], [1.0], [b"007"], [0], [1]), strict=True)),
+        "t.csv:2": dict(zip(names, ([b"b"], [2.0], [b"123"], [1], [2]), strict=True)),
     }
     assert dataset.vocabulary("code") == ["5", "6"]

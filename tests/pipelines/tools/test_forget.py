@@ -23,8 +23,8 @@ from pipelines.tools.verification import verify_dataset
 from tests.make import everything, jpeg, write_files
 from trainer_utils import ConfigError, DatasetError
 from trainer_utils.dataset import open_dataset
-from trainer_utils.reading.remote_parts import CachedFile, RemoteParts
-from trainer_utils.storage.cache_folder import COPY_NAME, CacheFolder, copy_ending, copy_name
+from trainer_utils.reading.shard_files import CachedFile, RemoteParts
+from trainer_utils.storage.cache_folder import CacheFolder
 
 NAME, SECRET = "cat/withdrawn 7.jpg", b"the text of a record that is withdrawn"
 OTHERS = [f"zz{number}.jpg" for number in range(9)]
@@ -141,14 +141,14 @@ def in_a_child(work, *, calls: int) -> bool:
         os._exit(1)
 
 
-@pytest.mark.parametrize("root", ["", "a"])
-def test_a_run_that_is_killed_at_any_change_is_finished_by_the_next(tmp_path, root):
+@pytest.mark.parametrize(("root", "stride"), [("", 13), ("a", 3)])
+def test_a_run_that_is_killed_at_any_change_is_finished_by_the_next(tmp_path, root, stride):
     template, it = tmp_path / "template", tmp_path / "it"
     for name in ("a", "b"):
         write(template / name)
     (template / "a/README.md").write_text("one's own")
     before, seen = records_of(template / "a"), set()
-    for calls in itertools.count(1, 3):
+    for calls in itertools.count(1, stride):
         shutil.rmtree(it, ignore_errors=True)
         shutil.copytree(template, it)
         path = tmp_path / f"{calls}.json"
@@ -200,16 +200,6 @@ def test_copies_that_were_read_by_another_address_go(tmp_path, monkeypatch):
     assert len(read_through(cache, uri, tmp_path / "link", "data")) == 9
     assert len(take_out([NAME], [tmp_path / "data"], caches=[str(cache)])["removed"]) == 3
     assert not any(SECRET in path.read_bytes() for path in (cache / "shards").iterdir())
-
-
-def test_names_of_copies_tell_their_content_however_long_the_files_are_called():
-    long = "x" * 120 + "-00000-of-00001"
-    for name in ("a", long):
-        endings = {copy_ending(f"{place}/{name}", v) for place in "ab" for v in ("9-0a", "9-0b")}
-        assert len(endings) == 2
-        names = {copy_name(f"{place}/{name}", v) for place in "ab" for v in ("9-0a", "9-0b")}
-        assert len(names) == 4
-        assert all(COPY_NAME.fullmatch(one) and len(one) < 200 for one in names)
 
 
 def test_a_cache_that_is_none_is_refused(tmp_path):

@@ -13,8 +13,7 @@ from pipelines.cli.app import app
 from pipelines.tools.ledger import RunLedger
 from pipelines.tools.spikes import find_suspects
 from trainer_utils import ConfigError, DatasetError, Part, Recipe
-from trainer_utils.losses import LossLog, read_losses
-from trainer_utils.recording import InputRecorder
+from trainer_utils.recording import InputRecorder, LossLog, read_losses
 
 
 def write(uri: Path, count: int) -> str:
@@ -218,8 +217,7 @@ def test_what_cannot_be_told_is_refused(tmp_path):
         assert caught.value.path == str(path)
 
 
-@pytest.mark.parametrize("times", [5, 20, np.nan])
-@pytest.mark.parametrize("spike", [51, 59, 70])
+@pytest.mark.parametrize(("times", "spike"), [(5, 70), (20, 51), (np.nan, 59)])
 def test_what_stood_before_a_loss_that_is_no_number_any_more(tmp_path, times, spike):
     uri, run = write(tmp_path / "data", 4_000), str(tmp_path / "run")
     random, culprit = np.random.default_rng(0), -1

@@ -75,14 +75,9 @@ def test_any_byte_of_any_other_file_counts(dataset, name):
     [
         "Split-train/data_tfrecord-00002-of-00003",
         "Split-train/._data_tfrecord-00000-of-00002",
-        "Split-test/data_tfrecord-00000-of-00001",
-        "index/train-00002-of-00003.npy",
         "index/notes",
         "vocab/other.txt",
-        "vocab/notes.md",
-        "dataset_info.json",
         "features.json",
-        "example.schema.json",
     ],
 )
 def test_a_file_too_many_is_named(dataset, name):
@@ -112,10 +107,8 @@ def test_a_deleted_manifest_is_missed_where_only_we_write_what_is_left(dataset, 
     "damage",
     [
         lambda data: b"",
-        lambda data: data[:7],
         lambda data: data[:60],
         lambda data: data.replace(b"<u2", b"|O8"),
-        lambda data: data + b"\0",
     ],
 )
 def test_a_damaged_index_is_named_whatever_is_in_it(dataset, damage):
