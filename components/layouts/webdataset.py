@@ -14,7 +14,7 @@ import functools
 import posixpath
 import re
 import tarfile
-from typing import BinaryIO, cast
+from typing import BinaryIO
 
 from absl import logging
 
@@ -143,7 +143,6 @@ class _Archive:
                 got="one whose images cannot be read at random",
                 advice="Unpack it with gunzip or the like.",
             )
-        self.stream.seek(0)
         for member in read_headers(self.stream, path=path, size=self.inputs.files[path].size):
             self._add(member)
 
@@ -189,11 +188,10 @@ class _Archive:
 
     def _add_archive(self, archive: tarfile.TarInfo) -> None:
         """Adds the members of an archive in the archive, whose name is their class."""
-        part = cast(BinaryIO, _Part(self.stream, archive.offset_data, archive.size))
         label = display_path(posixpath.splitext(posixpath.basename(archive.name))[0])
-        for member in read_headers(part, path=f"{self.path}/{archive.name}", size=archive.size):
+        place, start = f"{self.path}/{archive.name}", archive.offset_data
+        for member in read_headers(self.stream, path=place, start=start, size=start + archive.size):
             member.name = f"{label}/{member.name.lstrip('/')}"
-            member.offset_data += archive.offset_data
             self._add(member, label)
 
     def _add_to_sample(
@@ -239,24 +237,3 @@ class _Archive:
                 f"and {self.path!r}"
             )
         return sample
-
-
-class _Part:
-    """A part of a stream, as a stream of its own."""
-
-    def __init__(self, stream: BinaryIO, start: int, size: int) -> None:
-        self._stream, self._start, self._size, self._at = stream, start, size, 0
-
-    def seek(self, offset: int, whence: int = 0) -> int:
-        assert whence == 0
-        self._at = offset
-        return offset
-
-    def tell(self) -> int:
-        return self._at
-
-    def read(self, size: int) -> bytes:
-        self._stream.seek(self._start + self._at)
-        data = self._stream.read(max(0, min(size, self._size - self._at)))
-        self._at += len(data)
-        return data
