@@ -82,7 +82,7 @@ def test_sidecars_make_columns_typed_by_all_examples(tmp_path, read, files, colu
         ('{"x": "\\ud800"}', "x.tar/a.json': expected json in UTF-8"),
         ('{"x": ' * 990 + "1" + "}" * 990, "x.tar/a.json': expected json"),
         ("[" * 100_000, "x.tar/a.json': expected json"),
-        ('"text"', "x.tar/a.json': expected a JSON object, got str"),
+        ('"text"', "x.tar/a.json': expected json.* got str"),
     ],
     ids=["5,001 digits", "half a character", "deep", "without end", "no object"],
 )

@@ -72,7 +72,7 @@ def test_words_of_classes_are_labels(tmp_path, read):
     ("name", "content", "words"),
     [
         ("2.json", "{", "expected json in UTF-8"),
-        ("2.json", "[1]", "expected a JSON object, got list"),
+        ("2.json", "[1]", "expected an object, got list"),
         ("2.txt", b"\xff\xfe", "expected txt in UTF-8"),
     ],
 )
