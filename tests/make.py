@@ -5,13 +5,17 @@ write_files(tmp_path / "in", {"cat/1.jpg": jpeg(1), "cat/2.wav": wav(2)})
 
 import functools
 import io
+import os
+import subprocess
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
 from PIL import Image
 
-__all__ = ["everything", "jpeg", "photo", "wav", "write_files"]
+__all__ = ["everything", "jpeg", "photo", "run_python", "wav", "write_files"]
+REPOSITORY = Path(__file__).parents[1]
 
 
 @functools.cache
@@ -66,3 +70,16 @@ def everything(folder: Path) -> dict[str, bytes]:
         for path in sorted(folder.rglob("*"))
         if path.is_file()
     }
+
+
+def run_python(code: str, *arguments: object, **more: str) -> subprocess.CompletedProcess[str]:
+    """What a program prints and how it ends; `more` is added to its environment."""
+    return subprocess.run(
+        [sys.executable, "-c", code, *map(str, arguments)],
+        cwd=REPOSITORY,
+        env={**os.environ, "PYTHONPATH": str(REPOSITORY), **more},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=600,
+    )

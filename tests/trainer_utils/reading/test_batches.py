@@ -3,14 +3,13 @@
 import concurrent.futures
 import multiprocessing
 import pickle
-import subprocess
-import sys
 
 import numpy as np
 import pytest
 import tensorflow as tf
 
 import trainer_utils
+from tests.make import run_python
 from tests.trainer_utils.reading.oracle import assert_equal, batches_of
 from trainer_utils import InputOptions
 from trainer_utils.dataset.selection import open_sources
@@ -118,7 +117,4 @@ def test_tensorflow_is_not_imported(uri):
         "assert sum(len(batch['id']) for batch in batches) == 50\n"
         "print([n for n in ('tensorflow', 'torch', 'tfx', 'pandas') if n in sys.modules])"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", code, uri], capture_output=True, text=True, check=True
-    )
-    assert done.stdout == "[]\n"
+    assert run_python(code, uri).stdout == "[]\n"
