@@ -90,7 +90,7 @@ MUTATIONS = [
         ("return sum(sums) % 2**64", "return max(sums, default=0)"),
         ("return seal(text) == text", "return bool(seal(text))"),
         ("    if len(places) != 1:\n", "    if not places:\n"),
-        tests=" ".join(f"tests/{FORMAT}/test_{n}.py" for n in ("multiset", "sealing", "manifest")),
+        tests=" ".join(f"tests/{FORMAT}/test_{n}.py" for n in ("checksums", "manifest")),
     ),
     *_of(
         FORMAT,
@@ -167,7 +167,6 @@ MUTATIONS = [
         DATASET,
         "shards",
         ("    if index.framed_bytes != size:\n", "    if False:\n"),
-        tests=f"tests/{DATASET}/test_record_index.py",
     ),
     Mutation(
         f"{FORMAT}/layouts.py",

@@ -3,18 +3,21 @@
 write_files(tmp_path / "in", {"cat/1.jpg": jpeg(1), "cat/2.wav": wav(2)})
 """
 
+import csv
 import functools
 import io
+import json
 import os
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from PIL import Image
 
-__all__ = ["everything", "jpeg", "photo", "run_python", "wav", "write_files"]
+__all__ = ["everything", "jpeg", "photo", "run_python", "table", "wav", "write_files"]
 REPOSITORY = Path(__file__).parents[1]
 
 
@@ -52,6 +55,24 @@ def wav(number: int = 0, *, kind: str = "WAV", frames: int = 400, rate: int = 80
     wave = 0.4 * np.sin(np.arange(frames) * (number + 1) / 20)
     soundfile.write(stream, wave, rate, format=kind, subtype="PCM_16")
     return stream.getvalue()
+
+
+def table(rows: Sequence[Mapping[str, Any]], kind: str, **options: Any) -> bytes:
+    """Rows as `csv`, `jsonl` or `parquet`, whose writer takes the options."""
+    if kind == "jsonl":
+        return "".join(json.dumps(row) + "\n" for row in rows).encode()
+    if kind == "parquet":
+        import pyarrow as pa
+        import pyarrow.parquet
+
+        stream = io.BytesIO()
+        pyarrow.parquet.write_table(pa.Table.from_pylist([*rows]), stream, **options)
+        return stream.getvalue()
+    text = io.StringIO(newline="")
+    writer = csv.DictWriter(text, rows[0], **options)
+    writer.writeheader()
+    writer.writerows(rows)
+    return text.getvalue().encode()
 
 
 def write_files(base: Path, files: Mapping[str, bytes | str]) -> Path:

@@ -1,9 +1,4 @@
-"""Audits a dataset: copies within and across splits, labels that conflict, shifts, odd images.
-
-audit = audit_dataset("datasets/5", against="datasets/4")
-audit.counts                # {'leakage': 2, 'duplicates': 1, …}
-audit.findings[0].records
-"""
+"""Audits a dataset: copies within and across splits, labels that conflict, shifts, odd images."""
 
 import contextlib
 import dataclasses

@@ -1,7 +1,4 @@
-"""All that an audit looks for in what was read of a dataset.
-
-findings = [*find_copies(scan), *find_missing_classes(scan), *find_odd_images(scan)]
-"""
+"""All that an audit looks for in what was read of a dataset."""
 
 import collections
 import functools
@@ -58,7 +55,6 @@ def _groups_of_contents(contents: npt.NDArray[np.void]) -> Numbers:
 
 
 def _members(groups: npt.NDArray[np.int32]) -> Iterator[Numbers]:
-    """The members of each group of several, in order."""
     order = np.argsort(groups, kind="stable")
     _, starts, counts = np.unique(groups[order], return_index=True, return_counts=True)
     for start, count in zip(starts[counts > 1], counts[counts > 1], strict=True):

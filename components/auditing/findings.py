@@ -1,7 +1,4 @@
-"""What an audit finds: kinds, and one finding of one kind with its records.
-
-Finding(kind="leakage", splits=("train", "eval"), count=2, detail="…", records=(…))
-"""
+"""What an audit finds: kinds, and one finding of one kind with its records."""
 
 import dataclasses
 from collections.abc import Sequence

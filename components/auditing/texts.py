@@ -1,9 +1,5 @@
 """Which texts say nearly the same: of the same words but few.
 
-    with TextSketches() as sketches:
-        sketches.add(sketch_texts([split_words("The cat sat on the mat."), []]))
-        unite_similar_texts(sketches, sets)
-
 A text is the set of its words and of its pairs of words, without case and punctuation; in scripts
 without spaces between words each letter is one. Texts are similar where at least 0.6 of both sets
 is common (Jaccard's index); one word of twenty changed leaves 0.8. Candidates share one of 25 keys,
@@ -48,17 +44,11 @@ Words = npt.NDArray[np.uint32]
 
 
 class SketchedTexts(NamedTuple):
-    """Some texts, as they are compared.
+    """Some texts, as they are compared."""
 
-    Args:
-        keys: `(texts, 25) uint64`, by which similar texts are found.
-        members: `uint32`, the hashes of all texts' words and pairs of words, sorted for each.
-        counts: `(texts,) int64`, how many each text has. Those of 0 are like no other.
-    """
-
-    keys: Hashes
-    members: Words
-    counts: Numbers
+    keys: Hashes  # `(texts, 25) uint64`, by which similar texts are found
+    members: Words  # `uint32`, the hashes of all texts' words and pairs of words, sorted for each
+    counts: Numbers  # `(texts,) int64`, how many each text has. Those of 0 are like no other
 
 
 class TextSketches(contextlib.ExitStack):

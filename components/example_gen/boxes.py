@@ -1,13 +1,15 @@
-"""Boxes round objects, relative to the image, by Datum's names.
+"""Boxes round objects, relative to the image, by Datum's names; and AutoML Vision's rows of them.
 
-Source: `datum/generator/image.py` (DetDatumGenerator).
+Source: `datum/generator/image.py` (DetDatumGenerator); AutoML's "Formatting a training data CSV".
 """
 
 import dataclasses
 from collections.abc import Sequence
+from typing import Any
 
 from components.common.entry import Column, Value
 from components.common.rejects import RejectedInputError
+from trainer_utils.format import InputError
 
 BOX_COLUMNS = (
     *(Column(name, "float", is_list=True) for name in ("xmin", "xmax", "ymin", "ymax", "area")),
@@ -17,6 +19,7 @@ BOX_COLUMNS = (
 # when that is read; the features of these names are the image's own.
 SIZE_COLUMNS = (Column("height", "int"), Column("width", "int"))
 _MOST_PIXELS = 1 << 31  # of an edge: beyond is no image
+_ROW_FIELDS = 11  # set, path, label, four corners
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -33,6 +36,16 @@ class Box:
     def area(self) -> float:
         """The share of the image that it takes."""
         return (self.xmax - self.xmin) * (self.ymax - self.ymin)
+
+
+@dataclasses.dataclass
+class BoxRow:
+    """An image of a list of boxes: its first row's position, and split as it is written."""
+
+    position: int
+    uri: str
+    split: str
+    boxes: list[Box]
 
 
 def relative_box(
@@ -66,3 +79,49 @@ def box_values(boxes: Sequence[Box]) -> tuple[Value, ...]:
 def claimed_size(*, width: float, height: float) -> tuple[int, int]:
     """The values of `SIZE_COLUMNS`; both are None where there is no box."""
     return min(round(height), _MOST_PIXELS), min(round(width), _MOST_PIXELS)
+
+
+def are_boxes(rows: Sequence[tuple[int, Sequence[Any]]]) -> bool:
+    """Whether the rows of a CSV without a header are AutoML Vision's boxes."""
+    return any(any(row[3:]) for _, row in rows) and all(
+        len(row) == _ROW_FIELDS and all(map(_is_empty_or_number, row[3:])) for _, row in rows
+    )
+
+
+def boxes_of_rows(path: str, rows: Sequence[tuple[int, Sequence[str]]]) -> list[BoxRow]:
+    """Puts the rows of each image together, in the order of their first ones; each has its line."""
+    images: dict[str, BoxRow] = {}
+    for position, row in rows:
+        split, uri, label, *corners = row
+        image = images.setdefault(uri, BoxRow(position, uri, split, []))
+        if split.lower() != image.split.lower():
+            raise InputError.at(
+                path,
+                expected=f"one split for {uri!r}",
+                got=f"{image.split!r} (line {image.position}) and {split!r} (line {position})",
+            )
+        xs = [float(value) for value in corners[::2] if value]
+        ys = [float(value) for value in corners[1::2] if value]
+        if not xs and not ys:
+            continue  # an image without anything to find
+        is_box = (
+            len(xs) == len(ys) and len(xs) in (2, 4) and min(xs) < max(xs) and min(ys) < max(ys)
+        )
+        if len(xs) == 2:
+            is_box = is_box and xs[0] < xs[1] and ys[0] < ys[1]
+        if not is_box or not all(0 <= value <= 1 for value in (*xs, *ys)) or not label:
+            raise InputError.at(
+                path,
+                expected="a label and two or four corners in [0, 1]",
+                got=f"{','.join([label, *corners])!r} (line {position})",
+            )
+        image.boxes.append(Box(xmin=min(xs), xmax=max(xs), ymin=min(ys), ymax=max(ys), label=label))
+    return list(images.values())
+
+
+def _is_empty_or_number(field: str) -> bool:
+    try:
+        float(field or 0)
+    except ValueError:
+        return False
+    return True

@@ -9,7 +9,6 @@ import csv
 import dataclasses
 import io
 import posixpath
-import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, BinaryIO
 
@@ -21,12 +20,12 @@ import pyarrow.parquet
 from components.common.entry import Column, Value
 from components.common.fingerprint import sum_facts
 from components.common.layout_inputs import LayoutInputs, decode_text
+from components.example_gen.boxes import BOX_COLUMNS, are_boxes, box_values, boxes_of_rows
 from components.tables.casting import cast_column
 from components.tables.headers import refuse_doubtful
 from components.tables.kinds import column_facts, decide_column
-from components.tables.options import TableOptions
 from components.tables.parquet import open_file, read_columns
-from components.tables.pieces import Piece, row_starts
+from components.tables.pieces import Piece, TableOptions, row_starts
 from components.tables.reading import DELIMITERS, kind_of_table, pieces_of, read_piece
 from components.tables.rows import Rows, lines_of
 from components.tables.splits import is_split_word
@@ -36,7 +35,6 @@ from trainer_utils.storage import is_fault
 
 _HEADS, _VALUE_BYTES, _BUFFER_BYTES = 8, 512, 1 << 16
 _LINE_BYTES = 1 << 16
-_BOX_FIELDS = 11  # of a row: set, path, label, four corners
 _BYTES_FIELD, _PATH_FIELD = "bytes", "path"  # of a struct, as Hugging Face keeps an image
 
 _Part = tuple[pa.Array, bool]
@@ -65,6 +63,8 @@ class ListTable:
     unit: str = "line"  # what positions count: `line` or `row`
     # Images and sounds in the file, by column
     embedded: Mapping[str, Embedded] = dataclasses.field(default_factory=dict)
+    # Columns that are what they are, whatever their values
+    known: Mapping[str, Column] = dataclasses.field(default_factory=dict)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -83,6 +83,8 @@ class ListTable:
         self, name: str, kind: str | None, *, trim: bool = False
     ) -> tuple[Column, list[Value]] | None:
         """What `typed_values` says of a column; `trim`: spaces round texts are none of theirs."""
+        if name in self.known:
+            return self.known[name], [tuple(value) for value in self.values(name)]
         parts = [
             (_trimmed(array) if trim else array, is_text) for array, is_text in self.columns[name]
         ]
@@ -258,10 +260,19 @@ def _is_file(field: str) -> bool:
 
 
 def _of_automl(path: str, rows: Sequence[_Row], media: str) -> ListTable:
-    """The rows with AutoML's names of columns; several labels of a row are lists."""
+    """The rows with AutoML's names of columns; several labels of a row, or boxes, are lists."""
     names = ["split", f"{media}_uri", "label"]
-    if all(len(row) == _BOX_FIELDS and _are_numbers(row[3:]) for _, row in rows):
-        raise InputError(f"{path!r}: expected labels, got boxes. Give these as COCO's or VOC's.")
+    if are_boxes(rows):
+        images = boxes_of_rows(path, rows)
+        values = zip(*(box_values(image.boxes) for image in images), strict=True)
+        found: dict[str, list[Any]] = {
+            "split": [image.split or None for image in images],
+            "image_uri": [image.uri for image in images],
+            **dict(zip((column.name for column in BOX_COLUMNS), map(list, values), strict=True)),
+        }
+        known = {column.name: column for column in BOX_COLUMNS}
+        boxed = {name: [(pa.array(of), False)] for name, of in found.items()}
+        return ListTable(path, boxed, tuple(image.position for image in images), known=known)
     if any(_is_file(row[0]) for _, row in rows):
         names = names[1:]
     elif not any(is_split_word(row[0]) for _, row in rows):
@@ -283,10 +294,6 @@ def _of_automl(path: str, rows: Sequence[_Row], media: str) -> ListTable:
         columns["label"] = labels if are_lists else [(*some, None)[0] for some in labels]
     parts = {name: [(pa.array(of), name == "label")] for name, of in columns.items()}
     return ListTable(path, parts, tuple(line for line, _ in rows))
-
-
-def _are_numbers(fields: Sequence[str]) -> bool:
-    return all(re.fullmatch(r"[0-9.]*", field) for field in fields)
 
 
 def _refuse_automl(path: str, rows: Sequence[_Row], names: Sequence[str]) -> None:

@@ -1,8 +1,5 @@
 """What becomes of an audio file: 16-bit WAV, which `tf.audio.decode_wav` reads.
 
-store_audio(data, AudioOptions(sample_rate=16_000), filename="clips/1.flac")
-# StoredAudio(data=…, sample_rate=16000, num_frames=48000, channels=1, conversions=('FLAC', …))
-
 Source: the RIFF container and its `fmt ` and `data` chunks ("Multimedia Programming Interface and
 Data Specifications 1.0", 1991); what TensorFlow takes, `tensorflow/core/lib/wav/wav_io.cc`.
 """
@@ -12,6 +9,7 @@ import io
 import math
 import os
 import struct
+import wave
 from typing import Any
 
 import numpy as np
@@ -32,30 +30,20 @@ _UNKNOWN_SIZE = 0xFFFFFFFF  # of a stream whose end was not known when it began
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class StoredAudio:
-    """What goes into an example.
+    """What goes into an example."""
 
-    Args:
-        data: a WAV file of 16 bits; the given bytes themselves, where they are one.
-        sample_rate: in Hz.
-        num_frames: samples of each channel.
-        channels: how many.
-        conversions: why it is not what it was, or not what it seemed: fixed upper-case words.
-    """
-
-    data: bytes
-    sample_rate: int
-    num_frames: int
-    channels: int
+    data: bytes  # a WAV file of 16 bits; the given bytes themselves, where they are one
+    sample_rate: int  # in Hz
+    num_frames: int  # samples of each channel
+    channels: int  # how many
+    # why it is not what it was, or not what it seemed: fixed upper-case words
     conversions: tuple[str, ...] = ()
 
 
 def store_audio(data: bytes, options: AudioOptions, *, filename: str) -> StoredAudio:
     """Keeps a WAV file of 16 bits as it is, and decodes WAV, FLAC, OGG and MP3 into one.
 
-    Args:
-        data: a whole file.
-        options: of the component.
-        filename: whose extension may be wrong.
+    The extension of `filename` may be wrong.
 
     Raises:
         RejectedInputError: EMPTY_FILE, NOT_AUDIO, UNSUPPORTED_FORMAT, TRUNCATED_AUDIO,
@@ -69,12 +57,10 @@ def store_audio(data: bytes, options: AudioOptions, *, filename: str) -> StoredA
     ending = os.path.splitext(filename)[1].lower()
     if ending in EXTENSIONS["audio"] and ending not in _EXTENSIONS[kind]:
         conversions = ("WRONG_EXTENSION",)
-    if (
-        plain is not None
-        and options.sample_rate in (None, plain.sample_rate)
-        and options.channels in (None, plain.channels)
-    ):
-        return dataclasses.replace(plain, conversions=conversions)
+    if plain is not None:
+        is_wished = options.sample_rate in (None, plain.sample_rate)
+        if is_wished and options.channels in (None, plain.channels):
+            return dataclasses.replace(plain, conversions=conversions)
     samples, sample_rate, is_deeper = _decode(data, kind)
     if kind != "WAV":
         conversions += (kind,)
@@ -97,13 +83,10 @@ def store_audio(data: bytes, options: AudioOptions, *, filename: str) -> StoredA
 
 
 def _plain_wav(data: bytes) -> StoredAudio | None:
-    """A WAV file that TensorFlow reads as it is; None for any other.
+    """A WAV file that TensorFlow reads as it is; None for any other; one that is cut is rejected.
 
     TensorFlow knows neither the byte of padding after a chunk of odd size nor leftovers at the
     end that are no whole chunk.
-
-    Raises:
-        RejectedInputError: it is one, but cut short, in parts, or of no rate or channels.
     """
     if not data.startswith(RIFF) or data[8:12] != WAVE:
         return None
@@ -157,7 +140,6 @@ def _of_form(form: bytes, size: int, data: bytes) -> StoredAudio | None:
 
 
 def _kind(data: bytes) -> str:
-    """`WAV`, `FLAC`, `OGG` or `MP3`."""
     import soundfile  # loads a C library; only those who have audio pay
 
     try:
@@ -217,11 +199,6 @@ def _reason(error: Exception) -> str:
 
 
 def _mixed(samples: npt.NDArray[np.float32], channels: int | None) -> npt.NDArray[np.float32]:
-    """The mean of all channels, or twice a single one.
-
-    Raises:
-        RejectedInputError: TOO_MANY_CHANNELS, to be made two of.
-    """
     if channels == 1:
         return np.asarray(samples.mean(axis=1, keepdims=True))
     if samples.shape[1] > 1:
@@ -245,14 +222,12 @@ def _resample(samples: npt.NDArray[np.float32], rate: int, wished: int) -> npt.N
 
 
 def _wav(samples: npt.NDArray[np.float32], sample_rate: int) -> bytes:
-    """A WAV file of 16 bits, rounded to the nearest."""
     octets: bytes = np.clip(np.rint(samples * 32768.0), -32768, 32767).astype("<i2").tobytes()
     channels = samples.shape[1]
     if sample_rate * channels * 2 > _UNKNOWN_SIZE:
         raise RejectedInputError("UNSUPPORTED_FORMAT", f"a WAV cannot hold {sample_rate} Hz")
-    frame_bytes = 2 * channels
-    per_second = sample_rate * frame_bytes
-    form = struct.pack("<HHIIHH", _PCM, channels, sample_rate, per_second, frame_bytes, 16)
-    chunks = b"fmt " + struct.pack("<I", len(form)) + form
-    chunks += b"data" + struct.pack("<I", len(octets)) + octets
-    return RIFF[0] + struct.pack("<I", len(chunks) + 4) + WAVE + chunks
+    stream = io.BytesIO()
+    with wave.open(stream, "wb") as file:
+        file.setparams((channels, 2, sample_rate, 0, "NONE", ""))
+        file.writeframes(octets)
+    return stream.getvalue()

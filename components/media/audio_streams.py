@@ -1,8 +1,5 @@
 """Whether an MP3 or Ogg file is whole: decoders pass over frames and pages that are not.
 
-    data, samples = count_mpeg_frames(data)
-    check_ogg_pages(data)
-
 libsndfile guesses the length of an MP3 that does not tell it from its size and the bitrate of its
 first frame, and stops there.
 
@@ -40,8 +37,7 @@ class _Frame(NamedTuple):
 def count_mpeg_frames(data: bytes) -> tuple[bytes, int | None]:
     """An MP3, made long enough to be heard to its end; checks the count of frames that it has.
 
-    Returns:
-        The bytes, and the samples of each channel that they give; None where the file tells.
+    Returns the bytes, and the samples of each channel that they give; None where the file tells.
 
     Raises:
         RejectedInputError: TRUNCATED_AUDIO, or DAMAGED_AUDIO where something else is between.
@@ -103,12 +99,7 @@ def _count_in_tag(data: bytes, place: int) -> int | None:
 
 
 def check_ogg_pages(data: bytes) -> None:
-    """Refuses an Ogg file of which a page is cut, damaged or missing.
-
-    Raises:
-        RejectedInputError: TRUNCATED_AUDIO, DAMAGED_AUDIO or, where another stream follows the
-            first, UNSUPPORTED_FORMAT.
-    """
+    """Refuses an Ogg file of which a page is cut, damaged or missing, or of several streams."""
     position, number, serial, flags = 0, 0, None, 0
     while data.startswith(OGG, position):
         body = position + _PAGE.size

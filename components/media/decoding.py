@@ -1,10 +1,4 @@
-"""What Pillow makes of an image file: opened, decoded, turned upright, encoded anew.
-
-image = open_image(data, structure, max_pixels=89_478_485)      # no pixel is decoded yet
-channels_of(data, image)      # 3, and why it must be converted, if so
-load(image)
-encode_image(in_plain_colours(turn_image(image, orientation_of(image, structure))), "JPEG")
-"""
+"""What Pillow makes of an image file: opened, decoded, turned upright, encoded anew."""
 
 import io
 
@@ -13,13 +7,7 @@ from PIL import Image, TiffImagePlugin, UnidentifiedImageError, WebPImagePlugin 
 
 from components.common.rejects import RejectedInputError
 from components.media.image_structure import ImageStructure
-from trainer_utils.format.media_formats import (
-    FORMATS,
-    RIFF,
-    format_of,
-    is_other_image,
-    packing_of,
-)
+from trainer_utils.format.media_formats import FORMATS, RIFF, format_of, is_other_image, packing_of
 from trainer_utils.storage.file_system import is_fault
 
 UPRIGHT = 1
@@ -64,7 +52,6 @@ def open_image(
     """Opens a file, and refuses what is none of ours or too large, before any pixel is decoded.
 
     Args:
-        data: a whole file.
         structure: what its marks say. Pillow must read the same: it decodes into memory of the
             size that it found, libjpeg as much as it found itself.
         max_pixels: of all frames together.
@@ -139,11 +126,7 @@ def frames_of(image: Image.Image) -> int:
 
 
 def channels_of(data: bytes, image: Image.Image) -> tuple[int, str | None]:
-    """The channels of a file, and why it must be converted, if so: an upper-case word.
-
-    Raises:
-        RejectedInputError: UNSUPPORTED_COLOUR.
-    """
+    """The channels of a file, and why it must be converted, if so: an upper-case word."""
     kind, mode = image.format, image.mode
     if mode.startswith("I;16"):
         return 1, "SIXTEEN_BIT"
@@ -160,14 +143,7 @@ def channels_of(data: bytes, image: Image.Image) -> tuple[int, str | None]:
 
 
 def load(image: Image.Image) -> None:
-    """Decodes every pixel of the first frame.
-
-    Args:
-        image: opened from `ImageBytes`.
-
-    Raises:
-        RejectedInputError: TRUNCATED_IMAGE or DAMAGED_IMAGE.
-    """
+    """Decodes the first frame of an image of `ImageBytes`, or says whether it is cut or damaged."""
     file = getattr(image, "fp", None)  # which Pillow forgets when it has read it
     # libtiff is given all of the file, and then what is behind its end, whatever is in it.
     by_libtiff = any(tile[0] == "libtiff" for tile in getattr(image, "tile", ()))
@@ -187,15 +163,9 @@ def load(image: Image.Image) -> None:
 def orientation_of(image: Image.Image, structure: ImageStructure) -> int:
     """How a camera was held, by EXIF, in its own chunk or in a PNG's text, or else by XMP.
 
-    Args:
-        image: just opened; a TIFF, which Pillow turns while it decodes, must not be loaded yet.
-        structure: of the same file.
-
-    Returns:
-        `UPRIGHT`, also where EXIF is damaged, or 2 to 8 as EXIF counts them.
-
-    Raises:
-        RejectedInputError: it comes after pixels, and these are damaged.
+    Of an image that was just opened: Pillow turns a TIFF while it is loaded. Returns 2 to 8 as EXIF
+    counts them, or `UPRIGHT`, also where EXIF is damaged; rejects one whose EXIF comes after pixels
+    that are damaged.
     """
     if not structure.has_metadata:
         return UPRIGHT

@@ -1,7 +1,5 @@
 """What the bytes of an image file say, and the chunks of a PNG; no pixel is decoded.
 
-    scan_png(data)      # ImageStructure(format="PNG", size=(640, 480), …)
-
 Source: PNG (ISO/IEC 15948), clauses 5 and 11; `png.c` and `pngrutil.c` of libpng.
 """
 
@@ -20,38 +18,26 @@ _MOST_CHUNKS_KEPT = 1000  # libpng's PNG_USER_CHUNK_CACHE_MAX
 
 
 class ImageStructure(NamedTuple):
-    """What a JPEG's or PNG's marks say; of other files nothing does, since all are decoded.
+    """What a JPEG's or PNG's marks say; of other files nothing does, since all are decoded."""
 
-    Args:
-        format: `JPEG` or `PNG`; None of others.
-        size: width and height in pixels, (0, 0) of others.
-        channels: of a JPEG.
-        doubt: what is odd, of which only decoders know if it matters; None where nothing is.
-        has_metadata: whether EXIF or XMP may turn it.
-        metadata_is_late: whether Pillow knows that only once the pixels are read.
-        can_be_scaled: whether a decoder may be asked for a smaller image.
-        is_lossy: whether its pixels were quantized.
-    """
-
-    format: str | None = None
-    size: tuple[int, int] = (0, 0)
-    channels: int = 0
+    format: str | None = None  # `JPEG` or `PNG`; None of others
+    size: tuple[int, int] = (0, 0)  # width and height in pixels, (0, 0) of others
+    channels: int = 0  # of a JPEG
+    # what is odd, of which only decoders know if it matters; None where nothing is
     doubt: str | None = None
-    has_metadata: bool = True
-    metadata_is_late: bool = False
-    can_be_scaled: bool = False
-    is_lossy: bool = False
+    has_metadata: bool = True  # whether EXIF or XMP may turn it
+    metadata_is_late: bool = False  # whether Pillow knows that only once the pixels are read
+    can_be_scaled: bool = False  # whether a decoder may be asked for a smaller image
+    is_lossy: bool = False  # whether its pixels were quantized
+
+
+def damaged(detail: str) -> RejectedInputError:
+    """What a file that no decoder reads is rejected with."""
+    return RejectedInputError("DAMAGED_IMAGE", detail)
 
 
 def scan_png(data: bytes) -> ImageStructure:
-    """Walks from chunk to chunk until `IEND`, and checks the checksum of each.
-
-    Args:
-        data: a file that begins as a PNG does.
-
-    Raises:
-        RejectedInputError: TRUNCATED_IMAGE or DAMAGED_IMAGE.
-    """
+    """Walks from chunk to chunk until `IEND`, and checks the checksum of each; rejects damage."""
     width, height, colour, interlace = _header(data)
     doubt = "an unknown way to interlace" if interlace > 1 else None
     if max(width, height) > _MOST_EDGE:
@@ -67,8 +53,7 @@ def scan_png(data: bytes) -> ImageStructure:
         if end > len(data):
             raise RejectedInputError("TRUNCATED_IMAGE", f"no whole chunk (byte {position})")
         if zlib.crc32(view[position + 4 : end - 4]) != int.from_bytes(data[end - 4 : end], "big"):
-            detail = f"a chunk {name!r} with a wrong sum (byte {position})"
-            raise RejectedInputError("DAMAGED_IMAGE", detail)
+            raise damaged(f"a chunk {name!r} with a wrong sum (byte {position})")
         if name == b"IEND":
             break
         if name == b"IDAT":
@@ -93,7 +78,7 @@ def scan_png(data: bytes) -> ImageStructure:
     if not pixel_bytes:
         raise RejectedInputError("TRUNCATED_IMAGE", "it ends before its pixels")
     if colour == 3 and not has_palette:
-        raise RejectedInputError("DAMAGED_IMAGE", "it has no palette")
+        raise damaged("it has no palette")
     return ImageStructure(
         format="PNG",
         size=(width, height),
@@ -108,13 +93,13 @@ def _header(data: bytes) -> tuple[int, int, int, int]:
     if len(data) < 33:
         raise RejectedInputError("TRUNCATED_IMAGE", "it ends in its header")
     if data[8:16] != b"\0\0\0\rIHDR":
-        raise RejectedInputError("DAMAGED_IMAGE", f"expected IHDR first, got {data[12:16]!r}")
+        raise damaged(f"expected IHDR first, got {data[12:16]!r}")
     width, height = int.from_bytes(data[16:20], "big"), int.from_bytes(data[20:24], "big")
     bit_depth, colour, compression, filtering, interlace = data[24:29]
     if bit_depth not in _DEPTHS.get(colour, ()) or compression or filtering:
-        raise RejectedInputError("DAMAGED_IMAGE", f"a header that PNG has not: {data[24:29]!r}")
+        raise damaged(f"a header that PNG has not: {data[24:29]!r}")
     if not width or not height:
-        raise RejectedInputError("DAMAGED_IMAGE", f"expected some pixels, got {width} x {height}")
+        raise damaged(f"expected some pixels, got {width} x {height}")
     return width, height, colour, interlace
 
 

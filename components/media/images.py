@@ -1,8 +1,4 @@
-"""What becomes of an image file: a JPEG or PNG that any reader takes is kept, others converted.
-
-store_image(data, ImageOptions(), filename="cat/1.jpg")
-# StoredImage(data=…, format='JPEG', height=480, width=640, channels=3, conversions=())
-"""
+"""What becomes of an image file: a JPEG or PNG that any reader takes is kept, others converted."""
 
 import os
 from collections.abc import Sequence
@@ -32,34 +28,25 @@ from trainer_utils.format.media_formats import FORMATS, JPEG, PNG
 _FORMAT_OF = {ending: f.name for f in FORMATS if f.kind == "image" for ending in f.extensions}
 
 
+_LARGEST = 1 << 31
+
+
 class StoredImage(NamedTuple):
-    """What goes into an example.
+    """What goes into an example."""
 
-    Args:
-        data: the given bytes themselves, where they are kept.
-        format: `JPEG`, `PNG` or `RAW`.
-        height, width: in pixels.
-        channels: as stored.
-        conversions: why it is not what it was, or not what it seemed: fixed upper-case words.
-    """
-
-    data: bytes
-    format: str
-    height: int
+    data: bytes  # the given bytes themselves, where they are kept
+    format: str  # `JPEG`, `PNG` or `RAW`
+    height: int  # in pixels
     width: int
-    channels: int
-    conversions: tuple[str, ...] = ()
+    channels: int  # as stored
+    conversions: tuple[str, ...] = ()  # fixed upper-case words: why it is another
 
 
 def store_image(data: bytes, options: ImageOptions, *, filename: str) -> StoredImage:
     """Keeps a plain JPEG or PNG byte for byte, and converts what is not or where an option says so.
 
-    Lossy sources become JPEG, others and those with an alpha channel PNG.
-
-    Args:
-        data: a whole file.
-        options: of the component.
-        filename: whose extension may be wrong.
+    Lossy sources become JPEG, others and those with an alpha channel PNG. The extension of
+    `filename` may be wrong.
 
     Raises:
         RejectedInputError: EMPTY_FILE, NOT_AN_IMAGE, UNSUPPORTED_FORMAT, UNSUPPORTED_COLOUR,
@@ -102,15 +89,14 @@ def _is_kept_unopened(structure: ImageStructure, options: ImageOptions) -> bool:
 
     Most photos are; Pillow would take as long for its header as the scan for all of the file.
     """
-    edge, pixels = min(structure.size), structure.size[0] * structure.size[1]
-    is_small = options.resize_shorter_side is None or edge <= options.resize_shorter_side
     return (
         structure.format == "JPEG"
         and structure.can_be_scaled
         and structure.channels in (1, 3)
         and not (structure.has_metadata and options.orientation == "apply")
-        and (options.encoding, options.verify, is_small) == ("file", "structure", True)
-        and pixels <= options.max_pixels
+        and (options.encoding, options.verify) == ("file", "structure")
+        and min(structure.size) <= (options.resize_shorter_side or _LARGEST)
+        and structure.size[0] * structure.size[1] <= options.max_pixels
     )
 
 
@@ -136,10 +122,7 @@ def _reasons(data: bytes, image: Image.Image, options: ImageOptions) -> tuple[in
 
 
 def store_label_map(data: bytes, options: ImageOptions) -> StoredImage:
-    """Keeps a map of class ids, one a pixel: of a palette image the indices, not the colours.
-
-    Returns:
-        An 8-bit grey PNG.
+    """Keeps a map of class ids, one a pixel, as an 8-bit grey PNG: of a palette image the indices.
 
     Raises:
         RejectedInputError: as `store_image`, or NOT_A_LABEL_MAP: colours, or ids over 255.
@@ -147,9 +130,8 @@ def store_label_map(data: bytes, options: ImageOptions) -> StoredImage:
     structure = _scan(data)
     image = open_image(data, structure, max_pixels=options.max_pixels)
     if image.mode not in ("L", "P", "1") and not image.mode.startswith("I;16"):
-        raise RejectedInputError(
-            "NOT_A_LABEL_MAP", f"expected ids in one channel, got {image.mode}"
-        )
+        detail = f"expected ids in one channel, got {image.mode}"
+        raise RejectedInputError("NOT_A_LABEL_MAP", detail)
     is_kept = image.format == "PNG" and image.mode == "L" and data[24] == 8
     conversions = set() if is_kept else {"PALETTE" if image.mode == "P" else "BIT_DEPTH"}
     side = options.resize_shorter_side

@@ -1,7 +1,5 @@
 """The markers of a JPEG file, walked as libjpeg walks them; nothing is decoded.
 
-    scan_jpeg(data)      # ImageStructure(format="JPEG", size=(640, 480), channels=3, …)
-
 What the frame's header says is checked strictly: Pillow reads it once more by itself, and decodes
 into memory of the size that it found. What is odd in tables, scans or the end is a `doubt`, which
 decoders resolve: they forgive much of it.
@@ -19,7 +17,7 @@ from typing import NamedTuple
 import numpy as np
 
 from components.common.rejects import RejectedInputError
-from components.media.image_structure import ImageStructure
+from components.media.image_structure import ImageStructure, damaged
 from trainer_utils.format.images import (
     ALONE,
     APP1,
@@ -75,9 +73,6 @@ class _Frame(NamedTuple):
 def scan_jpeg(data: bytes) -> ImageStructure:
     """Walks from marker to marker, until the end of the image.
 
-    Args:
-        data: a file that begins as a JPEG does.
-
     Raises:
         RejectedInputError: TRUNCATED_IMAGE, DAMAGED_IMAGE or UNSUPPORTED_FORMAT: no decoder would
             read it, or not as its header says.
@@ -104,9 +99,8 @@ def scan_jpeg(data: bytes) -> ImageStructure:
             doubts.append("no end-of-image marker")
             if scans:
                 break
-            raise RejectedInputError(
-                "TRUNCATED_IMAGE", f"it ends before its pixels, in a segment (byte {start})"
-            )
+            detail = f"it ends before its pixels, in a segment (byte {start})"
+            raise RejectedInputError("TRUNCATED_IMAGE", detail)
         if marker in _TABLES:
             doubts.append((_add_codes if marker == DHT else _add_quantizers)(segment, tables))
         elif marker in _SKIPPED:
@@ -122,9 +116,7 @@ def scan_jpeg(data: bytes) -> ImageStructure:
         elif marker == SOS and frame is not None:
             scans += 1
             if scans > _MOST_SCANS:
-                raise RejectedInputError(
-                    "DAMAGED_IMAGE", f"expected at most {_MOST_SCANS} scans, got more"
-                )
+                raise damaged(f"expected at most {_MOST_SCANS} scans, got more")
             if is_complete:
                 doubts.append("a second scan after one of all components")
             doubts.append(_scan_doubt(segment, frame, tables))
@@ -135,9 +127,7 @@ def scan_jpeg(data: bytes) -> ImageStructure:
             doubts.append(f"the marker {marker:#04x} between its scans")
             break
         else:
-            raise RejectedInputError(
-                "DAMAGED_IMAGE", f"the marker {marker:#04x} out of place (byte {start})"
-            )
+            raise damaged(f"the marker {marker:#04x} out of place (byte {start})")
     assert frame is not None
     _check_coding(frame.process, tables)
     doubt = next(filter(None, doubts), None) or frame.doubt
@@ -161,8 +151,7 @@ def _check_coding(process: int, tables: set[int]) -> None:
     is_arithmetic = process in _ARITHMETIC
     if _CONDITIONING in tables if not is_arithmetic else min(tables, default=0x100) < 0x100:
         found = ("arithmetic", "Huffman") if is_arithmetic else ("Huffman", "arithmetic")
-        detail = "its header says {} coding, its tables are of {} coding".format(*found)
-        raise RejectedInputError("DAMAGED_IMAGE", detail)
+        raise damaged("its header says {} coding, its tables are of {} coding".format(*found))
 
 
 def _after_scan(data: bytes, position: int, *, is_last: bool) -> int:
@@ -190,26 +179,20 @@ def _is_surely_upright(segment: bytes) -> bool:
 
 
 def _frame(process: int, segment: bytes) -> _Frame:
-    """What the frame's header says.
-
-    Raises:
-        RejectedInputError: it contradicts itself, or is what no decoder here reads.
-    """
+    """What the frame's header says; rejected where no decoder here reads it."""
     if process in _UNREAD:
         raise RejectedInputError(
             "UNSUPPORTED_FORMAT", f"expected sequential or progressive JPEG, got {process:#04x}"
         )
     if len(segment) < 6 or len(segment) != 6 + 3 * segment[5]:
-        raise RejectedInputError("DAMAGED_IMAGE", "the frame's header has a wrong length")
+        raise damaged("the frame's header has a wrong length")
     height, width = int.from_bytes(segment[1:3], "big"), int.from_bytes(segment[3:5], "big")
     if segment[0] != 8:
         raise RejectedInputError("UNSUPPORTED_COLOUR", f"expected 8 bits, got {segment[0]}")
     if segment[5] not in (1, 3, 4):
         raise RejectedInputError("UNSUPPORTED_COLOUR", f"expected 1, 3 or 4, got {segment[5]}")
     if not 0 < width <= _MOST_EDGE or not 0 < height <= _MOST_EDGE:
-        raise RejectedInputError(
-            "DAMAGED_IMAGE", f"expected 1 to {_MOST_EDGE} pixels, got {width} x {height}"
-        )
+        raise damaged(f"expected 1 to {_MOST_EDGE} pixels, got {width} x {height}")
     sampling, quantizers, doubt = _components(segment[6:])
     return _Frame(process, width, height, sampling, quantizers, _process_doubt(process) or doubt)
 
@@ -220,7 +203,7 @@ def _components(data: bytes) -> tuple[Mapping[int, int], tuple[int, ...], str | 
     sampling = dict(zip(data[::3], data[1::3], strict=True))
     factors = [part for factor in sampling.values() for part in (factor >> 4, factor & 15)]
     if 3 * len(sampling) != len(data) or not 1 <= min(factors) <= max(factors) <= 4:
-        raise RejectedInputError("DAMAGED_IMAGE", "its components contradict each other")
+        raise damaged("its components contradict each other")
     by_component = tuple(sampling.values())
     doubt = None
     if len(by_component) > 1:
@@ -250,7 +233,6 @@ def _add_quantizers(segment: bytes, tables: set[int]) -> str | None:
 
 
 def _add_codes(segment: bytes, tables: set[int]) -> str | None:
-    """The same of Huffman tables."""
     position = 0
     while position + 17 <= len(segment):
         number, counts = segment[position], segment[position + 1 : position + 17]

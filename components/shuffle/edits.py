@@ -1,8 +1,5 @@
 """What is changed of records while they are moved: left out, relabelled, kept by a condition.
 
-    edits = read_edits(exclude=…, relabel=…, where=…, features=…)       # in the launcher
-    block = edits.apply(block, counts, path=shard.path)                 # of each block of records
-
 First the names that `exclude` has are left out, then `relabel` gives new values, then `where`
 decides with these. A record's names are its `record_id`, `filename` and `id`. What became of the
 records is counted in `EditCounts`, which add up to the accounting.
@@ -71,29 +68,21 @@ class EditCounts(collections.Counter[tuple[Any, ...]]):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Edits:
-    """What is to be changed; by default nothing.
+    """What is to be changed; by default nothing."""
 
-    Args:
-        exclude: names that are left out, sorted.
-        relabel: new values by name, sorted; as texts, where their kind is not known.
-        feature: which `relabel` is of.
-        kind: of that feature: `int`, `float` or `string`; empty: as each record has it.
-        where: a condition; empty: none.
-        unknown: features of the condition of which no dataset says that there are such.
-        vocabularies: the classes of the features that the condition has.
-        labels: features whose values are counted.
-        first_added: the number of the first input that `exclude` leaves alone, so that a record
-            can be replaced by one of its name.
-    """
-
-    exclude: Sequence[str] = ()
+    exclude: Sequence[str] = ()  # names that are left out, sorted
+    # new values by name, sorted; as texts, where their kind is not known
     relabel: Mapping[str, str | int | float] = dataclasses.field(default_factory=dict)
-    feature: str = _LABEL
-    kind: str = ""
-    where: str = ""
+    feature: str = _LABEL  # which `relabel` is of
+    kind: str = ""  # of that feature: `int`, `float` or `string`; empty: as each record has it
+    where: str = ""  # a condition; empty: none
+    # features of the condition of which no dataset says that there are such
     unknown: Sequence[str] = ()
+    # the classes of the features that the condition has
     vocabularies: Mapping[str, Sequence[str]] = dataclasses.field(default_factory=dict)
-    labels: Sequence[str] = ()
+    labels: Sequence[str] = ()  # features whose values are counted
+    # the number of the first input that `exclude` leaves alone, so that a record can be replaced by
+    # one of its name
     first_added: int = 1 << 32
 
     def __bool__(self) -> bool:
@@ -180,11 +169,7 @@ class Edits:
 
 
 def parse_block(block: RecordBlock, names: Collection[str], *, path: str) -> dict[str, Column]:
-    """The values of some features of all records.
-
-    Raises:
-        DatasetError: one is no example; it names file and byte.
-    """
+    """The values of some features of all records; a `DatasetError` of one names file and byte."""
     begins = block.starts + HEADER_BYTES
     try:
         return parse_examples(block.data, begins, begins + block.lengths, names)
@@ -206,7 +191,6 @@ def _names_of(block: RecordBlock, path: str) -> list[list[bytes]]:
 
 
 def _as_kind(text: str | int | float, kind: str, name: str) -> bytes | int | float:
-    """A new value as a feature of that kind has it."""
     if kind == "string":
         return str(text).encode()
     try:
@@ -291,11 +275,7 @@ def read_edits(
 def check_feature(
     setting: str, name: str, features: Mapping[str, Feature], knows_all: bool
 ) -> None:
-    """Refuses a feature that there is not, or that has no values to compare.
-
-    Raises:
-        ConfigError: as said.
-    """
+    """Refuses a feature that there is not, or that has no values to compare."""
     found = features.get(name)
     if found is None and knows_all:
         _refuse_feature(setting, name, features)
@@ -310,7 +290,6 @@ def _refuse_feature(setting: str, name: str, known: Iterable[str]) -> NoReturn:
 
 
 def _names_to_exclude(exclude: str | Sequence[str]) -> list[str]:
-    """The names, sorted, each once."""
     # Not splitlines(): a name may have other ends of lines in it, such as U+2028.
     lines = _read("exclude", exclude).split("\n") if isinstance(exclude, str) else ()
     names = [line.removesuffix("\r") for line in lines] or exclude
@@ -321,7 +300,6 @@ def _names_to_exclude(exclude: str | Sequence[str]) -> list[str]:
 
 
 def _table(relabel: str | Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
-    """The feature, and its new values by name."""
     if not isinstance(relabel, str):
         return _LABEL, dict(relabel)
     rows = csv.reader(io.StringIO(_read("relabel", relabel), newline=""))
@@ -371,9 +349,6 @@ def check_edits(edits: Edits, by_split: Mapping[str, EditCounts]) -> None:
 
     So is a condition with a feature that no record has, where nothing else says what there are.
     Of other names that were not found, and of a split that is emptied, a warning says so.
-
-    Raises:
-        ConfigError: as said.
     """
     total = total_counts(by_split.values())
     for name in edits.unknown:
@@ -435,9 +410,6 @@ def fingerprint_of_files(files: Mapping[str, Any], datasets: Sequence[str]) -> s
     Args:
         files: by setting, its value: the path of a file where it is a text.
         datasets: digests of datasets.
-
-    Raises:
-        ConfigError: a file cannot be read.
     """
     facts: dict[str, Any] = {
         name: _digest_of(_read_named(name, path))

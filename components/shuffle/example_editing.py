@@ -1,8 +1,5 @@
 """Changes one feature of a serialized `tf.train.Example`; all other bytes stay as they are.
 
-replace_feature(record, "label", 3)
-replace_feature(record, "species", b"lynx")
-
 Source: `tensorflow/core/example/{example,feature}.proto` and the protocol buffers' encoding guide.
 """
 
@@ -17,14 +14,8 @@ _FIRST = b"\x0a"  # the tag of a field 1 with a length
 def replace_feature(record: bytes, name: str, value: bytes | int | float) -> bytes:
     """The record with another value of a feature, which it gets where it has none.
 
-    Args:
-        record: a serialized `tf.train.Example`, or a `tf.train.SequenceExample`, whose context is
-            meant.
-        name: of the feature.
-        value: what it is to be: bytes, an integer of 64 bits, signed, or a float.
-
-    Raises:
-        DatasetError: it is no such message.
+    Of a `tf.train.SequenceExample` the context is meant; ints are of 64 bits, signed. What is no
+    such message is a `DatasetError`.
     """
     kept: list[bytes] = []  # entries of the features' map
     others: list[bytes] = []  # fields of the record beside the features

@@ -1,9 +1,5 @@
 """Records brought into the order of their output positions, through sorted runs.
 
-    shuffle = ExternalShuffle(uri=uri, layout=layout, tasks=tasks)
-    shuffle.scatter("000007", run_of(frames, positions))  # for each part, by any worker
-    shuffle.gather(3)                               # then, for each task, by any worker: its shards
-
 A run is a file of Arrow's in the working folder: a batch for each cut of each task. What fits into
 memory needs no file: `gather(0, held=[run_of(frames, positions)])` is the same within one worker.
 """
@@ -62,31 +58,19 @@ class Lot(NamedTuple):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ExternalShuffle:
-    """One order for the records of a split.
+    """One order for the records of a split."""
 
-    Args:
-        uri: of the dataset that is written.
-        layout: which records are which shard's.
-        tasks: of the shards, by number.
-        block_bytes: how much is read back at a time.
-    """
-
-    uri: str
-    layout: SplitLayout
-    tasks: tuple[ShardTask, ...]
-    block_bytes: int = BLOCK_BYTES
+    uri: str  # of the dataset that is written
+    layout: SplitLayout  # which records are which shard's
+    tasks: tuple[ShardTask, ...]  # of the shards, by number
+    block_bytes: int = BLOCK_BYTES  # how much is read back at a time
 
     @property
     def _folder(self) -> str:
         return join(working_folder(self.uri), f"runs/{self.layout.split}")
 
     def scatter(self, run: str, records: pa.RecordBatch) -> None:
-        """Writes records as a run.
-
-        Args:
-            run: its name, of which a retry writes the same again.
-            records: as `run_of` gives them.
-        """
+        """Writes records, as `run_of` gives them, as a run; a retry writes the same again."""
         positions = records.column(0).to_numpy()
         order = np.argsort(positions, kind="stable")
         inner = [cut for task in self.tasks for cut in task.cuts[1:-1]]
@@ -119,7 +103,6 @@ class ExternalShuffle:
         return write_shards(named, lots, uri=self.uri, block_bytes=self.block_bytes)
 
     def _runs(self, cell: int) -> list[pa.RecordBatch]:
-        """What all runs have of a cell."""
         names = sorted(list_names(self._folder))
         return [read_batch(join(self._folder, name), cell) for name in names]
 
@@ -239,11 +222,7 @@ def write_batches(path: str, folder: str, batches: Sequence[pa.RecordBatch]) -> 
 
 
 def read_batch(path: str, number: int) -> pa.RecordBatch:
-    """One of the batches that `write_batches` kept.
-
-    Raises:
-        DatasetError: the file is not what was written.
-    """
+    """One of the batches that `write_batches` kept; a `DatasetError` where the file is another."""
     try:
         if not is_remote(path):
             return pa.ipc.open_file(pa.memory_map(path)).get_batch(number)

@@ -1,8 +1,5 @@
 """A shard written by picking its records, one after the other, from the files where they lie.
 
-    gather = GatherIndices(shard=name, files=files, offsets=offsets, lengths=lengths)
-    picked_lots(["in/Split-train/data_tfrecord-00000-of-00001"], gather)     # for `write_shards`
-
 An input that is local, and that the system can keep in memory, is a run as it lies there: a record
 costs one read into memory that is used again and again, and none is held.
 """
@@ -33,18 +30,13 @@ _AHEAD_BYTES = 128 << 10  # Linux reads no more of a file ahead at a time unless
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class GatherIndices:
-    """A new shard, and where its records lie, in order.
-
-    Args:
-        files: `(records,)`, the number of each record's file.
-        offsets: `(records,) int64`, where its frame begins there, in bytes.
-        lengths: `(records,)`, of its payload, in bytes.
-    """
+    """A new shard, and where its records lie, in order."""
 
     shard: ShardName
-    files: Lengths = dataclasses.field(repr=False)
+    files: Lengths = dataclasses.field(repr=False)  # `(records,)`, the number of each record's file
+    # `(records,) int64`, where its frame begins there, in bytes
     offsets: Ints = dataclasses.field(repr=False)
-    lengths: Lengths = dataclasses.field(repr=False)
+    lengths: Lengths = dataclasses.field(repr=False)  # `(records,)`, of its payload, in bytes
 
 
 def picked_lots(paths: Sequence[str], gather: GatherIndices) -> Iterator[tuple[Lengths, Lot]]:
@@ -95,7 +87,6 @@ def _neighbours(files: Lengths, offsets: Ints, sizes: Ints) -> list[tuple[int, i
 
 
 def _read(descriptor: int, place: memoryview, offset: int) -> bool:
-    """Fills `place`; False where the file ends before."""
     while place:
         count = os.preadv(descriptor, [place], offset)
         if not count:

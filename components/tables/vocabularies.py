@@ -1,8 +1,4 @@
-"""Labels and their ids.
-
-vocabularies = make_vocabularies({"label": {"dog", "cat"}}, given={})   # {'label': ('cat', 'dog')}
-label_ids(pa.array(["dog", None]), vocabularies["label"])               # [1, null]
-"""
+"""Labels and their ids."""
 
 import os
 import unicodedata
@@ -26,9 +22,7 @@ def make_vocabularies(
 ) -> dict[str, tuple[str, ...]]:
     """The vocabulary of each feature of labels: as given, or its values, sorted.
 
-    Args:
-        given: by feature, in the order of their ids.
-        known: by feature, where none is given: labels that come first, whose ids do not move.
+    Where none is given, labels that are `known` come first, whose ids do not move.
 
     Raises:
         ConfigError: one is given for no such feature.
@@ -36,23 +30,16 @@ def make_vocabularies(
     """
     for name in given:
         if name not in labels:
-            features = ", ".join(labels) or "there is none"
-            meant = did_you_mean(name, labels)
-            raise ConfigError(
-                f"vocabulary[{name!r}]: expected a feature of labels ({features})"
-                + (f".{meant}" if meant else "")
-            )
-    vocabularies = {
-        name: given.get(name)
-        or tuple(
-            dict.fromkeys([*(known or {}).get(name, ()), *sorted(set(values), key=os.fsencode)])
-        )
-        for name, values in labels.items()
-    }
-    for name, values in vocabularies.items():
-        _check_vocabulary(name, values)
+            allowed = f"a feature of labels ({', '.join(labels) or 'there is none'})"
+            meant = did_you_mean(name, labels).strip()
+            raise ConfigError.of("vocabulary", name, allowed=allowed, advice=meant)
+    vocabularies = {}
+    for name, values in labels.items():
+        found = [*(known or {}).get(name, ()), *sorted(set(values), key=os.fsencode)]
+        vocabularies[name] = given.get(name) or tuple(dict.fromkeys(found))
+        _check_vocabulary(name, vocabularies[name])
         if name not in given:
-            _check_forms(name, values)
+            _check_forms(name, vocabularies[name])
     return vocabularies
 
 
@@ -60,15 +47,13 @@ def _check_vocabulary(name: str, labels: Sequence[str]) -> None:
     """Refuses a label that cannot be a line of a file, or a name that no file can have."""
     vocabulary_file(name)
     for label in labels:
+        rule = None
         if "\n" in label or "\r" in label:
-            raise InputError(
-                f"{printable(name)} {label!r}: expected one line, since a vocabulary has one each"
-            )
-        if label != display_path(label):
-            raise InputError(
-                f"{printable(name)} {display_path(label)!r}: expected a name in UTF-8. "
-                "Rename that folder."
-            )
+            rule = "one line, since a vocabulary has one each"
+        elif label != display_path(label):
+            rule = "a name in UTF-8. Rename that folder"
+        if rule:
+            raise InputError(f"{printable(name)} {display_path(label)!r}: expected {rule}.")
 
 
 def _check_forms(name: str, labels: Sequence[str]) -> None:

@@ -51,6 +51,15 @@ def make_csv(base: Path, photos: list[bytes]) -> None:
     put(base / "list.csv", "\n".join(rows))
 
 
+def make_automl_boxes(base: Path, photos: list[bytes]) -> None:
+    rows = []
+    for number, photo in enumerate(photos):
+        put(base / f"{number}.jpg", photo)
+        corners = [",,,,,,,", "0.1,0.2,,,0.5,0.75,,"][number % 2]
+        rows.append(f"{SPLIT_OF[number]},{number}.jpg,{['', 'dog'][number % 2]},{corners}")
+    put(base / "list.csv", "\n".join([*rows, f"{SPLIT_OF[1]},1.jpg,cat,0,0,,,1,1,,"]))
+
+
 def make_jsonl(base: Path, photos: list[bytes]) -> None:
     lines = []
     for number, photo in enumerate(photos):
@@ -136,6 +145,7 @@ def make_tar(base: Path, photos: list[bytes]) -> None:
 LAYOUTS: dict[str, tuple[Callable[[Path, list[bytes]], None], set[str]]] = {
     "folder": (make_folder, {"label"}),
     "csv": (make_csv, {"label", "score", "tags"}),
+    "boxes": (make_automl_boxes, {"xmin", "xmax", "ymin", "ymax", "area", "labels"}),
     "jsonl": (make_jsonl, {"labels", "x.y"}),
     "parquet": (make_parquet, {"label", "vector"}),
     "voc": (
@@ -248,7 +258,7 @@ def test_a_frame_is_converted_and_kept_in_the_cache(tmp_path, photos, monkeypatc
     assert ages == {f"{number}.jpg": number / 2 for number in NUMBERS}
 
 
-@pytest.mark.parametrize("make", [make_voc, make_coco, make_segmentation])
+@pytest.mark.parametrize("make", [make_voc, make_coco, make_segmentation, make_automl_boxes])
 def test_images_with_boxes_or_maps_are_not_turned(tmp_path, photos, make):
     exif = Image.Exif()
     exif[0x0112] = 6

@@ -18,7 +18,7 @@ from components.layouts.tar_headers import read_headers
 from components.media.audio import store_audio
 from components.media.images import store_image
 from components.media.options import AudioOptions, ImageOptions
-from components.tables.options import TableOptions
+from components.tables.pieces import TableOptions
 from components.tables.reading import pieces_of, read_piece
 from trainer_utils.format import DatasetError, Manifest, RecordIndex
 from trainer_utils.format.datum import parse_features

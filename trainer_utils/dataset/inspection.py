@@ -6,8 +6,9 @@
 Facts of parts of a dataset add up, so that workers each look at their own part.
 """
 
+import contextlib
 import dataclasses
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from trainer_utils.format import DatasetError, Feature, RecordBlock
@@ -230,19 +231,14 @@ def _facts(column: Column) -> FeatureFacts:
     if column.kind == "string":
         values = column.values.tolist()
         facts.images = ImageFacts.of_values(values)
-        text = None if facts.images is not None else _joined_text(values)
-        facts.is_text, facts.spaces = text is not None, 0 if text is None else text.count(" ")
+        if facts.images is None and values:
+            # A line's end between two values leaves nothing whole that was not.
+            with contextlib.suppress(UnicodeDecodeError):
+                facts.spaces = b"\n".join(values).decode().count(" ")
+                facts.is_text = True
     return facts
 
 
 def _facts_of_steps(column: Column) -> FeatureFacts:
     counts = [len(step) for steps in column.values for step in steps]
     return FeatureFacts(column.kind, len(counts), sum(counts), min(counts), max(counts))
-
-
-def _joined_text(values: Sequence[bytes]) -> str | None:
-    """All values if all are UTF-8: a line's end between two leaves nothing whole that was not."""
-    try:
-        return b"\n".join(values).decode() if values else None
-    except UnicodeDecodeError:
-        return None

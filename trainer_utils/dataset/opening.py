@@ -108,14 +108,8 @@ class Dataset:
         files = [FileRange(s.path, 0, s.num_records) for s in self.shards[wanted.split]]
         return RecordPositions(files).cut(wanted.start, wanted.stop)
 
-    def inspected(self) -> "Dataset":
-        """The same with all counts and features; records are read where nothing says them."""
-        if self.says_features:
-            return self._counted(_count)
-        return self.with_facts()[0]
-
     def with_facts(self, *, takes_lists: bool = True) -> tuple["Dataset", DatasetFacts]:
-        """As `inspected`, but reads every record in any case, for the facts of all features.
+        """The same with all counts and features, for which every record is read, and their facts.
 
         Feature lists that are not to be taken, and a count that is not the dataset's, are errors.
         """
@@ -127,13 +121,13 @@ class Dataset:
                 facts.add(block, path=path, takes_lists=takes_lists)
             return facts.records - before
 
-        dataset = self._counted(read, reads_all=True)
+        dataset = self.counted(read, reads_all=True)
         if not self.says_features:
             features = features_of_facts(facts)
             dataset = dataclasses.replace(dataset, features=features, says_features=True)
         return dataset, facts
 
-    def _counted(self, read: Callable[[str], int], *, reads_all: bool = False) -> "Dataset":
+    def counted(self, read: Callable[[str], int], *, reads_all: bool = False) -> "Dataset":
         """The same with the records that `read` finds in shards: in those not counted, or all."""
 
         def counted(shard: ShardFile) -> ShardFile:
@@ -185,7 +179,8 @@ def _inspected(dataset: Dataset) -> Dataset:
     if (found := _inspections.get(state)) is None:
         if len(_inspections) >= _MOST_INSPECTIONS:
             _inspections.clear()
-        found = _inspections[state] = dataset.inspected()
+        says = dataset.says_features
+        found = _inspections[state] = dataset.counted(_count) if says else dataset.with_facts()[0]
     features = dataset.features if dataset.says_features else found.features
     return dataclasses.replace(dataset, features=features, shards=found.shards, says_features=True)
 

@@ -23,6 +23,7 @@ from trainer_utils.format import ConfigError, DatasetError, Feature, resolve_sli
 from trainer_utils.format.datum import DATUM_IMAGE_FORMATS
 from trainer_utils.format.errors import did_you_mean
 from trainer_utils.format.slices import FileRange
+from trainer_utils.format.tensors import TensorSpec
 
 _DEFAULT_SPLIT = "train"
 _DEFAULTS: Mapping[str, tuple[type, ...]] = {
@@ -221,11 +222,9 @@ def merge_descriptions(features: Sequence[Feature]) -> Feature:
         for key, value in first.extra.items()
         if all(feature.extra.get(key) == value for feature in features)
     }
-    tensors = [feature.tensor for feature in features]
-    if (tensor := tensors[0]) is not None:
-        for other in tensors[1:]:
-            tensor = tensor.merge(other) if other is not None else tensor
-        extra["tensor"] = tensor.to_json()
+    tensors = [feature.tensor for feature in features if feature.tensor is not None]
+    if first.tensor is not None:
+        extra["tensor"] = functools.reduce(TensorSpec.merge, tensors).to_json()
     sizes = {feature.extra.get("sizes") for feature in features}
     shapes = {(*f.shape, repr(f.extra.get("image_shape"))) for f in features}
     if first.is_image and ("mixed" in sizes or len(shapes) > 1):
@@ -261,11 +260,9 @@ def _both(name: str, one: Feature, other: Feature, where: tuple[str, str]) -> Fe
     elif one.shape != other.shape:  # two fixed sizes: lists of no fixed length
         alike &= len(one.shape) < 2 and len(other.shape) < 2
     if not alike:
-        raise DatasetError(
-            f"feature {name!r}: expected the same in all inputs, got {_described(one)} "
-            f"({where[0]}) and {_described(other)} ({where[1]}). Balance them apart, or convert "
-            "one of them."
-        )
+        said = f"feature {name!r}: expected the same in all inputs"
+        got = f"{one} ({where[0]}) and {other} ({where[1]})"
+        raise DatasetError(f"{said}, got {got}. Balance them apart, or convert one of them.")
     both = merge_descriptions([one, other])
     if one.is_image:
         return dataclasses.replace(both, dense=one.dense and other.dense)
@@ -282,14 +279,5 @@ def tensor_likeness(feature: Feature) -> tuple[str, int] | None:
 
 
 def _sparse(feature: Feature) -> Feature:
-    if feature.is_image:
-        return dataclasses.replace(feature, dense=False)
-    return dataclasses.replace(feature, dense=False, shape=feature.shape or (1,))
-
-
-def _described(feature: Feature) -> str:
-    if feature.tensor is not None:
-        return f"a tensor {feature.tensor}"
-    kind = "an image of rank" if feature.is_image else f"{feature.type} of shape"
-    shape = len(feature.shape) if feature.is_image else list(feature.shape)
-    return f"{kind} {shape}"
+    shape = feature.shape if feature.is_image else feature.shape or (1,)
+    return dataclasses.replace(feature, dense=False, shape=shape)

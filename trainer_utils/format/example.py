@@ -67,10 +67,8 @@ def encode_sequence_example(
     parts = encode_example(context)
     entries = b""
     for name in sorted(lists):
-        steps = b"".join(_FIRST + varint(len(step)) + step for step in map(_step, lists[name]))
-        key = name.encode()
-        entry = _FIRST + varint(len(key)) + key + _SECOND + varint(len(steps)) + steps
-        entries += _FIRST + varint(len(entry)) + entry
+        steps = b"".join(_packed(_step(values)) for values in lists[name])
+        entries += _packed(_packed(name.encode()) + _SECOND + varint(len(steps)) + steps)
     return [*parts, _SECOND + varint(len(entries)) + entries]
 
 
@@ -102,7 +100,7 @@ def _values(values: Sequence[Scalar]) -> tuple[bytes, bytes]:
     """The kind of a list of values, and its bytes."""
     if isinstance(values[0], bytes):
         kind = _BYTES_LIST
-        body = b"".join(_FIRST + varint(len(v)) + v for v in cast(Sequence[bytes], values))
+        body = b"".join(map(_packed, cast(Sequence[bytes], values)))
     elif isinstance(values[0], float):
         kind = _FLOAT_LIST
         body = _packed(struct.pack(f"<{len(values)}f", *cast(Sequence[float], values)))
@@ -120,8 +118,7 @@ def _entry_head(name: str, kind: bytes, size: int) -> bytes:
     """What stands in a map entry before the `size` bytes of its feature's list."""
     head = kind + varint(size)
     head = _SECOND + varint(size + len(head)) + head
-    key = name.encode()
-    head = _FIRST + varint(len(key)) + key + head
+    head = _packed(name.encode()) + head
     return _FIRST + varint(size + len(head)) + head
 
 
@@ -212,37 +209,30 @@ def _read_values(record: Buffer, start: int, stop: int) -> list[Any]:
     """Those of a Feature; the last of several kinds counts, as in any protocol buffer."""
     values: list[Any] = []
     for kind, wire, begin, end in read_fields(record, start, stop):
-        read = _READERS.get(kind) if wire == DELIMITED else None
-        if read is not None:
+        if wire == DELIMITED and kind in (_BYTES, _FLOATS, _INTEGERS):
             values = [
                 value
                 for number, value_wire, first, last in read_fields(record, begin, end)
                 if number == 1
-                for value in read(record, value_wire, first, last)
+                for value in _read_list(kind, record, value_wire, first, last)
             ]
     return values
 
 
-def _read_bytes(record: Buffer, wire: int, start: int, stop: int) -> list[memoryview]:
-    return [memoryview(record)[start:stop]] if wire == DELIMITED else []
-
-
-def _read_floats(record: Buffer, wire: int, start: int, stop: int) -> tuple[float, ...]:
-    if wire not in (DELIMITED, _FIXED32):
-        return ()
-    count, rest = divmod(stop - start, 4)
-    if rest:
-        raise ValueError(f"{stop - start} bytes of floats of 4 bytes")
-    return struct.unpack_from(f"<{count}f", record, start)
-
-
-def _read_integers(record: Buffer, wire: int, start: int, stop: int) -> Iterator[int]:
-    while start < stop and wire in (DELIMITED, _VARINT):  # packed, or a single one
+def _read_list(kind: int, record: Buffer, wire: int, start: int, stop: int) -> Sequence[Any]:
+    """Values of one kind, packed or a single one."""
+    if kind == _BYTES and wire == DELIMITED:
+        return [memoryview(record)[start:stop]]
+    if kind == _FLOATS and wire in (DELIMITED, _FIXED32):
+        count, rest = divmod(stop - start, 4)
+        if rest:
+            raise ValueError(f"{stop - start} bytes of floats of 4 bytes")
+        return struct.unpack_from(f"<{count}f", record, start)
+    values = []
+    while kind == _INTEGERS and wire in (DELIMITED, _VARINT) and start < stop:
         value, start = read_varint(record, start, stop)
-        yield value - (1 << 64) if value >> 63 else value
-
-
-_READERS = {_BYTES: _read_bytes, _FLOATS: _read_floats, _INTEGERS: _read_integers}
+        values.append(value - (1 << 64) if value >> 63 else value)
+    return values
 
 
 def read_fields(record: Buffer, start: int, stop: int) -> Iterator[tuple[int, int, int, int]]:

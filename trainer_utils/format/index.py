@@ -5,6 +5,7 @@ smallest unsigned integer that holds them, the masked CRC-32C of the payloads as
 it, and the CRC-32C of the records' names, 0 of one without. Format version 2 had the first alone.
 """
 
+import contextlib
 import dataclasses
 import functools
 import io
@@ -19,7 +20,7 @@ import numpy.typing as npt
 from trainer_utils.format.crc32c import Buffer, extend_crc32c
 from trainer_utils.format.errors import CorruptShardError, DatasetError
 from trainer_utils.format.example import decode_context
-from trainer_utils.format.example_columns import parse_examples
+from trainer_utils.format.example_columns import Column, parse_examples
 from trainer_utils.format.framing import RECORD_OVERHEAD_BYTES, Lengths, read_record_at
 from trainer_utils.format.manifest import Shard
 from trainer_utils.format.naming import NAME_FEATURES
@@ -162,10 +163,21 @@ def name_crc(name: bytes | None) -> int:
 def name_crcs(data: Buffer, begins: Positions, ends: Positions) -> npt.NDArray[np.uint32]:
     """`name_crc` of the records `[begins, ends)` in some bytes: `(records,) uint32`."""
     found = np.zeros(len(begins), np.uint32)
-    if len(begins) < _FEW or not _found_together(data, begins, ends, found):
+    columns: dict[str, Column] = {}
+    if len(begins) >= _FEW:
+        with contextlib.suppress(DatasetError):
+            columns = parse_examples(data, begins, ends, NAME_FEATURES)
+    if not columns:
         view = memoryview(data)  # type: ignore[arg-type]
         bounds = zip(begins.tolist(), ends.tolist(), strict=True)
         found[:] = [name_crc(name_in(view[begin:end])) for begin, end in bounds]
+    is_found = np.zeros(len(begins), bool)
+    for kind, counts, values in columns.values():
+        rows = np.flatnonzero((counts > 0) & ~is_found)
+        if kind == "string" and len(rows):
+            firsts = values[(np.cumsum(counts) - counts)[rows]]
+            found[rows] = [google_crc32c.value(value) for value in firsts]
+            is_found[rows] = True
     return found
 
 
@@ -175,21 +187,3 @@ def name_in(record: bytes | memoryview) -> bytes | None:
         return name_of(decode_context(record, NAME_FEATURES))
     except DatasetError:
         return None
-
-
-def _found_together(
-    data: Buffer, begins: Positions, ends: Positions, found: npt.NDArray[np.uint32]
-) -> bool:
-    try:
-        columns = parse_examples(data, begins, ends, NAME_FEATURES)
-    except DatasetError:
-        return False
-    is_found = np.zeros(len(begins), bool)
-    for name in NAME_FEATURES:
-        kind, counts, values = columns[name]
-        rows = np.flatnonzero((counts > 0) & ~is_found)
-        if kind == "string" and len(rows):
-            firsts = values[(np.cumsum(counts) - counts)[rows]]
-            found[rows] = [google_crc32c.value(value) for value in firsts]
-            is_found[rows] = True
-    return True

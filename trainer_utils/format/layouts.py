@@ -117,7 +117,7 @@ def find_layout(
             features = parsed(parse_tfds_features, TFDS_FEATURES_FILE)
         vocabularies = {n: labels_file(n) for n in features or () if labels_file(n) in files}
     elif not named_in:
-        shards = _folders(in_splits) if in_splits else _bare(files, uri)
+        shards = _by_split(in_splits or _bare(files, uri))
     return DatasetLayout(shards, features, named_in, manifest, vocabularies)
 
 
@@ -198,21 +198,17 @@ def _counted(
     }
 
 
-def _folders(paths: Iterable[str]) -> _Shards:
-    """A stock artifact's shards: all that lies in its splits' folders."""
+def _by_split(paths: Collection[str]) -> _Shards:
+    """Shards that no file names: their folders or their own names say the split."""
     check_numbers(paths)
     shards: _Shards = {}
     for path in sorted(paths):
-        split = path.split("/")[0].removeprefix(SPLIT_PREFIX)
-        shards.setdefault(split, []).append(FoundShard(path))
+        shards.setdefault(_split_of_file(path), []).append(FoundShard(path))
     return shards
 
 
-def _bare(files: Collection[str], uri: str) -> _Shards:
-    """TFRecord files, in the folder or one below it; names say the split, else it is `train`.
-
-    Those without an extension count where none has one.
-    """
+def _bare(files: Collection[str], uri: str) -> list[str]:
+    """TFRecord files in the folder or one below it; without an extension where none has one."""
     near = [path for path in files if path.count("/") < 2]
     paths = [path for path in near if _BARE.search(path)]
     paths = paths or [path for path in near if _PLAIN.search(path)]
@@ -223,11 +219,7 @@ def _bare(files: Collection[str], uri: str) -> _Shards:
         what = f"{', '.join(DESCRIPTIONS)}, {SPLIT_PREFIX}*/ folders of TFRecord files, or"
         expected = f"a dataset ({what} *.tfrecord files)"
         raise DatasetError.at(uri, expected=expected, got="none of these", advice=hint)
-    check_numbers(paths)
-    shards: _Shards = {}
-    for path in sorted(paths):
-        shards.setdefault(_split_named(path) or _DEFAULT_SPLIT, []).append(FoundShard(path))
-    return shards
+    return paths
 
 
 def _split_named(path: str) -> str | None:

@@ -99,7 +99,10 @@ def _collect(
         else:
             features[name] = _image(*sizes)
     elif leaf.get("encoding", "none").lower() in ("none", ""):
-        _add(name, _type(leaf["dtype"]), (*outer, *sizes), features)
+        dtype = leaf["dtype"]
+        type_ = "string" if dtype in ("string", "object") else "int"
+        type_ = "float" if dtype.startswith(("float", "bfloat")) else type_
+        _add(name, type_, (*outer, *sizes), features)
     elif sizes.count(_UNKNOWN) < 2:
         _add(name, "string", outer, features)
     elif outer:
@@ -129,9 +132,3 @@ def _image(height: int, width: int, channels: int) -> Feature:
     sizes = "fixed" if min(height, width) > 0 else "mixed"
     shape = size if channels == 1 else (*size, 3)
     return Feature(type="string", shape=shape, extra={"sizes": sizes})
-
-
-def _type(dtype: str) -> str:
-    if dtype.startswith(("float", "bfloat")):
-        return "float"
-    return "string" if dtype in ("string", "object") else "int"

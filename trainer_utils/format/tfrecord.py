@@ -99,10 +99,10 @@ def read_records(stream: BinaryIO, *, path: str) -> Iterator[bytes]:
         yield from block.records()
 
 
-def compact(lengths: Lengths, *, least_bytes: int = 2) -> Lengths:
-    """The same numbers in the smallest unsigned type, of so many bytes or more, that holds them."""
+def compact(lengths: Lengths) -> Lengths:
+    """The same numbers in the smallest unsigned type, of two bytes or more, that holds them."""
     longest = int(lengths.max(initial=0))
-    width = next(n for n in (1, 2, 4, 8) if n >= least_bytes and longest < 1 << 8 * n)
+    width = next(n for n in (2, 4, 8) if longest < 1 << 8 * n)
     return lengths.astype(f"<u{width}")
 
 

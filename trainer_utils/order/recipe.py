@@ -6,6 +6,7 @@ recipe = recipe.change(token, add=[Part("data/code", name="code")], drop=["web"]
 """
 
 import dataclasses
+import itertools
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
@@ -13,6 +14,9 @@ from trainer_utils.format import ConfigError
 from trainer_utils.format.errors import did_you_mean
 from trainer_utils.order.mixing import WeightSchedule
 from trainer_utils.order.state import check_state
+
+_STAIRS = 32  # of a slope between two steps
+_INTERPOLATIONS = ("stages", "linear")
 
 Change = tuple[int, Mapping[str, float]]
 
@@ -62,6 +66,8 @@ class Recipe:
         schedule: steps, counted over all epochs, from which on parts have other weights; parts that
             are not named keep theirs, and weight 0 is a rest. In steps that a run has behind it,
             names of parts may stand that are gone.
+        interpolation: `"stages"`: weights change at those steps. `"linear"`: they change evenly
+            from each of them to the next, in 32 stairs.
         epoch_records: of an epoch, which is only what Keras and tokens count by: each part begins
             its own next epoch when all of its records have come. None: as many as it takes until
             every record of each part of the first stage has come.
@@ -73,11 +79,15 @@ class Recipe:
 
     parts: Sequence[Part]
     schedule: Sequence[Change] = dataclasses.field(default=(), kw_only=True)
+    interpolation: str = dataclasses.field(default="stages", kw_only=True)
     epoch_records: int | None = dataclasses.field(default=None, kw_only=True)
 
     def __post_init__(self) -> None:
         if not self.parts or not all(isinstance(part, Part) for part in self.parts):
             raise ConfigError.of("parts", self.parts, allowed="a list of Part(uri, …)")
+        if self.interpolation not in _INTERPOLATIONS:
+            rule = " or ".join(map(repr, _INTERPOLATIONS))
+            raise ConfigError.of("interpolation", self.interpolation, allowed=rule)
         records = self.epoch_records
         if records is not None and (type(records) is not int or records < 1):
             rule = "a number of records of at least 1, or None"
@@ -92,6 +102,8 @@ class Recipe:
     @property
     def weights(self) -> WeightSchedule:
         """The weights as `input_fn` takes them for the parts' datasets."""
+        changes = self._changes()
+        stages = _with_slopes(changes) if self.interpolation == "linear" else changes
         older = {}
         for part in self.parts:
             while part.after is not None:
@@ -99,7 +111,7 @@ class Recipe:
                 part = part.after
         return WeightSchedule(
             names=[part.name for part in self.parts],
-            stages=self._changes(),
+            stages=stages,
             epoch_records=self.epoch_records,
             older=older,
         )
@@ -189,6 +201,7 @@ class Recipe:
         return {
             "parts": [part.to_dict() for part in self.parts],
             "schedule": [{"step": step, "weights": dict(some)} for step, some in self.schedule],
+            "interpolation": self.interpolation,
             "epoch_records": self.epoch_records,
         }
 
@@ -225,3 +238,18 @@ def _next_name(name: str) -> str:
     """What a part is called when its dataset has a newer version: `photos@2`, then `photos@3`."""
     stem, at, number = name.rpartition("@")
     return f"{stem}@{int(number) + 1}" if at and number.isdecimal() else f"{name}@2"
+
+
+def _with_slopes(stages: Sequence[Change]) -> list[Change]:
+    """The stages with stairs between them, each of the mean weights of its steps."""
+    found: list[Change] = []
+    for (begin, old), (end, new) in itertools.pairwise(stages):
+        count = min(_STAIRS, end - begin)
+        for stair in range(count):
+            share = (stair + 0.5) / count
+            weights = {
+                n: round((1 - share) * old.get(n, 0) + share * new.get(n, 0), 12)
+                for n in {**old, **new}
+            }
+            found.append((begin + stair * (end - begin) // count, weights))
+    return [*found, stages[-1]]

@@ -200,7 +200,7 @@ class FileSystem(Protocol):
             that fails, as in object stores. Else it is written under another name first.
     """
 
-    appears_whole: bool
+    appears_whole: bool = False
 
     def open(self, path: str, *, root: str | None = None) -> BinaryIO:
         """A file as a stream that can seek; `root` is the real path that it must lie in."""

@@ -152,12 +152,9 @@ def open_for_reading(path: str, *, root: str | None = None) -> BinaryIO:
     return persist(path, file_system_of(path).open, path, root=root)
 
 
-def read_bytes(path: str, *, root: str | None = None) -> bytes:
-    """A whole file; `root` and errors are those of `open_for_reading`."""
-    if is_remote(path):
-        return persist(path, file_system_of(path).read, path)  # one request
-    with naming_file(path), open_for_reading(path, root=root) as stream:
-        return stream.read()
+def read_bytes(path: str) -> bytes:
+    """A whole file; errors as of `open_for_reading`."""
+    return persist(path, file_system_of(path).read, path)
 
 
 def read_bytes_of_size(path: str, size: int, *, root: str | None = None) -> bytes:

@@ -44,8 +44,6 @@ _NO_FOLDERS = (errno.EINVAL, errno.ENOTSUP, errno.EACCES, errno.EISDIR)
 
 
 class _LocalFileSystem(FileSystem):
-    appears_whole = False
-
     def open(self, path: str, *, root: str | None = None) -> BinaryIO:
         return cast(BinaryIO, _LocalFile(_open_regular(path, root)[0], path))
 
@@ -77,7 +75,23 @@ class _LocalFileSystem(FileSystem):
         return [_folder_entry(entry) for entry in _scan(path)]
 
     def walk(self, base: str) -> Iterator[InputFile]:
-        return _list_local(base)
+        root = os.path.realpath(base)
+        folders = [""]
+        while folders:
+            folder = folders.pop()
+            place = os.path.join(base, folder)
+            try:
+                for entry in persist(place, _scan, place):
+                    path = f"{folder}/{entry.name}" if folder else entry.name
+                    if _is_folder_itself(entry):
+                        folders.append(path)
+                    else:
+                        yield _local_file(entry, path, root)
+            except OSError as error:
+                if not folder:
+                    raise
+                code, detail = problem_of(error, place)
+                yield InputFile(folder, 0, "", (code, f"a folder: {detail}"), is_folder=True)
 
     def find(self, base: str, name: str) -> InputFile:
         """One file of a folder, as `walk` has it."""
@@ -199,26 +213,6 @@ def _folder_entry(entry: os.DirEntry[str]) -> FolderEntry:
         if is_fault(error):
             raise
         return FolderEntry(entry.name, None)
-
-
-def _list_local(base: str) -> Iterator[InputFile]:
-    root = os.path.realpath(base)
-    folders = [""]
-    while folders:
-        folder = folders.pop()
-        place = os.path.join(base, folder)
-        try:
-            for entry in persist(place, _scan, place):
-                path = f"{folder}/{entry.name}" if folder else entry.name
-                if _is_folder_itself(entry):
-                    folders.append(path)
-                else:
-                    yield _local_file(entry, path, root)
-        except OSError as error:
-            if not folder:
-                raise
-            code, detail = problem_of(error, place)
-            yield InputFile(folder, 0, "", (code, f"a folder: {detail}"), is_folder=True)
 
 
 def _scan(folder: str) -> list[os.DirEntry[str]]:

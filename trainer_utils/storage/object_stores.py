@@ -60,13 +60,12 @@ class _ObjectStores(FileSystem):
 
     def info(self, path: str) -> FolderEntry:
         with _at(path) as (store, key):
-            info = _head(store, key) if key else None
-            if info is None and not _has_folder(store, key):
+            if key and (info := _head(store, key)) is not None:
+                version = f"{info['size']}-{_version(info)}"
+                return FolderEntry(_name(key), int(info["size"]), version=version)
+            if not _has_folder(store, key):
                 raise FileNotFoundError(path)
-            if info is None:
-                return FolderEntry(_name(key), None, is_folder=True)
-            version = f"{info['size']}-{_version(info)}"
-            return FolderEntry(_name(key), int(info["size"]), version=version)
+            return FolderEntry(_name(key), None, is_folder=True)
 
     def list_folder(self, path: str) -> list[FolderEntry]:
         with _at(path) as (store, key):
@@ -189,7 +188,7 @@ class _ObjectReader(io.RawIOBase):
             if self._asked and self._next_bytes < PART_BYTES and wanted <= 0:
                 return
             size = min(max(self._next_bytes, wanted), PART_BYTES, self._size - self._asked_to)
-            future = _pool(os.getpid()).submit(self._part, self._asked_to, self._asked_to + size)
+            future = _pool().submit(self._part, self._asked_to, self._asked_to + size)
             self._asked.append(future)
             self._asked_to += size
             self._next_bytes = min(2 * self._next_bytes, PART_BYTES)
@@ -259,9 +258,9 @@ def _store(
     return open_store(scheme, bucket, to_read=to_read)
 
 
-@functools.lru_cache(maxsize=1)
-def _pool(process: int) -> ThreadPoolExecutor:
-    """The threads that wait for requests of streams, of this process."""
+@functools.cache
+def _pool() -> ThreadPoolExecutor:
+    """The threads that wait for requests of streams."""
     return ThreadPoolExecutor(16, thread_name_prefix="tfx-shards-store")
 
 
@@ -335,10 +334,8 @@ def _prefix(key: str) -> str | None:
 
 def _has_folder(store: "ObjectStore", key: str) -> bool:
     """Whether anything lies below a key. A bucket is there, since listing it does not fail."""
-    if not key:
-        next(iter(store.list(None, chunk_size=1)), None)
-        return True
-    return bool(next(iter(store.list(_prefix(key), chunk_size=1)), None))
+    found = next(iter(store.list(_prefix(key), chunk_size=1)), None)
+    return bool(found) or not key
 
 
 def _is_file(store: "ObjectStore", info: "ObjectMeta") -> bool:

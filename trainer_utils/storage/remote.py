@@ -38,8 +38,6 @@ _VERSIONS = (
 
 
 class _FsspecFileSystem(FileSystem):
-    appears_whole = False
-
     def open(self, path: str, *, root: str | None = None) -> BinaryIO:
         with _at(path) as (files, inner):
             stream = files.open(inner, "rb")

@@ -26,7 +26,6 @@ _READ_BYTES = 1 << 20  # of a local file: what a core's cache holds, and few sys
 def write_shard(name: ShardName, fill: Callable[[ShardWriter], None], *, uri: str) -> Shard:
     """Writes a shard, whose records `fill` appends, and its index; it is not read back yet."""
     path = storage.join(uri, name.path)
-    storage.make_folder(path.rpartition("/")[0])
     with _writing(path, uri) as stream:
         writer = ShardWriter(stream, gzip=name.gzip)
         fill(writer)
@@ -37,9 +36,8 @@ def write_shard(name: ShardName, fill: Callable[[ShardWriter], None], *, uri: st
 
 def finish_shard(name: ShardName, digest: ShardDigest, writer: ShardWriter, *, uri: str) -> Shard:
     """Writes the index of a shard that is finished; returns what the manifest says of both."""
-    data, path = writer.index.to_bytes(), storage.join(uri, index_file(name.path))
-    storage.make_folder(path.rpartition("/")[0])
-    with _writing(path, uri) as stream:
+    data = writer.index.to_bytes()
+    with _writing(storage.join(uri, index_file(name.path)), uri) as stream:
         stream.write(data)
     crc = extend_crc32c(0, data)
     return Shard(path=name.path, split=name.split, **vars(digest), index_crc32c=crc)
@@ -48,13 +46,11 @@ def finish_shard(name: ShardName, digest: ShardDigest, writer: ShardWriter, *, u
 def verify_shard(shard: Shard, *, uri: str, block_bytes: int = BLOCK_BYTES) -> None:
     """Reads a shard and its index back; a CorruptShardError where they are not what was written."""
     path, index_path = storage.join(uri, shard.path), storage.join(uri, index_file(shard.path))
-    with storage.naming_file(index_path), storage.open_for_reading(index_path) as stream:
-        RecordIndex.from_bytes(stream.read(), path=index_path, shard=shard)
+    RecordIndex.from_bytes(storage.read_bytes(index_path), path=index_path, shard=shard)
     size = crc = 0
     # The same memory each time: new memory costs the system twice what the reading does.
-    memory = np.empty(
-        block_bytes if storage.is_remote(path) else min(block_bytes, _READ_BYTES), np.uint8
-    )
+    most = block_bytes if storage.is_remote(path) else min(block_bytes, _READ_BYTES)
+    memory = np.empty(most, np.uint8)
     with storage.naming_file(path), storage.open_for_reading(path) as stream:
         while count := cast(Any, stream).readinto(memory):
             size, crc = size + count, extend_crc32c(crc, memory[:count])
@@ -91,9 +87,8 @@ def copy_shard(shard: Shard, name: ShardName, *, source: str, uri: str) -> Shard
         storage.make_folder(folder)
         linked.append(storage.copy_file(storage.join(source, old), target, temporary_folder=folder))
     path = storage.join(uri, copied.path)
-    if storage.is_remote(uri) and storage.file_system_of(uri) is storage.file_system_of(
-        source
-    ):  # the store's own copy
+    is_one_system = storage.file_system_of(uri) is storage.file_system_of(source)
+    if storage.is_remote(uri) and is_one_system:  # the store's own copy
         if (size := storage.file_size(path)) != shard.bytes:
             raise CorruptShardError.at(path, expected=f"{shard.bytes} bytes", got=str(size))
     elif not all(linked):
@@ -116,6 +111,7 @@ def rename_shard(shard: Shard, name: ShardName, *, uri: str) -> Shard:
 
 
 def _writing(path: str, uri: str) -> AbstractContextManager[BinaryIO]:
+    storage.make_folder(path.rpartition("/")[0])
     storage.make_folder(working_folder(uri))
     return storage.write_atomically(path, temporary_folder=working_folder(uri))
 

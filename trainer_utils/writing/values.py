@@ -1,9 +1,6 @@
 """What becomes of a Python value in an example: the rules of all that is written from Python.
 
-    stored_value(3)                                # Plain('int', (3,), is_list=False)
-    stored_value(np.zeros((2, 2), np.float16))     # Tensor(TensorSpec('float16', (2, 2)), b'…')
     stored_value([[1, 2], [3]])                    # Steps('int', ((1, 2), (3,)), None)
-    stored_value(pixels, is_image=True)            # Plain('string', (b'\\x89PNG…',), is_list=False)
 
 | value | stored as |
 |---|---|
@@ -29,8 +26,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from trainer_utils.format import InputError
-from trainer_utils.format.errors import DatasetError
+from trainer_utils.format import DatasetError, InputError
 from trainer_utils.format.images import encode_png, image_size
 from trainer_utils.format.tensors import TensorSpec, encode_tensor
 

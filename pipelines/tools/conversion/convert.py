@@ -22,8 +22,8 @@ from pathlib import Path
 from typing import Any, cast
 
 from components.balancing.settings import BalancerSettings
-from components.common.places import check_folder, is_within, path_of
-from components.common.reject_codes import REJECT_CODES
+from components.common.rejects import REJECT_CODES
+from components.common.workspace import check_folder, is_within, path_of
 from components.example_gen.file_conversion import FileConversion
 from components.example_gen.settings import ExampleGenSettings
 from components.report.inspection import inspect_dataset

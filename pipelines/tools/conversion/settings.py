@@ -14,7 +14,7 @@ from typing import Any
 
 from components.balancing.settings import BalancerSettings
 from components.common.beam import asks_for_beam
-from components.common.places import check_folder, is_within, path_of
+from components.common.workspace import check_folder, is_within, path_of
 from components.example_gen.settings import (
     AudioSettings,
     ExampleGenSettings,

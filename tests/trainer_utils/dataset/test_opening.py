@@ -13,7 +13,8 @@ import tensorflow as tf
 import trainer_utils
 from trainer_utils import DatasetWriter, storage
 from trainer_utils.dataset import files, open_dataset
-from trainer_utils.format import ConfigError, DatasetError, Feature, render_features
+from trainer_utils.format import ConfigError, DatasetError, Feature
+from trainer_utils.format.datum import render_features
 from trainer_utils.format.naming import WORKING_FOLDER
 
 FEATURES = {"id": Feature(type="int"), "text": Feature(type="string")}

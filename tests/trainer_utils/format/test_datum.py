@@ -4,14 +4,8 @@ import json
 
 import pytest
 
-from trainer_utils.format import (
-    DatasetError,
-    Feature,
-    parse_features,
-    parse_shard_info,
-    render_features,
-    render_shard_info,
-)
+from trainer_utils.format import DatasetError, Feature, parse_shard_info
+from trainer_utils.format.datum import parse_features, render_features, render_shard_info
 
 FEATURES = {
     "image": Feature(type="string", shape=(480, 640, 3), extra={"sizes": "mixed"}),

@@ -14,11 +14,11 @@ from trainer_utils.format import (
     RecordIndex,
     Shard,
     ShardWriter,
-    frame_records,
     read_blocks,
     scan_lengths,
 )
 from trainer_utils.format.crc32c import extend_crc32c, mask_crc32c
+from trainer_utils.format.framing import frame_records
 from trainer_utils.format.naming import index_file
 
 PATH = "Split-train/data_tfrecord-00000-of-00001"

@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trainer_utils.format import DatasetError, Manifest, parse_features, parse_shard_info
+from trainer_utils.format import DatasetError, Manifest, parse_shard_info
+from trainer_utils.format.datum import parse_features
 from trainer_utils.format.json_text import json_lines, parse_json, render_json
 from trainer_utils.format.tfds import parse_tfds_features, parse_tfds_splits
 

@@ -1,10 +1,15 @@
-"""Slices against Datum's own."""
+"""Slices of splits, against Datum's, and ranges of files."""
 
 import itertools
+import re
 
+import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from trainer_utils.format import ConfigError, DatasetError, SplitRange, resolve_slices
+from trainer_utils.format.slices import FileRange, RecordPositions
 
 BOUNDS = [None, 0, 1, 5, 10, -1, -5, -10]
 PERCENTS = [None, 0, 1, 33, 50, 66, 99, 100, -1, -50]
@@ -48,25 +53,59 @@ def test_slices_are_joined_in_their_order():
     ]
 
 
-def test_another_spelling_finds_the_split():
-    for asked, there in (("val", "eval"), ("eval", "validation")):
-        assert resolve_slices(asked, {"train": 1, there: 5}) == [SplitRange(there, 0, 5)]
+@pytest.mark.parametrize(("asked", "there"), [("val", "eval"), ("eval", "validation")])
+def test_another_spelling_finds_the_split(asked, there):
+    assert resolve_slices(asked, {"train": 1, there: 5}) == [SplitRange(there, 0, 5)]
 
 
-WRONG = ["holdout", "train[5]", "train[1:2:3]", "train[:101]", "train[-101:]", "train[60:40]"]
+@pytest.mark.parametrize(
+    ("wrong", "sentence"),
+    [
+        ("holdout", "'holdout': expected one of train, eval"),
+        ("train[5]", r"'train\[5\]'"),
+        ("train[1:2:3]", r"'train\[1:2:3\]'"),
+        ("train[:101]", "101"),
+        ("train[-101:]", "-101"),
+        ("train[60:40]", r"\[60:40\]"),
+        ("", "''"),
+        ("train+", "''"),
+        ("train[a:b]", "a:b"),
+    ],
+)
+def test_a_wrong_slice_is_refused_as_it_is_written(wrong, sentence):
+    with pytest.raises(DatasetError, match=sentence):
+        resolve_slices(wrong, {"train": 100, "eval": 20})
 
 
-def test_a_wrong_slice_is_refused_as_it_is_written():
-    for wrong in (*WRONG, "", "train+", "train[a:b]"):
-        with pytest.raises(DatasetError) as caught:
-            resolve_slices(wrong, {"train": 100, "eval": 20})
-        assert wrong.rstrip("+") in str(caught.value)
-
-
-def test_what_is_wrong_in_any_split_is_a_wrong_setting():
+@pytest.mark.parametrize("size", [0, 1, 10, 1000])
+@pytest.mark.parametrize(
+    "wrong", ["train[:103%]", "train[-101%:]", "train[200%:]", "train[", 3, ["train"], b"train"]
+)
+def test_what_is_wrong_in_any_split_is_a_wrong_setting(wrong, size):
     """Not only where a percentage too large is rounded to more records than there are."""
-    percents = ["train[:103%]", "train[-101%:]", "train[200%:]", "train["]
-    for wrong, size in itertools.product([*percents, 3, ["train"], b"train"], [0, 1, 1000]):
-        with pytest.raises(ConfigError) as caught:
-            resolve_slices(wrong, {"train": size})
-        assert caught.value.value == wrong
+    with pytest.raises(ConfigError, match=re.escape(f"got {wrong!r}")):
+        resolve_slices(wrong, {"train": size})
+
+
+PARTS = st.lists(
+    st.builds(FileRange, st.sampled_from("abc"), st.integers(0, 5), st.integers(0, 6)), max_size=8
+)
+
+
+def records(parts):
+    return [(part.path, n) for part in parts for n in range(part.skip, part.skip + part.take)]
+
+
+@given(PARTS, st.lists(st.integers(0, 50), min_size=2, max_size=6).map(sorted))
+def test_cuts_hold_the_records_between_their_bounds(parts, bounds):
+    positions = RecordPositions(parts)
+    cuts = [positions.cut(start, stop) for start, stop in itertools.pairwise(bounds)]
+    expected = [records(parts)[start:stop] for start, stop in itertools.pairwise(bounds)]
+    assert [records(one) for one in cuts] == expected
+    assert all(part.take for one in cuts for part in one)
+
+
+@given(PARTS)
+def test_positions_are_found_in_their_files(parts):
+    numbers = np.arange(len(records(parts)))
+    assert RecordPositions(parts).locate(numbers) == records(parts)

@@ -7,15 +7,10 @@ import tracemalloc
 import pytest
 
 from tests.trainer_utils.format.tfrecord_files import RECORDS, written_by_tensorflow
-from trainer_utils.format import (
-    CorruptShardError,
-    count_records,
-    frame_records,
-    read_blocks,
-    read_records,
-)
+from trainer_utils.format import CorruptShardError, count_records, read_blocks
 from trainer_utils.format.crc32c import masked_crc32c
-from trainer_utils.format.tfrecord import scan_until_damage
+from trainer_utils.format.framing import frame_records
+from trainer_utils.format.tfrecord import read_records, scan_until_damage
 
 
 @pytest.mark.parametrize(

@@ -13,8 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from components.common.blobs import BlobReader
-from components.common.entry import Blob
+from components.common.entry import Blob, BlobReader
 from components.common.layout_inputs import LayoutInputs
 from components.common.rejects import RejectedInputError, reject_errors
 from trainer_utils.storage import (

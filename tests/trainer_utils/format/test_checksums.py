@@ -1,14 +1,47 @@
-"""The sum of a file of JSON that stands in the file itself."""
+"""The sum of a set of records, and that of a file of JSON that stands in the file itself."""
 
 import dataclasses
 import json
+import random
 
 import google_crc32c
+import numpy as np
 import pytest
 
 from tests.trainer_utils.format.manifests import SEALED
-from trainer_utils.format import DatasetError, Manifest
+from trainer_utils.format import DatasetError, Manifest, combine_checksums, multiset_checksum
 from trainer_utils.format.checksums import seal
+
+
+def checksum(records: list[bytes]) -> int:
+    return multiset_checksum(
+        np.array([len(record) for record in records], np.int64),
+        np.array([google_crc32c.value(record) for record in records], np.uint32),
+    )
+
+
+@pytest.fixture(scope="module")
+def records() -> list[bytes]:
+    source = random.Random(0)
+    return [source.randbytes(source.randint(8, 40)) for _ in range(2000)]
+
+
+def test_order_does_not_matter(records):
+    assert checksum(random.Random(1).sample(records, len(records))) == checksum(records)
+
+
+def test_lots_add_up_to_the_whole(records):
+    lots = [records[:1], records[1:900], [], records[900:]]
+    assert combine_checksums(map(checksum, lots)) == checksum(records)
+
+
+def test_any_lost_doubled_or_changed_record_changes_it(records):
+    sums = {checksum(records)}
+    for number in range(200):
+        lost = records[:number] + records[number + 1 :]
+        sums |= {checksum(lost), checksum([*records, records[number]])}
+        sums.add(checksum([*lost, records[number] + b"\0"]))
+    assert len(sums) == 601
 
 
 def test_the_sum_of_a_manifest_is_the_crc_of_its_bytes_with_zeros_for_the_sum():
