@@ -16,7 +16,7 @@ import trainer_utils
 settings = {"batch_size": 8, "image_size": (96, 96), "cache": sys.argv[2], "shuffle": "global"}
 dataset = trainer_utils.input_fn(sys.argv[1], "train", **settings)
 next(iter(dataset))
-os.write(2, b"TensorFlow is there\n")
+os.write(2, b"TensorFlow is there.")
 assert [sum(1 for _ in dataset) for _ in range(2)] == [8, 8]
 iterator = iter(trainer_utils.input_fn(sys.argv[1], "train", repeat=True, **settings))
 next(iterator)
@@ -36,7 +36,7 @@ def uri(tmp_path_factory) -> str:
 
 def test_an_iterator_that_is_left_says_nothing(uri, tmp_path):
     run = run_python(PROGRAM, uri, tmp_path / "cache")
-    told = run.stderr.partition("TensorFlow is there\n")[2]
+    told = run.stderr.partition("TensorFlow is there.")[2]
     assert not re.findall(r"(?m)^[\d-]+ [\d:.]+: [EF] .*", told)  # errors of its own
     told = run.stderr[run.stderr.index("Traceback") :]
     assert told.splitlines()[-1] == "SystemError: the user's own"
