@@ -59,6 +59,7 @@ def test_batches_are_those_that_tensorflow_parses(uri, shuffle, remainder, worke
             for mine, other in zip(ours, theirs, strict=True):
                 rows = len(other["id"])
                 if remainder == "pad":
+                    assert mine["mask"].dtype == np.float32
                     assert mine["mask"].tolist() == [1] * rows + [0] * (6 - rows)
                     mine = {name: mine[name][:rows] for name in FEATURES}
                 assert list(mine) == FEATURES
