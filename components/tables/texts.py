@@ -31,8 +31,7 @@ class TextRules:
 
     lowercase: bool = False
     normalize: str | None = None  # the form of Unicode that texts are brought into, or None
-    # min_chars, max_chars: in a text; shorter and longer ones are skipped
-    min_chars: int = 0
+    min_chars: int = 0  # shorter and longer texts are skipped
     max_chars: int | None = None
     deduplicate: bool = False  # whether texts that came before are skipped, once all are known
 
