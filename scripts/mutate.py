@@ -146,7 +146,7 @@ MUTATIONS = [
         "layout",
         ("return (rest - rest // 2, rest // 2)", "return (rest // 2, rest // 2)"),
         ("return worker * size // workers, (worker", "return worker * (size // workers), (worker"),
-        tests="tests/trainer_utils/order/test_order.py",
+        tests="tests/order/test_vectors.py",
     ),
     # Where bytes lie, and what is believed.
     *_of(

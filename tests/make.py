@@ -3,15 +3,22 @@
 write_files(tmp_path / "in", {"cat/1.jpg": jpeg(1), "cat/2.wav": wav(2)})
 """
 
+import csv
 import functools
 import io
-from collections.abc import Mapping
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from PIL import Image
 
-__all__ = ["everything", "jpeg", "photo", "wav", "write_files"]
+__all__ = ["everything", "jpeg", "photo", "run_python", "table", "wav", "write_files"]
+REPOSITORY = Path(__file__).parents[1]
 
 
 @functools.cache
@@ -50,6 +57,24 @@ def wav(number: int = 0, *, kind: str = "WAV", frames: int = 400, rate: int = 80
     return stream.getvalue()
 
 
+def table(rows: Sequence[Mapping[str, Any]], kind: str, **options: Any) -> bytes:
+    """Rows as `csv`, `jsonl` or `parquet`, whose writer takes the options."""
+    if kind == "jsonl":
+        return "".join(json.dumps(row) + "\n" for row in rows).encode()
+    if kind == "parquet":
+        import pyarrow as pa
+        import pyarrow.parquet
+
+        stream = io.BytesIO()
+        pyarrow.parquet.write_table(pa.Table.from_pylist([*rows]), stream, **options)
+        return stream.getvalue()
+    text = io.StringIO(newline="")
+    writer = csv.DictWriter(text, rows[0], **options)
+    writer.writeheader()
+    writer.writerows(rows)
+    return text.getvalue().encode()
+
+
 def write_files(base: Path, files: Mapping[str, bytes | str]) -> Path:
     """A folder with files by their paths; texts as UTF-8, their line ends as they are."""
     base.mkdir(parents=True, exist_ok=True)
@@ -66,3 +91,16 @@ def everything(folder: Path) -> dict[str, bytes]:
         for path in sorted(folder.rglob("*"))
         if path.is_file()
     }
+
+
+def run_python(code: str, *arguments: object, **more: str) -> subprocess.CompletedProcess[str]:
+    """What a program prints and how it ends; `more` is added to its environment."""
+    return subprocess.run(
+        [sys.executable, "-c", code, *map(str, arguments)],
+        cwd=REPOSITORY,
+        env={**os.environ, "PYTHONPATH": str(REPOSITORY), **more},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=600,
+    )

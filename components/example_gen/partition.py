@@ -117,17 +117,13 @@ def order_splits(names: Collection[str], asked: Sequence[str]) -> tuple[str, ...
 
 
 class SplitRules:
-    """The splits of a dataset, and who decides.
+    """The splits of a dataset, by name in order, and those that a hash assigns.
 
     Args:
         own: the splits that inputs name.
         some_have_none: whether there are inputs that name none.
         partition: the splits that output_config asks for, or None.
         groups: what `group_by` may name beside columns.
-
-    Attributes:
-        splits: their names, in order.
-        hashed: those that the hash assigns.
 
     Raises:
         ConfigError: both the inputs and a setting decide splits, or a setting names no column.

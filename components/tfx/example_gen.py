@@ -35,6 +35,14 @@ from components.tfx.executor import LocalFirstBeamExecutor, PropertiesDriver
 from trainer_utils.format import ConfigError
 
 FINGERPRINT = "input_fingerprint"
+_DESCRIBED = (FINGERPRINT, "span", "version")  # properties of the artifact too
+_parameter = component_spec.ExecutionParameter
+TFX_PARAMETERS: dict[str, component_spec.ExecutionParameter] = {  # they mean what they mean there
+    "input_base": _parameter(type=str),
+    "input_config": _parameter(type=example_gen_pb2.Input),
+    "output_config": _parameter(type=example_gen_pb2.Output),
+    "range_config": _parameter(type=range_config_pb2.RangeConfig, optional=True),
+}
 
 
 def all_files() -> example_gen_pb2.Input:
@@ -94,16 +102,6 @@ def with_spans(exec_properties: ExecProperties, located: LocatedInputs) -> ExecP
         "span": located.span,
         "version": located.version,
     }
-
-
-_DESCRIBED = (FINGERPRINT, "span", "version")  # properties of the artifact too
-_parameter = component_spec.ExecutionParameter
-TFX_PARAMETERS: dict[str, component_spec.ExecutionParameter] = {  # they mean what they mean there
-    "input_base": _parameter(type=str),
-    "input_config": _parameter(type=example_gen_pb2.Input),
-    "output_config": _parameter(type=example_gen_pb2.Output),
-    "range_config": _parameter(type=range_config_pb2.RangeConfig, optional=True),
-}
 
 
 class FilesExampleGenSpec(types.ComponentSpec):
@@ -206,10 +204,6 @@ class ExampleGenExecutor(LocalFirstBeamExecutor):
             exec_properties: `input_base`, `input_config`, `output_config`, `range_config` as in
                 TFX's FileBasedExampleGen, and the fields of the settings. Where TFX's driver
                 ran, it has filled in spans; where none did, they are resolved here.
-
-        Raises:
-            InputError: the input is missing, malformed, or too much of it was rejected.
-            ConfigError: a setting is not allowed.
         """
         self._log_startup(input_dict, output_dict, exec_properties)
         artifact = artifact_utils.get_single_instance(output_dict["examples"])

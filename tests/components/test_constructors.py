@@ -1,7 +1,6 @@
 """The constructors, and every setting as a parameter that only a run fills in."""
 
 import inspect
-import pathlib
 
 import pytest
 import yaml
@@ -17,7 +16,7 @@ import components
 from components.balancing.settings import BalancerSettings
 from components.example_gen.settings import AudioSettings, ImageSettings, TextSettings
 from components.settings import AuditSettings, DatasetReportSettings, SchemaExportSettings
-from trainer_utils.format import ConfigError, Manifest
+from trainer_utils.format import ConfigError
 from trainer_utils.format.settings import settings_of
 
 SETTINGS = {
@@ -124,56 +123,3 @@ def everything(pipeline_root):
         pipeline_root=pipeline_root,
         components=[*steps, balanced, schema, report, audit],
     )
-
-
-@pytest.mark.slow
-def test_a_local_run_takes_their_values(tmp_path):
-    table = tmp_path / "texts.csv"
-    table.write_text("text,label\n" + "".join(f"text {n},class {n % 3}\n" for n in range(30)))
-
-    def parameter(name, kind, value):
-        return RuntimeParameter(name, ptype=kind, default=value)
-
-    texts = components.TextExampleGen(
-        input_base=parameter("base", str, str(table)),
-        seed=parameter("seed", int, 7),
-        min_chars=parameter("min_chars", int, 7),
-        stratify=parameter("stratify", int, 1),
-        max_reject_fraction=parameter("rejects", int, 1),
-        columns=parameter("columns", str, '{"label": "label"}'),
-    )
-    wrong = components.TextExampleGen(str(table), layout=parameter("layout", str, "foldr"))
-    with pytest.raises(ConfigError, match=r"layout: expected one of .*, got 'foldr'"):
-        run([wrong], tmp_path / "wrong")  # once the value is there
-    balanced = components.ShardBalancer(
-        examples=texts.outputs["examples"],
-        num_shards=parameter("num_shards", int, 2),
-        shard_multiple=parameter("multiple", int, 3),
-        memory_bytes=parameter("memory", int, 1 << 26),
-    )
-    uris = run([texts, balanced], tmp_path / "right")
-    manifest = manifest_of(uris["ShardBalancer"])
-    first = manifest_of(uris["TextExampleGen"])
-    assert len(manifest.shards_of("train")) == 3
-    assert (first.config["seed"], first.total.skipped, first.total.written) == (7, 10, 20)
-
-
-def manifest_of(uri):
-    path = pathlib.Path(uri, "manifest.json")
-    return Manifest.from_json(path.read_text(), path=str(path))
-
-
-def run(steps, root):
-    from tfx.orchestration.metadata import sqlite_metadata_connection_config
-
-    from pipelines.tools.conversion.runs import run_here
-
-    root.mkdir()
-    metadata = str(root / "metadata.sqlite")
-    pipeline = Pipeline(
-        pipeline_name="alone",
-        pipeline_root=str(root),
-        components=steps,
-        metadata_connection_config=sqlite_metadata_connection_config(metadata),
-    )
-    return run_here(pipeline, metadata)[0]

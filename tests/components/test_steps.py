@@ -1,7 +1,6 @@
 """What components do as plain functions: the same files as the components of TFX make."""
 
 import functools
-import hashlib
 import json
 import subprocess
 import sys
@@ -9,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from PIL import Image
 
 from components import steps
 from components.balancing.settings import BalancerSettings
@@ -17,26 +15,18 @@ from components.example_gen.inputs import InputSelection
 from components.example_gen.partition import Partition
 from components.example_gen.settings import ExampleGenSettings, ImageSettings, TextSettings
 from components.settings import AuditSettings, DatasetReportSettings
+from tests.make import everything as files
+from tests.make import photo, write_files
 from trainer_utils.format import ConfigError, DatasetError, InputError
 
 
 @pytest.fixture(scope="module")
 def pictures(tmp_path_factory) -> Path:
-    folder = tmp_path_factory.mktemp("in")
-    for number in range(40):
-        path = folder / "ab"[number % 2] / f"{number}.png"
-        path.parent.mkdir(exist_ok=True)
-        Image.new("RGB", (20 + number, 30), (number * 5, 90, 40)).save(path)
-    (folder / "a/broken.png").write_bytes(b"\x89PNG")
-    return folder
+    files = {f"{'ab'[n % 2]}/{n}.png": photo(n, "PNG", size=(20 + n, 30)) for n in range(40)}
+    return write_files(tmp_path_factory.mktemp("in"), files | {"a/broken.png": b"\x89PNG"})
 
 
 SETTINGS: dict[str, Any] = {"target_shard_bytes": 2000, "max_reject_fraction": 0.5, "seed": 7}
-
-
-def files(folder: Path) -> dict[str, str]:
-    found = (path for path in folder.rglob("*") if path.is_file())
-    return {str(p.relative_to(folder)): hashlib.sha256(p.read_bytes()).hexdigest() for p in found}
 
 
 def test_a_dataset_is_made_balanced_described_audited_and_shown(pictures, tmp_path):

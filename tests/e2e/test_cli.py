@@ -21,7 +21,7 @@ from tfx.orchestration.metadata import sqlite_metadata_connection_config
 
 import pipelines
 from pipelines.cli.app import app
-from pipelines.tools.conversion.runs import latest_artifacts
+from pipelines.lineage import list_runs
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 REPOSITORY = Path(__file__).parents[2]
@@ -166,8 +166,10 @@ def test_what_the_command_made_is_in_tfx_s_cache_and_told(converted, by_tfx, fol
     again = pipelines.convert(folder / TABLE, folder / "aus gabe/ö")
     assert again.cached
     assert Path(again).samefile(folder / json.loads(converted[1][0])["uri"])
-    _, cached = latest_artifacts(str(folder / "aus gabe/ö/metadata.sqlite"))
-    assert sorted(cached) == ["SchemaExport", "ShardBalancer", "TextExampleGen"]
+    last = list_runs(str(folder / "aus gabe/ö/metadata.sqlite")).runs[0]
+    assert {(e.component, e.state) for e in last.executions} == {
+        (name, "CACHED") for name in ("SchemaExport", "ShardBalancer", "TextExampleGen")
+    }
 
 
 def test_a_dry_run_makes_nothing(folder, monkeypatch):

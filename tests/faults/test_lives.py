@@ -20,11 +20,11 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule, run_state_machine_as_test
 
 from pipelines.tools.ledger import RunLedger
-from tests.faults.counts import long
+from tests.faults.counts import some_or_many
 from tests.faults.engine import STEPS
 from tests.faults.test_plans import batch_sizes
 from trainer_utils import ConfigError, iterate
-from trainer_utils.frameworks.numpy import NumpyInput
+from trainer_utils.frameworks.base import Input
 from trainer_utils.order.ledger import InputLedger
 from trainer_utils.recording import LEDGER_FILE, InputRecorder
 
@@ -275,14 +275,14 @@ class Life(RuleBasedStateMachine):
 
     def open_all(
         self, workers: int, place: Place, token: Any
-    ) -> tuple[list[NumpyInput], ConfigError | None]:
+    ) -> tuple[list[Input], ConfigError | None]:
         """The inputs of all workers, or why there are none."""
         try:
             return [self.open(one, workers, place, token) for one in range(workers)], None
         except ConfigError as error:
             return [], error
 
-    def open(self, worker: int, workers: int, place: Place, token: Any) -> NumpyInput:
+    def open(self, worker: int, workers: int, place: Place, token: Any) -> Input:
         uri, how = str(place.world.uri), place.how
         return iterate(
             uri, "train", worker=worker, num_workers=workers, features=["id"], state=token, **how
@@ -342,18 +342,9 @@ def life(tmp_path_factory) -> type[Life]:
     return type("Life", (Life,), {"worlds": Worlds(tmp_path_factory.mktemp("worlds"))})
 
 
-def test_any_life_of_a_trainer_has_each_epoch_once_or_is_told_why_not(life):
-    run_state_machine_as_test(
-        life, settings=settings(max_examples=QUICK, stateful_step_count=STEPS_OF_A_LIFE)
-    )
-
-
-@pytest.mark.faults
-def test_thousands_of_lives(life, seed):
+@some_or_many(QUICK, LONG)
+def test_any_life_of_a_trainer_has_each_epoch_once_or_is_told_why_not(life, count, seed):
     many = settings(
-        max_examples=long(LONG),
-        stateful_step_count=STEPS_OF_A_LIFE,
-        derandomize=False,
-        database=None,
+        max_examples=count, stateful_step_count=STEPS_OF_A_LIFE, derandomize=False, database=None
     )
     run_state_machine_as_test(hypothesis.seed(seed)(life), settings=many)

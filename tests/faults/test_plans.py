@@ -1,8 +1,7 @@
 """Any plan that hypothesis can think of: exactly once, equal steps, equal batches, however resumed.
 
 Only what a trainer sees is asked for: the names of the records of a step. What they must be is
-worked out from the sizes of the shards alone. `tests/trainer_utils/order/test_plan.py` holds what
-strategies read to the same arithmetic, from seeds of its own.
+worked out from the sizes of the shards alone.
 """
 
 import dataclasses
@@ -15,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.faults.counts import long
+from tests.faults.counts import some_or_many
 from trainer_utils import ConfigError
 from trainer_utils.order import FileRange, InputOrder, OrderOptions, plan_workers
 
@@ -165,60 +164,8 @@ def check_epochs(plan: Plan, steps: list[list[Name]], sizes: list[int]) -> None:
         assert len(seen) == sum(sizes)
 
 
-@given(plans())
-@settings(max_examples=QUICK)
-def test_any_plan_shows_every_record_once_in_equal_batches_however_resumed(plan):
-    check_plan(plan)
-
-
-@pytest.mark.faults
-def test_thousands_of_plans(seed):
-    many = settings(max_examples=long(LONG), derandomize=False, database=None)
+@some_or_many(QUICK, LONG)
+def test_any_plan_shows_every_record_once_in_equal_batches_however_resumed(count, seed):
+    """The seed is another one in the long part."""
+    many = settings(max_examples=count, derandomize=False, database=None)
     hypothesis.seed(seed)(many(given(plans())(check_plan)))()
-
-
-@st.composite
-def singles(draw: st.DrawFn) -> tuple[Plan, int]:
-    plan = Plan(
-        sizes=draw(st.lists(st.integers(0, 20), min_size=1, max_size=5)),
-        settings={
-            "batch_size": None,
-            "shuffle": draw(st.sampled_from([True, False, "global"]) | st.integers(1, 80)),
-            "seed": draw(st.integers(0, 1 << 40)),
-            "echoing": draw(st.sampled_from([1, 1, 2])),
-        },
-        jobs=[Job(draw(st.integers(1, 8)), 1, 1.0)],
-        epochs=draw(st.integers(1, 2)),
-    )
-    return plan, draw(st.integers(0, 100))
-
-
-@given(singles())
-@settings(max_examples=QUICK)
-def test_single_examples_come_once_and_as_many_to_each_worker(case):
-    plan, stop = case
-    (job,), echoing = plan.jobs, plan.settings["echoing"]
-    each = sum(plan.sizes) // job.workers
-    order = order_of(plan, job, None)
-    assert order.steps_per_epoch == each * echoing
-    total = order.steps_per_epoch * plan.epochs
-    stop = min(stop, total)
-    token = order.state(stop).to_json()
-    resumed = order_of(plan, job, token)
-    whole = steps_of(plan, job, order, total)
-    assert steps_of(plan, job, resumed, total) == whole[stop:]
-    for epoch in range(plan.epochs):
-        begin = epoch * each * echoing
-        own = whole[begin : begin + each * echoing]
-        seen = Counter(name for rows in own for worker in rows for name in worker)
-        assert set(seen.values()) <= {echoing}
-        assert len(seen) == each * job.workers
-
-
-def test_batches_do_not_go_on_from_single_examples_in_order():
-    """Three workers drop one of 13, with which the next epoch begins; batches drop none."""
-    plan = Plan([13], {"batch_size": None, "shuffle": False}, [Job(3, 1, 1.0)], epochs=2)
-    token = order_of(plan, plan.jobs[0], None).state(4 + 2).to_json()
-    batches = dataclasses.replace(plan, settings={"batch_size": 3, "shuffle": False})
-    with pytest.raises(ConfigError):
-        order_of(batches, plan.jobs[0], token)

@@ -2,11 +2,7 @@
 
 import dataclasses
 import json
-import os
 import shutil
-import subprocess
-import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -14,7 +10,6 @@ import pytest
 from trainer_utils import format as ours
 from trainer_utils.format.checksums import FileDigest
 
-REPOSITORY = Path(__file__).parents[2]
 LABELS = ["cat", "dog"]
 
 
@@ -74,25 +69,3 @@ def whole_dataset(tmp_path_factory) -> Path:
 def dataset(whole_dataset, tmp_path) -> Path:
     """A copy of it, to be damaged."""
     return Path(shutil.copytree(whole_dataset, tmp_path / "dataset"))
-
-
-@pytest.fixture(scope="session")
-def run_cli() -> Callable[..., subprocess.CompletedProcess[str]]:
-    """Runs the command line in a process of its own."""
-
-    def run(*arguments: str, cwd: Path, **environment: str) -> subprocess.CompletedProcess[str]:
-        variables = {**os.environ, "PYTHONPATH": str(REPOSITORY), **environment}
-        for name in ("TF_USE_LEGACY_KERAS", "TF_CPP_MIN_LOG_LEVEL"):  # which others' imports set
-            if name not in environment:
-                variables.pop(name, None)
-        return subprocess.run(
-            [sys.executable, "-m", "pipelines.cli", *arguments],
-            cwd=cwd,
-            env=variables,
-            capture_output=True,
-            text=True,
-            timeout=300,
-            check=False,
-        )
-
-    return run

@@ -4,9 +4,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-import tensorflow as tf
 
-import trainer_utils
 from trainer_utils import ConfigError, DatasetError, input_fn, iterate
 from trainer_utils.format import Feature
 
@@ -136,34 +134,6 @@ def test_a_callback_that_returns_nothing_is_refused(uri, read_by, when):
         read(uri, read_by, **{when: lambda example: None})
 
 
-@pytest.mark.parametrize("remainder", [None, "pad", "drop"])
-def test_tuples_are_shared_out_among_workers(uri, remainder):
-    """All workers' parts of a step are the step's rows, though some have fewer."""
-    settings = {"pre_batching_callback": lambda e: (e["values"], e["id"]), "remainder": remainder}
-    whole = read(uri, iterate, batch_size=6, **settings)
-    for read_by in (input_fn, iterate):
-        parts = []
-        for worker in range(3):
-            place: dict[str, Any] = {"worker": worker, "num_workers": 3}
-            if read_by is input_fn:
-                place = {"input_context": tf.distribute.InputContext(3, worker, 3)}
-            parts.append(read(uri, read_by, batch_size=6, **place, **settings))
-        for step, batch in enumerate(whole):
-            weights = batch[2] if remainder == "pad" else [1] * len(batch[1])
-            wanted = [n for n, weight in zip(batch[1], weights, strict=True) if weight]
-            got = [
-                n
-                for part in parts
-                for n, weight in zip(
-                    part[step][1],
-                    part[step][2] if remainder == "pad" else [1] * 6,
-                    strict=remainder == "pad",
-                )
-                if weight
-            ]
-            assert sorted(got) == sorted(wanted)
-
-
 def test_mixing_what_a_callback_made_a_tuple_is_refused(tmp_path, write_dataset):
     from tests.trainer_utils.reading.jpegs import cuts, encode
 
@@ -181,17 +151,3 @@ def test_mixing_what_a_callback_made_a_tuple_is_refused(tmp_path, write_dataset)
             augment=["mixup"],
             pre_batching_callback=lambda example: (example["image"], example["label"]),
         )
-
-
-def test_fit_takes_what_a_callback_made(uri):
-    import keras
-
-    model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(1)])
-    model.compile(loss="mse")
-    train = input_fn(
-        uri,
-        batch_size=5,
-        pre_batching_callback=lambda e: (e["values"], tf.cast(e["id"], tf.float32)),
-    )
-    history = trainer_utils.fit(model, None, train, epochs=1, verbose=0)
-    assert np.isfinite(history.history["loss"][0])

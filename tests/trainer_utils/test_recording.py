@@ -118,22 +118,6 @@ def test_the_next_record_stands_in_for_one_that_cannot_be_read(uri, tmp_path):
     assert [record.number for record in told.at_step(1).skipped] == [4, 5]
 
 
-def test_a_run_that_went_on_to_another_dataset_is_told_as_a_whole(uri, tmp_path, write_dataset):
-    other = [{"x": [n], "id": [f"other {n}".encode()]} for n in range(10)]
-    second = write_dataset(tmp_path / "second", {"train": [other]}, FEATURES)
-    progress, folder, logged = trainer_utils.InputProgress(str(tmp_path / "run")), "run", []
-    for place, weights in ((uri, None), ([uri, second], [1, 2])):
-        dataset = trainer_utils.input_fn(place, features="id", batch_size=8, weights=weights)
-        logged += [rows_of(batch) for batch in progress.follow(dataset)]
-    progress.serialize()
-    told = RunLedger(str(tmp_path / folder))
-    for step, rows in enumerate(logged):
-        assert [row.record.name for row in told.at_step(step).rows] == rows
-    (sighting,) = told.of_record("other 3").sightings
-    seen = [step for step, rows in enumerate(logged) if "other 3" in rows]
-    assert [at.step for at in sighting.steps] == seen
-
-
 def test_what_is_no_ledger_is_refused(tmp_path):
     for text in (None, "{", json.dumps({"version": 9}), json.dumps({"version": 2, "steps": 3})):
         if text is not None:

@@ -19,19 +19,11 @@ CALLS = {
 }
 
 
-@pytest.mark.parametrize("call", CALLS)
-@pytest.mark.parametrize(
-    ("name", "meant"), [("BatchSize", "batch_size"), ("shufle", "shuffle"), ("lables", "labels")]
-)
-def test_a_misspelt_setting_is_refused_with_the_one_that_was_meant(call, name, meant):
-    with pytest.raises(ConfigError, match=rf"setting '{name}': .* Did you mean '{meant}'\?$"):
-        CALLS[call](**{name: 8})
-
-
-def test_what_is_like_no_setting_is_refused_with_all_of_them():
-    with pytest.raises(ConfigError, match=r"setting 'zzz': .*batch_size, .*shuffle"):
-        InputOptions(zzz=1)
-    with pytest.raises(ConfigError, match=r"setting 'resise': .* Did you mean 'resize'\?"):
+def test_a_misspelt_setting_is_refused_with_the_one_that_was_meant():
+    for call in CALLS.values():
+        with pytest.raises(ConfigError, match=r"'BatchSize'.* Did you mean 'batch_size'\?$"):
+            call(BatchSize=8)
+    with pytest.raises(ConfigError, match=r"'resise'.* Did you mean 'resize'\?"):
         ImageOptions(resise="crop")
     with pytest.raises(ConfigError, match="Did you mean 'split'"):
         trainer_utils.input_fn("nowhere", splits="train")

@@ -3,8 +3,6 @@
 import subprocess
 import sys
 
-import pytest
-
 from tests.terminals import on_a_terminal
 
 HEAD = """
@@ -79,29 +77,3 @@ print("done")
     status, printed = run_on_a_terminal(program)
     assert status == 0, printed
     assert printed.rstrip().endswith("done")
-
-
-NOTEBOOK = """
-import time
-from trainer_utils.step_display import say, show_step
-from trainer_utils.text_output import as_text, make_table
-with show_step("Reading") as step:
-    for number in range(8):
-        step.update(number, 8)
-        time.sleep(0.1)
-say(as_text(["Read:", make_table(["split", "records"], [["train", 3]])]))
-"""
-
-
-def test_a_notebook_shows_steps_and_what_is_said():
-    nbformat = pytest.importorskip("nbformat", reason="notebooks are executed where Jupyter is")
-    nbclient = pytest.importorskip("nbclient", reason="notebooks are executed where Jupyter is")
-    pytest.importorskip("ipykernel", reason="notebooks are executed where Jupyter is")
-    pytest.importorskip("ipywidgets", reason="steps are shown by a widget")
-    notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(NOTEBOOK)])
-    nbclient.NotebookClient(notebook, timeout=100).execute()
-    outputs = notebook.cells[0].outputs
-    kinds = [kind for output in outputs for kind in output.get("data", ())]
-    assert "application/vnd.jupyter.widget-view+json" in kinds
-    texts = {output["name"]: output["text"] for output in outputs if "text" in output}
-    assert texts == {"stdout": "Read:\nsplit  records\ntrain        3\n"}

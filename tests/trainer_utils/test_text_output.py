@@ -8,34 +8,9 @@ import rich.console
 
 from trainer_utils.text_output import (
     as_text,
-    human_bytes,
-    list_counts,
     make_table,
     print_parts,
-    quantity,
 )
-
-
-def test_numbers_are_shown_for_people():
-    assert human_bytes(0) == "0 bytes"
-    assert human_bytes(999) == "999 bytes"
-    assert human_bytes(4_200_000) == "4.2 MB"
-    assert human_bytes(361_000) == "361 kB"
-    assert human_bytes(10**18) == "1000 PB"
-    assert [quantity(n, "shard") for n in (0, 1, 1200)] == ["0 shards", "1 shard", "1,200 shards"]
-    assert [quantity(n, "class", "classes") for n in (1, 2)] == ["1 class", "2 classes"]
-    assert list_counts({"a": 1, "b": 1200}) == "1,200 b, 1 a"
-
-
-def test_a_table_has_numbers_to_the_right():
-    assert as_text([make_table(["split", "n"], [["train", 1404], ["x", None]])]).splitlines() == [
-        "split      n",
-        "train  1,404",
-        "x          ?",
-    ]
-    shares = make_table(["stage", "busy"], [["read", "5%"]], right=["busy"])
-    assert as_text([shares]).splitlines() == ["stage  busy", "read     5%"]
-    assert as_text([make_table(["split"], [])]) == "split"
 
 
 def test_plain_text_is_neither_folded_nor_painted():

@@ -100,14 +100,6 @@ def test_others_stand_in_for_what_cannot_be_decoded(write_dataset, tmp_path, rea
     assert {number for _, number in batches.unreadable} == {1, 2, 3, 4, 5}
 
 
-def test_single_examples_are_skipped_too(write_dataset, tmp_path):
-    uri = _write(write_dataset, tmp_path, [*GOOD[:3], BAD[1]])
-    for read in (input_fn, iterate):
-        examples = read(uri, "train", batch_size=None, on_corrupt="skip")
-        found = [int(example["id"]) for example in examples]
-        assert (len(found), {*found}) == (4, {0, 1, 2})
-
-
 def test_sounds_and_values_that_do_not_fit_are_skipped_too(write_dataset, tmp_path, our_messages):
     extra = {"encoding": "wav", "sample_rate": 8000, "channels": 1}
     features = {

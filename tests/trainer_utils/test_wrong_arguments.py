@@ -148,23 +148,6 @@ def test_state_of_what_is_no_step(uri):
         assert caught.value.setting == "step"
 
 
-def test_numbers_of_numpy_are_numbers(uri):
-    plain = iterate(uri, "train", features="label", batch_size=4, num_workers=2, worker=1)
-    state = plain.state(np.int64(2))
-    assert state == plain.state(2)
-    assert type(state.to_json()) is str
-    again = iterate(
-        uri,
-        "train",
-        features="label",
-        batch_size=np.int32(4),
-        num_workers=np.int64(2),
-        worker=np.int64(1),
-    )
-    for one, other in zip(plain, again, strict=True):
-        np.testing.assert_array_equal(one, other)
-
-
 class TestSizes:
     """What no memory holds is refused before anything is read, as the setting's fault."""
 

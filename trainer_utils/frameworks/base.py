@@ -85,6 +85,22 @@ class Input(Batches):
         is_pair = options.label is not None and options.labels.sample_weight is None
         return options.remainder == "pad" and is_pair
 
+    def __len__(self) -> int:
+        """Steps of an epoch, of which the first may have begun."""
+        return self.input_steps
+
+    def __iter__(self) -> Iterator[Any]:
+        repeat = self.options.repeat
+        epoch, steps = self.begin()
+        while self.input_steps and (isinstance(repeat, bool) or epoch < repeat):
+            for step, batch in self.made_ahead(epoch, steps):
+                if step == steps[-1]:  # before the last batch, after which nobody may ask for more
+                    self.end(epoch * self.input_steps + step)
+                yield self.arranged(batch)
+            if repeat is False:
+                return
+            epoch, steps = epoch + 1, range(self.input_steps)
+
     def made_ahead(self, epoch: int, steps: Sequence[int]) -> Iterator[tuple[int, Batch]]:
         """Some rising steps and their batches, made in threads ahead of whoever takes them."""
         at_once = self.steps_at_once

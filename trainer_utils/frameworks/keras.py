@@ -43,8 +43,7 @@ def keras_dataset(
     Raises:
         DatasetError, ConfigError: as `iterate`; or Keras 3 is not installed.
     """
-    own = ("split", "worker", "num_workers", "options")
-    chosen = choose_options(options, settings, of="keras_dataset", arguments=own)
+    chosen = choose_options(options, settings, of=keras_dataset)
     if chosen.repeat is not False:
         raise ConfigError.of("repeat", chosen.repeat, allowed="False: fit takes epochs=")
     if chosen.batch_size is None:

@@ -43,8 +43,7 @@ def torch_dataset(
     Raises:
         DatasetError, ConfigError: as `iterate`; or PyTorch is not installed.
     """
-    own = ("split", "worker", "num_workers", "options")
-    chosen = choose_options(options, settings, of="torch_dataset", arguments=own)
+    chosen = choose_options(options, settings, of=torch_dataset)
     return TorchDataset(artifact_uri, split, chosen, worker=worker, num_workers=num_workers)
 
 

@@ -66,6 +66,7 @@ class Batches:
         unreadable: why each record that was left out could not be read, by path and number.
         input_start: the token of where the input begins.
         input_steps: of an epoch; without a batch size, examples of each worker.
+        calls_at_once: how many threads may ask for batches with profit.
         before, after: the callbacks of the splits that are read, where there are any.
 
     Raises:
@@ -121,14 +122,16 @@ class Batches:
             rule = f"None with augment={mixing!r}, which mixes rows as they were read"
             cure = "Change batches in a post_batching_callback"
             raise ConfigError.of("pre_batching_callback", self.before, allowed=rule, advice=cure)
-        self._arguments: dict[str, Any] = {
-            "worker": worker,
-            "num_workers": num_workers,
-            "num_replicas": num_replicas,
-            "callbacks": callbacks,
-        }
+        self._again = functools.partial(
+            Batches,
+            worker=worker,
+            num_workers=num_workers,
+            num_replicas=num_replicas,
+            callbacks=callbacks,
+        )
         processes = options.processes
         self._processes = BatchProcesses(self, processes) if processes else None
+        self.calls_at_once = max(2, processes)
         self._lock = threading.Lock()
         self._echoed: dict[tuple[int, int], Future[Batch]] = {}
         self.structure = self._structure()
@@ -137,11 +140,11 @@ class Batches:
     def __reduce__(self) -> tuple[Any, ...]:
         """For another process, which opens the files anew, and has no processes of its own."""
         options = self.options.replace(processes=0)
-        if not self._arguments["callbacks"]:  # a framework's own, which need not be picklable
+        if not self._again.keywords["callbacks"]:  # a framework's own, which need not be picklable
             for name in ("pre_batching_callback", "post_batching_callback"):
                 if getattr(options, name) is not None:
                     options = options.replace(**{name: _called_elsewhere})
-        return functools.partial(Batches, **self._arguments), (self.sources, options)
+        return self._again, (self.sources, options)
 
     def state(self, step: int) -> InputState:
         """The token to go on from after so many steps of all epochs, by the trainer's count."""
@@ -225,11 +228,6 @@ class Batches:
             return 1
         rows = min(_ROWS_AT_ONCE, int(_BYTES_AT_ONCE / max(self._mean_bytes, 1)))
         return max(1, rows // max(self._rows, 1)) * self.options.echoing
-
-    @property
-    def calls_at_once(self) -> int:
-        """How many threads may ask for batches with profit: one reads while another decodes."""
-        return max(2, self.options.processes)
 
     def report_unreadable(self, epoch: int) -> None:
         """Says in a warning which records could not be read, where there are any."""
@@ -345,7 +343,7 @@ class Batches:
         return call_hook(self._after, batch, keep=kept)
 
     def _structure(self) -> dict[str, ArraySpec]:
-        structure: dict[str, ArraySpec] = self._decoder.structure
+        structure: dict[str, ArraySpec] = dict(self._decoder.structure)
         if self.encoding is not None and self.encoding.label in structure:
             shape = structure[self.encoding.label].shape
             spec = ArraySpec((*shape, self.encoding.num_classes), "float32")

@@ -8,7 +8,7 @@ from components.auditing.grouping import DisjointSets, pairs_of_equals
 csgraph = pytest.importorskip("scipy.sparse.csgraph")
 
 
-@pytest.mark.parametrize("pairs", [0, 10, 60, 400])
+@pytest.mark.parametrize("pairs", [0, 60])
 def test_groups_are_connected_components(pairs):
     from scipy.sparse import coo_matrix
 

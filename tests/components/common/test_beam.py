@@ -1,8 +1,5 @@
 """Beam's arguments reach Beam as they were given, and what goes to workers is found by its name."""
 
-import base64
-import bz2
-import pickletools
 import re
 import subprocess
 import sys
@@ -11,14 +8,9 @@ from typing import Any
 
 import apache_beam as beam
 import pytest
-from apache_beam.portability import common_urns
-from apache_beam.portability.api import beam_runner_api_pb2
-from apache_beam.runners.portability.fn_api_runner import FnApiRunner
 from tfx.dsl.components.base.base_beam_executor import BaseBeamExecutor
 from tfx.types import standard_artifacts
 
-from components.image_example_gen import Executor as ImageExecutor
-from components.shard_balancer import Executor as BalancerExecutor
 from components.text_example_gen import Executor as TextExecutor
 from components.tfx.executor import LocalFirstBeamExecutor
 from trainer_utils.format import DatasetError
@@ -60,9 +52,6 @@ def pipeline_of(arguments: list[str], folder: Path) -> beam.Pipeline:
     return Anything(context(arguments, folder))._make_beam_pipeline()
 
 
-# Arguments ----------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     "arguments",
     [
@@ -74,18 +63,11 @@ def pipeline_of(arguments: list[str], folder: Path) -> beam.Pipeline:
             "--environment_type=EXTERNAL",
             "--environment_config=localhost:50000",
         ],
-        [
-            "--runner=SparkRunner",
-            "--spark_master_url=spark://spark:7077",
-            "--spark_version=3",
-            "--environment_type=PROCESS",
-            '--environment_config={"command": "/opt/apache/beam/boot"}',
-        ],
         ["--runner", "PortableRunner", "--job_endpoint", "localhost:8099"],
         [*DATAFLOW, "--experiments=shuffle_mode=service", "--labels=team=vision"],
         ["--runner=PrismRunner", "--option_of_tomorrow=7"],
     ],
-    ids=["flink", "spark", "portable", "dataflow", "prism"],
+    ids=["flink", "portable", "dataflow", "prism"],
 )
 def test_arguments_reach_beam_as_they_are(tmp_path, monkeypatch, arguments):
     given: list[list[str]] = []
@@ -103,21 +85,6 @@ def test_arguments_reach_beam_as_they_are(tmp_path, monkeypatch, arguments):
     added = argv[len(arguments) :]
     assert {a for a in added if not a.startswith("tfx_")} == {"--labels", "--no_save_main_session"}
     assert type(made.runner).__name__ in arguments[0] + arguments[1]  # which Beam took, and checked
-
-
-# What workers get ---------------------------------------------------------------------------------
-
-
-class Recorder(FnApiRunner):
-    """The in-process runner, which keeps what it was given as other engines would get it."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.protos: list[beam_runner_api_pb2.Pipeline] = []
-
-    def run_pipeline(self, pipeline: Any, options: Any) -> Any:
-        self.protos.append(pipeline.to_runner_api())
-        return super().run_pipeline(pipeline, options)
 
 
 def run(executor: type, given: dict[str, Any], uri: Path, context: Any, **settings: Any) -> None:
@@ -142,79 +109,9 @@ def table(tmp_path_factory) -> Path:
     return path
 
 
-def photos_in(folder: Path, photos: list[Any]) -> str:
-    from PIL import Image
-
-    for number, photo in enumerate(photos[:6]):
-        path = folder / f"photos/{number % 2}/{number}.png"
-        path.parent.mkdir(parents=True, exist_ok=True)
-        Image.fromarray(photo).save(path)
-    return str(folder / "photos")
-
-
-@pytest.fixture(scope="module")
-def protos(tmp_path_factory, table, photos) -> list[beam_runner_api_pb2.Pipeline]:
-    """Every pipeline of the components, as engines get them."""
-    recorder, folder = Recorder(), tmp_path_factory.mktemp("out")
-    recording = BaseBeamExecutor.Context(
-        make_beam_pipeline_fn=lambda: beam.Pipeline(runner=recorder)
-    )
-    base = photos_in(folder, photos)
-    run(ImageExecutor, {}, folder / "images", recording, input_base=base, **EXAMPLE_GEN)
-    run(TextExecutor, {}, folder / "texts", recording, input_base=str(table), **EXAMPLE_GEN)
-    given = standard_artifacts.Examples()
-    given.uri = str(folder / "texts")
-    settings = {"stratify_by": "label", "num_shards": "2", "memory_bytes": 1 << 20}
-    run(BalancerExecutor, {"examples": [given]}, folder / "balanced", recording, **settings)
-    return recorder.protos
-
-
-def pickles_in(proto: beam_runner_api_pb2.Pipeline) -> list[bytes]:
-    """The functions of every `ParDo`, as they are pickled."""
-    found = []
-    for transform in proto.components.transforms.values():
-        if transform.spec.urn == common_urns.primitives.PAR_DO.urn:
-            payload = beam_runner_api_pb2.ParDoPayload.FromString(transform.spec.payload)
-            found.append(bz2.decompress(base64.b64decode(payload.do_fn.payload)))
-    return found
-
-
-def names_in(pickle: bytes) -> set[str]:
-    """What a pickle finds by its name, as `module.name`."""
-    names, strings = set(), []
-    for opcode, argument, _ in pickletools.genops(pickle):
-        if opcode.name == "GLOBAL":
-            names.add(argument.replace(" ", "."))
-        elif opcode.name == "STACK_GLOBAL":
-            names.add(".".join(strings[-2:]))
-        elif isinstance(argument, str):
-            strings.append(argument)
-    return names
-
-
-def test_functions_go_to_workers_by_name_and_none_from_main(protos):
-    own: set[str] = set()
-    for proto in protos:
-        for pickle in pickles_in(proto):
-            names = names_in(pickle)
-            assert not any(name.startswith(("__main__", "tests", "test_")) for name in names)
-            # What has no name goes as code; all that may be so is Beam's own, of Reshuffle.
-            if any("_make_skeleton_class" in n or "_make_function" in n for n in names):
-                assert not any(name.startswith("components.") for name in names)
-            own |= {name for name in names if name.startswith("components.")}
-    assert own >= {
-        "components.example_gen.file_shards.WriteMediaShard",
-        "components.example_gen.row_inspection.Inspection",
-        "components.example_gen.row_encoding.Encoding",
-        "components.example_gen.row_encoding.Gathering",
-        "components.balancing.context.survey_shard",
-        "components.balancing.parts.run_part",
-    }
-
-
 def test_workers_start_without_importing_tfx_or_tensorflow():
     # Importing them takes some five seconds, and a worker is a process for each job.
-    modules = "common.beam, components.conversions, components.balancing.parts"
+    modules = "common.beam_tasks, components.conversions, components.balancing.parts"
     code = (
         f"import sys, components.{modules}\n"
         "print([n for n in ('tfx', 'tensorflow', 'tfx_bsl') if n in sys.modules])"

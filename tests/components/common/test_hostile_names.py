@@ -1,23 +1,20 @@
 """Whatever things are called: nothing is written elsewhere, no line is forged, and all is good."""
 
-import io
 import json
 import os
 import re
 from pathlib import Path
-from typing import Any
 
 import pytest
-from PIL import Image
-from tfx.proto import example_gen_pb2
 from tfx.types import standard_artifacts
-from tfx.utils import proto_utils
 
 from components.image_example_gen import Executor as Images
 from components.schema_export import Executor as SchemaExport
 from components.shard_balancer import Executor as Balancer
 from components.text_example_gen import Executor as Texts
 from pipelines.tools.verification import verify_dataset
+from tests.components.runs import run
+from tests.make import jpeg
 
 COLUMNS = [
     "../../../x", "/etc/x", "..", ".", ".hidden", "trailing.", "a/b", "a\\b", "C:\\x", "new\nline",
@@ -25,25 +22,6 @@ COLUMNS = [
     "nul?*<>|", "\x9b31m",
 ]  # fmt: skip
 UNPRINTABLE = re.compile("[\x00-\x09\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
-
-
-def convert(executor: type, base: Path, uri: Path, **settings: Any) -> standard_artifacts.Examples:
-    artifact = standard_artifacts.Examples()
-    artifact.uri = str(uri)
-    properties = {
-        "input_base": str(base),
-        "input_config": '{"splits": [{"name": "all", "pattern": "*"}]}',
-        "output_config": proto_utils.proto_to_json(example_gen_pb2.Output()),
-        **settings,
-    }
-    executor().Do({}, {"examples": [artifact]}, properties)
-    return artifact
-
-
-def jpeg(colour: int) -> bytes:
-    stream = io.BytesIO()
-    Image.new("RGB", (8, 8), (colour, 80, 90)).save(stream, "JPEG")
-    return stream.getvalue()
 
 
 @pytest.fixture(scope="module")
@@ -56,7 +34,7 @@ def labelled(tmp_path_factory) -> Path:
             row = {"text": f"text {number}", **dict.fromkeys(COLUMNS, f"value {number % 3}")}
             stream.write(json.dumps(row) + "\n")
     kinds = json.dumps(dict.fromkeys(COLUMNS, "label"))
-    examples = convert(Texts, root / "in", root / "out", columns=kinds)
+    examples = run(Texts, root / "in", root / "out", columns=kinds)
     balanced = standard_artifacts.Examples()
     balanced.uri = str(root / "balanced")
     Balancer().Do({"examples": [examples]}, {"balanced_examples": [balanced]}, {"num_shards": "2"})
@@ -77,14 +55,14 @@ def test_nothing_is_written_outside_whatever_a_column_is_called(labelled):
         assert len(list((labelled / name / "vocab").iterdir())) == len(COLUMNS)
 
 
-@pytest.mark.parametrize("name", ["out", "balanced"])
-def test_every_vocabulary_is_found_again_by_its_features_name(labelled, name):
+def test_every_vocabulary_is_found_again_by_its_features_name(labelled):
     from trainer_utils.dataset import open_dataset
 
-    vocabularies = open_dataset(str(labelled / name)).vocabularies
-    assert set(vocabularies) == set(COLUMNS)
-    assert all(list(v) == ["value 0", "value 1", "value 2"] for v in vocabularies.values())
-    assert verify_dataset(str(labelled / name)).is_good
+    for name in ("out", "balanced"):
+        vocabularies = open_dataset(str(labelled / name)).vocabularies
+        assert set(vocabularies) == set(COLUMNS)
+        assert all(list(v) == ["value 0", "value 1", "value 2"] for v in vocabularies.values())
+        assert verify_dataset(str(labelled / name)).is_good
 
 
 @pytest.fixture(scope="module")
@@ -104,7 +82,7 @@ def photos(tmp_path_factory) -> Path:
 
 
 def test_rejects_with_such_names_are_lines_of_their_own_and_the_dataset_is_good(photos, tmp_path):
-    convert(Images, photos, tmp_path / "out", max_reject_fraction=0.9)
+    run(Images, photos, tmp_path / "out", max_reject_fraction=0.9)
     text = (tmp_path / "out/rejects.jsonl").read_text("utf-8")
     assert len(text.splitlines()) == 8
     assert not UNPRINTABLE.search(text)
@@ -114,31 +92,21 @@ def test_rejects_with_such_names_are_lines_of_their_own_and_the_dataset_is_good(
     assert found.is_good, str(found)
 
 
-@pytest.mark.parametrize(
-    "command",
-    [
-        ["inspect"],
-        ["verify"],
-        ["plan", "--workers", "2", "--batch-size", "2"],
-        ["doctor"],
-        ["show"],
-        ["diff", "{uri}"],
-    ],
-    ids=lambda command: command[0],
-)
-@pytest.mark.parametrize("as_json", [False, True])
-def test_no_command_passes_such_names_on(photos, labelled, tmp_path, command, as_json):
+def test_no_command_passes_such_names_on(photos, labelled, tmp_path):
     from click.testing import CliRunner
 
     from pipelines.cli.app import app
 
     uri = tmp_path / "out\x1b[2J\nError: forged"
-    convert(Images, photos, uri, max_reject_fraction=0.9)
+    run(Images, photos, uri, max_reject_fraction=0.9)
+    commands = ("inspect", "verify", "plan --workers 2 --batch-size 2", "doctor", "show", "diff")
     for where in (str(uri), str(labelled / "balanced"), str(uri / "gone\u2028\x07")):
-        options = [option.replace("{uri}", where) for option in command[1:]]
-        arguments = [command[0], where, *options, *(["--json"] if as_json else [])]
-        result = CliRunner().invoke(app, arguments)
-        output = result.stdout + result.stderr
-        assert output
-        assert not UNPRINTABLE.search(output), (arguments, output)
-        assert not re.search("^Error: forged", output, re.MULTILINE)
+        for command in commands:
+            name, *options = command.split()
+            for more in ([], ["--json"]):
+                arguments = [name, where, *([where] if name == "diff" else []), *options, *more]
+                result = CliRunner().invoke(app, arguments)
+                output = result.stdout + result.stderr
+                assert output
+                assert not UNPRINTABLE.search(output), (arguments, output)
+                assert not re.search("^Error: forged", output, re.MULTILINE)

@@ -23,9 +23,9 @@ sys.path.insert(0, str(HERE))
 import pool_work as work  # noqa: E402
 
 
-@pytest.mark.parametrize(
-    ("most", "tasks", "seconds", "free", "expected"),
-    [
+def test_cores_memory_and_work_bound_the_processes(monkeypatch):
+    monkeypatch.setattr(processes, "usable_cores", lambda: 4)
+    for most, tasks, seconds, free, expected in (
         (0, 100, 60.0, 100 * GIB, 4),  # as many as cores, which is four here
         (1, 100, 60.0, 100 * GIB, 1),
         (9, 100, 60.0, 100 * GIB, 9),  # as many as are allowed, whatever cores there are
@@ -34,14 +34,10 @@ import pool_work as work  # noqa: E402
         (0, 100, 0.5, 100 * GIB, 1),  # small work is done alone
         (0, 100, 60.0, 4 * GIB, 2),  # each may need a GiB, of half of what is free
         (0, 100, 60.0, 0, 1),
-    ],
-)
-def test_cores_memory_and_work_bound_the_processes(
-    monkeypatch, most, tasks, seconds, free, expected
-):
-    monkeypatch.setattr(processes, "usable_cores", lambda: 4)
-    monkeypatch.setattr(processes, "free_memory", lambda: free)
-    assert count_processes(most, tasks=tasks, seconds=seconds, process_bytes=GIB) == expected
+    ):
+        monkeypatch.setattr(processes, "free_memory", lambda free=free: free)
+        found = count_processes(most, tasks=tasks, seconds=seconds, process_bytes=GIB)
+        assert found == expected
 
 
 @pytest.fixture

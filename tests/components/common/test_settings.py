@@ -9,6 +9,7 @@ from components.balancing.settings import BalancerSettings
 from components.common.settings import without_empty
 from components.example_gen.settings import AudioSettings, ImageSettings, LayoutNames, TextSettings
 from components.settings import AuditSettings, DatasetReportSettings, SchemaExportSettings
+from tests.setting_values import FLAGS
 from trainer_utils.format import ConfigError
 from trainer_utils.format.settings import settings_of
 
@@ -22,57 +23,10 @@ ALL = [
     TextSettings,
 ]
 OTHER_THAN_DEFAULT = {
-    "layout": "csv",
-    "columns": {"x": "int", "y": "label"},
-    "image_roots": ["/a", "/b"],
-    "column_names": ["x", "y"],
-    "header": False,
-    "vocabulary": {"y": ["cat", "dog"]},
-    "group_by": "x",
-    "base_dataset": "before/",
-    "stratify": True,
-    "seed": -(2**63),
-    "target_shard_bytes": 1,
-    "compression": "gzip",
-    "max_reject_fraction": 1,
-    "orientation": "keep",
-    "frames": "reject",
-    "resize_shorter_side": 224,
-    "quality": 1,
-    "verify": "decode",
-    "max_pixels": 7,
-    "feature_names": {"image": "image/encoded"},
-    "image_dir": "jpg",
-    "csv_path": "lists/{split}.csv",
-    "annotation_dir": "xml",
-    "label_dir": "maps",
-    "image_set_dir": "sets",
-    "label_list": "labels.txt",
-    "sample_rate": 16_000,
-    "channels": 1,
-    "delimiter": ";",
+    **{name: value for name, (_, value) in FLAGS.items()},
     "encoding": "raw",
-    "lowercase": True,
-    "normalize": "NFC",
-    "min_chars": 3,
-    "max_chars": 9,
-    "deduplicate": True,
-    "tokenizer": "tokenizer.json",
-    "keep_text": False,
-    "num_shards": {"train": 2},
-    "shard_multiple": 4,
-    "shuffle": False,
-    "balance": "bytes",
-    "stratify_by": "label",
-    "memory_bytes": 1 << 20,
-    "exclude": ["a.jpg"],
-    "relabel": {"a.jpg": "cat"},
-    "where": "height > 3",
-    "add": ["more/"],
-    "keep_shards": True,
     "tfds": True,
     "sample_records": 7,
-    "tensors": {"z": "float16[3,4]"},
     "fail_on": ["leakage"],
     "label": "species",
     "most": 7,
@@ -129,26 +83,27 @@ def test_kubeflows_empty_values_and_numbers_mean_what_they_mean(settings):
     assert settings.from_properties(numbers) == settings.from_arguments(whole)
 
 
-@pytest.mark.parametrize(
-    ("given", "num_shards"),
-    [(None, None), ("", None), ("8", 8), ("null", None), ('{"train": 3}', {"train": 3}), (2.0, 2)],
-)
-def test_num_shards_is_json_or_a_number_of_kubeflows(given, num_shards):
-    assert BalancerSettings.from_properties({"num_shards": given}).num_shards == num_shards
+def test_num_shards_is_json_or_a_number_of_kubeflows():
+    for given, num_shards in (
+        (None, None),
+        ("", None),
+        ("8", 8),
+        ("null", None),
+        ('{"train": 3}', {"train": 3}),
+        (2.0, 2),
+    ):
+        assert BalancerSettings.from_properties({"num_shards": given}).num_shards == num_shards
 
 
-@pytest.mark.parametrize(
-    ("settings", "name", "value"),
-    [
+def test_a_property_that_holds_no_such_value_is_refused():
+    for settings, name, value in (
         *((TextSettings, name, "x,y") for name in ("columns", "image_roots", "vocabulary")),
         *((BalancerSettings, "num_shards", one) for one in ("many", "{", '"8"', "1.5", "-1", 0.5)),
         (BalancerSettings, "num_shards", '{"train": 0}'),
-    ],
-)
-def test_a_property_that_holds_no_such_value_is_refused(settings, name, value):
-    with pytest.raises(ConfigError) as error:
-        settings.from_properties({name: value})
-    assert error.value.setting.partition("[")[0] == name
+    ):
+        with pytest.raises(ConfigError) as error:
+            settings.from_properties({name: value})
+        assert error.value.setting.partition("[")[0] == name
 
 
 WRONG = {  # settings: values that no component takes
@@ -227,11 +182,11 @@ def test_each_wrong_value_is_refused_by_the_name_of_its_setting(settings):
             assert error.value.setting.partition("[")[0] == name, value
 
 
-@pytest.mark.parametrize(("settings", "name", "given"), TOGETHER)
-def test_settings_that_exclude_each_other_are_refused_by_name(settings, name, given):
-    with pytest.raises(ConfigError) as error:
-        settings.from_arguments(given)
-    assert error.value.setting == name
+def test_settings_that_exclude_each_other_are_refused_by_name():
+    for settings, name, given in TOGETHER:
+        with pytest.raises(ConfigError) as error:
+            settings.from_arguments(given)
+        assert error.value.setting == name
 
 
 def test_a_manifest_holds_no_path_of_the_settings():

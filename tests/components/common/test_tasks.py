@@ -104,9 +104,6 @@ def test_a_result_that_would_run_code_is_not_read(tmp_path):
             read_plain(str(tmp_path / "result"))
 
 
-# What is shown ------------------------------------------------------------------------------------
-
-
 def test_a_result_of_plain_values_arrays_and_classes_of_ours_is_read(tmp_path):
     value = {"rows": np.arange(5), "one": np.float64(2), "task": Task("a", (1, b"x"))}
     path = tmp_path / "result"

@@ -12,7 +12,7 @@ from components.schema.tfmd import (
     render_schema,
     schema_from_features,
 )
-from trainer_utils.format import DatasetError, Feature
+from trainer_utils.format import DatasetError
 from trainer_utils.format.datum import parse_features, render_features
 
 
@@ -67,23 +67,6 @@ def test_random_schemas_come_back_from_datums_json():
         text = render_features(features_from_schema(parse_schema(render_schema(schema), path="x")))
         back = schema_from_features(parse_features(text, path="x"))
         assert text_format.MessageToString(back) == text_format.MessageToString(schema)
-
-
-def random_feature(source: random.Random) -> Feature:
-    kind = source.choice(["int", "float", "string"])
-    shape = tuple(source.randint(0, 9) for _ in range(source.randrange(4)))
-    extra = {"sizes": source.choice(["fixed", "mixed"])} if kind == "string" else {}
-    if source.random() < 0.3:
-        extra["note"] = {"deep": [1, 2.5, None, "ü"]}
-    return Feature(type=kind, shape=shape, dense=source.random() < 0.6, extra=extra)
-
-
-def test_random_features_come_back_from_the_text_of_the_schema():
-    source = random.Random(1)
-    for _ in range(300):
-        features = {f"f{number}": random_feature(source) for number in range(6)}
-        schema = parse_schema(render_schema(schema_from_features(features)), path="x")
-        assert features_from_schema(schema) == features
 
 
 @pytest.mark.parametrize("kind", [schema_pb2.STRUCT, schema_pb2.TYPE_UNKNOWN])

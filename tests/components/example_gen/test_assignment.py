@@ -25,8 +25,9 @@ def hash_of(identity: str, purpose: str, *, seed: int) -> int:
     return int.from_bytes(digest.digest(), "little")
 
 
-@pytest.mark.parametrize("seed", [0, -7, 2**63 - 1])
-@pytest.mark.parametrize("shares", [(2, 1), (1, 1), (2**31 - 1, 2**31 - 1, 5)])
+@pytest.mark.parametrize(
+    ("seed", "shares"), [(0, (2, 1)), (-7, (1, 1)), (2**63 - 1, (2**31 - 1, 2**31 - 1, 5))]
+)
 def test_a_file_is_in_the_split_of_its_hash_and_at_the_place_of_another(seed, shares):
     names = ("train", "eval", "test")[: len(shares)]
     made = plan(

@@ -64,8 +64,9 @@ def whole(bases, tmp_path_factory) -> dict[str, tuple[dict[str, str], str]]:
     return found
 
 
-@pytest.mark.parametrize("goes_on_in", ["the same folder", "another one beside it"])
-@pytest.mark.parametrize("kind", ["images", "texts"])
+@pytest.mark.parametrize(
+    ("kind", "goes_on_in"), [("images", "the same folder"), ("texts", "another one beside it")]
+)
 def test_a_killed_conversion_goes_on(bases, whole, tmp_path, kind, goes_on_in):
     uri, digests = tmp_path / "1", whole[kind][0]
     wanted = random.Random(kind + goes_on_in).randrange(2, len(digests) - 4)

@@ -25,26 +25,18 @@ SPLITS = {
     '{"name": "b", "hashBuckets": 1}]}}'
 }
 SETTINGS: list[dict[str, Any]] = [
-    {"seed": 5},
-    {"target_shard_bytes": 900},
-    {"target_shard_bytes": 1 << 30},
-    {"compression": "gzip"},
-    {"max_reject_fraction": 1.0},
-    SPLITS,
+    {"seed": 5, "target_shard_bytes": 900, "compression": "gzip", "max_reject_fraction": 1.0},
+    {"target_shard_bytes": 1 << 30, **SPLITS},
 ]
 OF_IMAGES = [
     *SETTINGS,
-    {"verify": "structure"},
-    {"resize_shorter_side": 16},
-    {"encoding": "raw", "resize_shorter_side": 16},
-    {"max_pixels": 30 * 24},
+    {"verify": "structure", "resize_shorter_side": 16},
+    {"encoding": "raw", "resize_shorter_side": 16, "max_pixels": 30 * 24},
 ]
 OF_TEXTS = [
     *SETTINGS,
-    {"lowercase": 1, "normalize": "NFC"},
-    {"min_chars": 8},
-    {"max_chars": 8},
-    {"deduplicate": 1},
+    {"lowercase": 1, "normalize": "NFC", "min_chars": 8},
+    {"max_chars": 8, "deduplicate": 1},
 ]
 
 

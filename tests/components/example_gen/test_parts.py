@@ -1,6 +1,5 @@
 """Where shards are fewer than processes, parts of them are made and joined to the same bytes."""
 
-import hashlib
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -12,7 +11,7 @@ from components.common.tasks import Cost, Runner
 from components.example_gen import file_conversion
 from components.example_gen.file_plan import EncodedPart
 from components.example_gen.settings import AudioSettings, ImageSettings
-from tests.make import photo, wav, write_files
+from tests.make import everything, photo, wav, write_files
 from trainer_utils.format import CorruptShardError
 
 
@@ -47,9 +46,8 @@ def _photos(folder: Path) -> Path:
     return write_files(folder, files | {"a/cut.jpg": photo(1)[:300], "b/empty.jpg": b""})
 
 
-def _files(uri: Path) -> dict[str, str]:
-    paths = [p for p in uri.rglob("*") if p.is_file() and p.name != "lineage.json"]
-    return {str(p.relative_to(uri)): hashlib.sha256(p.read_bytes()).hexdigest() for p in paths}
+def _files(uri: Path) -> dict[str, bytes]:
+    return {name: data for name, data in everything(uri).items() if name != "lineage.json"}
 
 
 @pytest.mark.parametrize("layout", ["images", "sounds"])

@@ -11,13 +11,11 @@ from tests.record_names import check_record_names
 ROWS = 60
 TABLES = {
     "ids of ours": [{"text": f"{n} a"} for n in range(ROWS)],
-    "file names": [{"text": f"{n} a", "filename": f"{n}.txt"} for n in range(ROWS)],
     "some file names": [
         {"text": f"{n} a"} | ({"filename": ["", f"{n}.txt"][n % 3 - 1]} if n % 3 else {})
         for n in range(ROWS)
     ],
     "ids of theirs": [{"text": f"{n} a", "id": f"id {n % 7}"} for n in range(ROWS)],
-    "numbers": [{"text": f"{n} a", "filename": n} for n in range(ROWS)],
     "lists": [
         {"text": f"{n} a", "filename": [f"{m}.txt" for m in range(n % 3)]} for n in range(ROWS)
     ],

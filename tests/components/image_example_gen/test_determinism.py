@@ -68,9 +68,6 @@ def reference(folder, tmp_path_factory) -> dict[str, bytes | None]:
     return made
 
 
-# Runs ---------------------------------------------------------------------------------------------
-
-
 def test_a_second_run_into_the_same_uri_makes_the_same_bytes(folder, reference, tmp_path):
     convert(folder, tmp_path / "out")
     convert(folder, tmp_path / "out")
@@ -81,14 +78,9 @@ def test_a_second_run_into_the_same_uri_makes_the_same_bytes(folder, reference, 
     "arguments",
     [
         ["--runner=DirectRunner"],
-        ["--direct_num_workers=3", "--direct_running_mode=multi_threading"],
         ["--direct_num_workers=0", "--direct_running_mode=multi_threading"],
-        pytest.param(
-            ["--direct_num_workers=2", "--direct_running_mode=multi_processing"],
-            marks=pytest.mark.slow,
-        ),
     ],
-    ids=["in memory", "three threads", "a thread a core", "two processes"],
+    ids=["in memory", "a thread a core"],
 )
 def test_the_runner_and_its_workers_do_not_change_a_byte(
     folder, reference, tmp_path, monkeypatch, arguments
@@ -117,9 +109,6 @@ def test_processes_of_the_in_process_runner_do_not_change_a_byte(
     assert contents(tmp_path / "out") == reference
 
 
-# The file system ----------------------------------------------------------------------------------
-
-
 def test_place_time_and_order_of_writing_of_the_photos_do_not_matter(folder, reference, tmp_path):
     files = list(tree_of(120).items())
     random.Random(0).shuffle(files)
@@ -140,9 +129,6 @@ def _without_times(files: dict[str, bytes | None]) -> dict[str, Any]:
     return {**files, "inputs.json": shards}
 
 
-# The seed -----------------------------------------------------------------------------------------
-
-
 def test_another_seed_gives_another_order_of_the_same_photos(folder, tmp_path):
     orders = []
     for seed in (0, 1, -1):
@@ -152,6 +138,3 @@ def test_another_seed_gives_another_order_of_the_same_photos(folder, tmp_path):
     assert orders[0] != orders[1] != orders[2] != orders[0]
     assert sorted(orders[0]) == sorted(orders[1]) == sorted(orders[2])
     assert len(orders[0]) == 120
-
-
-# Broken runs --------------------------------------------------------------------------------------

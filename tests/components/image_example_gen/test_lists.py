@@ -13,41 +13,6 @@ from tests.components.image_example_gen.image_runs import (
     write_photos,
 )
 
-ROWS = "TRAIN,1.jpg,cat\nVALIDATION,more/2.jpg,dog\nTEST,3.jpg,cat\n"
-OF_ROWS = {"1.jpg": ("train", "cat"), "more/2.jpg": ("eval", "dog"), "3.jpg": ("test", "cat")}
-
-
-CSV_FILES = {
-    "no header": (ROWS, OF_ROWS),
-    "header": ("split,image_uri,label\n" + ROWS, OF_ROWS),
-    "header in capitals": ("SPLIT,Image_URI,Label\n" + ROWS, OF_ROWS),
-    "byte order mark": ("\ufeffsplit,image_uri,label\n" + ROWS, OF_ROWS),
-    "CRLF": (ROWS.replace("\n", "\r\n"), OF_ROWS),
-    "blank lines": (ROWS.replace("\n", "\n\n") + "\n\n", OF_ROWS),
-    "spaces": (ROWS.replace(",", " , "), OF_ROWS),
-    "no newline at the end": (ROWS.rstrip("\n"), OF_ROWS),
-    "absolute": (
-        "TRAIN,{base}/1.jpg,cat\nTEST,{base}/more/2.jpg,dog\n",
-        {"1.jpg": ("train", "cat"), "more/2.jpg": ("test", "dog")},
-    ),
-    "relative with dots": ("TRAIN,./more/../1.jpg,cat\n", {"1.jpg": ("train", "cat")}),
-    "other columns": ("label,image_uri,split\ncat,1.jpg,TEST\n", {"1.jpg": ("test", "cat")}),
-    "quotes": ('TRAIN,"1.jpg","cat, or ""dog"""\n', {"1.jpg": ("train", 'cat, or "dog"')}),
-    "no labels": (
-        "TRAIN,1.jpg,\nTEST,3.jpg,\n",
-        {"1.jpg": ("train", None), "3.jpg": ("test", None)},
-    ),
-}
-
-
-@pytest.mark.parametrize(("text", "expected"), CSV_FILES.values(), ids=CSV_FILES)
-def test_a_csv_names_split_and_label_of_each_photo(tmp_path, text, expected):
-    base = write_photos(tmp_path / "in", "1.jpg", "more/2.jpg", "3.jpg", "not-listed.jpg")
-    (base / "list.csv").write_text(text.format(base=base), "utf-8", newline="")
-    manifest = convert(base, tmp_path / "out")
-    assert placed(tmp_path / "out") == expected
-    assert manifest["total"]["found"] == len(expected)
-
 
 def test_a_bad_row_of_a_csv_is_a_line_of_rejects_with_one_code(tmp_path):
     base = write_photos(tmp_path / "in", "1.jpg", "2.jpg", "../elsewhere.jpg")
@@ -78,8 +43,10 @@ def test_a_bad_row_of_a_csv_is_a_line_of_rejects_with_one_code(tmp_path):
     assert accounting(manifest["total"]) == dict(found=7, written=1, rejected=6, skipped=0)
 
 
-@pytest.mark.parametrize("uri", ["{there}/{n}.jpg", "file://{there}/{n}.jpg", "../there/{n}.jpg"])
-@pytest.mark.parametrize("columns", [1, 2])
+@pytest.mark.parametrize(
+    ("uri", "columns"),
+    [("{there}/{n}.jpg", 1), ("file://{there}/{n}.jpg", 2), ("../there/{n}.jpg", 1)],
+)
 def test_files_elsewhere_are_taken_as_the_list_names_them(tmp_path, uri, columns):
     there = write_photos(tmp_path / "there", *(f"{number}.jpg" for number in range(4)))
     base = write_photos(tmp_path / "in", "own.jpg")
@@ -121,7 +88,6 @@ def test_rows_of_no_split_are_skipped_or_rejected_and_counted(tmp_path):
             {"csv_path": "labels/{split}.csv", "image_dir": "photos/{split}"},
         ),
         ("{}_labels.csv", "all", {"csv_path": "{split}_labels.csv", "image_dir": "all"}),
-        ("{}.csv", "photos", {"image_dir": "photos"}),
         ("labels/{}.csv", "{}", {"csv_path": "labels/{split}.csv"}),
     ],
 )

@@ -8,13 +8,10 @@ import pytest
 from tests.components.image_example_gen.image_runs import (
     convert,
     input_config,
-    photo,
     write_photos,
     write_tree,
 )
 from trainer_utils.format import InputError
-
-# Sentences ----------------------------------------------------------------------------------------
 
 
 def no_folder(base: Path) -> dict[str, object]:
@@ -26,19 +23,9 @@ def empty_folder(base: Path) -> dict[str, object]:
     return {}
 
 
-def empty_folders(base: Path) -> dict[str, object]:
-    (base / "train/cat").mkdir(parents=True)
-    return {}
-
-
 def text_alone(base: Path) -> dict[str, object]:
     write_tree(base, {"a.txt": b"no photo", "b.txt": b"no photo"})
     return {"max_reject_fraction": 1}
-
-
-def hidden_alone(base: Path) -> dict[str, object]:
-    write_tree(base, {".DS_Store": b"x"})
-    return {}
 
 
 def hidden_and_text(base: Path) -> dict[str, object]:
@@ -60,11 +47,6 @@ def csv_of(text: str) -> Callable[[Path], dict[str, object]]:
         return {}
 
     return make
-
-
-def two_csv_files(base: Path) -> dict[str, object]:
-    write_tree(base, {"1.jpg": photo(1), "one.csv": b"TRAIN,1.jpg,a\n", "two.csv": b""})
-    return {}
 
 
 def no_csv_file(base: Path) -> dict[str, object]:
@@ -101,9 +83,7 @@ NO_DATASET = {
     ),
     "no folder": (no_folder, ["{base}", "found none"]),
     "an empty folder": (empty_folder, ["{base}", "empty"]),
-    "empty folders": (empty_folders, ["{base}", "empty"]),
     "text alone": (text_alone, ["{base}", "none that can be read"]),
-    "hidden alone": (hidden_alone, ["{base}", "none that can be read"]),
     "hidden and text": (hidden_and_text, ["{base}", "none that can be read"]),
     "an unknown folder beside splits": (
         unknown_folder_beside_splits,
@@ -113,37 +93,27 @@ NO_DATASET = {
         csv_of("TRAIN,1.jpg,a\nHOLDOUT,2.jpg,a\n"),
         ["2.jpg", "'HOLDOUT'", "line 2"],
     ),
-    "a photo twice": (
-        csv_of("TRAIN,1.jpg,a\nTEST,./1.jpg,b\n"),
-        ["list.csv", "'./1.jpg'", "lines 1 and 2"],
-    ),
     "a column too few": (
         csv_of("TRAIN,1.jpg,a\nTRAIN,2.jpg\n"),
         ["list.csv", "3 columns", "got 2", "line 2"],
     ),
     "Latin-1": (csv_of("TRAIN,1.jpg,caf\xe9\n"), ["list.csv", "UTF-8", "byte 15"]),
-    "an open quote": (csv_of('TRAIN,1.jpg,"a\n'), ["list.csv", "line 1"]),
     "a label of two lines": (csv_of('TRAIN,1.jpg,"a\nb"\n'), ["'a\\nb'", "one line"]),
-    "a header alone": (csv_of("split,image_uri,label\n"), ["list.csv", "found none"]),
     "an empty CSV": (csv_of(""), ["list.csv", "found none"]),
-    "two CSV files": (two_csv_files, ["{base}", "one.csv, two.csv"]),
     "no CSV file": (no_csv_file, ["{base}", "layout='csv'"]),
     "a pattern of nothing": (pattern_of_nothing, ["{base}", "'nothing-here/*'"]),
     "patterns that overlap": (patterns_that_overlap, ["'b/2.jpg'", "two"]),
 }
 
 
-@pytest.mark.parametrize(("make", "words"), NO_DATASET.values(), ids=NO_DATASET)
-def test_input_that_makes_no_dataset_is_refused_in_one_clear_sentence(tmp_path, make, words):
-    base = tmp_path / "in"
-    base.mkdir()
-    properties = make(base)
-    with pytest.raises(InputError) as caught:
-        convert(base, tmp_path / "out", **properties)
-    message = str(caught.value)
-    assert "\n" not in message
-    assert [word for word in words if word.format(base=base) not in message] == []
-    assert not (tmp_path / "out/manifest.json").exists()
-
-
-# Settings -----------------------------------------------------------------------------------------
+def test_input_that_makes_no_dataset_is_refused_in_one_clear_sentence(tmp_path):
+    for case, (make, words) in NO_DATASET.items():
+        base = tmp_path / case
+        base.mkdir()
+        properties = make(base)
+        with pytest.raises(InputError) as caught:
+            convert(base, tmp_path / "out", **properties)
+        message = str(caught.value)
+        assert "\n" not in message
+        assert [word for word in words if word.format(base=base) not in message] == []
+        assert not (tmp_path / "out/manifest.json").exists()

@@ -22,8 +22,6 @@ from tests.components.image_example_gen.image_runs import (
 )
 from trainer_utils.format import InputError
 
-# Accounting ---------------------------------------------------------------------------------------
-
 
 @pytest.mark.parametrize("target_shard_bytes", [1, 1 << 30])
 def test_every_input_is_counted_in_manifest_artifact_and_last_log_line(
@@ -86,16 +84,13 @@ CLUTTER = [
 ]
 
 
-@pytest.mark.parametrize("name", CLUTTER)
-def test_hidden_and_system_files_are_skipped_and_counted(tmp_path, name):
-    base = write_photos(tmp_path / "in", "cat/1.jpg", "dog/2.jpg", name)
+def test_hidden_and_system_files_are_skipped_and_counted(tmp_path):
+    base = write_photos(tmp_path / "in", "cat/1.jpg", "dog/2.jpg", *CLUTTER)
     manifest = convert(base, tmp_path / "out", max_reject_fraction=0)
     assert labels_of(tmp_path / "out") == {"cat/1.jpg": "cat", "dog/2.jpg": "dog"}
-    assert accounting(manifest["total"]) == dict(found=3, written=2, rejected=0, skipped=1)
+    expected = dict(found=2 + len(CLUTTER), written=2, rejected=0, skipped=len(CLUTTER))
+    assert accounting(manifest["total"]) == expected
     assert not (tmp_path / "out/rejects.jsonl").exists()
-
-
-# Rejects ------------------------------------------------------------------------------------------
 
 
 def flipped(data: bytes, place: int) -> bytes:
@@ -117,80 +112,55 @@ BAD_FILES = {
 }
 
 
-@pytest.mark.parametrize(("data", "code"), BAD_FILES.values(), ids=BAD_FILES)
-def test_a_bad_file_is_a_line_of_rejects_with_one_code(tmp_path, data, code):
-    base = write_tree(tmp_path / "in", {"train/a/good.jpg": photo(0), "train/a/bad.jpg": data})
-    manifest = convert(base, tmp_path / "out", max_reject_fraction=0.5)
-    (line,) = rejects_in(tmp_path / "out/rejects.jsonl")
-    assert line.pop("detail")
-    assert line == {"source": "train/a/bad.jpg", "code": code, "split": "train"}
-    assert manifest["rejects"] == {code: 1}
+def test_a_bad_file_is_a_line_of_rejects_with_one_code(tmp_path):
+    files = {f"train/a/{name}.jpg": data for name, (data, _) in BAD_FILES.items()}
+    base = write_tree(tmp_path / "in", {"train/a/good.jpg": photo(0), **files})
+    manifest = convert(base, tmp_path / "out", max_reject_fraction=0.99)
+    lines = rejects_in(tmp_path / "out/rejects.jsonl")
+    assert all(line.pop("detail") for line in lines)
+    codes = {line["source"]: line["code"] for line in lines}
+    assert codes == {f"train/a/{name}.jpg": code for name, (_, code) in BAD_FILES.items()}
+    assert manifest["rejects"] == Counter(code for _, code in BAD_FILES.values())
     assert splits_of(tmp_path / "out") == {"train/a/good.jpg": "train"}
 
 
-def link_to_nowhere(path: Path, base: Path) -> None:
-    path.symlink_to("nowhere.jpg")
-
-
-def link_to_itself(path: Path, base: Path) -> None:
-    path.symlink_to(path.name)
-
-
-def link_out(path: Path, base: Path) -> None:
-    path.symlink_to(write_photos(base.parent / "elsewhere", "1.jpg") / "1.jpg")
-
-
-def link_to_a_folder_whose_name_begins_alike(path: Path, base: Path) -> None:
-    path.symlink_to(write_photos(Path(f"{base}-2"), "1.jpg") / "1.jpg")
-
-
-def link_to_a_folder(path: Path, base: Path) -> None:
-    path.symlink_to(base, target_is_directory=True)
-
-
-def pipe(path: Path, base: Path) -> None:
-    os.mkfifo(path)
-
-
-@pytest.mark.parametrize(
-    ("make", "code"),
-    [
-        (link_to_nowhere, "UNREADABLE"),
-        (link_to_itself, "UNREADABLE"),
-        (link_out, "OUTSIDE_INPUT_BASE"),
-        (link_to_a_folder_whose_name_begins_alike, "OUTSIDE_INPUT_BASE"),
-        (link_to_a_folder, "NOT_A_FILE"),
-        (pipe, "NOT_A_FILE"),
-    ],
-)
-def test_what_is_no_file_of_the_input_base_is_rejected(tmp_path, make, code):
-    folder = "train/a/"
-    base = write_photos(tmp_path / "in", f"{folder}good.jpg")
-    make(base / f"{folder}bad.jpg", base)
-    convert(base, tmp_path / "out", max_reject_fraction=0.5)
-    (line,) = rejects_in(tmp_path / "out/rejects.jsonl")
-    assert (line["source"], line["code"]) == (f"{folder}bad.jpg", code)
-    assert splits_of(tmp_path / "out").keys() == {f"{folder}good.jpg"}
-
-
-@pytest.mark.parametrize(
-    ("names", "expected"),
-    [
-        (["train/a/1.jpg", "b.jpg"], {"b.jpg": "NO_SPLIT"}),
-        (["train/a/1.jpg", "train/b.jpg"], {"train/b.jpg": "NO_LABEL"}),
-        (["a/1.jpg", "b.jpg"], {"b.jpg": "NO_LABEL"}),
-    ],
-)
-def test_a_photo_beside_the_folders_is_rejected(tmp_path, names, expected):
-    base = write_photos(tmp_path / "in", *names)
-    convert(base, tmp_path / "out", max_reject_fraction=0.5)
+def test_what_is_no_file_of_the_input_base_is_rejected(tmp_path):
+    base = write_photos(tmp_path / "in", "train/a/good.jpg")
+    outside = write_photos(tmp_path / "elsewhere", "1.jpg")
+    alike = write_photos(tmp_path / "in-2", "1.jpg")
+    links = {
+        "nowhere": ("nowhere.jpg", "UNREADABLE"),
+        "itself": ("itself.jpg", "UNREADABLE"),
+        "out": (outside / "1.jpg", "OUTSIDE_INPUT_BASE"),
+        "alike": (alike / "1.jpg", "OUTSIDE_INPUT_BASE"),
+        "folder": (base, "NOT_A_FILE"),
+    }
+    for name, (target, _) in links.items():
+        (base / f"train/a/{name}.jpg").symlink_to(target)
+    os.mkfifo(base / "train/a/pipe.jpg")
+    convert(base, tmp_path / "out", max_reject_fraction=0.9)
     lines = rejects_in(tmp_path / "out/rejects.jsonl")
-    assert {line["source"]: line["code"] for line in lines} == expected
-    assert labels_of(tmp_path / "out") == {names[0]: "a"}
+    expected = {f"train/a/{name}.jpg": code for name, (_, code) in links.items()}
+    assert {line["source"]: line["code"] for line in lines} == {
+        **expected,
+        "train/a/pipe.jpg": "NOT_A_FILE",
+    }
+    assert splits_of(tmp_path / "out").keys() == {"train/a/good.jpg"}
 
 
-def empty(path: Path) -> None:
-    path.write_bytes(b"")
+def test_a_photo_beside_the_folders_is_rejected(tmp_path):
+    for number, (names, expected) in enumerate(
+        (
+            (["train/a/1.jpg", "b.jpg"], {"b.jpg": "NO_SPLIT"}),
+            (["train/a/1.jpg", "train/b.jpg"], {"train/b.jpg": "NO_LABEL"}),
+            (["a/1.jpg", "b.jpg"], {"b.jpg": "NO_LABEL"}),
+        )
+    ):
+        base, uri = write_photos(tmp_path / f"in-{number}", *names), tmp_path / f"out-{number}"
+        convert(base, uri, max_reject_fraction=0.5)
+        lines = rejects_in(uri / "rejects.jsonl")
+        assert {line["source"]: line["code"] for line in lines} == expected
+        assert labels_of(uri) == {names[0]: "a"}
 
 
 def test_rejects_are_utf_8_lines_of_json_whatever_the_names(tmp_path):
@@ -204,39 +174,24 @@ def test_rejects_are_utf_8_lines_of_json_whatever_the_names(tmp_path):
     assert sorted(sources) == sorted(shown)
 
 
-# Too many rejects ---------------------------------------------------------------------------------
-
-
 def mixture(base: Path, good: int, bad: int) -> Path:
     files = {f"{number:03d}.jpg": photo(number) for number in range(good)}
     return write_tree(base, {**files, **{f"bad-{number:03d}.jpg": b"" for number in range(bad)}})
 
 
-@pytest.mark.parametrize(
-    ("good", "bad", "settings"),
-    [
-        (20, 0, {"max_reject_fraction": 0}),
-        (10, 10, {"max_reject_fraction": 0.5}),
-        (1, 9, {"max_reject_fraction": 1}),
-        (99, 1, {}),
-    ],
-)
-def test_as_many_rejects_as_allowed_are_no_failure(tmp_path, good, bad, settings):
-    manifest = convert(mixture(tmp_path / "in", good, bad), tmp_path / "out", **settings)
-    counts = dict(found=good + bad, written=good, rejected=bad, skipped=0)
-    assert accounting(manifest["total"]) == counts
+def test_as_many_rejects_as_allowed_are_no_failure(tmp_path):
+    for good, bad, settings in ((10, 10, {"max_reject_fraction": 0.5}), (99, 1, {})):
+        base = mixture(tmp_path / f"in-{bad}", good, bad)
+        manifest = convert(base, tmp_path / f"out-{bad}", **settings)
+        counts = dict(found=good + bad, written=good, rejected=bad, skipped=0)
+        assert accounting(manifest["total"]) == counts
 
 
 @pytest.mark.parametrize(
-    ("good", "bad", "settings", "allowed"),
-    [
-        (20, 1, {"max_reject_fraction": 0}, "0"),
-        (10, 12, {"max_reject_fraction": 0.5}, "0.5"),
-        (98, 1, {}, "0.01"),
-    ],
+    ("good", "bad", "settings"), [(10, 12, {"max_reject_fraction": 0.5}), (98, 1, {})]
 )
 def test_more_rejects_than_allowed_fail_with_count_first_ten_and_list(
-    tmp_path, good, bad, settings, allowed
+    tmp_path, good, bad, settings
 ):
     base = mixture(tmp_path / "in", good, bad)
     one_split = output_config(("all", 1))  # rejects are listed split by split
@@ -244,11 +199,9 @@ def test_more_rejects_than_allowed_fail_with_count_first_ten_and_list(
         convert(base, tmp_path / "out", output_config=one_split, **settings)
     message = str(caught.value)
     assert message.startswith(f"{bad} of {good + bad} inputs were rejected ({bad} EMPTY_FILE), ")
-    assert f"max_reject_fraction={allowed} " in message
     shown = [f"bad-{number:03d}.jpg" in message for number in range(bad)]
     assert shown == [True] * min(bad, 10) + [False] * max(bad - 10, 0)
     (listed,) = (Path(word.rstrip(".")) for word in message.split() if ".jsonl" in word)
     assert [line["source"] for line in rejects_in(listed)] == [
         f"bad-{number:03d}.jpg" for number in range(bad)
     ]
-    assert {line["code"] for line in rejects_in(listed)} == {"EMPTY_FILE"}

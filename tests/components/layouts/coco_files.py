@@ -20,7 +20,3 @@ def instances(images: list, annotations: list) -> str:
 def values(listing) -> dict[str, dict]:
     names = [column.name for column in listing.columns]
     return {e.name: dict(zip(names, e.values, strict=True)) for e in listing.entries}
-
-
-def changed(**more: list) -> str:
-    return json.dumps({**json.loads(instances([image(1, "1.jpg")], [])), **more})

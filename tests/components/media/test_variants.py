@@ -105,44 +105,49 @@ REFUSED = {
 }
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        "JPEG, more after its end",
-        "JPEG, a file after its end",
-        "PNG, more after its end",
-        "PNG, a file after its end",
+def test_what_both_read_alike_is_kept():
+    for name in (
+        *("JPEG 2", "JPEG, progressive", "JPEG, grey", "PNG RGB", "PNG grey 8", "PNG RGBA"),
+        *(f"JPEG, {more} after its end" for more in ("more", "a file")),
+        *(f"PNG, {more} after its end" for more in ("more", "a file")),
         *(f"JPEG, bad EXIF: {how}" for how in ("no TIFF", "empty", "cut", "endless", "of zeros")),
         *(f"PNG, bad eXIf {where}" for where in ("first", "last")),
-    ],
-)
-def test_what_both_read_alike_is_kept(name):
-    stored = store(VARIANTS[name])
-    assert stored is not None
-    assert (stored.data, stored.conversions) == (VARIANTS[name], ())
+    ):
+        stored = store(VARIANTS[name])
+        assert stored is not None, name
+        assert (stored.data, stored.conversions) == (VARIANTS[name], ()), name
 
 
-@pytest.mark.parametrize(
-    ("name", "word"),
-    [
-        ("BMP, more after its pixels", "BMP"),
-        ("GIF, transparent", "GIF"),
-        ("GIF, no trailer", "GIF"),
-        ("GIF, text after its trailer", "GIF"),
-        ("JPEG, arithmetic", "JPEG_VARIANT"),
-        ("JPEG, no tables", "JPEG_VARIANT"),
-        ("JPEG, lossless", "JPEG_VARIANT"),
-        ("JPEG, zeros for its end", "JPEG_VARIANT"),
-        ("PNG, an unknown critical chunk", "PNG_VARIANT"),
-        ("PNG, EXIF in zTXt last", "ORIENTATION"),
-        ("PNG, XMP first", "ORIENTATION"),
-        ("TIFF None, 6", "ORIENTATION"),
-    ],
-)
-def test_what_is_converted_is_counted_by_its_reason(name, word):
-    stored = store(VARIANTS[name])
-    assert stored is not None
-    assert word in stored.conversions
+COUNTED = {  # the format that is stored, and why
+    "BMP, more after its pixels": ("PNG", "BMP"),
+    "GIF, transparent": ("PNG", "GIF"),
+    "GIF, two frames": ("PNG", "ANIMATION"),
+    "GIF, no trailer": ("PNG", "GIF"),
+    "GIF, text after its trailer": ("PNG", "GIF"),
+    "JPEG, arithmetic": ("JPEG", "JPEG_VARIANT"),
+    "JPEG, no tables": ("JPEG", "JPEG_VARIANT"),
+    "JPEG, lossless": ("PNG", "JPEG_VARIANT"),
+    "JPEG, zeros for its end": ("JPEG", "JPEG_VARIANT"),
+    "JPEG in CMYK, Adobe 2": ("JPEG", "CMYK"),
+    "PNG palette 8": ("PNG", "PALETTE"),
+    "PNG grey 1": ("PNG", "BIT_DEPTH"),
+    "PNG RGB 16": ("PNG", "SIXTEEN_BIT"),
+    "PNG, an unknown critical chunk": ("PNG", "PNG_VARIANT"),
+    "PNG, EXIF in zTXt last": ("PNG", "ORIENTATION"),
+    "PNG, XMP first": ("PNG", "ORIENTATION"),
+    "TIFF None, 6": ("PNG", "ORIENTATION"),
+    "TIFF None, 1": ("PNG", "TIFF"),
+    "WebP, lossless True, 1": ("PNG", "WEBP"),
+    "WebP, lossless False, 1": ("JPEG", "WEBP"),
+}
+
+
+def test_what_is_converted_is_counted_by_its_reason():
+    for name, (kind, word) in COUNTED.items():
+        stored = store(VARIANTS[name])
+        assert stored is not None, name
+        assert stored.format == kind, name
+        assert word in stored.conversions, name
 
 
 @pytest.mark.parametrize("name", [n for n in VARIANTS if n.startswith("TIFF") and n[-1] in "36"])

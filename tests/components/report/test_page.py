@@ -2,18 +2,15 @@
 
 import dataclasses
 import html.parser
-import io
 import re
 import shutil
 import subprocess
-import wave
 from pathlib import Path
 
-import numpy as np
 import pytest
-from PIL import Image
 
 from components.report.page import render_report, write_report
+from tests.make import jpeg, wav
 from trainer_utils.dataset import open_dataset
 from trainer_utils.format import Accounting, Feature
 from trainer_utils.format.origin import Ancestor, DatasetInput, DatasetSummary, Origin, Step
@@ -43,25 +40,11 @@ class Page(html.parser.HTMLParser):
         return [attributes for name, attributes in self.elements if name == tag]
 
 
-def jpeg(pixels) -> bytes:
-    stream = io.BytesIO()
-    Image.fromarray(pixels).save(stream, "JPEG")
-    return stream.getvalue()
-
-
-def sound() -> bytes:
-    stream = io.BytesIO()
-    with wave.open(stream, "wb") as writer:
-        writer.setparams((1, 2, 8000, 4000, "NONE", ""))
-        writer.writeframes((np.sin(np.arange(4000) / 5) * 20_000).astype("<i2").tobytes())
-    return stream.getvalue()
-
-
 @pytest.fixture(scope="module")
-def examples(photos):
+def examples():
     return [
         {
-            "image": [jpeg(photos[n])],
+            "image": [jpeg(n, size=(48, 40))],
             "filename": [f"cat/{n}.jpg".encode()],
             "text": [f"this is the review number {n} of a good film".encode()],
             "score": [n / 2],
@@ -70,7 +53,7 @@ def examples(photos):
             "ymin": [0.2],
             "ymax": [0.9],
             "labels": [0],
-            "audio": [sound()],
+            "audio": [wav(frames=4000)],
         }
         for n in range(12)
     ]

@@ -10,7 +10,8 @@ from tfx.orchestration.portable.data_types import ExecutionInfo
 
 from components import ShardBalancer
 from components.shard_balancer import FINGERPRINT, plan
-from tests.components.shard_balancer.test_executor import balance, contents, read
+from tests.components.shard_balancer.test_executor import balance, read
+from tests.make import everything as contents
 from tests.record_names import check_record_names
 from trainer_utils import DatasetWriter
 from trainer_utils.format import ConfigError

@@ -1,11 +1,9 @@
 """Records through runs: each at its output position, whatever is held at a time."""
 
-import itertools
 import random
 
 import numpy as np
 import pytest
-import tensorflow as tf
 
 from components.common.workspace import start_working
 from components.shuffle.external import ExternalShuffle, frames_of, run_of
@@ -38,27 +36,6 @@ def run(shuffle, folder, records, first, stop):
 def records():
     source = random.Random(1)
     return [source.randbytes(int(10 ** source.uniform(0, 4))) for _ in range(500)]
-
-
-@pytest.mark.parametrize("memory_bytes", [5000, 40_000, None])
-def test_every_record_stands_where_its_position_says(tmp_path, records, memory_bytes):
-    shuffle = make_shuffle(tmp_path / "out", records, memory_bytes=memory_bytes or 1 << 30)
-    cuts = [0, 0, 1, 100, 400, 500]
-    runs = [run(shuffle, tmp_path, records, *span) for span in itertools.pairwise(cuts)]
-    if memory_bytes is None:
-        shuffle.gather(0, held=runs)
-    else:
-        for number, one in enumerate(runs):
-            shuffle.scatter(f"{number}", one)
-        assert len(shuffle.tasks) > 1
-        for number in reversed(range(len(shuffle.tasks))):
-            shuffle.gather(number)
-    found = []
-    for index in range(2):
-        path = str(tmp_path / "out" / shuffle.layout.shard_name(index).path)
-        found += tf.compat.v1.io.tf_record_iterator(path)
-    order = np.argsort(shuffle.layout.positions(0, 500))
-    assert found == [records[number] for number in order.tolist()]
 
 
 def test_a_run_that_was_damaged_or_is_not_there_is_an_error(tmp_path, records):

@@ -9,7 +9,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from components.tables import pieces
-from components.tables.pieces import RowTooLong, StrayQuote, UnclosedQuote, cut, row_ends
+from components.tables.pieces import RowTooLong, StrayQuote, UnclosedQuote, cut
 
 TOKENS = [
     b"a",
@@ -71,13 +71,6 @@ def check_parts(parts: list, data: bytes, ends: list[int], *, start: int, most: 
     assert [bytes_of(part) for part in parts if isinstance(part, RowTooLong)] == too_long
 
 
-@given(DATA, DELIMITERS)
-def test_rows_end_where_the_automaton_says(data, delimiter):
-    ends, _ = ends_by_hand(data, delimiter)
-    last = [] if ends and ends[-1] == len(data) else [len(data)]
-    assert row_ends(data, delimiter).tolist() == [*ends, *last]
-
-
 @given(DATA, DELIMITERS, st.integers(1, 45), st.integers(1, 60), st.data())
 def test_a_table_is_cut_where_the_automaton_says_rows_end(data, delimiter, block, size, more):
     ends, is_open = ends_by_hand(data, delimiter)
@@ -88,20 +81,6 @@ def test_a_table_is_cut_where_the_automaton_says_rows_end(data, delimiter, block
         data, block, start=start, delimiter=delimiter, piece_bytes=size, max_row_bytes=most
     )
     check_parts(parts, data, ends, start=start, most=most)
-
-
-def test_every_short_table_is_cut_right_in_blocks_of_every_size():
-    for length in range(7):
-        for octets in itertools.product(b'a,"\n', repeat=length):
-            data = bytes(octets)
-            ends, is_open = ends_by_hand(data, b",")
-            for block in range(1, length + 1):
-                if is_open:
-                    with pytest.raises(UnclosedQuote):
-                        cut_in_blocks(data, block, delimiter=b",", piece_bytes=1)
-                    continue
-                parts = cut_in_blocks(data, block, delimiter=b",", piece_bytes=1)
-                check_parts(parts, data, ends, start=0, most=pieces.MAX_ROW_BYTES)
 
 
 @given(DATA, DELIMITERS, st.integers(1, 45))

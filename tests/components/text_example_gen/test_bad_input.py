@@ -10,7 +10,6 @@ import pytest
 
 from components.tables import pieces
 from tests.components.tables.table_files import keyed, parquet_of
-from trainer_utils.format import InputError
 
 # A file's name and content, the numbers of its good rows, and of each bad one its code and what its
 # detail says.
@@ -106,22 +105,6 @@ def test_a_reject_counts_in_the_split_of_its_file(convert):
     splits = convert(files, max_reject_fraction=0.5).manifest["splits"]
     assert (splits["test"]["found"], splits["test"]["rejected"]) == (2, 1)
     assert (splits["train"]["found"], splits["train"]["rejected"]) == (1, 0)
-
-
-def test_too_many_rejects_fail_the_run_with_the_first_ten_and_the_whole_list(
-    write, run_text, tmp_path
-):
-    rows = "".join(f"{n}\n" if n % 4 == 0 else f"{n},1\n" for n in range(60))
-    base = write(tmp_path / "in", {"t.csv": f"text,n\n{rows}"})
-    with pytest.raises(InputError) as error:
-        run_text(base, tmp_path / "out", max_reject_fraction=0.2)
-    message, listed = str(error.value), tmp_path / "out.rejects.jsonl"
-    for said in ("15 of 60 inputs", "15 WRONG_COLUMNS", "max_reject_fraction=0.2", str(listed)):
-        assert said in message
-    assert message.count("t.csv:") == 10
-    assert len(listed.read_text().splitlines()) == 15
-    assert not (tmp_path / "out" / "manifest.json").exists()
-    assert run_text(base, tmp_path / "more", max_reject_fraction=0.25).counts()["rejected"] == 15
 
 
 def refuse(monkeypatch, name: str, *, after: int = 0) -> None:

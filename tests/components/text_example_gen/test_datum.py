@@ -147,32 +147,3 @@ def test_it_is_described_as_datum_describes_what_it_exports_itself(texts, tmp_pa
             twin = of_ours[example["polarity"].item() * 10_000 + int(example["span"][0])]
             for name, value in example.items():
                 np.testing.assert_array_equal(np.asarray(value), np.asarray(twin[name]), name)
-
-
-LAYOUTS = {
-    "a table": {
-        "train.csv": "text,label,stars\na,x,1.5\nb,y,2\n",
-        "val.csv": "text,label,stars\nc,x,3\n",
-    },
-    "lines": {"train.txt": "a\nb\n", "val.txt": "c\n"},
-    "folders": {"train/x/1.txt": "a", "train/y/2.txt": "b", "val/x/3.txt": "c"},
-    "lines of JSON": {
-        "train.jsonl": '{"text": "a", "user": {"n": [1]}}\n{"text": "b", "user": {"n": []}}\n',
-        "val.jsonl": '{"text": "c", "user": {"n": [1, 2]}}\n',
-    },
-}
-
-
-@pytest.mark.parametrize("files", LAYOUTS.values(), ids=LAYOUTS)
-def test_datum_and_input_fn_agree_on_every_layout(convert, files):
-    dataset = convert(files)
-    for split, texts in (("train", [b"a", b"b"]), ("eval", [b"c"])):
-        theirs, ours = (
-            {
-                example["id"]: {n: np.asarray(v).tolist() for n, v in example.items()}
-                for example in read(str(dataset.uri), split)
-            }
-            for read in (read_with_datum, read_with_input_fn)
-        )
-        assert theirs == ours
-        assert sorted(example["text"] for example in theirs.values()) == texts

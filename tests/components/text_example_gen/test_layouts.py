@@ -61,13 +61,6 @@ def test_a_table_gives_an_example_a_row(convert, layout, given):
     assert dataset.manifest["split_order"] == ["train", "eval"]
 
 
-def test_a_file_may_be_compressed(convert):
-    for layout in ("tsv", "jsonl", "json"):
-        name, data = TABLES[layout]
-        dataset = convert({f"{name}.gz": gzip.compress(data[:9]) + gzip.compress(data[9:])})
-        assert dataset.by_id() == numbered(f"{name}.gz", EXPECTED)
-
-
 def test_nested_objects_become_features_with_dots(convert):
     rows = [
         {"text": "a", "user": {"name": "Ann", "home": {"lat": 1.5, "tags": [1, 2]}}, "n": 1},

@@ -38,18 +38,11 @@ def test_a_long_row_is_read_and_a_longer_one_is_rejected(convert, monkeypatch, n
 GIANTS = """
 import gzip, json, resource, sys
 from pathlib import Path
-import apache_beam as beam
-from tfx.dsl.components.base.base_beam_executor import BaseBeamExecutor
-from tfx.types import standard_artifacts
-from components.text_example_gen import Executor
+from components import steps
+from components.example_gen.settings import TextSettings
 
-def run(base, uri, **settings):
-    artifact = standard_artifacts.Examples()
-    artifact.uri = str(uri)
-    config = '{"splits": [{"name": "all", "pattern": "*"}]}'
-    properties = {"input_base": str(base), "input_config": config, "output_config": "{}",
-                  "max_reject_fraction": 0.9, **settings}
-    Executor().Do({}, {"examples": [artifact]}, properties)
+def run(base, uri):
+    steps.convert(str(base), str(uri), TextSettings(max_reject_fraction=0.9))
     return json.loads((uri / "manifest.json").read_text())
 
 def peak():

@@ -149,12 +149,6 @@ def make_store(tmp_path) -> Callable[..., StoreMaker]:
     return make
 
 
-@pytest.fixture(scope="session")
-def fill_store() -> Callable[[Any, str], dict[str, int]]:
-    """Puts two runs of a pipeline, with artifacts below a folder, into a store; ids by name."""
-    return lambda store, folder: fill_like_tfx(StoreMaker(store), folder)
-
-
 @pytest.fixture
 def like_tfx(make_store, tmp_path) -> dict[str, int]:
     """Ids by name in `metadata.sqlite`, whose artifacts lie in the test's folder."""

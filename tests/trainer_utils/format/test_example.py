@@ -42,10 +42,10 @@ def test_examples_are_the_bytes_of_the_protocol_buffer_library(features):
         assert encoded == expected
 
 
-@pytest.mark.parametrize("size", [0, 1, 127, 128, 16_383, 16_384, 2_097_152])
-def test_lengths_of_every_width_are_encoded(size):
-    features = {"image": bytes(size), "label": size}
-    assert b"".join(encode_example(features)) == by_protobuf(features)
+def test_lengths_of_every_width_are_encoded():
+    for size in (0, 1, 127, 128, 16_383, 16_384, 2_097_152):
+        features = {"image": bytes(size), "label": size}
+        assert b"".join(encode_example(features)) == by_protobuf(features)
 
 
 def test_a_large_value_is_not_copied():

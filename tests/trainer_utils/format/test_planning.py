@@ -1,6 +1,7 @@
 """Hashes, permutations and the division into shards."""
 
 import hashlib
+import itertools
 
 import numpy as np
 import pytest
@@ -10,18 +11,18 @@ from trainer_utils.format import keyed_hash, num_shards_for, permute, planning, 
 SMALL, LARGE = 1000, 70_001  # below and above where the way of permuting changes
 
 
-@pytest.mark.parametrize("size", [1, 2, 3, 5, 17, 300, SMALL, 65_536, 65_537, LARGE, 200_000])
-@pytest.mark.parametrize("seed", [0, -1, 2**62])
-def test_a_permutation_gives_each_place_once(size, seed):
-    places = permute(np.arange(size), num_records=size, seed=seed)
-    assert np.array_equal(np.sort(places), np.arange(size))
+def test_a_permutation_gives_each_place_once():
+    sizes = (1, 2, 3, 17, SMALL, 65_536, 65_537, LARGE)
+    for size, seed in itertools.product(sizes, (0, -1, 2**62)):
+        places = permute(np.arange(size), num_records=size, seed=seed)
+        assert np.array_equal(np.sort(places), np.arange(size))
 
 
-@pytest.mark.parametrize("size", [1, 2, 1000, planning._FEW_RECORDS + 1, 10**8 + 7])
-def test_what_was_permuted_is_found_again(size):
-    records = np.unique(np.linspace(0, size - 1, 500).astype(np.int64))
-    places = permute(records, num_records=size, seed=5)
-    assert planning.unpermute(places, num_records=size, seed=5).tolist() == records.tolist()
+def test_what_was_permuted_is_found_again():
+    for size in (1, 2, 1000, planning._FEW_RECORDS + 1, 10**8 + 7):
+        records = np.unique(np.linspace(0, size - 1, 500).astype(np.int64))
+        places = permute(records, num_records=size, seed=5)
+        assert planning.unpermute(places, num_records=size, seed=5).tolist() == records.tolist()
 
 
 @pytest.mark.parametrize(("size", "seeds"), [(20, 4000), (LARGE, 400)])
@@ -44,25 +45,17 @@ def test_a_hash_is_keyed_blake2b():
     assert keyed_hash(b"cat/1.jpg", seed=7, purpose="split") == int.from_bytes(digest, "little")
 
 
-@pytest.mark.parametrize(("records", "shards"), [(10, 3), (10, 10), (1, 1), (0, 1), (1000, 7)])
-def test_shards_differ_by_one_record_at_the_most(records, shards):
-    sizes = np.diff(shard_bounds(num_records=records, num_shards=shards))
-    assert sizes.sum() == records
-    assert len(sizes) == shards
-    assert sizes.max() - sizes.min() <= 1
+def test_shards_differ_by_one_record_at_the_most_and_are_of_the_size_wished_for():
+    for records, shards in ((10, 3), (10, 10), (0, 1), (1000, 7)):
+        sizes = np.diff(shard_bounds(num_records=records, num_shards=shards))
+        assert (sizes.sum(), len(sizes)) == (records, shards)
+        assert sizes.max() - sizes.min() <= 1
+    for records, size, shards in ((100, 10_000, 10), (100, 10_600, 11), (3, 10_000, 3), (0, 0, 1)):
+        wished = {"num_bytes": size, "target_shard_bytes": 1000}
+        assert num_shards_for(num_records=records, **wished) == shards
 
 
-@pytest.mark.parametrize(
-    ("records", "size", "target", "expected"),
-    [(100, 10_000, 1000, 10), (100, 10_600, 1000, 11), (3, 10_000, 1000, 3), (0, 0, 1000, 1)],
-)
-def test_the_number_of_shards_comes_of_the_size_wished_for(records, size, target, expected):
-    assert (
-        num_shards_for(num_records=records, num_bytes=size, target_shard_bytes=target) == expected
-    )
-
-
-@pytest.mark.parametrize("modulus", [1, 3, 2**31 - 1, 2**47 + 5])
+@pytest.mark.parametrize("modulus", [1, 3, 2**47 + 5])
 def test_hashes_of_many_are_those_of_each(modulus):
     identities = [f"cats/{number}.jpg".encode() for number in range(100)]
     digests = planning.keyed_digests(iter(identities), seed=-3, purpose="split")

@@ -48,21 +48,6 @@ def test_a_declaration_says_all_of_a_setting():
     }
 
 
-@pytest.mark.parametrize(
-    ("name", "sentence", "default"),
-    [
-        ("size", "in bytes. At least 1.", ""),
-        ("rate", "a share. From 0 to 1. Default: half of it.", "0.5"),
-        ("mode", "`a` or `b`.", ""),
-        ("seed", "of it. 64 bits, signed.", "128 MiB"),
-        ("kinds", "by name.", ""),
-    ],
-)
-def test_a_sentence_has_the_range_of_a_number(name, sentence, default):
-    one = settings_of(Outer)[name]
-    assert (one.sentence, one.shown_default) == (sentence, default)
-
-
 def test_a_value_is_checked_and_kept_as_its_rule_returns_it():
     made = Outer(names=["x", "y"], all_of_it=Inner(rate=1))
     assert (made.names, made.all_of_it.rate, made.size) == (("x", "y"), 1, None)

@@ -21,7 +21,6 @@ import trainer_utils
 from trainer_utils import ConfigError, DatasetWriter, input_fn, storage
 from trainer_utils.dataset import open_dataset
 from trainer_utils.format import InputError, Manifest
-from trainer_utils.writing.shards import OpenShards
 
 RECORDS = 23
 
@@ -267,20 +266,3 @@ def test_any_number_of_shards_costs_no_more_than_there_are_examples(tmp_path: Pa
         writer.write("train", {"id": 1})
         writer.write("train", {"id": 2})
     assert len(list((tmp_path / "out/Split-train").iterdir())) == 2
-
-
-def test_a_full_disk_is_named_with_the_file_that_it_has_no_room_for(tmp_path):
-    shards = OpenShards(
-        str(tmp_path),
-        "train",
-        num_shards=1,
-        target_shard_bytes=1 << 20,
-        gzip=False,
-        buffer_bytes=1 << 10,
-    )
-    shards.append([b"x"])
-    (path,) = (path for path in tmp_path.rglob("train-0"))
-    path.unlink()
-    path.symlink_to("/dev/full")
-    with pytest.raises(OSError, match=f"No space left on device: '{path}'"):
-        shards.append([bytes(1 << 20)])

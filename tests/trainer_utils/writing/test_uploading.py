@@ -1,7 +1,5 @@
 """Writers of one place in an object store: one of them gets it, and its dataset is its own."""
 
-import contextlib
-import functools
 import itertools
 import os
 import threading
@@ -126,28 +124,6 @@ def test_a_killed_writers_claim_is_named_before_anything_is_written(uri):
     storage.remove_tree(uri)
     _writer(uri, 3).close()
     assert _writers_in(uri) == {3}
-
-
-def test_a_claim_that_goes_while_the_place_is_looked_at_is_no_error(uri, monkeypatch):
-    """At each question in turn the other writer has just left."""
-    asked = ("exists", "is_folder", "list_names", "list_files", "read_text")
-    really = {name: getattr(storage, name) for name in asked}
-    for k in range(8):
-        claims = storage.join(uri, ".tfx-shards-tmp/writers")
-        storage.make_folder(claims)
-        storage.write_text(storage.join(claims, "0"), "process 7", temporary_folder=claims)
-        calls = itertools.count()
-
-        def ask(name, *arguments, _calls=calls, _k=k, **settings):
-            if next(_calls) == _k:
-                storage.remove_tree(uri)
-            return really[name](*arguments, **settings)
-
-        for name in asked:
-            monkeypatch.setattr(storage, name, functools.partial(ask, name))
-        with contextlib.suppress(ConfigError):
-            publishing.check_is_free(uri)
-        storage.remove_tree(uri)
 
 
 def test_a_file_and_a_full_folder_are_no_free_places(tmp_path: Path):

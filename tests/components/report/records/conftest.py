@@ -1,27 +1,18 @@
 """A dataset with every kind of value."""
 
 import io
-import struct
-import wave
 
 import numpy as np
 import pytest
 from PIL import Image
 
+from tests.make import wav
 from trainer_utils.format import Feature
 
 
 def encoded(pixels: np.ndarray, kind: str) -> bytes:
     stream = io.BytesIO()
     Image.fromarray(pixels).save(stream, kind)
-    return stream.getvalue()
-
-
-def sound(samples: int) -> bytes:
-    stream = io.BytesIO()
-    with wave.open(stream, "wb") as writer:
-        writer.setparams((1, 2, 8000, samples, "NONE", ""))
-        writer.writeframes(struct.pack(f"<{samples}h", *range(samples)))
     return stream.getvalue()
 
 
@@ -33,7 +24,7 @@ def dataset(photos, write_dataset, tmp_path):
             "image": [encoded(photos[n], "JPEG" if n % 2 else "PNG")],
             "label": [n % 2],
             "text": [f"text number {n}".encode()],
-            "sound": [sound(100 + n)],
+            "sound": [wav(n, frames=100 + n)],
             "boxes": [0.5, 0.25 * n],
             "pixels": [photos[n].tobytes()],
             "many": list(range(20)),

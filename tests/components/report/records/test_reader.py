@@ -10,7 +10,6 @@ import tensorflow as tf
 from PIL import Image
 
 from components.report.records import export_examples, read_examples
-from components.report.records.display import as_text
 from trainer_utils.format import DatasetError
 
 
@@ -68,18 +67,6 @@ def test_names_of_features_make_no_paths(write_dataset, tmp_path):
     assert (folder / "train-00000000-1.txt").read_bytes() == b"x" * 40_000
     with pytest.raises(DatasetError):  # a folder with something in it is left alone
         export_examples(read_examples(uri), str(folder))
-
-
-HOSTILE = "red \x1b[31m bell \x07 line \u2028 end\nforged"
-
-
-def test_hostile_texts_neither_steer_the_terminal_nor_forge_lines(write_dataset, tmp_path):
-    example = {HOSTILE: [HOSTILE.encode()], "latin": ["naïve 北京".encode()]}
-    uri = write_dataset(tmp_path / "hostile", {"train": [[example]]}, {})
-    text = as_text(read_examples(uri))
-    assert len(text.split("\n")) == 3
-    assert all(character.isprintable() or character == "\n" for character in text)
-    assert "naïve 北京" in text
 
 
 def test_an_export_holds_every_text_a_nul_among_them(write_dataset, tmp_path):

@@ -1,30 +1,19 @@
 """Raw inputs: sounds and photos in class folders."""
 
-import numpy as np
 import pytest
+
+from tests.make import photo, wav, write_files
 
 
 @pytest.fixture(scope="module")
 def clips(tmp_path_factory):
     """12 sounds in two class folders."""
-    import soundfile
-
-    folder = tmp_path_factory.mktemp("clips")
-    for number in range(12):
-        path = folder / ("yes" if number % 2 else "no") / f"{number}.wav"
-        path.parent.mkdir(exist_ok=True)
-        soundfile.write(path, np.sin(np.arange(800) * (number + 1) / 50), 8000)
-    return folder
+    files = {f"{('no', 'yes')[n % 2]}/{n}.wav": wav(n, frames=800) for n in range(12)}
+    return write_files(tmp_path_factory.mktemp("clips"), files)
 
 
 @pytest.fixture(scope="module")
-def pictures(tmp_path_factory, photos):
+def pictures(tmp_path_factory):
     """30 photos in three class folders."""
-    from PIL import Image
-
-    folder = tmp_path_factory.mktemp("pictures")
-    for number, photo in enumerate(photos):
-        path = folder / f"class{number % 3}" / f"{number}.png"
-        path.parent.mkdir(exist_ok=True)
-        Image.fromarray(photo).save(path)
-    return folder
+    files = {f"class{n % 3}/{n}.png": photo(9 * n, "PNG", size=(48, 40)) for n in range(30)}
+    return write_files(tmp_path_factory.mktemp("pictures"), files)

@@ -46,21 +46,3 @@ def test_a_function_of_images_tensors_and_bytes(photos: list[Any], tmp_path: Pat
             assert batch["raw"].numpy()[row] == rows[n]["raw"]
             assert batch["label"][row] == n % 2
         assert batch["half"].dtype == np.float16
-
-
-def test_a_frame_of_arrays_on_a_runner_of_beam(tmp_path: Path) -> None:
-    import pandas as pd
-
-    arrays = [np.full((n % 3 + 1, 2), n, np.float64) for n in range(12)]
-    frame = pd.DataFrame({"text": [f"text {n}" for n in range(12)], "m": arrays, "n": range(12)})
-    options: dict[str, Any] = {"splits": {"train": 1}, "shuffle": False}
-    uris = [
-        pipelines.convert(frame, str(tmp_path / name), beam_pipeline_args=arguments, **options)
-        for name, arguments in (("a", None), ("b", ["--runner=DirectRunner"]))
-    ]
-    texts = [Path(uri, "manifest.json").read_bytes() for uri in uris]
-    assert texts[0] == texts[1]
-    for example in trainer_utils.input_fn(uris[0], "train", batch_size=None):
-        expected = arrays[int(example["n"])]
-        assert example["m"].dtype == expected.dtype
-        np.testing.assert_array_equal(example["m"], expected)

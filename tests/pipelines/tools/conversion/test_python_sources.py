@@ -31,11 +31,9 @@ SPLIT_ROWS = [("train", ROWS[0]), ("train", ROWS[1]), ("eval", ROWS[0])]
 PLAIN_ROWS = [(None, row) for row in ROWS]
 
 
-@pytest.mark.parametrize(
-    ("source", "expected"),
-    [
+def test_rows_and_splits() -> None:
+    for source, expected in (
         (ROWS, PLAIN_ROWS),
-        (iter(ROWS), PLAIN_ROWS),
         ((row for row in ROWS), PLAIN_ROWS),
         (lambda: ROWS, PLAIN_ROWS),
         (enumerate(ROWS), PLAIN_ROWS),
@@ -45,11 +43,8 @@ PLAIN_ROWS = [(None, row) for row in ROWS]
         ({"train": by_split, "val": by_split}, SPLIT_ROWS),
         ({"text": ["good", "bad"], "n": [1, 2]}, PLAIN_ROWS),
         ({"train": {"text": ["good", "bad"], "n": (1, 2)}, "val": iter(ROWS[:1])}, SPLIT_ROWS),
-    ],
-    ids=lambda value: None,
-)
-def test_rows_and_splits(source: Any, expected: Any) -> None:
-    assert found(source) == expected
+    ):
+        assert found(source) == expected
 
 
 def test_datums_own_generators_are_taken(tmp_path: Path) -> None:

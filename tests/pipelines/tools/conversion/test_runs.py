@@ -1,22 +1,21 @@
 """`convert` and `balance` on an install that has no TFX, TensorFlow, Beam or ML Metadata."""
 
 import concurrent.futures
-import hashlib
-import io
 import json
 import os
 import shutil
 import subprocess
 import sys
-import wave
 from pathlib import Path
 
 import pytest
-from PIL import Image
+from click.testing import CliRunner
 
 import pipelines
+from pipelines.cli.app import app
 from pipelines.tools.conversion import convert as conversion
 from pipelines.tools.verification import verify_dataset
+from tests.make import photo, wav, write_files
 from trainer_utils.dataset.files import read_manifest
 from trainer_utils.format import ConfigError, InputError
 
@@ -24,34 +23,18 @@ HIDDEN = (
     *("tfx", "tensorflow", "apache_beam", "ml_metadata", "kfp", "tensorflow_data_validation"),
     *("scipy", "tiktoken", "tokenizers", "sentencepiece"),
 )
-OF_DATASETS = ("ImageExampleGen", "ShardBalancer", "SchemaExport")
 # It names the folder of the shards, with the number of a run.
-NUMBERED = "datum_dataset/*/shard_info.json"
 
 
 @pytest.fixture
 def pictures(tmp_path) -> Path:
-    folder = tmp_path / "in"
-    for number in range(30):
-        path = folder / "ab"[number % 2] / f"{number}.png"
-        path.parent.mkdir(parents=True, exist_ok=True)
-        Image.new("RGB", (20 + number, 30), (number * 5, 90, 40)).save(path)
-    return folder
+    files = {f"{'ab'[n % 2]}/{n}.png": photo(n, "PNG", size=(20 + n, 30)) for n in range(30)}
+    return write_files(tmp_path / "in", files)
 
 
 @pytest.fixture
 def without_tfx(monkeypatch):
     monkeypatch.setattr(conversion, "has_tfx", lambda: False)
-
-
-def files(folder: Path) -> dict[str, str]:
-    found = {}
-    for component in OF_DATASETS:
-        for path in sorted(folder.glob(f"artifacts/{component}/*/*/**/*")):
-            if path.is_file() and not path.match(NUMBERED):
-                _, output, _, *inner = path.relative_to(folder / "artifacts").parts
-                found["/".join([output, *inner])] = hashlib.sha256(path.read_bytes()).hexdigest()
-    return found
 
 
 def shell(*arguments: str) -> subprocess.CompletedProcess[str]:
@@ -65,16 +48,6 @@ def shell(*arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, "-c", program, *arguments], capture_output=True, text=True, check=False
     )
-
-
-@pytest.mark.slow
-def test_the_files_are_those_of_a_tracked_run(pictures, tmp_path, monkeypatch):
-    pytest.importorskip("tfx", reason="it is compared with")
-    pipelines.convert(pictures, tmp_path / "tracked", num_shards=2)
-    monkeypatch.setattr(conversion, "has_tfx", lambda: False)
-    uri = pipelines.convert(pictures, tmp_path / "plain", num_shards=2)
-    assert uri.metadata is None
-    assert files(tmp_path / "plain") == files(tmp_path / "tracked")
 
 
 def test_what_did_not_change_is_not_made_again_and_what_was_removed_is(
@@ -104,13 +77,6 @@ def test_what_a_killed_run_left_is_gone_on_with_in_its_folder(without_tfx, pictu
     left.mkdir(parents=True)
     made = pipelines.convert(pictures, out)
     assert made.examples.endswith("examples/1")
-
-
-def test_a_dataset_is_balanced(without_tfx, pictures, tmp_path):
-    first = pipelines.convert(pictures, tmp_path / "out")
-    made = conversion.balance(str(tmp_path / "out"), str(tmp_path / "new"), num_shards=2)
-    assert read_manifest(made).total.written == read_manifest(first).total.written
-    assert {len(read_manifest(made).shards_of(split)) for split in ("train", "eval")} == {2}
 
 
 def test_a_store_of_metadata_is_refused(without_tfx, pictures, tmp_path):
@@ -143,8 +109,6 @@ def test_the_commands_work(pictures, tmp_path):
     ("extra", "setting", "arguments"),
     [
         ("audio", "sample_rate", ["in", "out", "--kind", "audio", "--sample-rate", "16000"]),
-        ("audio", "sample_rate", ["in", "--kind", "audio", "--sample-rate", "16000", "--dry-run"]),
-        ("beam", "beam_pipeline_args", ["in", "out", "--beam-arg=--runner=FlinkRunner"]),
         ("beam", "beam_pipeline_args", ["in", "--beam-arg=--runner=FlinkRunner", "--dry-run"]),
         ("tokens", "tokenizer", ["a.csv", "out", "--set", "tokenizer=gpt2"]),
     ],
@@ -163,22 +127,19 @@ def test_a_library_that_is_not_there_is_told_before_anything_is_read(
     assert sorted(tmp_path.rglob("*")) == before
 
 
-@pytest.mark.parametrize(
-    ("command", "status"),
-    [
+def test_a_run_that_fails_leaves_nothing(without_tfx, pictures, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    out = str(pipelines.convert("in", "out"))
+    for command, status in (
         (["balance", "none", "new/out"], 1),
-        (["balance", "OUT", "new/out", "--where", "height > 10000"], 2),
-        (["balance", "OUT", "new/out", "--exclude", "none.txt"], 2),
+        (["balance", out, "new/out", "--where", "height > 10000"], 2),
+        (["balance", out, "new/out", "--exclude", "none.txt"], 2),
         (["convert", "in", "new/out", "--splits", "train=1,eval=1000000"], 1),
         (["convert", "in", "new/out", "--num-shards", "other=3"], 2),
-    ],
-)
-def test_a_run_that_fails_leaves_nothing(pictures, tmp_path, monkeypatch, command, status):
-    monkeypatch.chdir(tmp_path)
-    out = shell("convert", "in", "out").stdout.strip()
-    done = shell(*(out if argument == "OUT" else argument for argument in command))
-    assert done.returncode == status, done.stderr
-    assert not Path("new").exists()
+    ):
+        done = CliRunner().invoke(app, command)
+        assert done.exit_code == status, done.output
+        assert not Path("new").exists()
 
 
 def test_runs_into_one_folder_at_the_same_time_do_not_touch_each_other(pictures, tmp_path):
@@ -214,45 +175,30 @@ def test_rows_of_bytes_that_are_no_file_are_rejected_with_a_code(without_tfx, pi
         assert (made.kind, made.written, made.rejected) == ("image", 9, 1), junk
         code = "NOT_AN_IMAGE" if junk else "EMPTY_FILE"
         assert made.manifest.reject_counts == {code: 1}
-    rows = [{"sound": b"junk"}, *({"sound": tone(n)} for n in range(8))]
+    rows = [{"sound": b"junk"}, *({"sound": wav(n)} for n in range(8))]
     made = pipelines.convert(rows, tmp_path / "d", columns={"sound": "audio"}, **settings)
     assert made.manifest.reject_counts == {"NOT_AUDIO": 1}
-    assert pipelines.convert([{"audio": tone(n)} for n in range(8)], tmp_path / "e").kind == "audio"
+    assert pipelines.convert([{"audio": wav(n)} for n in range(8)], tmp_path / "e").kind == "audio"
     with pytest.raises(InputError):
         pipelines.convert([{"image": png}, {"image": "a/0.png"}], tmp_path / "f")
 
 
-def tone(number: int) -> bytes:
-    stream = io.BytesIO()
-    with wave.open(stream, "wb") as file:
-        file.setparams((1, 2, 8000, 0, "NONE", ""))
-        file.writeframes(bytes(range(number, number + 200)))
-    return stream.getvalue()
-
-
-@pytest.mark.parametrize(
-    ("setting", "source", "out", "options"),
-    [
+def test_what_is_no_argument_is_refused_by_its_name(without_tfx, pictures, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    before, rows = sorted(tmp_path.rglob("*")), [{"text": "a"}]
+    for setting, source, out, options in (
         ("out", "in", None, {}),
-        ("out", [{"text": "a"}], None, {}),
         ("out", "in", "", {}),
         ("source", b"in", "out", {}),
         ("source", None, "out", {}),
         ("source", lambda one, two: [], "out", {}),
-        ("source", lambda *, split, other: [], "out", {}),
-        ("columns", [{"text": "a"}], "out", {"columns": 3}),
-        ("columns['text']", [{"text": "a"}], "out", {"columns": {"text": "txt"}}),
-        ("num_shards", [{"text": "a"}], "out", {"num_shards": "many"}),
+        ("columns", rows, "out", {"columns": 3}),
+        ("columns['text']", rows, "out", {"columns": {"text": "txt"}}),
+        ("num_shards", rows, "out", {"num_shards": "many"}),
         ("metadata", "in", "out", {"metadata": 3}),
-        ("splits", [{"text": "a"}], "out", {"splits": 3}),
-    ],
-)
-def test_what_is_no_argument_is_refused_by_its_name(
-    without_tfx, pictures, tmp_path, monkeypatch, setting, source, out, options
-):
-    monkeypatch.chdir(tmp_path)
-    before = sorted(tmp_path.rglob("*"))
-    with pytest.raises(ConfigError) as refused:
-        pipelines.convert(source, out, **options)
-    assert refused.value.setting == setting
-    assert sorted(tmp_path.rglob("*")) == before
+        ("splits", rows, "out", {"splits": 3}),
+    ):
+        with pytest.raises(ConfigError) as refused:
+            pipelines.convert(source, out, **options)
+        assert refused.value.setting == setting
+        assert sorted(tmp_path.rglob("*")) == before
