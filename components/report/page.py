@@ -13,7 +13,7 @@ import json
 from collections.abc import Callable
 from typing import Any
 
-from components.auditing.shifts import total_variation
+from components.auditing.checks import total_variation
 from components.report.doctor import Check, dataset_checks
 from components.report.html import load_template, write_page
 from components.report.inspection import DatasetFacts, feature_row, inspect_dataset
