@@ -24,7 +24,7 @@ LOCKED := $(VENV)/.locked
 READY := $(VENV)/.ready
 OTHER_STACK := $(if $(STACK),$(if $(filter $(STACK),$(shell cat $(VENV)/.stack 2>/dev/null)),,other-stack))
 
-.PHONY: docs help venv demo demo-text test test-quick golden test-current test-other bench-stack bench-stacks
+.PHONY: docs help venv demo test test-quick golden test-current test-other bench-stack bench-stacks
 .PHONY: test-faults test-trainer test-frameworks test-dask test-flink test-kfp test-prism stores lint format lock build image sbom release
 .PHONY: clean other-stack
 
@@ -36,11 +36,8 @@ venv: $(READY)  ## .venv with the locked dependencies and this project, editable
 demo: $(READY)  ## the whole pipeline on a small real photo set, or on yours: make demo SRC="my photos"
 	@$(BIN)/python -m pipelines.examples.demo $(if $(value SRC),"$$SRC")
 
-demo-text: $(READY)  ## the same with texts: real paragraphs by their source; SRC="my table.csv" takes yours
-	@$(BIN)/python -m pipelines.examples.demo --text $(if $(value SRC),"$$SRC")
-
 # A process a core, eight at the most: TFX takes a GB each, and some tests start clusters of their own.
-PARALLEL := --numprocesses=auto --maxprocesses=8 --dist=loadfile
+PARALLEL := --numprocesses=auto --maxprocesses=8 --dist=loadfile --no-loadscope-reorder
 
 test: $(READY)  ## every test; make test ARGS="-k naming -x" hands pytest its options
 	@$(BIN)/python -m pytest $(PARALLEL) --durations=10 $(ARGS)

@@ -65,7 +65,9 @@ def _sparse_dataset(shards: int) -> Iterator[tuple[str, str]]:
 
 def _write(folder: Path, num_shards: int) -> None:
     from trainer_utils.dataset.selection import digest_of, open_sources
-    from trainer_utils.format import Feature, Manifest, Shard, render_features
+    from trainer_utils.format import Feature, Manifest, Shard
+    from trainer_utils.format.checksums import FileDigest
+    from trainer_utils.format.datum import render_features
     from trainer_utils.format.manifest import Accounting
     from trainer_utils.format.naming import (
         DATUM_TYPES_FILE,
@@ -74,7 +76,6 @@ def _write(folder: Path, num_shards: int) -> None:
         ShardName,
         index_file,
     )
-    from trainer_utils.format.sealing import FileDigest
     from trainer_utils.order import InputOrder, OrderOptions
 
     uri = folder / "dataset"

@@ -20,8 +20,6 @@ from components.tfx.example_gen import (
     FileTreeDriver,
 )
 
-__all__ = ["AudioExampleGen", "Executor"]
-
 
 class Executor(ExampleGenExecutor):
     """Executor of AudioExampleGen."""

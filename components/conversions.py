@@ -1,9 +1,4 @@
-"""The steps of each ExampleGen: what is its own of the conversion of files or rows.
-
-conversion_class(ImageSettings())       # ImageConversion
-
-No TFX is needed to plan with them, and none is imported.
-"""
+"""The steps of each ExampleGen: what is its own of the conversion of files or rows."""
 
 import dataclasses
 from typing import Any
@@ -27,14 +22,6 @@ from components.example_gen.settings import (
 from components.layouts import texts
 from components.tables.pieces import Piece
 from trainer_utils.format import ConfigError
-
-__all__ = [
-    "AudioConversion",
-    "ImageConversion",
-    "ListConversion",
-    "TextConversion",
-    "conversion_class",
-]
 
 
 class ImageConversion(FileConversion):
@@ -60,11 +47,8 @@ class ImageConversion(FileConversion):
         settings = super().adjusted_settings(settings, found)
         has_boxes = any(column.name == "xmin" for column in found.columns)
         if has_boxes and settings.images.encoding == "raw":
-            raise ConfigError(
-                "encoding: expected 'file' for images with boxes, since raw ones are cut to a "
-                "square, got 'raw'",
-                setting="encoding",
-            )
+            rule = "'file' for images with boxes, since raw ones are cut to a square"
+            raise ConfigError.of("encoding", "raw", allowed=rule)
         if not has_boxes and all(blob.kind != "label_map" for blob in found.blobs):
             return settings
         images = dataclasses.replace(settings.images, orientation="keep")

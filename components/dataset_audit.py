@@ -24,8 +24,6 @@ from components.tfx.component import (
     set_properties,
 )
 
-__all__ = ["DatasetAudit", "Executor"]
-
 
 class Executor(base_executor.BaseExecutor):
     """Executor of DatasetAudit."""

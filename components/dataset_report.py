@@ -21,8 +21,6 @@ from components.tfx.component import (
     parameters_of,
 )
 
-__all__ = ["DatasetReport", "Executor"]
-
 
 class Executor(base_executor.BaseExecutor):
     """Executor of DatasetReport."""

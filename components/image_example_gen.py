@@ -21,8 +21,6 @@ from components.tfx.example_gen import (
     FileTreeDriver,
 )
 
-__all__ = ["Executor", "ImageExampleGen"]
-
 
 class Executor(ExampleGenExecutor):
     """Executor of ImageExampleGen."""

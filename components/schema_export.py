@@ -23,8 +23,6 @@ from components.tfx.component import (
     set_properties,
 )
 
-__all__ = ["Executor", "SchemaExport"]
-
 
 class Executor(base_executor.BaseExecutor):
     """Executor of SchemaExport."""

@@ -1,9 +1,6 @@
 """The settings of the components that describe a dataset, checked where they are made.
 
-AuditSettings(fail_on=("leakage", "label_conflict"))
-
-What each does stands in the docstring of the component's constructor. Those of the ExampleGens and
-of ShardBalancer lie with their engines.
+What each does stands in the docstring of the component's constructor.
 """
 
 import dataclasses
@@ -12,8 +9,6 @@ from collections.abc import Sequence
 from components.auditing import check_kinds
 from components.common.settings import ComponentSettings, is_text
 from trainer_utils.format.settings import number, one_of, setting, where
-
-__all__ = ["AuditSettings", "DatasetReportSettings", "SchemaExportSettings"]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -24,8 +24,7 @@ from components.tfx.component import (
     parameters_of,
     set_properties,
 )
-from components.tfx.driver import PropertiesDriver
-from components.tfx.executor import LocalFirstBeamExecutor
+from components.tfx.executor import LocalFirstBeamExecutor, PropertiesDriver
 from trainer_utils.dataset import open_dataset
 
 __all__ = ["FINGERPRINT", "EditsDriver", "Executor", "ShardBalancer", "plan"]
@@ -65,7 +64,6 @@ class Executor(LocalFirstBeamExecutor):
                 before_transform=[one.uri for one in input_dict.get("before_transform", ())],
                 transform_graphs=[one.uri for one in input_dict.get("transform_graph", ())],
                 runner=runner,
-                described=exec_properties,
             )
         set_properties(artifact, made.properties)
         _keep_properties(given, artifact)

@@ -1,19 +1,9 @@
 """What the components do, as plain functions of folders and settings; no TFX, no Beam.
 
-    from components import steps
-    from components.balancing.settings import BalancerSettings
-    from components.example_gen.settings import ImageSettings
-    from components.settings import AuditSettings, DatasetReportSettings
-
     steps.convert("photos/", "examples/", ImageSettings(seed=3))
-    steps.balance(["examples/"], "balanced/", BalancerSettings(num_shards=8))
-    steps.export_schema("balanced/", "described/")
-    steps.audit("balanced/", "audited/", AuditSettings(fail_on=("leakage",)))
-    steps.report("balanced/", "page/", DatasetReportSettings())
 
-A component of TFX, a step of Kubeflow and a command each call one of these, so that their bytes are
-the same. What is written stands at its place when a function returns, whole; a run that fails
-leaves no file there.
+A component of TFX, a step of Kubeflow and a command each call one of these. What is written stands
+whole at its place when a function returns; a run that fails leaves no file there.
 """
 
 import contextlib
@@ -24,9 +14,8 @@ import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from components.common.lineage import make_origin
 from components.common.places import check_folder, is_within, path_of
-from components.common.publish import publish_dataset, write_artifact
+from components.common.publish import make_origin, publish_dataset, write_artifact
 from components.common.settings import ExecProperties
 from components.common.tasks import Runner
 from components.common.workspace import removed_on_failure
@@ -48,20 +37,6 @@ if TYPE_CHECKING:
     from components.example_gen.conversion import Conversion
     from components.settings import AuditSettings, DatasetReportSettings
 
-__all__ = [
-    "REPORT_FILE",
-    "Converted",
-    "Exported",
-    "Made",
-    "audit",
-    "balance",
-    "conversion_of",
-    "convert",
-    "export_schema",
-    "report",
-    "spare_old_objects",
-]
-
 REPORT_FILE = "report.html"
 _PRODUCERS: Mapping[type[ExampleGenSettings], str] = {
     ImageSettings: "ImageExampleGen",
@@ -72,13 +47,7 @@ _PRODUCERS: Mapping[type[ExampleGenSettings], str] = {
 
 @dataclasses.dataclass(frozen=True)
 class Made:
-    """A dataset that was made.
-
-    Args:
-        manifest: of it.
-        vocabularies: values by feature; a value's place is its id.
-        properties: of its artifact, in ML Metadata or in Kubeflow.
-    """
+    """A dataset that was made: its manifest, values by feature, and its artifact's properties."""
 
     manifest: Manifest
     vocabularies: Mapping[str, Sequence[str]]
@@ -108,11 +77,7 @@ class Exported:
 def conversion_of(
     source: str | InputSelection, settings: ExampleGenSettings, runner: Runner | None = None
 ) -> "Conversion[Any]":
-    """The conversion that settings ask for, its inputs listed; nothing is written to plan it.
-
-    Raises:
-        InputError, ConfigError: the inputs are not there, or a setting is not allowed.
-    """
+    """The conversion that settings ask for, its inputs listed; nothing is written to plan it."""
     from components import conversions
 
     _check_settings(settings, *_PRODUCERS)
@@ -137,16 +102,19 @@ def convert(
         uri: the folder of the dataset, local or in a bucket.
         settings: of the ExampleGen, which say by their class what is converted.
         runner: who does the work on shards. Default: processes of this machine, one a core.
-        describe: how the dataset's lineage tells of settings, by the inputs that were found.
-            Default: as the settings are.
+        describe: what the dataset's lineage says of settings, by the inputs that were found.
 
     Raises:
         InputError: the input is missing, malformed, or too much of it was rejected.
         ConfigError: a setting is not allowed.
     """
     from components import conversions
-    from components.example_gen.conversion import Conversion, check_outcome, check_tensors
-    from components.example_gen.manifest import make_manifest
+    from components.example_gen.conversion import (
+        Conversion,
+        check_outcome,
+        check_tensors,
+        make_manifest,
+    )
 
     _check_settings(settings, *_PRODUCERS)
     uri, producer = _output(uri), _PRODUCERS[type(settings)]
@@ -179,10 +147,7 @@ def convert(
                 vocabularies=plan.vocabularies,
                 rejects=rejects,
                 origin=make_origin(
-                    producer,
-                    tell(conversion.located),
-                    output="examples",
-                    inputs=conversion.parents,
+                    producer, tell(conversion.located), output="examples", inputs=conversion.parents
                 ),
                 inputs=written.inputs,
             )
@@ -219,7 +184,6 @@ def balance(
     before_transform: Sequence[str] = (),
     transform_graphs: Sequence[str] = (),
     runner: Runner | None = None,
-    described: ExecProperties | None = None,
 ) -> Made:
     """Writes datasets anew, as one in shards of equal size and in random order.
 
@@ -229,7 +193,6 @@ def balance(
         before_transform, transform_graphs: what a Transform that made the examples had read, and
             its graph.
         runner: who does the work on shards. Default: processes of this machine, one a core.
-        described: how the dataset's lineage tells of settings. Default: as they are.
 
     Raises:
         DatasetError: an input is no dataset, not whole, or damaged.
@@ -254,7 +217,7 @@ def balance(
             )
         origin = make_origin(
             manifest.producer,
-            settings.as_properties() if described is None else described,
+            settings.as_properties(),
             output="balanced_examples",
             inputs={"examples": inputs.sources},
         )
@@ -277,8 +240,7 @@ def export_schema(
     Args:
         examples: the uri of a dataset.
         uri: the folder of all these files.
-        schema: the uri of TFX's Schema of the examples, which must agree with them.
-        statistics: the uri of TFX's ExampleStatistics of them, which must agree too.
+        schema, statistics: uris of TFX's of the examples, which must agree with them.
         tfds: write TFDS's two JSON files as well.
         schema_uri: a folder for `schema.pbtxt` alone, as TFX's own components want it.
 
@@ -309,9 +271,6 @@ def audit(
 
     Returns:
         The findings, whatever they are: `check` of it refuses those of `settings.fail_on`.
-
-    Raises:
-        DatasetError: the examples are no dataset.
     """
     from components.auditing import audit_dataset
     from components.schema import anomalies
@@ -339,9 +298,6 @@ def report(
         examples: the uri of a dataset.
         uri: the folder of the page.
         statistics, schema: uris of TFX's of them, which the page shows beside its own.
-
-    Raises:
-        DatasetError: the examples are no dataset, or the statistics none.
     """
     from components.report.page import render_report
     from components.settings import DatasetReportSettings
@@ -349,10 +305,7 @@ def report(
     _check_settings(settings, DatasetReportSettings)
     examples, uri = path_of("examples", examples), _output(uri)
     page = render_report(
-        examples,
-        sample_records=settings.sample_records,
-        statistics=statistics,
-        schema=schema,
+        examples, sample_records=settings.sample_records, statistics=statistics, schema=schema
     )
     write_artifact(uri, {REPORT_FILE: page.encode()})
 

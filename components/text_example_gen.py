@@ -20,8 +20,6 @@ from components.tfx.example_gen import (
     FileTreeDriver,
 )
 
-__all__ = ["Executor", "TextExampleGen"]
-
 
 class Executor(ExampleGenExecutor):
     """Executor of TextExampleGen."""

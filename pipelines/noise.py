@@ -19,8 +19,6 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, cast
 
-__all__ = ["no_native_output", "quiet_import", "quiet_run", "silence_process"]
-
 _LEVEL = "TF_CPP_MIN_LOG_LEVEL"
 _PACKAGES = frozenset({"components", "pipelines", "trainer_utils"})
 

@@ -21,8 +21,6 @@ from components.report.page import render_report
 from components.steps import REPORT_FILE
 from trainer_utils.storage import exists, join, read_text
 
-__all__ = ["register_visualizations"]
-
 _SAMPLE_RECORDS = 200  # of each split
 _HEIGHT = 640  # pixels
 

@@ -17,8 +17,6 @@ import pandas as pd
 from trainer_utils.format import ConfigError
 from trainer_utils.format.json_text import JsonObject
 
-__all__ = ["TensorFlowAccessor"]
-
 _KINDS = {  # of TFRecorder's schema_map, by the names of its types
     "ImageUri": "image",
     "ImageSupportedType": "image",
@@ -59,10 +57,7 @@ class TensorFlowAccessor:
             schema_map: TFRecorder's types by column, or kinds as `columns` of `convert` has them;
                 None: by names and values.
             runner: `DirectRunner`, all in this process, or any other of Beam.
-            project, region: of Google Cloud, for `DataflowRunner`.
-            tfrecorder_wheel: a package that Dataflow's workers are to install: one of this project.
-            dataflow_options: further options of Beam by name.
-            job_label: the job's name, where the runner has names.
+            project, region, tfrecorder_wheel, dataflow_options, job_label: flags of that runner.
             compression: `gzip` or None.
             num_shards: of each split; 0: as many as their size asks for.
             options: of `convert`; bad images are counted, however many, unless
@@ -73,15 +68,10 @@ class TensorFlowAccessor:
             without images None); and `tfrecord_dir`, the dataset's uri.
 
         Raises:
-            ConfigError: an argument is not allowed.
-            InputError: the frame is malformed, or too much of it was rejected.
+            ConfigError, InputError: as `convert`.
         """
         from pipelines.tools.conversion.convert import convert
 
-        if compression not in (None, "none", "gzip"):
-            raise ConfigError.of("compression", compression, allowed="'gzip' or None")
-        if isinstance(num_shards, bool) or not isinstance(num_shards, int) or num_shards < 0:
-            raise ConfigError.of("num_shards", num_shards, allowed="a number of shards, or 0")
         if num_shards:
             options["num_shards"] = num_shards
         if schema_map is not None:
@@ -90,10 +80,6 @@ class TensorFlowAccessor:
         if "image_uri" in self._frame or "image" in options.get("columns", {}).values():
             options.setdefault("max_reject_fraction", 1.0)  # bad images are counted, as there
         if runner != "DirectRunner":
-            for name, value in {"project": project, "region": region}.items():
-                if runner == "DataflowRunner" and not value:
-                    rule = "one of Google Cloud, with runner='DataflowRunner'"
-                    raise ConfigError.of(name, value, allowed=rule)
             beam = {"runner": runner, "job_name": job_label.replace("_", "-"), "project": project}
             beam |= {"region": region, "extra_package": tfrecorder_wheel}
             options["beam_pipeline_args"] = _flags({**beam, **(dataflow_options or {})})

@@ -49,7 +49,14 @@ def pytest_make_parametrize_id(val: object, argname: str) -> str | None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leaves out the long part, unless `-m` asks for it as `make test-faults` does."""
+    """Leaves out the long part, unless `-m` asks for it as `make test-faults` does.
+
+    Files of slow tests come first, so that at the end no process waits long for another.
+    """
+    slow = collections.Counter(
+        item.path for item in items if any(map(item.get_closest_marker, ("e2e", "slow")))
+    )
+    items.sort(key=lambda item: -slow[item.path])
     if unlike := [item.nodeid for item in items if re.search("0x[0-9a-f]{6}", item.nodeid)]:
         raise pytest.UsageError(f"an address is another one in each process: {unlike}")
     if "faults" in config.getoption("-m"):
@@ -154,7 +161,7 @@ def serialize() -> Callable[..., bytes]:
 def write_dataset(serialize) -> Callable[..., str]:
     """Writes a dataset of ours: `{split: [shard, …]}`, each shard a list of examples."""
     from trainer_utils import format as ours
-    from trainer_utils.format.sealing import FileDigest
+    from trainer_utils.format.checksums import FileDigest
 
     def write(
         uri: Path,

@@ -1,12 +1,7 @@
 """`TF_CONFIG` from what a cluster tells its processes, for `MultiWorkerMirroredStrategy`.
 
-    trainer_utils.cluster.set_tf_config()           # before the strategy is made
-    strategy = tf.distribute.MultiWorkerMirroredStrategy()
-
-    python -m trainer_utils.cluster python train.py     # the same for a program as it is
-
-Kubeflow Trainer v2 has no runtime for TensorFlow: its jobs get the variables of PyTorch's torchrun.
-Kubeflow's older TFJob sets TF_CONFIG. Anywhere else set `WORKER_HOSTS` and `WORKER_INDEX`.
+trainer_utils.cluster.set_tf_config()           # before the strategy is made
+python -m trainer_utils.cluster python train.py     # the same for a program as it is
 """
 
 import dataclasses
@@ -35,9 +30,6 @@ class Cluster:
         workers: `host:port` of each.
         index: which of them this process is.
         source: who said so, such as `"Kubeflow Trainer"`.
-
-    Raises:
-        ConfigError: it cannot be.
     """
 
     workers: tuple[str, ...]
@@ -53,19 +45,15 @@ class Cluster:
 
     @property
     def tf_config(self) -> str:
-        """The JSON that TensorFlow reads from `TF_CONFIG`.
-
-        Source: https://www.tensorflow.org/guide/distributed_training#setting_up_the_tf_config_environment_variable
-        """
+        """The JSON that TensorFlow reads from `TF_CONFIG`."""
         task = {"type": "worker", "index": self.index}
         return json.dumps({"cluster": {"worker": list(self.workers)}, "task": task})
 
 
 def set_tf_config(environment: Environment | None = None, *, port: int = PORT) -> Cluster | None:
-    """Sets `TF_CONFIG` for this process, where it is one of several workers.
+    """Sets `TF_CONFIG` for this process, where it is one of several workers and it is not set.
 
-    It goes before making a strategy. Where `TF_CONFIG` is set already, and where there is one
-    worker alone, nothing is changed.
+    It goes before making a strategy.
 
     Args:
         environment: what to go by. None: this process's.
@@ -95,10 +83,6 @@ def cluster_from_environment(environment: Environment, *, port: int = PORT) -> C
     | plain | `WORKER_HOSTS` (`a:1,b:1`), `WORKER_INDEX` |
     | JobSet, plain policy | `JOB_COMPLETION_INDEX`, `HOSTNAME`, `NUM_NODES` |
 
-    Args:
-        environment: of one worker.
-        port: as `set_tf_config` takes it.
-
     Returns:
         The cluster; None where no variable speaks of one.
 
@@ -108,14 +92,16 @@ def cluster_from_environment(environment: Environment, *, port: int = PORT) -> C
     if environment.get("TF_CONFIG", "") not in ("", "{}"):
         return _of_tf_config(environment["TF_CONFIG"])
     if "PET_NNODES" in environment:
-        return _of_torch_policy(environment, port)
-    if "WORKER_HOSTS" in environment:
-        hosts = [host.strip() for host in environment["WORKER_HOSTS"].split(",")]
-        workers = tuple(host if ":" in host else f"{host}:{port}" for host in hosts if host)
-        return Cluster(workers, _number(environment, "WORKER_INDEX"), "WORKER_HOSTS")
-    if {"JOB_COMPLETION_INDEX", "NUM_NODES"} <= set(environment):
-        return _of_jobset(environment, port)
-    return None
+        source, index, hosts = "Kubeflow Trainer", "PET_NODE_RANK", _hosts_of_torch(environment)
+    elif "WORKER_HOSTS" in environment:
+        source, index = "WORKER_HOSTS", "WORKER_INDEX"
+        hosts = [*filter(None, map(str.strip, environment["WORKER_HOSTS"].split(",")))]
+    elif {"JOB_COMPLETION_INDEX", "NUM_NODES"} <= set(environment):
+        source, index, hosts = "JobSet", "JOB_COMPLETION_INDEX", _hosts_of_jobset(environment)
+    else:
+        return None
+    workers = tuple(host if ":" in host else f"{host}:{port}" for host in hosts)
+    return Cluster(workers, _number(environment, index), source)
 
 
 def _of_tf_config(text: str) -> Cluster | None:
@@ -133,27 +119,25 @@ def _of_tf_config(text: str) -> Cluster | None:
     return Cluster(workers, index, "TF_CONFIG")
 
 
-def _of_torch_policy(environment: Environment, port: int) -> Cluster:
-    nodes = _number(environment, "PET_NNODES")
-    master = environment.get("PET_MASTER_ADDR", "")
+def _hosts_of_torch(environment: Environment) -> list[str]:
+    nodes, master = _number(environment, "PET_NNODES"), environment.get("PET_MASTER_ADDR", "")
     host, dot, domain = master.partition(".")
     prefix = host.removesuffix("-0")
-    if nodes > 1 and prefix == host:
+    if nodes == 1:
+        return [master]
+    if prefix == host:
         rule = "the name of the first of a TrainJob's pods, which ends with -0 before its domain"
         raise ConfigError.of("PET_MASTER_ADDR", master, allowed=rule)
-    names = [f"{prefix}-{index}" for index in range(nodes)] if nodes > 1 else [host]
-    workers = tuple(f"{name}{dot}{domain}:{port}" for name in names)
-    return Cluster(workers, _number(environment, "PET_NODE_RANK"), "Kubeflow Trainer")
+    return [f"{prefix}-{index}{dot}{domain}" for index in range(nodes)]
 
 
-def _of_jobset(environment: Environment, port: int) -> Cluster:
+def _hosts_of_jobset(environment: Environment) -> list[str]:
     pod = _POD.fullmatch(environment.get("HOSTNAME", ""))
     if pod is None:
         rule = "the name of a JobSet's pod, <jobset>-<job>-<number>-<index>"
         raise ConfigError.of("HOSTNAME", environment.get("HOSTNAME"), allowed=rule)
     nodes = range(_number(environment, "NUM_NODES"))
-    workers = tuple(f"{pod['job']}-{index}.{pod['jobset']}:{port}" for index in nodes)
-    return Cluster(workers, _number(environment, "JOB_COMPLETION_INDEX"), "JobSet")
+    return [f"{pod['job']}-{index}.{pod['jobset']}" for index in nodes]
 
 
 def _number(environment: Environment, name: str) -> int:

@@ -6,8 +6,6 @@ main()      # of pipelines.cli; or a sentence that says which folder is in its p
 import importlib
 import sys
 
-__all__ = ["main"]
-
 
 def main() -> None:
     """Runs the command line; a folder `pipelines/` of one's own on the path is told at once."""

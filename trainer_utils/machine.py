@@ -8,8 +8,6 @@ import os
 import re
 from pathlib import Path
 
-__all__ = ["cpu_seconds", "free_memory", "machine_seconds", "usable_cores"]
-
 _CGROUPS = Path("/sys/fs/cgroup")
 _CGROUP_LIMIT = Path("/sys/fs/cgroup/cpu.max")  # cgroup v2: "<quota> <period>" or "max <period>"
 _MEMORY = Path("/proc/meminfo")
@@ -43,10 +41,7 @@ def machine_seconds() -> float:
 def free_memory(root: Path = _CGROUPS, own: str | None = None, *, machine: Path = _MEMORY) -> int:
     """Bytes that this process and its children can take before the system or a cgroup kills.
 
-    Args:
-        root: where cgroups of version 2 are mounted.
-        own: the path of this process's cgroup; None: asked of the kernel.
-        machine: the kernel's account of the whole machine.
+    Cgroups of version 2 are mounted at `root`; this process's is `own`, else the kernel is asked.
     """
     if own is None:
         own = _match_text(Path("/proc/self/cgroup"), r"^0::(.*)$") or "/"

@@ -1,9 +1,7 @@
 """`InputOptions`: all settings of `input_fn`, `iterate` and the like, checked where they are made.
 
-options = InputOptions(batch_size=256, features="image", label="label", remainder="pad",
-                       image_size=(224, 224), image=ImageOptions(normalize="imagenet"))
+options = InputOptions(batch_size=256, features="image", label="label", image_size=(224, 224))
 train = input_fn(uri, "train", options=options)
-evaluation = input_fn(uri, "eval", options=options, shuffle=False)
 """
 
 import dataclasses
@@ -17,6 +15,8 @@ from trainer_utils.format import ConfigError
 from trainer_utils.format.naming import canonical_split
 from trainer_utils.format.settings import (
     Settings,
+    check_names,
+    checks_names,
     documents_settings,
     flag,
     number,
@@ -26,24 +26,11 @@ from trainer_utils.format.settings import (
     text,
     where,
 )
-from trainer_utils.format.spelling import check_names, checks_names
 from trainer_utils.order.options import OrderOptions, check_setting
 from trainer_utils.order.packing import PACK_FEATURES
-from trainer_utils.reading.audio import AudioReading
-from trainer_utils.reading.augmentation.chain import Augmentation, Chain
+from trainer_utils.reading.augmentation import Augmentation, Chain
 from trainer_utils.reading.image_settings import ImageOptions, ImageSettings, check_chain
 from trainer_utils.storage import is_remote
-
-__all__ = [
-    "CacheOptions",
-    "Callback",
-    "ImageOptions",
-    "InputOptions",
-    "LabelOptions",
-    "callback_of",
-    "choose_options",
-    "shows_settings",
-]
 
 Callback = Callable[..., Any]
 _Function = TypeVar("_Function", bound=Callable[..., Any])
@@ -112,8 +99,9 @@ def _cache(name: str, value: Any) -> CacheOptions:
     return settings_or_dict(CacheOptions)(name, value)  # type: ignore[no-any-return]
 
 
-def _seconds(name: str, value: Any) -> float | None:
-    return AudioReading(seconds=value).seconds
+def _is_duration(value: Any) -> bool:
+    is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    return is_number and 0 < value <= _DAY
 
 
 def _are_names(value: Any) -> bool:
@@ -130,6 +118,7 @@ _NOT_OF_PACKS = (
     "pre_batching_callback",
 )
 
+_DAY = 86_400  # seconds
 _FUNCTIONS = where(_are_functions, "a function, or functions by split")
 
 _MOVED: Mapping[str, str] = {
@@ -185,11 +174,7 @@ class InputOptions(OrderOptions):
         lambda name, value: ImageSettings(image_size=value).image_size,
         settings_of(ImageSettings)["image_size"].help,
     )
-    augment: Chain = setting(
-        None,
-        check_chain,
-        settings_of(ImageSettings)["augment"].help,
-    )
+    augment: Chain = setting(None, check_chain, settings_of(ImageSettings)["augment"].help)
     image: ImageOptions = setting(
         ImageOptions(),
         settings_or_dict(ImageOptions),
@@ -198,7 +183,7 @@ class InputOptions(OrderOptions):
     )
     audio_seconds: float | None = setting(
         None,
-        _seconds,
+        where(_is_duration, f"seconds above 0, up to {_DAY:,} (a day), or None"),
         "length that sounds are cut or padded with silence to; None keeps theirs.",
     )
     ragged: bool = setting(
@@ -233,11 +218,7 @@ class InputOptions(OrderOptions):
         "the same for a dict of a batch's features, after batching; of a tuple of the callback "
         "before, it takes the parts.",
     )
-    prefetch: int = setting(
-        2,
-        number(0, 1 << 16),
-        "batches prepared ahead of the trainer.",
-    )
+    prefetch: int = setting(2, number(0, 1 << 16), "batches prepared ahead of the trainer.")
     processes: int = setting(
         0,
         number(0, 1 << 16),
@@ -295,11 +276,6 @@ class InputOptions(OrderOptions):
         """The chain of `augment`, as it is carried out."""
         return self.images.augmentation
 
-    @functools.cached_property
-    def audio(self) -> AudioReading:
-        """What sounds are to become."""
-        return AudioReading(seconds=self.audio_seconds)
-
     @property
     def has_callback(self) -> bool:
         """Whether some function may make features that the dataset has not."""
@@ -318,16 +294,7 @@ class InputOptions(OrderOptions):
 def callback_of(
     name: str, given: Callback | Mapping[str, Callback] | None, splits: Sequence[str]
 ) -> Callback | None:
-    """The callback for the splits that are read: one for all, or that of their name.
-
-    Args:
-        name: of the setting, for the message.
-        given: as the setting has it; splits in any of their usual spellings.
-        splits: that are read.
-
-    Raises:
-        ConfigError: the splits have different ones.
-    """
+    """The callback for the splits that are read: one for all, or that of their name."""
     if not isinstance(given, Mapping):
         return given
     same = {canonical_split(split): one for split, one in given.items() if canonical_split(split)}
@@ -346,14 +313,7 @@ def choose_options(
 ) -> InputOptions:
     """The options of a call, with the settings that go before them.
 
-    Args:
-        options: None: the defaults.
-        settings: fields of `InputOptions`.
-        of: the function that was called, for the message.
-        arguments: its own, which may be meant too.
-
-    Raises:
-        ConfigError: there is no such setting, or it has a value that is not allowed.
+    `of` is the function that was called, `arguments` are its own, which may be meant too.
     """
     known = [field.name for field in dataclasses.fields(InputOptions)]
     check_names(of, settings, known, alternatives=arguments, moved=_MOVED)

@@ -1,4 +1,4 @@
-"""`plan`: what each worker will read of a dataset.
+"""`plan`: what each worker will read of a dataset; and what every input opens and orders first.
 
 print(plan(uri, "train", workers=8, batch_size=256, remainder="pad"))
 """
@@ -10,20 +10,18 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from trainer_utils.dataset.location import Inputs
-from trainer_utils.dataset.record_index import record_keys
 from trainer_utils.dataset.selection import Source, digest_of, mean_bytes, open_sources
+from trainer_utils.dataset.shards import record_keys
 from trainer_utils.format import ConfigError, DatasetError, canonical_split
+from trainer_utils.format.errors import did_you_mean
 from trainer_utils.format.printable import printable
 from trainer_utils.format.settings import number
-from trainer_utils.format.spelling import did_you_mean
 from trainer_utils.options import InputOptions, choose_options
 from trainer_utils.order import InputOrder, InputPlan, MixPart, plan_workers
 from trainer_utils.order.mixing import Weights, WeightSchedule
 from trainer_utils.order.recipe import Recipe
 from trainer_utils.reading.packing import PackedSource, packed_sources
 from trainer_utils.storage import exists, read_text
-
-__all__ = ["check_has_records", "mix_parts", "open_input", "order_of", "plan"]
 
 _logger = logging.getLogger(__name__)
 
@@ -44,9 +42,6 @@ def plan(
         workers: how many.
         replicas: of all workers together, a multiple of the workers. None: one each.
 
-    Returns:
-        The plan.
-
     Raises:
         ConfigError: the plan is impossible, such as a batch that the workers cannot share; or
             `state` is not a token to go on from.
@@ -58,8 +53,7 @@ def plan(
     replicas = workers if replicas is None else number(1)("replicas", replicas)
     sources, chosen = open_input(artifact_uri, split, chosen)
     sources = packed_sources(sources, chosen)
-    order = order_of(sources, chosen, num_workers=workers, num_replicas=replicas)
-    return plan_workers(order)
+    return plan_workers(order_of(sources, chosen, num_workers=workers, num_replicas=replicas))
 
 
 def order_of(
@@ -69,16 +63,7 @@ def order_of(
     num_workers: int = 1,
     num_replicas: int | None = None,
 ) -> InputOrder:
-    """The order in which workers read the records of some sources.
-
-    Args:
-        sources: what is read.
-        options: how.
-        num_workers, num_replicas: as `InputOrder` takes them.
-
-    Raises:
-        ConfigError: as `InputOrder`; or a callback is for a split that there is not.
-    """
+    """The order in which workers, as `InputOrder` takes them, read the records of some sources."""
     for name in ("pre_batching_callback", "post_batching_callback"):
         _check_splits(name, getattr(options, name), sources)
     return InputOrder(
@@ -93,12 +78,7 @@ def order_of(
 
 
 def mix_parts(sources: Sequence[Source], weights: Weights | None) -> list[MixPart]:
-    """What an order knows of the datasets that it mixes; nothing without weights.
-
-    Raises:
-        ConfigError: packs are read of a part that has an older version.
-        DatasetError: an older version is not there any more.
-    """
+    """What an order knows of the datasets that it mixes; nothing without weights."""
     if weights is None:
         return []
     schedule = WeightSchedule.of(weights)
@@ -157,20 +137,13 @@ def _check_splits(name: str, callbacks: object, sources: Sequence[Source]) -> No
     there = dict.fromkeys(split for source in sources for split in source.dataset.shards)
     for split in callbacks if isinstance(callbacks, Mapping) else ():
         if split not in there and (not isinstance(split, str) or canonical_split(split) is None):
-            raise ConfigError(
-                f"{name}[{split!r}]: expected one of the splits {', '.join(there)}."
-                f"{did_you_mean(split, there)}".removesuffix("."),
-                setting=name,
-                value=split,
-            )
+            rule = f"one of the splits {', '.join(there)}.{did_you_mean(split, there)}"
+            said = f"{name}[{split!r}]: expected {rule}".removesuffix(".")
+            raise ConfigError(said, setting=name, value=split)
 
 
 def check_has_records(sources: Sequence[Source], options: InputOptions) -> None:
-    """Tells of an input without records: a warning, since a split may be empty on purpose.
-
-    Raises:
-        DatasetError: it is to be repeated without end, and nothing would ever come of it.
-    """
+    """Warns of an input without records, as a split may be; refuses to repeat one without end."""
     if any(source.num_records for source in sources):
         return
     splits = ", ".join(dict.fromkeys(repr(source.split) for source in sources))

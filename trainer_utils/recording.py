@@ -1,21 +1,23 @@
 """`InputRecorder`: keeps the ledger of a run as it goes, and writes it beside its checkpoints.
 
-recorder = InputRecorder("checkpoints/")
-recorder.begin(train)
-for batch in train:
-    recorder.count_steps()
-recorder.save()                         # checkpoints/input_ledger.json, of the first worker
-ledger = read_ledger("checkpoints/")    # of all workers
+recorder = InputRecorder("checkpoints/", losses=True)
+recorder.begin(train)                   # then count_steps and keep_losses for each batch, save
+read_ledger("checkpoints/"), read_losses("checkpoints/")[1234]      # of all workers
 """
 
 import dataclasses
+import io
 import posixpath
 import re
+import sys
+from collections.abc import Iterator, Mapping
 from typing import Any
+
+import numpy as np
+import numpy.typing as npt
 
 from trainer_utils.dataset.selection import mean_bytes
 from trainer_utils.format import ConfigError, DatasetError
-from trainer_utils.losses import LossLog
 from trainer_utils.order.ledger import InputLedger, Segment, settings_of_order
 from trainer_utils.storage import (
     exists,
@@ -23,28 +25,26 @@ from trainer_utils.storage import (
     join,
     list_names,
     make_folder,
+    read_bytes,
     read_text,
     write_atomically,
 )
 
-__all__ = ["LEDGER_FILE", "InputRecorder", "is_ledger_file", "read_ledger"]
-
 LEDGER_FILE = "input_ledger.json"
 """Of the first worker; those of others have their number: `input_ledger-3.json`."""
 
+_LOSS_FILES = re.compile(r"losses-(\d+)-(\d{6,})-(\d+)\.npz")  # worker, number, first step
+_MOST_WAITING = 256  # steps whose losses may still be the framework's, on its device
+_MOST_KEPT = 1 << 20  # rows, before a file of them is written though nobody saves
+_LARGEST = float(np.finfo(np.float16).max)
 _LEDGER_FILES = re.compile(r"input_ledger(-[1-9]\d*)?\.json")
+Losses = npt.NDArray[np.float16]
 
 
 class InputRecorder:
-    """The ledger of a run, on one of its workers.
+    """The ledger of a run, on one of its workers, in a folder of any scheme, the same on all.
 
-    Args:
-        folder: local or of any scheme that `trainer_utils.storage` knows, the same on all workers;
-            None: nothing is written.
-        losses: whether `keep_losses` is called with the loss of each row of each step.
-
-    Raises:
-        ConfigError: losses are to be kept, and there is no folder.
+    Without a folder nothing is written. With `losses`, `keep_losses` is called in each step.
     """
 
     def __init__(self, folder: str | None = None, *, losses: bool = False) -> None:
@@ -73,14 +73,7 @@ class InputRecorder:
         self._before, self._segment = ledger, None
 
     def begin(self, dataset: Any) -> int:
-        """Begins a segment of steps, with the first that comes of a dataset.
-
-        Args:
-            dataset: of `input_fn`, `distribute`, `iterate`, `torch_dataset` or `jax_batches`.
-
-        Returns:
-            That step, as the dataset's `state` counts it.
-        """
+        """Begins a segment of steps of a dataset of ours; the first, as its `state` counts it."""
         batches = getattr(dataset, "input_pipeline", dataset)
         order, sources = batches.order, batches.sources
         epoch = int(dataset.input_epoch.read())  # moves where each iterator is an epoch
@@ -115,11 +108,7 @@ class InputRecorder:
             self._segment = dataclasses.replace(self._segment, steps=steps)
 
     def keep_losses(self, losses: Any) -> None:
-        """Keeps the losses of the step that was counted last: see `LossLog.add`.
-
-        Raises:
-            ConfigError: no step was counted, none are kept, or they were not one a row.
-        """
+        """Keeps the losses of the step that was counted last: see `LossLog.add`."""
         if self._losses is None or self._segment is None or not self._segment.steps:
             rule = "those of a step that was counted, with losses=True"
             raise ConfigError("losses: expected " + rule, setting="losses")
@@ -152,11 +141,7 @@ def is_ledger_file(name: str) -> bool:
 
 
 def read_ledger(place: str) -> InputLedger:
-    """What a run left.
-
-    Args:
-        place: the folder of its ledgers, of which those of all workers are taken together; or the
-            file of one.
+    """What a run left, in the folder of its ledgers, those of all workers, or in the file of one.
 
     Raises:
         DatasetError: there is none, or one is damaged.
@@ -174,3 +159,135 @@ def read_ledger(place: str) -> InputLedger:
         )
     first, *others = [InputLedger.from_json(read_text(path), path=path) for path in paths]
     return first.merged(others)
+
+
+class LossLog:
+    """Keeps the loss of each row of each step, on one worker: two bytes each, beside its ledger.
+
+    Each save writes a file of what came since the one before, `losses-WORKER-NUMBER-STEP.npz` by
+    its first step. Where a run went on from an earlier step, a later file counts from its first on.
+    """
+
+    def __init__(self, folder: str, *, worker: int = 0) -> None:
+        self._folder, self._worker = folder, worker
+        self._waiting: list[tuple[int, Any, tuple[int, int] | None]] = []
+        self._kept: dict[int, Losses] = {}
+        self._number: int | None = None
+        self._last_step = -1
+
+    def add(self, step: int, losses: Any, *, rows: tuple[int, int] | None = None) -> None:
+        """Keeps the losses of a step; those of it and later ones that are not saved yet go.
+
+        Args:
+            step: counted over the whole run, from 0.
+            losses: of each row that this worker read, `(rows,)` of float, in the order of the
+                batch; an array of any framework, or TensorFlow's PerReplica of such. It is looked
+                at later, so that no step waits for a device.
+            rows: how many there are, of which the losses are kept, and how many with those of
+                weight 0 after them; None: as many as come.
+
+        Raises:
+            ConfigError: what was added here, or some steps before, is no loss a row.
+        """
+        if step <= self._last_step:
+            self._kept = {one: own for one, own in self._kept.items() if one < step}
+            self._waiting = [one for one in self._waiting if one[0] < step]
+        self._last_step = step
+        self._waiting.append((step, losses, rows))
+        if len(self._waiting) >= _MOST_WAITING:
+            self._take()
+            if sum(map(len, self._kept.values())) >= _MOST_KEPT:
+                self.save()
+
+    def save(self) -> None:
+        """Writes what came since the last time, if anything did; raises as `add`."""
+        self._take()
+        if not self._kept:
+            return
+        make_folder(self._folder)
+        if self._number is None:  # another process may have written before
+            taken = [number for worker, number, _ in _files(self._folder) if worker == self._worker]
+            self._number = max(taken, default=-1) + 1
+        path = _path(self._folder, self._worker, self._number, min(self._kept))
+        np.savez(
+            kept := io.BytesIO(),
+            steps=np.array([*self._kept], np.int64),
+            rows=np.array([*map(len, self._kept.values())], np.int32),
+            losses=np.concatenate([*self._kept.values()]),
+        )
+        with write_atomically(path, temporary_folder=self._folder) as stream:
+            stream.write(kept.getvalue())
+        self._number, self._kept = self._number + 1, {}
+
+    def _take(self) -> None:
+        waiting, self._waiting = self._waiting, []
+        for step, losses, expected in waiting:
+            replicas = getattr(losses, "values", losses)
+            parts = replicas if isinstance(replicas, (tuple, list)) else [losses]
+            try:
+                # Of PyTorch they may be on a device, or in bfloat16.
+                parts = [
+                    one.detach().cpu().float() if hasattr(one, "detach") else one for one in parts
+                ]
+                arrays = [np.atleast_1d(np.asarray(one).astype(np.float32)) for one in parts]
+                rows = np.concatenate(arrays)
+            except (TypeError, ValueError) as error:
+                raise ConfigError.of("losses", losses, allowed="a number a row") from error
+            if rows.ndim != 1:
+                raise ConfigError.of("losses", rows.shape, allowed="the shape (rows,)")
+            least, most = expected or (len(rows), len(rows))
+            if not least <= len(rows) <= most:
+                rule = f"one for each of the {least} rows of step {step}"
+                raise ConfigError.of("losses", rows.shape, allowed=rule)
+            rows = rows[:least]
+            finite = np.clip(rows, -_LARGEST, _LARGEST)
+            self._kept[step] = np.where(np.isfinite(rows), finite, rows).astype(np.float16)
+
+
+def _path(folder: str, worker: int, number: int, first: int) -> str:
+    return join(folder, f"losses-{worker}-{number:06d}-{first}.npz")
+
+
+def _files(folder: str) -> list[tuple[int, int, int]]:
+    """Workers, numbers and first steps of the files that are there."""
+    matches = map(_LOSS_FILES.fullmatch, list_names(folder, may_lack=True))
+    return sorted((int(m[1]), int(m[2]), int(m[3])) for m in matches if m)
+
+
+def read_losses(
+    folder: str, *, start: int = 0, stop: int = sys.maxsize
+) -> Mapping[int, Mapping[int, Losses]]:
+    """What a run's workers kept of the steps `[start, stop)`: by step, by worker, a loss a row.
+
+    Raises:
+        DatasetError: there is nothing, or a file is damaged.
+    """
+    files = _files(folder)
+    if not files:
+        raise DatasetError(
+            f"{folder!r}: expected the losses of a run, found none. They are kept by "
+            "InputProgress(folder, losses=True), or InputRecorder(folder, losses=True).",
+            path=folder,
+        )
+    found: dict[int, dict[int, Losses]] = {}
+    ends: dict[int, int] = {}  # by worker: from where on a later file counts
+    for worker, number, first in reversed(files):
+        end = ends.get(worker, stop)
+        if start < end and first < end:
+            for step, losses in _read_losses(_path(folder, worker, number, first)):
+                if start <= step < end:
+                    found.setdefault(step, {})[worker] = losses
+        ends[worker] = min(end, first)
+    return dict(sorted(found.items()))
+
+
+def _read_losses(path: str) -> Iterator[tuple[int, Losses]]:
+    content = io.BytesIO(read_bytes(path))
+    try:
+        with np.load(content, allow_pickle=False) as kept:
+            steps, rows, losses = (kept[name] for name in ("steps", "rows", "losses"))
+        if len(steps) != len(rows) or rows.sum() != len(losses) or not len(steps):
+            raise ValueError(f"{len(steps)} steps of {len(losses)} rows")
+    except Exception as error:  # zipfile and numpy have many
+        raise DatasetError(f"{path!r}: expected losses of a run, got {error}", path=path) from error
+    return zip(steps.tolist(), np.split(losses, np.cumsum(rows)[:-1]), strict=True)

@@ -1,13 +1,9 @@
 """Saves where an input is beside where a model is: with Keras, or with `tf.train.Checkpoint`.
 
-    backup = "gs://bucket/backup"
-    train = input_fn(uri, "train", repeat=9, state=trainer_utils.load_state(backup))
-    model.fit(train, epochs=9, steps_per_epoch=train.input_steps, callbacks=[
-        keras.callbacks.BackupAndRestore(backup, save_freq=500),
-        trainer_utils.InputBackup(train, backup, save_freq=500),     # after it
-    ])
-
-A process that is started anew then goes on with the batch after the last one saved.
+model.fit(train, epochs=9, steps_per_epoch=train.input_steps, callbacks=[
+    keras.callbacks.BackupAndRestore(backup, save_freq=500),
+    trainer_utils.InputBackup(train, backup, save_freq=500),     # after it
+])
 """
 
 import json
@@ -21,8 +17,6 @@ from trainer_utils.order.ledger import InputLedger
 from trainer_utils.order.state import InputState
 from trainer_utils.recording import InputRecorder
 from trainer_utils.storage import exists, join, read_text, write_text
-
-__all__ = ["InputBackup", "InputProgress", "load_state"]
 
 STATE_FILE = "input_state.json"
 
@@ -38,10 +32,7 @@ class InputBackup(tf.keras.callbacks.Callback):  # type: ignore[misc]
     It stands after that in the list of callbacks, with the same folder and the same `save_freq`.
     With a number for that, make the dataset with `repeat=epochs` and give `fit` the
     `steps_per_epoch`: Keras then begins the broken epoch anew, while the input goes on within its
-    own, and training ends with the last batch of the last one.
-    It also tells the dataset which epoch Keras begins, whatever iterators Keras made before. And it
-    leaves the run's ledger in the folder, some hundred bytes from which `tfx-shards ledger` tells
-    the records of any step.
+    own. It also leaves the run's ledger in the folder, for `tfx-shards ledger`.
 
     Args:
         dataset: of `input_fn` or `distribute`.
@@ -66,22 +57,16 @@ class InputBackup(tf.keras.callbacks.Callback):  # type: ignore[misc]
         self._last_batch = 0
         self._recorder = InputRecorder(backup_dir)
         saved, ledger = _parse(_read(backup_dir))
-        if saved is not None and ledger is not None and _place_of(saved) == _place_of(start):
+        if ledger is not None and saved and (saved.epoch, saved.step) == (start.epoch, start.step):
             self._recorder.restore(ledger)
         self._is_begun = False
 
     def on_train_begin(self, logs: Mapping[str, object] | None = None) -> None:
-        """Refuses what Keras would cut short.
-
-        Raises:
-            ConfigError: Keras would take the rest of the first epoch for the length of all others.
-        """
+        """Refuses to go on within an epoch whose rest Keras would take for the length of all."""
         if self._step % max(self._dataset.input_steps, 1) and not self.params.get("steps"):
-            raise ConfigError(
-                f"steps_per_epoch: expected {self._dataset.input_steps} in fit, and repeat=epochs "
-                "in input_fn, since the input goes on within an epoch, got None",
-                setting="steps_per_epoch",
-            )
+            rule = f"{self._dataset.input_steps} in fit, and repeat=epochs in input_fn, since the "
+            rule += "input goes on within an epoch"
+            raise ConfigError.of("steps_per_epoch", None, allowed=rule)
         self._is_begun = False
 
     def on_epoch_begin(self, epoch: int, logs: Mapping[str, object] | None = None) -> None:
@@ -132,14 +117,10 @@ class InputProgress(tf.train.experimental.PythonState):  # type: ignore[misc]
         if …: checkpoint.save(f"{folder}/checkpoint")
 
     Args:
-        folder: where each save leaves the run's ledger too, some hundred bytes from which
-            `tfx-shards ledger` tells the records of any step; the same on all workers. None: the
-            ledger is in the checkpoint alone.
+        folder: where each save leaves the run's ledger, for `tfx-shards ledger`; the same on all
+            workers. None: it is in the checkpoint alone.
         losses: whether `keep_losses(losses)` is called in each step; each save leaves them beside
-            the ledger, from which `tfx-shards ledger --spike` tells what stood before a rise.
-
-    Raises:
-        ConfigError: losses are to be kept, and there is no folder.
+            the ledger, for `tfx-shards ledger --spike`.
     """
 
     def __init__(self, folder: str | None = None, *, losses: bool = False) -> None:
@@ -154,11 +135,7 @@ class InputProgress(tf.train.experimental.PythonState):  # type: ignore[misc]
         return self._recorder.ledger
 
     def follow(self, dataset: Any) -> Any:
-        """Iterates over a dataset, with `state` at the step that comes next.
-
-        Raises:
-            ConfigError: it is not one of `input_fn` or `distribute`.
-        """
+        """Iterates over a dataset of ours, with `state` at the step that comes next."""
         _check_counted(dataset)
         step = self._recorder.begin(dataset)
         self.state = dataset.state(step)
@@ -202,10 +179,6 @@ def _parse(text: str) -> tuple[InputState | None, InputLedger | None]:
     except (KeyError, TypeError, ValueError) as error:
         raise ConfigError.of("state", text, allowed="a token and its ledger") from error
     return InputState.from_json(state), InputLedger.from_json(ledger)
-
-
-def _place_of(state: InputState) -> tuple[int, int]:
-    return state.epoch, state.step
 
 
 def _check_counted(dataset: Any) -> None:

@@ -2,10 +2,8 @@
 
     with show_step("Verifying") as step:
         step.update(4096, total=total_bytes)
-    say("Verified.")
 
 Nothing is shown of a step that is over at once, nor where nobody looks on: stderr is no terminal.
-The lines go away with their steps.
 """
 
 from __future__ import annotations
@@ -20,11 +18,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:  # rich takes 50 ms, which short steps do without
     from rich.progress import Progress, TaskID
 
-__all__ = ["Step", "say", "show_step"]
-
 PATIENCE_SECONDS = 0.3
 _REFRESHES = 4  # a second: drawing takes a millisecond from the work
-
 
 _lock = threading.Lock()
 # A terminal takes one live display, so all steps of this process share it.
@@ -34,11 +29,7 @@ _timer: threading.Timer | None = None
 
 
 class Step:
-    """A step that is going on.
-
-    Args:
-        label: what is being done; it is shown as it is, and must not come from data.
-    """
+    """A step that is going on; its label is shown as it is, and must not come from data."""
 
     def __init__(self, label: str) -> None:
         self._label = label
@@ -46,13 +37,7 @@ class Step:
         self._facts: dict[str, Any] = {"completed": 0.0, "total": None, "note": ""}
 
     def update(self, done: float, total: float | None = None, *, note: str = "") -> None:
-        """Says how far it is.
-
-        Args:
-            done: of `total`, in any unit.
-            total: None where it is not known.
-            note: to stand behind the bar, such as `53 MB/s`.
-        """
+        """Says how far it is: of `total`, in any unit, where that is known; `note`: `53 MB/s`."""
         self._facts = {"completed": done, "total": total, "note": note}
         if (line := self._line) is not None:
             line[0].update(line[1], **self._facts)
@@ -61,8 +46,15 @@ class Step:
         self._line = progress, progress.add_task(self._label, **self._facts)
 
 
-def _add(step: Step) -> None:
-    global _timer
+@contextlib.contextmanager
+def show_step(label: str) -> Iterator[Step]:
+    """Shows a step on a terminal until the block ends."""
+    global _progress, _timer
+    step = Step(label)
+    has_widgets = _is_notebook() and importlib.util.find_spec("ipywidgets") is not None
+    if not (sys.stderr.isatty() or has_widgets):
+        yield step
+        return
     with _lock:
         _steps.append(step)
         if _progress is not None:
@@ -71,81 +63,20 @@ def _add(step: Step) -> None:
             _timer = threading.Timer(PATIENCE_SECONDS, _start)
             _timer.daemon = True
             _timer.start()
-
-
-def _remove(step: Step) -> None:
-    global _progress, _timer
-    with _lock:
-        _steps.remove(step)
-        if _steps:
-            if step._line is not None:
-                (progress, task), step._line = step._line, None
-                progress.remove_task(task)
-            return
-        if _timer is not None:
-            _timer.cancel()
-        if _progress is not None:
-            _progress.stop()
-        _timer = _progress = None
-
-
-def _start() -> None:
-    global _progress
-    progress = _make_progress()
-    with _lock:
-        if _timer is not threading.current_thread():  # all is over meanwhile
-            return
-        _progress = progress
-        for step in _steps:
-            step._attach(progress)
-        progress.start()
-
-
-def _make_progress() -> Progress:
-    from rich.console import Console
-    from rich.progress import (
-        BarColumn,
-        Progress,
-        SpinnerColumn,
-        Task,
-        TaskProgressColumn,
-        TextColumn,
-    )
-
-    class KnownBar(BarColumn):
-        def render(self, task: Task) -> Any:
-            return "" if task.total is None else super().render(task)
-
-    return Progress(
-        SpinnerColumn(),
-        TextColumn("{task.description}", markup=False),
-        KnownBar(),
-        TaskProgressColumn(),
-        TextColumn("{task.fields[note]}", markup=False),
-        console=Console(stderr=True),
-        refresh_per_second=_REFRESHES,
-        transient=True,
-        redirect_stdout=False,
-    )
-
-
-@contextlib.contextmanager
-def show_step(label: str) -> Iterator[Step]:
-    """Shows a step on a terminal until the block ends.
-
-    Args:
-        label: what is being done.
-    """
-    step = Step(label)
-    has_widgets = _is_notebook() and importlib.util.find_spec("ipywidgets") is not None
-    if not (sys.stderr.isatty() or has_widgets):
-        yield step
-        return
-    _add(step)
     try:
         yield step
     finally:
-        _remove(step)
+        with _lock:
+            _steps.remove(step)
+            if _steps and step._line is not None:
+                (progress, task), step._line = step._line, None
+                progress.remove_task(task)
+            elif not _steps:
+                if _timer is not None:
+                    _timer.cancel()
+                if _progress is not None:
+                    _progress.stop()
+                _timer = _progress = None
 
 
 def say(text: str) -> None:
@@ -159,5 +90,29 @@ def say(text: str) -> None:
 def _is_notebook() -> bool:
     """Whether this process is the kernel of a notebook, whose stderr is no terminal."""
     ipython = sys.modules.get("IPython")
-    shell = None if ipython is None else ipython.get_ipython()
-    return hasattr(shell, "kernel")
+    return hasattr(None if ipython is None else ipython.get_ipython(), "kernel")
+
+
+def _start() -> None:
+    global _progress
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, SpinnerColumn, TaskProgressColumn, TextColumn
+
+    progress = Progress(
+        SpinnerColumn(),
+        TextColumn("{task.description}", markup=False),
+        BarColumn(),
+        TaskProgressColumn(),
+        TextColumn("{task.fields[note]}", markup=False),
+        console=Console(stderr=True),
+        refresh_per_second=_REFRESHES,
+        transient=True,
+        redirect_stdout=False,
+    )
+    with _lock:
+        if _timer is not threading.current_thread():  # all is over meanwhile
+            return
+        _progress = progress
+        for step in _steps:
+            step._attach(progress)
+        progress.start()

@@ -1,11 +1,8 @@
 """What people read, as lines and tables: in colour on a terminal, as plain text anywhere else.
 
-    make_table(["split", "records"], [["train", 404]])      # numbers to the right
-    as_text(["photos/", make_table(…)])                     # plain, whatever it is printed to
-    human_bytes(4_200_000), quantity(1, "shard")            # '4.2 MB', '1 shard'
+    as_text(["photos/", make_table(["split", "records"], [["train", 404]])])
 
-A part is a line of text or a table. Data in a part cannot drive a terminal or forge a line: every
-cell and line is escaped here, once (`trainer_utils.format.printable`).
+Data in a line or a cell cannot drive a terminal or forge a line: each is escaped here, once.
 """
 
 from __future__ import annotations
@@ -19,16 +16,6 @@ from trainer_utils.format.printable import printable
 if TYPE_CHECKING:  # rich takes 50 ms, which commands that print JSON do without
     from rich.table import Table
 
-__all__ = [
-    "Part",
-    "Shown",
-    "as_text",
-    "human_bytes",
-    "list_counts",
-    "make_table",
-    "print_parts",
-    "quantity",
-]
 
 Part: TypeAlias = Union[str, "Table"]
 """A line, or a table."""
@@ -68,12 +55,8 @@ def make_table(
 ) -> Table:
     """Rows in columns: numbers to the right, texts to the left.
 
-    Args:
-        header: the names of the columns; None for a table without.
-        rows: cells: a text or a number, a list of lines, or None, which is shown as `?`.
-        right: columns that are set to the right too, such as those of numbers with a unit.
-        indent: columns to the left of it.
-        styles: how rich paints cells with these values on a terminal, such as `{"bad": "red"}`.
+    A cell is a text or a number, a list of lines, or None, shown as `?`. Columns of `right`, such
+    as those of numbers with a unit, are set to the right too; `styles` are rich's, by value.
     """
     from rich.table import Table
     from rich.text import Text
@@ -107,18 +90,18 @@ def _cell(value: object) -> str:
 
 def as_text(parts: Iterable[Part]) -> str:
     """The parts below each other, without colours, however wide they are."""
-    return "\n".join(
-        printable(part) if isinstance(part, str) else _plain_table(part) for part in parts
-    )
+    lines: list[str] = []
+    for part in parts:
+        if isinstance(part, str):
+            lines.append(printable(part))
+            continue
+        from rich.console import Console
 
-
-def _plain_table(table: Table) -> str:
-    from rich.console import Console
-
-    stream = io.StringIO()
-    console = Console(file=stream, width=_UNBOUNDED, color_system=None, force_jupyter=False)
-    console.print(table)
-    return "\n".join(line.rstrip() for line in stream.getvalue().splitlines())
+        stream = io.StringIO()
+        console = Console(file=stream, width=_UNBOUNDED, color_system=None, force_jupyter=False)
+        console.print(part)
+        lines += map(str.rstrip, stream.getvalue().splitlines())
+    return "\n".join(lines)
 
 
 class Shown:

@@ -1,13 +1,8 @@
-"""Audits a dataset: copies within and across splits, labels that conflict, shifts, odd images.
+"""Audits a dataset: copies within and across splits, labels that conflict, shifts, odd images."""
 
-audit = audit_dataset("datasets/5", against="datasets/4")
-audit.counts                # {'leakage': 2, 'duplicates': 1, …}
-audit.findings[0].records
-"""
-
-import collections
 import contextlib
 import dataclasses
+import itertools
 from collections.abc import Callable, Mapping, Sequence
 
 from components.auditing.checks import (
@@ -15,17 +10,15 @@ from components.auditing.checks import (
     find_missing_classes,
     find_odd_images,
     find_shifts,
-    in_order,
+    sort_findings,
 )
 from components.auditing.findings import KINDS, Finding, check_kinds
 from components.auditing.scanning import scan_dataset
 from trainer_utils.dataset import Dataset, open_dataset
 from trainer_utils.format import ConfigError, DatasetError
+from trainer_utils.format.errors import did_you_mean
 from trainer_utils.format.json_text import JsonObject
-from trainer_utils.format.spelling import did_you_mean
 from trainer_utils.text_output import Part, Shown, make_table, quantity
-
-__all__ = ["Audit", "audit_dataset"]
 
 _LABEL = "label"
 
@@ -116,36 +109,29 @@ def audit_dataset(
     """
     datasets = [open_dataset(one) for one in (uri, against) if one is not None]
     _check_label(label, datasets)
-    sizes = [sum(shard.bytes for shard in one.shard_files) for one in datasets]
+    total = sum(shard.bytes for one in datasets for shard in one.shard_files)
     with contextlib.ExitStack() as stack:
-        scans = [
+        scan, *before = (
             stack.enter_context(
-                scan_dataset(
-                    dataset, label=label, advance=lambda done, _: advance(done, sum(sizes))
-                )
+                scan_dataset(one, label=label, advance=lambda done: advance(done, total))
             )
-            for dataset in datasets
-        ]
-        scan, before = scans[0], scans[1] if len(scans) > 1 else None
-        found = [
-            *find_copies(scan),
-            *find_missing_classes(scan),
-            *find_shifts(scan, before),
-            *find_odd_images(scan),
-        ]
-    counts = collections.Counter(one.kind for one in found)
-    listed: collections.Counter[str] = collections.Counter()
-    findings = []
-    for one in in_order(found, [*KINDS]):
-        listed[one.kind] += 1
-        if listed[one.kind] <= most:
-            findings.append(one)
+            for one in datasets
+        )
+        found = itertools.chain(
+            find_copies(scan),
+            find_missing_classes(scan),
+            find_shifts(scan, *before),
+            find_odd_images(scan),
+        )
+        by_kind: dict[str, list[Finding]] = {kind: [] for kind in KINDS}
+        for one in sort_findings(found):
+            by_kind[one.kind].append(one)
     return Audit(
         uri=datasets[0].uri,
         against=datasets[1].uri if against is not None else None,
         records=datasets[0].records,
-        counts={kind: counts[kind] for kind in KINDS if counts[kind]},
-        findings=findings,
+        counts={kind: len(found) for kind, found in by_kind.items() if found},
+        findings=[one for found in by_kind.values() for one in found[:most]],
     )
 
 
@@ -153,9 +139,5 @@ def _check_label(label: str, datasets: Sequence[Dataset]) -> None:
     """Refuses a feature that there is not: without classes no conflict of labels is ever found."""
     names = sorted({name for dataset in datasets for name in dataset.features})
     if label != _LABEL and label not in names:
-        raise ConfigError.of(
-            "label",
-            label,
-            allowed=f"one of the features {', '.join(names)}",
-            advice=did_you_mean(label, names).strip(),
-        )
+        allowed, meant = f"one of the features {', '.join(names)}", did_you_mean(label, names)
+        raise ConfigError.of("label", label, allowed=allowed, advice=meant.strip())

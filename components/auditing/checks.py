@@ -1,11 +1,8 @@
-"""All that an audit looks for in what was read of a dataset.
-
-findings = [*find_copies(scan), *find_missing_classes(scan), *find_odd_images(scan)]
-"""
+"""All that an audit looks for in what was read of a dataset."""
 
 import collections
 import functools
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 import numpy as np
 import numpy.typing as npt
@@ -16,14 +13,6 @@ from components.auditing.images import unite_similar_images
 from components.auditing.scanning import IMAGE, TEXT, Scan
 from components.auditing.shifts import distance_of_counts, distance_of_numbers
 from components.auditing.texts import unite_similar_texts
-
-__all__ = [
-    "find_copies",
-    "find_missing_classes",
-    "find_odd_images",
-    "find_shifts",
-    "in_order",
-]
 
 _MOST_RECORDS = 20  # of a finding that are named
 _BLANK_CONTRAST = 1.5  # grey levels
@@ -66,7 +55,6 @@ def _groups_of_contents(contents: npt.NDArray[np.void]) -> Numbers:
 
 
 def _members(groups: npt.NDArray[np.int32]) -> Iterator[Numbers]:
-    """The members of each group of several, in order."""
     order = np.argsort(groups, kind="stable")
     _, starts, counts = np.unique(groups[order], return_index=True, return_counts=True)
     for start, count in zip(starts[counts > 1], counts[counts > 1], strict=True):
@@ -122,52 +110,36 @@ def _record(scan: Scan, number: int) -> RecordName:
 def find_missing_classes(scan: Scan) -> Iterator[Finding]:
     """Classes that some split has, and another has not."""
     counts = _labels_by_split(scan)
-    if not any(counts):
-        return
     everywhere = sorted({name for of_split in counts for name in of_split})
+    if len(everywhere) * 2 > max(len(scan.rows), 4):
+        return  # numbers that are measured: classes come again
     for split, of_split in zip(scan.splits, counts, strict=True):
-        for name in everywhere:
-            if name not in of_split and _is_class(everywhere, scan):
-                others = [
-                    other for other, has in zip(scan.splits, counts, strict=True) if name in has
-                ]
-                detail = f"class {name!r} is in {', '.join(others)} alone"
-                yield Finding(kind="missing_class", splits=(split,), detail=detail)
-
-
-def _is_class(labels: Sequence[str], scan: Scan) -> bool:
-    """Whether labels are classes: they come again; a number that is measured does not."""
-    return len(labels) * 2 <= max(len(scan.rows), 4)
+        for name in sorted({*everywhere} - {*of_split}):
+            others = [one for one, has in zip(scan.splits, counts, strict=True) if name in has]
+            detail = f"class {name!r} is in {', '.join(others)} alone"
+            yield Finding(kind="missing_class", splits=(split,), detail=detail)
 
 
 def _labels_by_split(scan: Scan) -> list[dict[str, int]]:
-    found = []
+    found: list[dict[str, int]] = []
     for split in range(len(scan.splits)):
         labels = scan.rows["label"][scan.rows["split"] == split]
         numbers, counts = np.unique(labels[labels >= 0], return_counts=True)
-        found.append(
-            {scan.labels[n]: c for n, c in zip(numbers.tolist(), counts.tolist(), strict=True)}
-        )
+        names = [scan.labels[number] for number in numbers.tolist()]
+        found.append(dict(zip(names, counts.tolist(), strict=True)))
     return found
 
 
 def find_shifts(scan: Scan, before: Scan | None = None) -> Iterator[Finding]:
-    """Splits that are unlike the largest one; and, of two datasets, splits unlike their like.
-
-    Args:
-        scan: of the dataset.
-        before: of the one that it is compared with.
-    """
+    """Splits that are unlike the largest one; and, of two datasets, splits unlike their like."""
     sizes = np.bincount(scan.rows["split"], minlength=len(scan.splits))
     largest = int(np.argmax(sizes)) if len(sizes) else 0
     for split, name in enumerate(scan.splits):
         if split != largest:
             pair = (scan, split), (scan, largest)
             yield from _shifts(*pair, splits=(name, scan.splits[largest]), where="")
-    if before is None:
-        return
-    for split, name in enumerate(scan.splits):
-        if name in before.splits:
+    for split, name in enumerate(scan.splits if before else ()):
+        if before and name in before.splits:
             pair = (scan, split), (before, before.splits.index(name))
             yield from _shifts(*pair, splits=(name,), where=" of the dataset before")
 
@@ -234,22 +206,19 @@ def find_odd_images(scan: Scan) -> Iterator[Finding]:
     }
     for kind, chosen in odd.items():
         for number in images[chosen].tolist():
-            yield _finding(scan, kind, np.array([number]), _look(scan, number))
+            row = scan.rows[number]
+            detail = (
+                f"{row['width']} x {row['height']} pixels, brightness {row['brightness']:.0f}, "
+                f"contrast {row['contrast']:.1f}, sharpness {row['sharpness']:.1f}"
+            )
+            yield _finding(scan, kind, np.array([number]), detail)
 
 
-def _look(scan: Scan, number: int) -> str:
-    row = scan.rows[number]
-    return (
-        f"{row['width']} x {row['height']} pixels, brightness {row['brightness']:.0f}, "
-        f"contrast {row['contrast']:.1f}, sharpness {row['sharpness']:.1f}"
-    )
+def sort_findings(findings: Iterable[Finding]) -> list[Finding]:
+    """Findings of each kind by the place of what they are about."""
 
+    def place(one: Finding) -> tuple[object, ...]:
+        first = (one.records[0].split, one.records[0].number) if one.records else ("", 0)
+        return first, one.splits, one.detail
 
-def in_order(findings: Iterable[Finding], kinds: Sequence[str]) -> list[Finding]:
-    """By kind, and by the place of what they are about."""
-    place = {kind: number for number, kind in enumerate(kinds)}
-    return sorted(findings, key=lambda one: (place[one.kind], _first(one), one.splits, one.detail))
-
-
-def _first(finding: Finding) -> tuple[str, int]:
-    return (finding.records[0].split, finding.records[0].number) if finding.records else ("", 0)
+    return sorted(findings, key=place)

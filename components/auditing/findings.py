@@ -1,17 +1,12 @@
-"""What an audit finds: kinds, and one finding of one kind with its records.
-
-Finding(kind="leakage", splits=("train", "eval"), count=2, detail="…", records=(…))
-"""
+"""What an audit finds: kinds, and one finding of one kind with its records."""
 
 import dataclasses
 from collections.abc import Sequence
 from typing import Any
 
 from trainer_utils.format import ConfigError
+from trainer_utils.format.errors import did_you_mean
 from trainer_utils.format.json_text import JsonObject
-from trainer_utils.format.spelling import did_you_mean
-
-__all__ = ["KINDS", "Finding", "RecordName", "check_kinds"]
 
 KINDS = {
     "leakage": "records of two splits have the same or nearly the same content",

@@ -1,10 +1,5 @@
 """Records that belong together: pairs that may be copies, united to groups.
 
-    sets = DisjointSets(1_000_000)
-    sets.unite(np.array([[3, 17], [17, 99]]))
-    sets.groups()[99]                                # 3: a group's number is its first member's
-    next(pairs_of_equals(np.array([7, 5, 7]), most=8))       # [[0, 2]]
-
 Source: R. Tarjan, Efficiency of a good but not linear set union algorithm, 1975.
 """
 
@@ -14,8 +9,6 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-
-__all__ = ["DisjointSets", "pairs_of_equals"]
 
 Pairs = npt.NDArray[np.int64]
 

@@ -1,9 +1,5 @@
 """What an image looks like, in a kilobyte: for finding its copies, and images that are odd.
 
-    look = look_at_image(data)           # None where Pillow cannot read it
-    look.thumbnail.shape                 # (32, 32): grey levels, whatever the image's shape
-    unite_similar_images(thumbnails, sets)
-
 Copies are images that were encoded anew, resized, made grey or mirrored. They are found by a
 perceptual hash: the signs of the 64 lowest frequencies of the thumbnail, which a mirrored image has
 too, every second one negated. Of those whose hashes agree but for some bits, the thumbnails
@@ -21,10 +17,8 @@ import numpy.typing as npt
 from PIL import Image
 
 from components.auditing.grouping import DisjointSets, pairs_of_equals
-from trainer_utils.format.image_size import image_size
+from trainer_utils.format.images import image_size
 from trainer_utils.storage.file_system import is_fault
-
-__all__ = ["THUMBNAIL_SIDE", "ImageLook", "look_at_image", "look_at_pixels", "unite_similar_images"]
 
 THUMBNAIL_SIDE = 32
 _NOT_READ = (
@@ -51,22 +45,15 @@ Numbers = npt.NDArray[np.int64]
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ImageLook:
-    """An image at a glance.
+    """An image at a glance."""
 
-    Args:
-        thumbnail: `(32, 32) uint8`, mean grey levels of equal parts of the image.
-        height, width: of the image, in pixels.
-        brightness: mean grey level, in [0, 255].
-        contrast: standard deviation of the thumbnail's grey levels.
-        sharpness: mean absolute Laplacian of the image at 64 x 64 pixels, in grey levels.
-    """
-
-    thumbnail: Pixels
+    thumbnail: Pixels  # `(32, 32) uint8`, mean grey levels of equal parts of the image
+    # height, width: of the image, in pixels
     height: int
     width: int
-    brightness: float
-    contrast: float
-    sharpness: float
+    brightness: float  # mean grey level, in [0, 255]
+    contrast: float  # standard deviation of the thumbnail's grey levels
+    sharpness: float  # mean absolute Laplacian of the image at 64 x 64 pixels, in grey levels
 
 
 def look_at_image(data: bytes) -> ImageLook | None:
@@ -161,6 +148,5 @@ def _are_copies(some: Pixels, others: Pixels) -> npt.NDArray[np.bool_]:
 
 
 def _grid(thumbnails: Pixels) -> npt.NDArray[np.float64]:
-    """`(images, 8, 8)`, grey levels."""
     parts = thumbnails.reshape(-1, 8, THUMBNAIL_SIDE // 8, 8, THUMBNAIL_SIDE // 8)
     return np.asarray(parts.mean(axis=(2, 4)))

@@ -1,35 +1,29 @@
 """Reads a dataset once and keeps of each record what an audit compares, on disk where it is large.
 
-    with scan_dataset(open_dataset(uri), label="label") as scan:
-        scan.rows["content"], scan.thumbnails, scan.labels
-
 A record's content is its images or sounds where it has any, else its texts, else all its features
 but names and the label.
 """
 
 import collections
 import contextlib
-import dataclasses
+import functools
 import hashlib
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, BinaryIO
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from components.auditing.images import THUMBNAIL_SIDE, ImageLook, look_at_image, look_at_pixels
-from components.auditing.texts import TextSketches, sketch_texts, split_words
+from components.auditing.texts import TextSketches, map_file, sketch_texts, split_words
 from trainer_utils.dataset import Dataset, read_shard_blocks
-from trainer_utils.format import Feature
-from trainer_utils.format.example_decoding import decode_example
-from trainer_utils.format.image_size import image_size
+from trainer_utils.format.example import decode_example
+from trainer_utils.format.images import image_size
+from trainer_utils.format.index import name_of
 from trainer_utils.format.media_formats import format_of
 from trainer_utils.format.naming import NAME_FEATURES
-from trainer_utils.format.record_names import name_of
 from trainer_utils.storage import persist
-
-__all__ = ["IMAGE", "ROW", "TEXT", "Scan", "scan_dataset"]
 
 IMAGE, TEXT = 1, 2
 """What a row's sketch is of; 0 stands for none."""
@@ -54,117 +48,83 @@ _SIZES = ("height", "width", "channels", "image_height", "image_width")
 _MOST_WORDS_COUNTED = 1 << 20
 _TEXTS_AT_ONCE = 256
 
-Rows = npt.NDArray[np.void]
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Scan:
-    """What was read.
-
-    Args:
-        splits: names, by number.
-        rows: `(records,)` of `ROW`, in the order of the splits.
-        thumbnails: `(records, 32, 32) uint8` of images.
-        texts: sketches of texts.
-        labels: names, by number.
-        words: how many records of each split have each word.
-        names: file of the records' names, each on a line.
-    """
-
-    splits: Sequence[str]
-    rows: Rows
-    thumbnails: npt.NDArray[np.uint8]
-    texts: TextSketches
-    labels: Sequence[str]
-    words: Sequence[Mapping[str, int]]
-    names: BinaryIO
-
-    def name_of(self, number: int) -> str:
-        """A record's name; else its split and number in it."""
-        self.names.seek(int(self.rows["name"][number]))
-        name = self.names.readline()[:-1].decode("utf-8", "replace")
-        if name:
-            return name
-        split = int(self.rows["split"][number])
-        return f"{self.splits[split]} {self.number_in_split(number)}"
-
-    def number_in_split(self, number: int) -> int:
-        """A record's place in its split."""
-        split = self.rows["split"][number]
-        return number - int(np.searchsorted(self.rows["split"], split))
-
 
 @contextlib.contextmanager
 def scan_dataset(
-    dataset: Dataset,
-    *,
-    label: str,
-    advance: Callable[[int, int], None] = lambda done, total: None,
-) -> Iterator[Scan]:
+    dataset: Dataset, *, label: str, advance: Callable[[int], None]
+) -> "Iterator[Scan]":
     """Reads every record, its checksums compared.
 
     Args:
-        dataset: opened.
         label: the feature that is a record's class; where no record has it, there are no classes.
-        advance: called after each block with its bytes, and those of all.
+        advance: called after each block with its bytes.
 
     Raises:
         CorruptShardError: a record is damaged.
         DatasetError: a record is no `tf.train.Example`.
     """
-    with contextlib.ExitStack() as stack:
-        streams: dict[str, Any] = {
-            name: stack.enter_context(tempfile.TemporaryFile(prefix=f"tfx-shards-audit-{name}-"))
-            for name in ("rows", "thumbnails", "names")
-        }
-        texts = stack.enter_context(TextSketches())
-        reader = _Reader(dataset, label, streams, texts)
-        total = sum(shard.bytes for shard in dataset.shard_files)
+    with Scan(dataset, label) as scan:
         for number, shards in enumerate(dataset.shards.values()):
-            reader.words.append(collections.Counter())
             for shard in shards:
                 for block in read_shard_blocks(shard.path):
                     for record in block.records():
-                        reader.add(number, record)
-                    advance(len(block.data), total)
-        reader.finish()
-        for stream in streams.values():
-            stream.flush()
-        shape = (reader.images, THUMBNAIL_SIDE, THUMBNAIL_SIDE)
-        yield Scan(
-            splits=list(dataset.shards),
-            rows=_mapped(streams["rows"], ROW, (reader.count,)),
-            thumbnails=_mapped(streams["thumbnails"], np.dtype(np.uint8), shape),
-            texts=texts,
-            labels=list(reader.labels),
-            words=reader.words,
-            names=streams["names"],
+                        scan.add(number, record)
+                    advance(len(block.data))
+        scan.finish()
+        yield scan
+
+
+class Scan(contextlib.ExitStack):
+    """What is kept of each record, in temporary files and some hundred bytes.
+
+    Attributes:
+        splits: names, by number.
+        texts: sketches of texts.
+        words: how many records of each split have each word.
+    """
+
+    def __init__(self, dataset: Dataset, label: str) -> None:
+        super().__init__()
+        self._rows, self._thumbnails, self._names = (
+            self.enter_context(tempfile.TemporaryFile())  # noqa: SIM115
+            for _ in range(3)
         )
-
-
-def _mapped(stream: BinaryIO, dtype: np.dtype[Any], shape: tuple[int, ...]) -> npt.NDArray[Any]:
-    if 0 in shape:  # an empty file cannot be mapped
-        return np.empty(shape, dtype)
-    return np.memmap(stream, dtype, "r", shape=shape)
-
-
-class _Reader:
-    """Makes rows of records, and writes them."""
-
-    def __init__(
-        self,
-        dataset: Dataset,
-        label: str,
-        streams: Mapping[str, BinaryIO],
-        texts: TextSketches,
-    ) -> None:
-        self._features, self._label, self._streams = dataset.features, label, streams
-        self._texts, self._waiting = texts, list[list[str]]()
+        self.texts = self.enter_context(TextSketches())
+        self.splits = list(dataset.shards)
+        self.words = [collections.Counter[str]() for _ in self.splits]
+        self._features, self._label = dataset.features, label
         self._vocabulary = dataset.vocabularies.get(label, ())
-        self._row = np.zeros((), ROW)
-        self.labels: dict[str, int] = {}
-        self.words: list[collections.Counter[str]] = []
-        self.count = self.images = 0
+        self._labels: dict[str, int] = {}
+        self._row, self._waiting = np.zeros((), ROW), list[list[str]]()
+        self._count = self._images = 0
+
+    @functools.cached_property
+    def rows(self) -> npt.NDArray[np.void]:
+        """`(records,)` of `ROW`, in the order of the splits."""
+        return map_file(self._rows, ROW, (self._count,))
+
+    @functools.cached_property
+    def thumbnails(self) -> npt.NDArray[np.uint8]:
+        """`(images, 32, 32) uint8`."""
+        shape = (self._images, THUMBNAIL_SIDE, THUMBNAIL_SIDE)
+        return map_file(self._thumbnails, np.dtype(np.uint8), shape)
+
+    @functools.cached_property
+    def labels(self) -> list[str]:
+        """Names of classes, by number."""
+        return [*self._labels]
+
+    def name_of(self, number: int) -> str:
+        """A record's name; else its split and number in it."""
+        self._names.seek(int(self.rows["name"][number]))
+        name = self._names.readline()[:-1].decode("utf-8", "replace")
+        split = self.splits[int(self.rows["split"][number])]
+        return name or f"{split} {self.number_in_split(number)}"
+
+    def number_in_split(self, number: int) -> int:
+        """A record's place in its split."""
+        split = self.rows["split"][number]
+        return number - int(np.searchsorted(self.rows["split"], split))
 
     def add(self, split: int, record: bytes) -> None:
         """Takes in one record."""
@@ -174,27 +134,24 @@ class _Reader:
         row[...] = np.zeros((), ROW)
         row["split"] = split
         row["label"] = self._label_of(values)
-        row["name"] = self._streams["names"].tell()
+        row["name"] = self._names.tell()
         name = name_of(values) or b""
-        self._streams["names"].write(name.replace(b"\n", b" ") + b"\n")
+        self._names.write(name.replace(b"\n", b" ") + b"\n")
         media, texts, others = self._parts(values)
         row["content"] = _digest({name: values[name] for name in media or texts or others})
         if media:
             looks = (self._look(name, kind, values[name]) for name, kind in media.items())
-            if (image := next(filter(None, looks), None)) is not None:
-                self._add_image(image)
+            if (look := next(filter(None, looks), None)) is not None:
+                for field in ("height", "width", "brightness", "contrast", "sharpness"):
+                    row[field] = getattr(look, field)
+                row["sketch"] = IMAGE
+                self._thumbnails.write(look.thumbnail.tobytes())
+                self._images += 1
         elif texts:
             words = "\n".join(bytes(v).decode() for name in texts for v in values[name])
             self._add_text(split, words)
-        self._streams["rows"].write(row.tobytes())
-        self.count += 1
-
-    def _add_image(self, sketch: ImageLook) -> None:
-        for field in ("height", "width", "brightness", "contrast", "sharpness"):
-            self._row[field] = getattr(sketch, field)
-        self._row["sketch"] = IMAGE
-        self._streams["thumbnails"].write(sketch.thumbnail.tobytes())
-        self.images += 1
+        self._rows.write(row.tobytes())
+        self._count += 1
 
     def _add_text(self, split: int, text: str) -> None:
         words = split_words(text)
@@ -213,15 +170,14 @@ class _Reader:
 
     def finish(self) -> None:
         """Sketches the texts that wait for others: many at once take a fraction of the time."""
-        self._texts.add(sketch_texts(self._waiting))
+        self.texts.add(sketch_texts(self._waiting))
         self._waiting.clear()
 
     def _label_of(self, values: Mapping[str, Sequence[Any]]) -> int:
-        found = values.get(self._label)
-        if not found:
+        if not (found := values.get(self._label)):
             return -1
         name = ", ".join(map(self._class_name, found))
-        return self.labels.setdefault(name, len(self.labels))
+        return self._labels.setdefault(name, len(self._labels))
 
     def _class_name(self, value: Any) -> str:
         if isinstance(value, memoryview):
@@ -255,16 +211,13 @@ class _Reader:
         return known.kind if known else "image" if image_size(data) else ""
 
     def _look(self, name: str, kind: str, values: Sequence[Any]) -> ImageLook | None:
-        if kind == "raw":
-            return _sketch_raw(self._features[name], bytes(values[0]))
-        return None if kind == "audio" else persist(name, look_at_image, bytes(values[0]))
-
-
-def _sketch_raw(feature: Feature, data: bytes) -> ImageLook | None:
-    shape = tuple(feature.extra.get("image_shape", ()))
-    if len(shape) != 3 or len(data) != np.prod(shape) or shape[2] not in (1, 3, 4):
-        return None
-    return look_at_pixels(np.frombuffer(data, np.uint8).reshape(shape))
+        data = bytes(values[0])
+        if kind != "raw":
+            return None if kind == "audio" else persist(name, look_at_image, data)
+        shape = tuple(self._features[name].extra.get("image_shape", ()))
+        if len(shape) != 3 or len(data) != np.prod(shape) or shape[2] not in (1, 3, 4):
+            return None
+        return look_at_pixels(np.frombuffer(data, np.uint8).reshape(shape))
 
 
 def _is_text(values: Sequence[memoryview]) -> bool:

@@ -1,8 +1,5 @@
 """Whether two samples are of one distribution: how far apart they are, if that is not by chance.
 
-    distance_of_numbers(heights_of_train, heights_of_eval)      # 0.0, or up to 1.0
-    distance_of_counts({"cat": 90, "dog": 10}, {"cat": 5, "dog": 5})
-
 Zero means that chance explains it (at one in a thousand), or that it is too small to matter.
 
 Source: the Kolmogorov-Smirnov test's asymptotic bound; Pearson's chi-squared test, its critical
@@ -14,8 +11,6 @@ from collections.abc import Mapping
 
 import numpy as np
 import numpy.typing as npt
-
-__all__ = ["distance_of_counts", "distance_of_numbers", "total_variation"]
 
 _LEAST = 0.1  # distance that matters
 _KOLMOGOROV = 1.95  # the quantile of 0.999

@@ -1,9 +1,5 @@
 """Which texts say nearly the same: of the same words but few.
 
-    with TextSketches() as sketches:
-        sketches.add(sketch_texts([split_words("The cat sat on the mat."), []]))
-        unite_similar_texts(sketches, sets)
-
 A text is the set of its words and of its pairs of words, without case and punctuation; in scripts
 without spaces between words each letter is one. Texts are similar where at least 0.6 of both sets
 is common (Jaccard's index); one word of twenty changed leaves 0.8. Candidates share one of 25 keys,
@@ -15,6 +11,7 @@ hashing via rotation for fast near neighbor search, 2014.
 """
 
 import array
+import contextlib
 import itertools
 import re
 import tempfile
@@ -27,15 +24,6 @@ import numpy as np
 import numpy.typing as npt
 
 from components.auditing.grouping import DisjointSets, pairs_of_equals
-
-__all__ = [
-    "LEAST_JACCARD",
-    "SketchedTexts",
-    "TextSketches",
-    "sketch_texts",
-    "split_words",
-    "unite_similar_texts",
-]
 
 LEAST_JACCARD = 0.6
 _BANDS, _ROWS = 25, 5
@@ -56,33 +44,21 @@ Words = npt.NDArray[np.uint32]
 
 
 class SketchedTexts(NamedTuple):
-    """Some texts, as they are compared.
+    """Some texts, as they are compared."""
 
-    Args:
-        keys: `(texts, 25) uint64`, by which similar texts are found.
-        members: `uint32`, the hashes of all texts' words and pairs of words, sorted for each.
-        counts: `(texts,) int64`, how many each text has. Those of 0 are like no other.
-    """
-
-    keys: Hashes
-    members: Words
-    counts: Numbers
+    keys: Hashes  # `(texts, 25) uint64`, by which similar texts are found
+    members: Words  # `uint32`, the hashes of all texts' words and pairs of words, sorted for each
+    counts: Numbers  # `(texts,) int64`, how many each text has. Those of 0 are like no other
 
 
-class TextSketches:
+class TextSketches(contextlib.ExitStack):
     """Sketches of many texts, in temporary files: 200 bytes a text, and some 8 a word."""
 
     def __init__(self) -> None:
-        self._key_file = tempfile.TemporaryFile(prefix="tfx-shards-texts-")  # noqa: SIM115
-        self._member_file = tempfile.TemporaryFile(prefix="tfx-shards-texts-")  # noqa: SIM115
+        super().__init__()
+        self._key_file = self.enter_context(tempfile.TemporaryFile())  # noqa: SIM115
+        self._member_file = self.enter_context(tempfile.TemporaryFile())  # noqa: SIM115
         self._ends = array.array("q", [0])
-
-    def __enter__(self) -> "TextSketches":
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._key_file.close()
-        self._member_file.close()
 
     def __len__(self) -> int:
         return len(self._ends) - 1
@@ -101,15 +77,16 @@ class TextSketches:
     @property
     def keys(self) -> Hashes:
         """`(texts, 25)`, mapped from the disk."""
-        return _mapped(self._key_file, np.dtype(np.uint64), (len(self), _BANDS))
+        return map_file(self._key_file, np.dtype(np.uint64), (len(self), _BANDS))
 
     @property
     def members(self) -> Words:
         """Of all texts, mapped from the disk."""
-        return _mapped(self._member_file, np.dtype(np.uint32), (self._ends[-1],))
+        return map_file(self._member_file, np.dtype(np.uint32), (self._ends[-1],))
 
 
-def _mapped(stream: BinaryIO, dtype: np.dtype[Any], shape: tuple[int, ...]) -> npt.NDArray[Any]:
+def map_file(stream: BinaryIO, dtype: np.dtype[Any], shape: tuple[int, ...]) -> npt.NDArray[Any]:
+    """What was written to a file as an array; an empty file cannot be mapped."""
     stream.flush()
     return np.memmap(stream, dtype, "r", shape=shape) if 0 not in shape else np.empty(shape, dtype)
 

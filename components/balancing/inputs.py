@@ -1,9 +1,4 @@
-"""Several datasets as one input: their shards one after the other, their features made one.
-
-inputs = open_inputs(["a/examples", "b/examples"])
-inputs.shards["train"]                       # of both, in order
-inputs.features([None, facts_of_b])          # where a dataset does not say, what was found
-"""
+"""Several datasets as one input: their shards one after the other, their features made one."""
 
 import collections
 import dataclasses
@@ -12,11 +7,9 @@ from collections.abc import Mapping, Sequence
 from components.common.places import is_within
 from trainer_utils.dataset import Dataset, ShardFile, open_dataset
 from trainer_utils.dataset.inspection import DatasetFacts, features_of_facts
-from trainer_utils.dataset.merging import merge_features
+from trainer_utils.dataset.selection import merge_features
 from trainer_utils.format import ConfigError, DatasetError, Feature
 from trainer_utils.storage import is_folder, join, list_names, read_text
-
-__all__ = ["InputShard", "Inputs", "check_apart", "open_inputs"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -29,13 +22,10 @@ class InputShard:
 
 @dataclasses.dataclass(frozen=True)
 class Inputs:
-    """Some opened datasets, in the order given; a split holds what all of them have of it.
-
-    Args:
-        carried: vocabularies by feature that lie elsewhere, as of what a Transform read and made.
-    """
+    """Some opened datasets, in the order given; a split holds what all of them have of it."""
 
     sources: tuple[Dataset, ...]
+    # Vocabularies by feature that lie elsewhere, as of what a Transform read and made
     carried: Mapping[str, Sequence[str]] = dataclasses.field(default_factory=dict)
 
     @property
@@ -64,10 +54,14 @@ class Inputs:
             facts: by the number of an input that does not say its own.
 
         Raises:
-            DatasetError: a feature is of different kinds in two of them; or there is no record,
-                and nothing else says what the features are.
+            DatasetError: a feature is of different kinds in two, or nothing says what they are.
         """
-        found = self._features(facts)
+        found: dict[str, Mapping[str, Feature]] = {}
+        for number, source in enumerate(self.sources):
+            if source.says_features:
+                found[f"{number}: {source.uri}"] = source.features
+            elif number in facts and facts[number].records:
+                found[f"{number}: {source.uri}"] = features_of_facts(facts[number])
         if not found:
             raise DatasetError(
                 "examples: expected at least one record, since nothing else says what the features "
@@ -77,31 +71,12 @@ class Inputs:
 
     @property
     def known_features(self) -> dict[str, Feature]:
-        """The features of those that say theirs.
-
-        Raises:
-            DatasetError: as `features`.
-        """
-        found = self._features({})
-        return merge_features(found) if found else {}
-
-    def _features(self, facts: Mapping[int, DatasetFacts]) -> dict[str, Mapping[str, Feature]]:
-        """Of each input of which something is known."""
-        found: dict[str, Mapping[str, Feature]] = {}
-        for number, source in enumerate(self.sources):
-            if source.says_features:
-                found[f"{number}: {source.uri}"] = source.features
-            elif number in facts and facts[number].records:
-                found[f"{number}: {source.uri}"] = features_of_facts(facts[number])
-        return found
+        """The features of those that say theirs."""
+        return self.features({}) if any(source.says_features for source in self.sources) else {}
 
     @property
     def vocabularies(self) -> dict[str, Sequence[str]]:
-        """Values by feature; an id means the same in all inputs that have it.
-
-        Raises:
-            DatasetError: two inputs have different vocabularies of a feature.
-        """
+        """Values by feature; an id means the same in all inputs that have it."""
         merged: dict[str, Sequence[str]] = {}
         for source in self.sources:
             for name, values in source.vocabularies.items():
@@ -136,9 +111,6 @@ def open_inputs(
 
     Args:
         before_transform, transform_graphs: what Transform read, and made beside its examples.
-
-    Raises:
-        DatasetError: one is no dataset, or not whole, or their vocabularies differ.
     """
     if not uris:
         raise ConfigError("examples: expected at least one artifact, got none", setting="examples")
@@ -168,19 +140,11 @@ def _made_by_transform(uri: str) -> dict[str, list[str]]:
 
 
 def check_apart(uris: Sequence[str], output: str) -> None:
-    """Refuses to write over an input.
-
-    Raises:
-        ConfigError: the output is an input, or a folder that an input lies in.
-    """
+    """Refuses to write over an input."""
     for uri in uris:
         if is_within(uri, output):
-            raise ConfigError(
-                f"balanced_examples: expected a folder apart from the input, got {output!r} for "
-                f"the input {uri!r}. Writing there would destroy it.",
-                setting="balanced_examples",
-                value=output,
-            )
+            rule = f"a folder apart from the input {uri!r}, which writing there would destroy"
+            raise ConfigError.of("balanced_examples", output, allowed=rule)
 
 
 def _few(values: Sequence[str]) -> str:

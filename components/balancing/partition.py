@@ -1,8 +1,5 @@
 """Cuts a sequence of records into shards of equal bytes, or spreads classes evenly over shards.
 
-    equal_byte_bounds(sizes, num_shards=8)               # [0, 131, 258, …]: where shards begin
-    assign_positions_by_class(classes, num_shards=8, order=order, seed=1)   # places, bounds
-
 Pure functions of arrays, in time linear in the records.
 """
 
@@ -10,8 +7,6 @@ import numpy as np
 import numpy.typing as npt
 
 from trainer_utils.format import keyed_hash
-
-__all__ = ["assign_positions_by_class", "equal_byte_bounds"]
 
 Ints = npt.NDArray[np.int64]
 

@@ -1,16 +1,13 @@
 """The parts of a job, each a call of `map_tasks`: runs are scattered, then shards are gathered.
 
-    result = run_part(context, ScatterPart("train", 0, shards))
-
 A split that fits into memory is one part; a shard whose records lie in large local files is picked
 from these; and with `keep_shards` a part is a shard that stays.
 """
 
-import abc
 import dataclasses
 import functools
-from collections.abc import Iterator
-from typing import TypeAlias
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -20,26 +17,8 @@ from components.balancing.context import JobContext, TaskResult
 from components.balancing.inputs import InputShard
 from components.shuffle.external import Lot, frames_of, run_of, write_shards
 from components.shuffle.picking import GatherIndices, picked_lots
-from trainer_utils.format import (
-    DatasetError,
-    Shard,
-    ShardName,
-    ShardWriter,
-    multiset_checksum,
-)
+from trainer_utils.format import DatasetError, ShardName, ShardWriter, multiset_checksum
 from trainer_utils.writing.shards import copy_shard, verify_shard, write_shard
-
-__all__ = [
-    "OBJECT_BYTES",
-    "GatherPart",
-    "KeepPart",
-    "NumberedShard",
-    "Part",
-    "PickPart",
-    "ScatterPart",
-    "WholePart",
-    "run_part",
-]
 
 OBJECT_BYTES = 96
 """What a record takes beside its frame: offset, position, name, its place anew."""
@@ -48,73 +27,46 @@ NumberedShard: TypeAlias = tuple[int, int, InputShard]
 """An input shard, behind the number of its first record within the split, and of its records."""
 
 
-class Part(abc.ABC):
-    """Some of the work on one split."""
+@dataclasses.dataclass(frozen=True)
+class Part:
+    """Some of the work on one split: one of the functions below, and what it takes further."""
 
+    work: Callable[..., None]
     split: str
-
-    @abc.abstractmethod
-    def run(self, context: JobContext, result: TaskResult) -> None:
-        """Does it; what was read and written is added to the result."""
+    arguments: tuple[Any, ...] = ()
 
 
 def run_part(context: JobContext, part: Part) -> TaskResult:
     """Does a part of the work."""
     result = context.start(part.split)
-    part.run(context, result)
+    part.work(context, result, *part.arguments)
     return result
 
 
-@dataclasses.dataclass(frozen=True)
-class ScatterPart(Part):
+def scatter(
+    context: JobContext, result: TaskResult, number: int, shards: Sequence[NumberedShard]
+) -> None:
     """Reads some neighbouring shards and writes runs of them."""
-
-    split: str
-    number: int
-    shards: tuple[NumberedShard, ...]
-
-    def run(self, context: JobContext, result: TaskResult) -> None:  # noqa: D102
-        runs = _runs(context, self.split, self.shards, result, context.run_bytes)
-        for number, run in enumerate(runs):
-            context.shuffles[self.split].scatter(f"{self.number:06d}-{number:03d}", run)
+    for place, run in enumerate(_runs(context, result, shards, context.run_bytes)):
+        context.shuffles[result.split].scatter(f"{number:06d}-{place:03d}", run)
 
 
-@dataclasses.dataclass(frozen=True)
-class GatherPart(Part):
+def gather(context: JobContext, result: TaskResult, number: int) -> None:
     """Writes the shards of a task of runs."""
-
-    split: str
-    number: int
-
-    def run(self, context: JobContext, result: TaskResult) -> None:  # noqa: D102
-        result.shards += context.shuffles[self.split].gather(self.number)
+    result.shards += context.shuffles[result.split].gather(number)
 
 
-@dataclasses.dataclass(frozen=True)
-class WholePart(Part):
+def write_whole(context: JobContext, result: TaskResult, shards: Sequence[NumberedShard]) -> None:
     """Writes the shards of a split that fits into memory."""
-
-    split: str
-    shards: tuple[NumberedShard, ...]
-
-    def run(self, context: JobContext, result: TaskResult) -> None:  # noqa: D102
-        held = [*_runs(context, self.split, self.shards, result, most_bytes=None)]
-        result.shards += context.shuffles[self.split].gather(0, held=held)
+    held = [*_runs(context, result, shards, most_bytes=None)]
+    result.shards += context.shuffles[result.split].gather(0, held=held)
 
 
 def _runs(
-    context: JobContext,
-    split: str,
-    shards: tuple[NumberedShard, ...],
-    result: TaskResult,
-    most_bytes: int | None,
+    context: JobContext, result: TaskResult, shards: Sequence[NumberedShard], most_bytes: int | None
 ) -> Iterator[pa.RecordBatch]:
-    """The records of shards with their positions, of about `most_bytes` each.
-
-    Raises:
-        DatasetError: a shard has another number of records than was planned with.
-    """
-    layout, held = context.shuffles[split].layout, 0
+    """The records of shards with their positions, of about `most_bytes` each."""
+    layout, held = context.shuffles[result.split].layout, 0
     frames: list[pa.Array] = []
     positions: list[npt.NDArray[np.int64]] = []
     for first, records, given in shards:
@@ -140,38 +92,39 @@ def _runs(
         yield run_of(frames, positions)
 
 
-@dataclasses.dataclass(frozen=True)
-class PickPart(Part):
+def pick(
+    context: JobContext,
+    result: TaskResult,
+    indices: GatherIndices,
+    files: Sequence[tuple[str, int]],
+) -> None:
     """Writes one shard, whose records are picked from the files where they lie.
 
     Args:
         files: their paths, each with the number of the input that it is of.
     """
+    sources = np.array([source for _, source in files], np.int64)
 
-    split: str
-    gather: GatherIndices
-    files: tuple[tuple[str, int], ...]
+    def lots() -> Iterator[Lot]:
+        for places, lot in picked_lots([path for path, _ in files], indices):
+            of = sources[places]
+            for source in np.unique(of).tolist():
+                own = of == source
+                content = multiset_checksum(lot.lengths[own], lot.payload_crcs[own])
+                result.add(source, content, content)
+            yield lot
 
-    def run(self, context: JobContext, result: TaskResult) -> None:  # noqa: D102
-        sources = np.array([source for _, source in self.files], np.int64)
-        paths = [path for path, _ in self.files]
-
-        def lots() -> Iterator[Lot]:
-            for files, lot in picked_lots(paths, self.gather):
-                of = sources[files]
-                for source in np.unique(of).tolist():
-                    own = of == source
-                    content = multiset_checksum(lot.lengths[own], lot.payload_crcs[own])
-                    result.add(source, content, content)
-                yield lot
-
-        shards = [(self.gather.shard, len(self.gather.files))]
-        block_bytes = context.block_bytes
-        result.shards += write_shards(shards, lots(), uri=context.uri, block_bytes=block_bytes)
+    shards = [(indices.shard, len(indices.files))]
+    result.shards += write_shards(shards, lots(), uri=context.uri, block_bytes=context.block_bytes)
 
 
-@dataclasses.dataclass(frozen=True)
-class KeepPart(Part):
+def keep(
+    context: JobContext,
+    result: TaskResult,
+    given: InputShard | None,
+    name: ShardName | None,
+    is_kept: bool,
+) -> None:
     """Links or copies one input shard, or writes it again where a record of it changes.
 
     Args:
@@ -179,35 +132,22 @@ class KeepPart(Part):
         name: of the new shard; None: no record of it stays.
     """
 
-    split: str
-    given: InputShard | None
-    name: ShardName | None
-    is_kept: bool
-
-    def run(self, context: JobContext, result: TaskResult) -> None:  # noqa: D102
-        if self.given is not None and self.is_kept:
-            result.shards.append(self._link(self.given, context, result))
-        elif self.name is None:
-            self._write(context, result, None)
-        else:
-            fill = functools.partial(self._write, context, result)
-            shard = write_shard(self.name, fill, uri=context.uri)
-            verify_shard(shard, uri=context.uri, block_bytes=context.block_bytes)
-            result.shards.append(shard)
-
-    def _write(self, context: JobContext, result: TaskResult, writer: ShardWriter | None) -> None:
-        """Reads the input shard, and writes the records that stay; None: none of them does."""
-        for block in context.read(self.given, result) if self.given is not None else ():
+    def fill(writer: ShardWriter | None) -> None:
+        for block in context.read(given, result) if given is not None else ():
             if writer is not None:
                 writer.write_framed(block.data, block.lengths, block.payload_crcs)
 
-    def _link(self, given: InputShard, context: JobContext, result: TaskResult) -> Shard:
-        """Puts the file itself, which is checked, under its new name."""
-        entry, block_bytes = given.shard.entry, context.block_bytes
+    check = functools.partial(verify_shard, block_bytes=context.block_bytes)
+    if name is None:
+        fill(None)
+    elif given is not None and is_kept:
+        entry = given.shard.entry
         assert entry is not None
         assert entry.content is not None
-        assert self.name is not None
-        source_uri = given.shard.path.removesuffix(entry.path).rstrip("/")
-        verify_shard(entry, uri=source_uri, block_bytes=block_bytes)
+        source = given.shard.path.removesuffix(entry.path).rstrip("/")
+        check(entry, uri=source)
         result.add(given.source, entry.content, entry.content)
-        return copy_shard(entry, self.name, source=source_uri, uri=context.uri)
+        result.shards.append(copy_shard(entry, name, source=source, uri=context.uri))
+    else:
+        result.shards.append(write_shard(name, fill, uri=context.uri))
+        check(result.shards[-1], uri=context.uri)

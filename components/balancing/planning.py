@@ -1,14 +1,7 @@
-"""What balancing would do: how many shards, which records in which, how much at a time.
-
-from components.shard_balancer import plan
-
-print(plan("examples/", num_shards=8))        # reads lengths alone and writes nothing
-
-split  records      bytes  shards  records/shard      bytes/shard  passes
-train     3000  41234567       8        375-375  5150000-5160000       1
-"""
+"""What balancing would do: how many shards, which records in which, how much at a time."""
 
 import dataclasses
+import functools
 import itertools
 import os
 from collections.abc import Callable, Sequence
@@ -18,45 +11,26 @@ import numpy as np
 import numpy.typing as npt
 from absl import logging
 
-from components.balancing.context import JobContext
+from components.balancing import parts
+from components.balancing.context import JobContext, ShardSurvey, classes_of, survey_shard
 from components.balancing.inputs import Inputs, InputShard, open_inputs
 from components.balancing.partition import assign_positions_by_class, equal_byte_bounds
-from components.balancing.parts import (
-    OBJECT_BYTES,
-    GatherPart,
-    KeepPart,
-    NumberedShard,
-    PickPart,
-    ScatterPart,
-    WholePart,
-)
+from components.balancing.parts import OBJECT_BYTES, NumberedShard
 from components.balancing.settings import BalancerSettings
-from components.balancing.survey import ShardSurvey, classes_of, survey_shard
 from components.common.tasks import Task
 from components.shuffle.edits import Edits, check_edits, check_feature, read_edits, total_counts
 from components.shuffle.external import HELD_TIMES, ExternalShuffle
 from components.shuffle.layout import Cells, SplitLayout, plan_tasks, shuffle_seed
 from components.shuffle.picking import GatherIndices
+from trainer_utils import text_output
 from trainer_utils.dataset import read_index
 from trainer_utils.format import ShardName, shard_bounds
 from trainer_utils.format.framing import RECORD_OVERHEAD_BYTES
 from trainer_utils.format.json_text import JsonObject
-from trainer_utils.format.spelling import check_names
+from trainer_utils.format.settings import check_names
 from trainer_utils.format.tfrecord import compact
 from trainer_utils.machine import free_memory
 from trainer_utils.storage import file_size, is_remote
-from trainer_utils.text_output import Part, Shown, make_table
-
-__all__ = [
-    "BalancePlan",
-    "SplitPlan",
-    "edits_of",
-    "is_made_so",
-    "needs_survey",
-    "pick_split",
-    "plan",
-    "plan_split",
-]
 
 Ints = npt.NDArray[np.int64]
 
@@ -74,24 +48,15 @@ _COLUMNS = ("split", "records", "bytes", "shards", "records/shard", "bytes/shard
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class SplitPlan:
-    """How one split is written.
-
-    Args:
-        counts: of the records of each new shard.
-        tasks: what is done; with two passes, what is done when `scatters` are.
-        scatters: what writes the runs.
-        shuffle: where records go; None where shards stay.
-        shards: the input shards, in order.
-        is_picked: whether records are picked where they lie.
-    """
+    """How one split is written."""
 
     split: str
-    counts: tuple[int, ...]
-    tasks: tuple[Task, ...]
-    scatters: tuple[Task, ...] = ()
-    shuffle: ExternalShuffle | None = None
+    counts: tuple[int, ...]  # of the records of each new shard
+    tasks: tuple[Task, ...]  # what is done; with two passes, what is done when `scatters` are
+    scatters: tuple[Task, ...] = ()  # what writes the runs
+    shuffle: ExternalShuffle | None = None  # where records go; None where shards stay
     shards: tuple[InputShard, ...]
-    is_picked: bool = False
+    is_picked: bool = False  # whether records are picked where they lie
 
     @property
     def num_bytes(self) -> int:
@@ -181,17 +146,18 @@ def plan_split(
     numbered = [*zip(firsts, counts, shards, strict=False)]
     scatters: list[Task] = []
     if len(shard_tasks) == 1 and len(shard_tasks[0].cuts) <= 2:
-        whole = WholePart(split, tuple(numbered))
+        whole = parts.Part(parts.write_whole, split, (numbered,))
         tasks = [Task(f"whole-{split}", whole, layout.num_records, sum(sizes))]
     else:
         for number, group in enumerate(_groups(numbered, sizes, run_bytes)):
+            part = parts.Part(parts.scatter, split, (number, group))
             size = sum(given.shard.bytes for *_, given in group)
-            name = f"scatter-{split}-{number:06d}"
-            scatters.append(Task(name, ScatterPart(split, number, tuple(group)), 0, size))
-        tasks = [
-            Task(f"gather-{split}-{n:06d}", GatherPart(split, n), one.cuts[-1] - one.cuts[0])
-            for n, one in enumerate(shard_tasks)
-        ]
+            scatters.append(Task(f"scatter-{split}-{number:06d}", part, 0, size))
+        tasks = []
+        for number, one in enumerate(shard_tasks):
+            part = parts.Part(parts.gather, split, (number,))
+            name = f"gather-{split}-{number:06d}"
+            tasks.append(Task(name, part, one.cuts[-1] - one.cuts[0]))
     return SplitPlan(
         split=split,
         counts=tuple(np.diff(layout.bounds).tolist()),
@@ -269,31 +235,22 @@ def _plan_kept(
     else:
         counts = [len(survey.index) for survey in surveys]
     staying = [number for number, count in enumerate(counts) if count] or [0]
-    names = {
-        number: ShardName(
-            split=split, shard_index=index, num_shards=len(staying), gzip=settings.gzip
-        )
-        for index, number in enumerate(staying)
-    }
-    parts = [
-        KeepPart(
-            split,
-            given,
-            names.get(number),
-            bool(counts[number])
+    name = functools.partial(ShardName, split=split, num_shards=len(staying), gzip=settings.gzip)
+    names = {number: name(shard_index=index) for index, number in enumerate(staying)}
+    tasks = []
+    given_shards: Sequence[InputShard | None] = shards or [None]
+    for number, (given, count) in enumerate(zip(given_shards, counts or [0], strict=True)):
+        is_kept = (
+            given is not None
+            and count > 0
             and (surveys is None or surveys[number].counts.changes_nothing)
             and given.shard.entry is not None
             and None not in (given.shard.entry.content, given.shard.entry.index_crc32c)
-            and given.shard.is_gzip == settings.gzip,
+            and given.shard.is_gzip == settings.gzip
         )
-        for number, given in enumerate(shards)
-    ]
-    tasks = [
-        Task(f"keep-{split}-{n:06d}", part, count, part.given.shard.bytes if part.given else 0)
-        for n, (part, count) in enumerate(
-            zip(parts or [KeepPart(split, None, names[0], False)], counts or [0], strict=True)
-        )
-    ]
+        part = parts.Part(parts.keep, split, (given, names.get(number), is_kept))
+        size = 0 if given is None else given.shard.bytes
+        tasks.append(Task(f"keep-{split}-{number:06d}", part, count, size))
     left = tuple(counts[number] for number in staying) if counts else (0,)
     return SplitPlan(split=split, counts=left, tasks=tuple(tasks), shards=tuple(shards))
 
@@ -338,7 +295,8 @@ def pick_split(
         )
         size = int(lengths[own].sum())
         name = f"pick-{plan.split}-{number:06d}"
-        tasks.append(Task(name, PickPart(plan.split, gather, paths), stop - start, size))
+        part = parts.Part(parts.pick, plan.split, (gather, paths))
+        tasks.append(Task(name, part, stop - start, size))
     return dataclasses.replace(plan, tasks=tuple(tasks), scatters=(), is_picked=True)
 
 
@@ -348,28 +306,21 @@ def _joined(arrays: Sequence[npt.NDArray[Any]]) -> Ints:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class PlannedSplit:
-    """What would become of one split.
-
-    Args:
-        split: its name.
-        records: examples.
-        bytes: of them with their frames, not compressed.
-        shard_records: of each new shard.
-        shard_bytes: of each new shard, not compressed.
-        passes: 1: the split is read once and held in memory; 2: by way of temporary files, unless
-            its records can be picked on this machine.
-    """
+    """What would become of one split."""
 
     split: str
     records: int
-    bytes: int
+    bytes: int  # of its records with their frames, not compressed
+    # shard_records, shard_bytes: of each new shard, not compressed
     shard_records: tuple[int, ...]
     shard_bytes: tuple[int, ...]
+    # 1: the split is read once and held in memory; 2: by way of temporary files, unless its
+    # records can be picked on this machine
     passes: int
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class BalancePlan(Shown):
+class BalancePlan(text_output.Shown):
     """What a run would do, by split; `str()` makes a table of it."""
 
     splits: tuple[PlannedSplit, ...]
@@ -378,17 +329,15 @@ class BalancePlan(Shown):
         """The same as plain JSON types."""
         return dataclasses.asdict(self)
 
-    def parts(self) -> list[Part]:
+    def parts(self) -> list[text_output.Part]:
         """A table."""
         rows = []
         for split in self.splits:
-            ranges = [
-                f"{min(values)}-{max(values)}"
-                for values in (split.shard_records, split.shard_bytes)
-            ]
+            both = (split.shard_records, split.shard_bytes)
+            ranges = [f"{min(values)}-{max(values)}" for values in both]
             numbers = (split.records, split.bytes, len(split.shard_bytes), *ranges, split.passes)
             rows.append([split.split, *map(str, numbers)])
-        return [make_table(_COLUMNS, rows, right=_COLUMNS[1:])]
+        return [text_output.make_table(_COLUMNS, rows, right=_COLUMNS[1:])]
 
 
 def plan(examples: str | Sequence[str], **settings: Any) -> BalancePlan:
@@ -442,12 +391,7 @@ def _planned(
 
 
 def edits_of(inputs: Inputs, settings: BalancerSettings) -> Edits:
-    """What the settings change of these inputs' records.
-
-    Raises:
-        ConfigError: a file that they name cannot be read or is malformed, or names what the inputs
-            do not have.
-    """
+    """What the settings change of these inputs' records; ConfigError of what is not there."""
     features, knows_all = inputs.known_features, not inputs.without_features
     if settings.stratify_by is not None:
         check_feature("stratify_by", settings.stratify_by, features, knows_all)

@@ -1,20 +1,21 @@
-"""The settings of ShardBalancer, checked where they are made.
-
-BalancerSettings(num_shards={"train": 8, "eval": 2})
-"""
+"""The settings of ShardBalancer, checked where they are made."""
 
 import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from components.common.settings import COMPRESSIONS, ComponentSettings, are_texts, is_text
-from components.common.sharding import Sharding, shard_counts
+from components.common.settings import (
+    COMPRESSIONS,
+    ComponentSettings,
+    Sharding,
+    are_texts,
+    is_text,
+    shard_counts,
+)
 from components.shuffle.condition import parse_condition
 from trainer_utils.format import ConfigError
 from trainer_utils.format.settings import number, one_of, setting, where
 from trainer_utils.format.tfrecord import BLOCK_BYTES
-
-__all__ = ["BalancerSettings"]
 
 _RUNNER_BYTES = 32 << 20  # Beam's own, and the planner's; measured: 20 to 30 MiB
 _BUFFERS = 10  # blocks that are being read, cut up, joined, written and read back, of some two each
@@ -65,22 +66,16 @@ class BalancerSettings(Sharding, ComponentSettings):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.stratify_by is not None and self.balance == "bytes":
-            raise ConfigError(
-                "stratify_by: expected a feature's name, and balance='records' with it, since "
-                "shards cannot be equal in bytes and in classes at once, "
-                f"got {self.stratify_by!r} and balance={self.balance!r}",
-                setting="stratify_by",
-                value=self.stratify_by,
+            rule = (
+                "None with balance='bytes', since shards cannot be equal in bytes and in classes "
+                "at once"
             )
+            raise ConfigError.of("stratify_by", self.stratify_by, allowed=rule)
         for name in ("num_shards", "shard_multiple", "balance", "stratify_by"):
             value = getattr(self, name)
             if self.keep_shards and value != getattr(BalancerSettings, name):
-                raise ConfigError(
-                    f"keep_shards: expected False with {name}={value!r}, since shards that stay "
-                    "cannot be divided anew, got True",
-                    setting="keep_shards",
-                    value=True,
-                )
+                rule = f"False with {name}={value!r}, since shards that stay cannot be divided anew"
+                raise ConfigError.of("keep_shards", True, allowed=rule)
 
     @property
     def changes_records(self) -> bool:

@@ -1,38 +1,20 @@
-"""Turns datasets into one of equal, globally shuffled shards: survey, plan, write, compare.
-
-manifest, features, vocabularies = balance(inputs, settings, num_given=1, uri=uri, runner=runner)
-"""
+"""Turns datasets into one of equal, globally shuffled shards: survey, plan, write, compare."""
 
 import dataclasses
 import functools
-import hashlib
 import itertools
-import json
 from collections.abc import Iterable, Mapping, Sequence
 
-from components.balancing.context import JobContext, TaskResult
+from components.balancing.context import JobContext, ShardSurvey, TaskResult, survey_shard
 from components.balancing.inputs import Inputs
 from components.balancing.parts import run_part
-from components.balancing.planning import (
-    SplitPlan,
-    edits_of,
-    needs_survey,
-    pick_split,
-    plan_split,
-)
+from components.balancing.planning import SplitPlan, edits_of, needs_survey, pick_split, plan_split
 from components.balancing.settings import BalancerSettings
-from components.balancing.survey import ShardSurvey, survey_shard
 from components.common.fingerprint import combine_facts
-from components.common.lineage import package_versions
+from components.common.publish import package_versions, run_key
 from components.common.tasks import Cost, Runner, Task, map_tasks
-from components.common.workspace import remove_dataset, start_working, working_folder
-from components.shuffle.edits import (
-    EditCounts,
-    Edits,
-    check_edits,
-    describe_edits,
-    total_counts,
-)
+from components.common.workspace import remove_dataset, start_working
+from components.shuffle.edits import EditCounts, Edits, check_edits, describe_edits, total_counts
 from components.shuffle.external import HELD_TIMES
 from components.shuffle.layout import Ints
 from components.shuffle.picking import read_ahead
@@ -40,9 +22,8 @@ from trainer_utils.dataset.inspection import DatasetFacts
 from trainer_utils.format import Accounting, DatasetError, Feature, Manifest, combine_checksums
 from trainer_utils.format.json_text import JsonObject
 from trainer_utils.storage import join, write_atomically
+from trainer_utils.writing.publishing import working_folder
 from trainer_utils.writing.shards import verify_shard
-
-__all__ = ["balance"]
 
 # What one core takes for a byte: of records that are moved, compressed, parsed, or whose lengths
 # alone are read.
@@ -59,14 +40,9 @@ def balance(
 
     Args:
         num_given: how many of the inputs were given; the others are those that settings add.
-        uri: of the dataset.
 
     Returns:
         What is to be published with them: the manifest, the features, and vocabularies by feature.
-
-    Raises:
-        DatasetError: an input is damaged, or not what its manifest says.
-        ConfigError: an edit is of no record.
     """
     edits = edits_of(inputs, settings)
     key = _key(inputs, settings, edits)
@@ -104,14 +80,8 @@ def _key(inputs: Inputs, settings: BalancerSettings, edits: Edits) -> str:
     """A digest of all that shards depend on; empty where that is not known of an input."""
     if any(source.manifest is None for source in inputs.sources):
         return ""
-    known = [
-        "ShardBalancer",
-        *(source.digest for source in inputs.sources),
-        dataclasses.asdict(settings),
-        edits,
-        *(f"{name} {version}" for name, version in package_versions().items()),
-    ]
-    return hashlib.sha256(json.dumps(known, default=repr).encode()).hexdigest()
+    digests = [source.digest for source in inputs.sources]
+    return run_key("ShardBalancer", digests, dataclasses.asdict(settings), edits)
 
 
 def _survey(
@@ -210,8 +180,8 @@ def _cost(plans: Sequence[SplitPlan], settings: BalancerSettings) -> Cost:
 def _config(inputs: Inputs, num_given: int, settings: BalancerSettings) -> JsonObject:
     """The settings that shaped the outcome, but for edits; of added datasets, digests."""
     config = dataclasses.asdict(settings)
-    del config["memory_bytes"]  # it changes the way, not the outcome
-    for name in ("exclude", "relabel", "where", "add"):
+    # The first changes the way, not the outcome; of others digests or counts are kept.
+    for name in ("memory_bytes", "exclude", "relabel", "where", "add"):
         del config[name]
     if not config["keep_shards"]:
         del config["keep_shards"]
@@ -253,13 +223,10 @@ def _fingerprint(inputs: Inputs, results: Sequence[TaskResult]) -> str:
 
     The same however the inputs are sharded and ordered, and whatever the settings.
     """
-    facts: list[tuple[tuple[object, ...], object]] = [
-        (
-            ("split", split),
-            combine_checksums(c for r in results if r.split == split for c in r.content.values()),
-        )
-        for split in inputs.shards
-    ]
+    facts: list[tuple[tuple[object, ...], object]] = []
+    for split in inputs.shards:
+        found = (c for r in results if r.split == split for c in r.content.values())
+        facts.append((("split", split), combine_checksums(found)))
     facts += [(("vocabulary", n), list(values)) for n, values in inputs.vocabularies.items()]
     return combine_facts(facts)
 
@@ -268,36 +235,29 @@ def _label_counts(
     inputs: Inputs, counts: Mapping[str, EditCounts]
 ) -> Mapping[str, Mapping[str, int]]:
     """How often each label occurs now: of the feature that the inputs have counted before."""
-    said = inputs.label_counts
+    said, found = inputs.label_counts, dict[str, dict[str, int]]()
     if all(one.changes_nothing for one in counts.values()):
         return said
-    found: dict[str, dict[str, int]] = {}
+
+    def named(one: EditCounts, when: str, feature: str) -> dict[str, int]:
+        names = inputs.vocabularies.get(feature, ())
+        return {
+            names[value] if 0 <= value < len(names) else str(value): count
+            for value, count in one.of(when, feature).items()
+        }
+
     for split, one in counts.items():
         before = said.get(split, {})
-        names = inputs.vocabularies
-        features = [f for f in one.of("before") if _named(one, "before", f, names) == before]
+        features = [f for f in one.of("before") if named(one, "before", f) == before]
         if not features and before:
             return {}
         if features:
-            found[split] = _named(one, "after", features[0], names)
+            found[split] = named(one, "after", features[0])
     return {split: of for split, of in found.items() if of}
 
 
-def _named(
-    counts: EditCounts, when: str, feature: str, vocabularies: Mapping[str, Sequence[str]]
-) -> dict[str, int]:
-    names = vocabularies.get(feature, ())
-    return {
-        names[value] if 0 <= value < len(names) else str(value): count
-        for value, count in counts.of(when, feature).items()
-    }
-
-
 def _check_records(
-    inputs: Inputs,
-    plans: Sequence[SplitPlan],
-    manifest: Manifest,
-    results: Iterable[TaskResult],
+    inputs: Inputs, plans: Sequence[SplitPlan], manifest: Manifest, results: Iterable[TaskResult]
 ) -> None:
     """Compares what was read with what inputs' manifests say, and what was written with both."""
     planned = {plan.split: sum(plan.counts) for plan in plans}
@@ -322,10 +282,11 @@ def _check_records(
                     f"says, got {got:016x} ({source.uri}). It was changed: write it again."
                 )
     for split in manifest.splits:
-        if manifest.content_of(split) != kept.get(split, 0):
+        wrote, moved = manifest.content_of(split), kept.get(split, 0)
+        if wrote != moved:
             raise DatasetError(
-                f"split {split!r}: expected the records that were read ({kept.get(split, 0):016x}),"
-                f" wrote others ({manifest.content_of(split)}). Report this as a defect."
+                f"split {split!r}: expected the records that were read ({moved:016x}), wrote "
+                f"others ({wrote}). Report this as a defect."
             )
 
 

@@ -1,7 +1,5 @@
 """Who does the work that `beam_pipeline_args` ask for: processes of this machine, or a Beam runner.
 
-    with runner_of(["--direct_num_workers=4"], module="balancing.parts") as runner: …
-
 Beam is imported where one of its runners is asked for, and not before.
 """
 
@@ -11,20 +9,12 @@ from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-from components.common.tasks import Runner
+from components.common.tasks import Call, Runner, Task
 from trainer_utils.format import ConfigError
+from trainer_utils.format.printable import printable
 
 if TYPE_CHECKING:
     import apache_beam as beam
-
-__all__ = [
-    "DASK_RUNNER",
-    "IN_PROCESS_RUNNER",
-    "asks_for_beam",
-    "make_pipeline",
-    "runner_of",
-    "takes_package",
-]
 
 # Beam's DirectRunner would first try to download another runner (Prism) from the internet.
 IN_PROCESS_RUNNER = "apache_beam.runners.portability.fn_api_runner.FnApiRunner"
@@ -35,10 +25,7 @@ _DASK_PARTITIONS = ("--dask_npartitions", "--dask_partition_size")
 
 
 def runner_of(
-    arguments: Sequence[str],
-    *,
-    module: str,
-    make_beam_pipeline: Callable[[], Any] | None = None,
+    arguments: Sequence[str], *, module: str, make_beam_pipeline: Callable[[], Any] | None = None
 ) -> Runner:
     """Without a `--runner`, or with `DirectRunner`, processes of this machine; else Beam.
 
@@ -47,9 +34,6 @@ def runner_of(
             default; with another `--direct_running_mode` than `in_memory` Beam runs its own.
         module: of `components`, where what workers do comes from.
         make_beam_pipeline: makes the pipeline, where somebody else has decided about it.
-
-    Raises:
-        ConfigError: an argument has a value that it cannot have, or Beam is not installed.
     """
     if make_beam_pipeline is None and not asks_for_beam(arguments):
         return Runner(processes=_flags(arguments).processes, module=f"components.{module}")
@@ -57,11 +41,7 @@ def runner_of(
 
 
 def asks_for_beam(arguments: Sequence[str]) -> bool:
-    """Whether arguments are of a runner of Beam's own.
-
-    Raises:
-        ConfigError: they are, and Beam is not installed; or one has a value that it cannot have.
-    """
+    """Whether arguments are of a runner of Beam's own; ConfigError where Beam is not installed."""
     asked = _flags(arguments)
     if _is_direct(asked) and asked.mode == "in_memory":
         return False
@@ -75,10 +55,9 @@ def asks_for_beam(arguments: Sequence[str]) -> bool:
 def make_pipeline(arguments: Sequence[str]) -> "beam.Pipeline":
     """A Beam pipeline that is given these arguments as they are.
 
-    What is added where nothing is said of it: the in-process runner, and that nothing of the main
-    module is pickled for workers, which Beam would do on Dataflow, and which no component needs. On
-    Dask, that an element is a partition: Beam's own default gives 128 of them, and so as many
-    shards, to one worker.
+    What is added where nothing is said of it: the in-process runner; that nothing of the main
+    module is pickled for workers; and on Dask, that an element is a partition, since Beam's
+    own default gives 128 shards to one worker.
     """
     import apache_beam as beam
     from apache_beam.options.pipeline_options import PipelineOptions, SetupOptions
@@ -134,3 +113,35 @@ def _flags(arguments: Sequence[str]) -> argparse.Namespace:
 
 def _is_direct(asked: argparse.Namespace) -> bool:
     return asked.runner is None or asked.runner.lower() in _DIRECT_RUNNERS
+
+
+def call_on_beam(pipeline: "beam.Pipeline", call: Call, tasks: Sequence[Task]) -> list[Any]:
+    """What `call` returns for each task, in their order; each is an element.
+
+    A task goes to a worker by name, with a file: a plan of a million inputs is too large for the
+    graphs that runners take.
+
+    Raises:
+        DatasetError: what a worker raised, in place of what a runner makes of it; or a result is
+            missing.
+    """
+    import apache_beam as beam
+
+    names = [task.name for task in tasks]
+    for task in tasks:
+        call.write_task(task)
+    try:
+        with pipeline:
+            _ = (
+                pipeline
+                | "Create" >> beam.Create(names)
+                | "Spread" >> beam.Reshuffle()
+                | "Call" >> beam.ParDo(call.make_named)
+            )
+    except Exception as error:
+        told = call.reported()
+        if told is None or str(error) == printable(str(told)):
+            raise
+        raise told from error
+    call.check_finished(names)
+    return [call.read(name) for name in names]

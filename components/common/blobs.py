@@ -1,8 +1,4 @@
-"""Reads the bytes that entries name: whole files, members of archives, rows of Parquet files.
-
-reader = BlobReader("photos/")
-reader.read(Blob("cat/1.jpg", size=81_234))
-"""
+"""Reads the bytes that entries name: whole files, members of archives, rows of Parquet files."""
 
 import os
 from collections.abc import Sequence
@@ -19,19 +15,13 @@ from trainer_utils.storage import (
     read_bytes_of_size,
 )
 
-__all__ = ["BlobReader"]
-
 _MAX_BLOB_BYTES = 1 << 30  # 1 GiB: an Example, being one protocol buffer, ends at 2 GiB
 
 
 class BlobReader:
-    """Reads blobs below a base; not for several threads at once.
+    """Reads blobs below a base, or below `image_roots`; not for several threads at once.
 
     It holds the last row group of each column of Parquet, so rows should come in their order.
-
-    Args:
-        base: that paths are relative to.
-        image_roots: other folders, which whole paths lie below.
     """
 
     def __init__(self, base: str, image_roots: Sequence[str] = ()) -> None:
@@ -41,12 +31,7 @@ class BlobReader:
         self._groups: dict[str, tuple[str, int, Any]] = {}  # by column: path, first row, values
 
     def read(self, blob: Blob) -> bytes:
-        """A blob's bytes.
-
-        Raises:
-            RejectedInputError: TOO_LARGE, VANISHED, UNREADABLE, or, of what is no longer as it
-                was listed, CHANGED_FILE, NOT_A_FILE or OUTSIDE_INPUT_BASE.
-        """
+        """A blob's bytes; RejectedInputError where they are too large, or not as listed."""
         if blob.size > _MAX_BLOB_BYTES:
             raise RejectedInputError(
                 "TOO_LARGE", f"expected at most {_MAX_BLOB_BYTES} bytes, got {blob.size}"

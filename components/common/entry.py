@@ -1,8 +1,5 @@
 """One input, and what makes its example: bytes of files, and values of columns.
 
-Entry("cat/1.jpg", split=None, blobs=(Blob("cat/1.jpg", size=81_234),), values=("cat",))
-Column("label", "label")          # what that value is
-
 Workers get these; so nothing heavy is imported here.
 """
 
@@ -12,17 +9,6 @@ from typing import NamedTuple
 
 from trainer_utils.format import ConfigError
 
-__all__ = [
-    "KINDS",
-    "Blob",
-    "BlobColumn",
-    "Column",
-    "Entry",
-    "ExcludedInput",
-    "Value",
-    "label_column",
-]
-
 KINDS = ("int", "float", "string", "label")
 Scalar = int | float | str
 Value = Scalar | tuple[Scalar, ...] | None
@@ -30,17 +16,12 @@ Value = Scalar | tuple[Scalar, ...] | None
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Column:
-    """A feature that the inputs give a value for.
-
-    Args:
-        kind: `int`, `float`, `string`, or `label`: strings that become ids of a vocabulary.
-        is_list: its values are tuples; else single values, or None where missing.
-        length: of a list, where all have that many values by nature, as a vector has; else None.
-    """
+    """A feature that the inputs give a value for."""
 
     name: str
-    kind: str
-    is_list: bool = False
+    kind: str  # `int`, `float`, `string`, or `label`: strings that become ids of a vocabulary
+    is_list: bool = False  # its values are tuples; else single values, or None where missing
+    # Of a list, where all have that many values by nature, as a vector has; else None
     length: int | None = None
 
     def __post_init__(self) -> None:
@@ -51,21 +32,13 @@ class Column:
 
 
 class Blob(NamedTuple):
-    """Bytes that are read when their shard is written: a file, or a part of one.
+    """Bytes that are read when their shard is written: a file, or a part of one."""
 
-    Args:
-        path: relative to the input base, with `/`; below another root the whole path or url.
-        size: in bytes; of a row about so many.
-        offset: of a member of an archive, where its bytes begin.
-        row: of a Parquet file, the number of the row.
-        column: and the name of its column.
-    """
-
-    path: str
-    size: int
-    offset: int | None = None
-    row: int | None = None
-    column: str | None = None
+    path: str  # relative to the input base, with `/`; below another root the whole path or url
+    size: int  # in bytes; of a row about so many
+    offset: int | None = None  # of a member of an archive, where its bytes begin
+    row: int | None = None  # of a Parquet file, the number of the row
+    column: str | None = None  # and the name of its column
 
 
 class BlobColumn(NamedTuple):
@@ -76,18 +49,13 @@ class BlobColumn(NamedTuple):
 
 
 class Entry(NamedTuple):
-    """One input that should become an example.
+    """One input that should become an example."""
 
-    Args:
-        name: what it is known by, unique: the file's path relative to the input base, or
-            `<archive or table>/<key or row>`. Bytes that are not UTF-8 are surrogates.
-        split: the split it names, or None where a hash decides.
-        blobs: one for each of `InputTable.blobs`.
-        values: one for each of `InputTable.columns`.
-    """
-
+    # What it is known by, unique: the file's path relative to the input base, or `<archive or
+    # table>/<key or row>`. Bytes that are not UTF-8 are surrogates
     name: str
-    split: str | None
+    split: str | None  # the split it names, or None where a hash decides
+    # blobs, values: one for each of the table's `blobs` and `columns`
     blobs: tuple[Blob, ...]
     values: tuple[Value, ...] = ()
 

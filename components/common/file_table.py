@@ -1,13 +1,9 @@
-"""The files below a folder as columns: some hundred bytes each, however many there are.
-
-files = FileTable.of(walk_files("photos/"))
-files["cat/1.jpg"].size          # a mapping by path; nothing is kept of what it gives
-"""
+"""The files below a folder as columns: some hundred bytes each, however many there are."""
 
 import functools
 import itertools
 import re
-from collections.abc import Iterable, Iterator, Mapping, ValuesView
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -16,8 +12,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from trainer_utils.storage import InputFile
-
-__all__ = ["FileTable", "bytes_of", "decode_path", "encode_path"]
 
 _CHUNK = 1 << 15  # files that are Python objects at a time
 _PATH = pa.large_binary()
@@ -66,15 +60,10 @@ class FileTable(Mapping[str, InputFile]):
         """The table of files that come in any order, of which few are held at a time."""
         source, parts = iter(files), [_SCHEMA.empty_table()]
         while some := list(itertools.islice(source, _CHUNK)):
-            problems = [file.problem or (None, None) for file in some]
-            columns = [
-                [encode_path(file.path) for file in some],
-                [file.size for file in some],
-                [file.version for file in some],
-                [code for code, _ in problems],
-                [None if detail is None else encode_path(detail) for _, detail in problems],
-                [file.is_folder for file in some],
-            ]
+            paths, sizes, versions, problems, are_folders = zip(*some, strict=True)
+            codes = [problem and problem[0] for problem in problems]
+            details = [problem and encode_path(problem[1]) for problem in problems]
+            columns = [[*map(encode_path, paths)], sizes, versions, codes, details, are_folders]
             arrays = map(pa.array, columns, _SCHEMA.types)
             parts.append(pa.Table.from_arrays([*arrays], schema=_SCHEMA))
         table = pa.concat_tables(parts).combine_chunks()
@@ -94,7 +83,7 @@ class FileTable(Mapping[str, InputFile]):
 
     def unlisted_folders(self) -> list[InputFile]:
         """The folders that cannot be looked into."""
-        return [*_files_of(self.table.filter(self.table.column("is_folder")))]
+        return [*FileTable(self.table.filter(self.table.column("is_folder"))).rows()]
 
     def __len__(self) -> int:
         return len(self.table)
@@ -120,9 +109,19 @@ class FileTable(Mapping[str, InputFile]):
     def _arrays(self) -> list[pa.Array]:
         return [column.combine_chunks() for column in self.table.columns[1:]]
 
-    def values(self) -> ValuesView[InputFile]:
+    def rows(self) -> Iterator[InputFile]:
         """The files in order, each made when it is asked for."""
-        return _Files(self)
+        for batch in self.table.to_batches(max_chunksize=_CHUNK):
+            paths, sizes, versions, codes, details, are_folders = batch.columns
+            problems: Iterable[tuple[str, str] | None] = itertools.repeat(None, len(batch))
+            if codes.null_count < len(batch):
+                problems = (
+                    None if code is None else (code, decode_path(detail))
+                    for code, detail in zip(codes.to_pylist(), details.to_pylist(), strict=True)
+                )
+            numbers = (column.to_pylist() for column in (sizes, versions))
+            names = map(decode_path, bytes_of(paths))
+            yield from map(InputFile, names, *numbers, problems, are_folders.to_pylist())
 
     def ending(self, endings: Iterable[str]) -> "FileTable":
         """Those files whose paths end so, in any case."""
@@ -150,27 +149,3 @@ class FileTable(Mapping[str, InputFile]):
     def select(self, mask: npt.NDArray[np.bool_]) -> "FileTable":
         """Those files that a mask `(n,)` takes."""
         return self if mask.all() else FileTable(self.table.filter(pa.array(mask)))
-
-
-class _Files(ValuesView[InputFile]):
-    def __iter__(self) -> Iterator[InputFile]:
-        return _files_of(self._mapping.table)  # type: ignore[attr-defined]
-
-
-def _files_of(table: pa.Table) -> Iterator[InputFile]:
-    for batch in table.to_batches(max_chunksize=_CHUNK):
-        paths, sizes, versions, codes, details, are_folders = batch.columns
-        problems: Iterable[tuple[str, str] | None] = itertools.repeat(None, len(batch))
-        if codes.null_count < len(batch):
-            problems = (
-                None if code is None else (code, decode_path(detail))
-                for code, detail in zip(codes.to_pylist(), details.to_pylist(), strict=True)
-            )
-        yield from map(
-            InputFile,
-            map(decode_path, bytes_of(paths)),
-            sizes.to_pylist(),
-            versions.to_pylist(),
-            problems,
-            are_folders.to_pylist(),
-        )

@@ -1,10 +1,4 @@
-"""What an ExampleGen found: a table of inputs, one row an example, and those that are left out.
-
-found = InputTable.of([Entry("cat/1.jpg", None, (Blob("cat/1.jpg", 81_234),), ("cat",))],
-                      columns=(Column("label", "label"),))
-found.rows                # name, split, blob:image, value:label
-found.entries[0]          # Entry(name='cat/1.jpg', …), made when it is asked for
-"""
+"""What an ExampleGen found: a table, one row an example, and the inputs that are left out."""
 
 import dataclasses
 import itertools
@@ -19,18 +13,6 @@ import pyarrow.compute as pc
 from components.common.entry import Blob, BlobColumn, Column, Entry, ExcludedInput
 from components.common.file_table import bytes_of, decode_path, encode_path
 from trainer_utils.format import InputError
-
-__all__ = [
-    "InputTable",
-    "array_of",
-    "blob_paths",
-    "entries_of",
-    "join_inputs",
-    "sizes_of",
-    "texts_of",
-    "with_excluded",
-    "without_column",
-]
 
 _CHUNK = 1 << 14  # entries that are Python objects at a time
 _TEXT = pa.large_binary()  # since names may hold bytes that are not UTF-8
@@ -47,22 +29,18 @@ _IMAGE = (BlobColumn("image", "image"),)
 
 @dataclasses.dataclass(frozen=True)
 class InputTable:
-    """All inputs.
+    """All inputs."""
 
-    Args:
-        rows: those to read: `name`, `split` (null where a hash decides), for each of `blobs` a
-            struct of what `Blob` has, for each of `columns` a value.
-        excluded: those that are rejected or skipped before reading.
-        columns, blobs: the features that the inputs give.
-        contents: checksums of what the layout read to find them, by name.
-        vocabularies: labels in the order of their ids, by feature, where the layout says it.
-    """
-
+    # Those to read: `name`, `split` (null where a hash decides), for each of `blobs` a struct of
+    # what `Blob` has, for each of `columns` a value
     rows: pa.Table
-    excluded: tuple[ExcludedInput, ...] = ()
+    excluded: tuple[ExcludedInput, ...] = ()  # those that are rejected or skipped before reading
+    # columns, blobs: the features that the inputs give
     columns: tuple[Column, ...] = ()
     blobs: tuple[BlobColumn, ...] = _IMAGE
+    # Checksums of what the layout read to find them, by name
     contents: Mapping[str, int] = dataclasses.field(default_factory=dict)
+    # Labels in the order of their ids, by feature, where the layout says it
     vocabularies: Mapping[str, tuple[str, ...]] = dataclasses.field(default_factory=dict)
 
     @classmethod
@@ -97,13 +75,7 @@ class InputTable:
         blob: BlobColumn,
         labels: pa.Array | None,
     ) -> "InputTable":
-        """The table of files that are an input each.
-
-        Args:
-            paths: `(n,) large_binary`, relative to the input base.
-            sizes, splits: of each, `(n,)`.
-            labels: likewise; None where they have none.
-        """
+        """The table of `n` files that are an input each; `paths` are `large_binary`."""
         columns = () if labels is None else (Column("label", "label"),)
         schema = _schema(columns, (blob,))
         known = {"size": sizes.combine_chunks()}
@@ -113,6 +85,22 @@ class InputTable:
         files = pa.StructArray.from_arrays(fields, [*_BLOB_FIELDS])
         arrays = [paths, splits, files, *([] if labels is None else [labels])]
         return cls(pa.Table.from_arrays(arrays, schema=schema), tuple(excluded), columns, (blob,))
+
+    def renamed(self, names: Mapping[str, str]) -> "InputTable":
+        """With other names for features, by those that they have."""
+
+        def new(column: str) -> str:
+            kind, colon, name = column.partition(":")
+            return f"{kind}:{names.get(name, name)}" if colon else column
+
+        return dataclasses.replace(
+            self,
+            rows=self.rows.rename_columns([*map(new, self.rows.column_names)]),
+            blobs=tuple(b._replace(name=names.get(b.name, b.name)) for b in self.blobs),
+            columns=tuple(
+                dataclasses.replace(c, name=names.get(c.name, c.name)) for c in self.columns
+            ),
+        )
 
     @property
     def found(self) -> int:
@@ -242,11 +230,7 @@ def with_excluded(inputs: InputTable, excluded: Sequence[ExcludedInput]) -> Inpu
 
 
 def join_inputs(parts: Sequence[InputTable]) -> InputTable:
-    """Several as one; a column that one of them lacks is missing there.
-
-    Raises:
-        InputError: a feature differs from one to another.
-    """
+    """Several as one; a column that one of them lacks is missing there."""
     if len(parts) == 1:
         return parts[0]
     columns: dict[str, Column] = {}

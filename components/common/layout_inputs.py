@@ -1,8 +1,4 @@
-"""What a layout is read from: files below the input base, and how lists may name them.
-
-inputs = LayoutInputs(base="photos/", root="", files=FileTable.of(walk_files("photos/")))
-inputs.resolve("./cat/1.jpg", folder="")       # ('cat/1.jpg', Blob(path='cat/1.jpg', …))
-"""
+"""What a layout is read from: files below the input base, and how lists may name them."""
 
 import concurrent.futures
 import dataclasses
@@ -32,8 +28,6 @@ from trainer_utils.storage import (
     walk_files,
 )
 
-__all__ = ["FilesElsewhere", "ImageRoot", "LayoutInputs", "decode_text", "select_readable"]
-
 _REMOTE_THREADS = 16
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://")
 _KNOWN_SCHEMES = ("file", "gs", "hdfs", "s3")
@@ -48,11 +42,7 @@ class ImageRoot:
 
 
 class FilesElsewhere:
-    """Files in no root, which lists name by whole paths; each is looked for when it is named.
-
-    Attributes:
-        found: those that are there, by whole path or url.
-    """
+    """Files in no root, which lists name by whole paths; each is looked for when it is named."""
 
     def __init__(self) -> None:
         self.found: dict[str, InputFile] = {}
@@ -81,40 +71,30 @@ class FilesElsewhere:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class LayoutInputs:
-    """What a layout is read from.
+    """What a layout is read from."""
 
-    Args:
-        base: the input base, a folder.
-        root: where the layout begins, relative to `base`: a folder ("" for the base), or a file.
-        files: those selected, by path relative to `base`, in order.
-        split: the split that all of them belong to, or None where the layout says.
-        columns: kinds by column, as the user sets them.
-        image_roots: other folders that lists may point into.
-        elsewhere: finds what lists name in none of these; None: they may not.
-        column_names: of lists without a header, or in place of its names.
-        header: whether the first row of a CSV or TSV has names; None where that is recognised.
-        names: folders and files of the layout that have other names, by setting.
-        media: what the files are, where nothing says so: `image` or `audio`.
-        contents: sums of what the layout itself read, such as annotations, by name: a part of the
-            inputs' fingerprint.
-    """
-
-    base: str
-    root: str
-    files: FileTable
-    split: str | None = None
+    base: str  # the input base, a folder
+    root: str  # where the layout begins, relative to `base`: a folder ("" for the base), or a file
+    files: FileTable  # those selected, by path relative to `base`, in order
+    split: str | None = None  # the split that all of them belong to, or None where the layout says
+    # Kinds by column, as the user sets them
     columns: Mapping[str, str] = dataclasses.field(default_factory=dict)
-    image_roots: tuple[ImageRoot, ...] = ()
+    image_roots: tuple[ImageRoot, ...] = ()  # other folders that lists may point into
+    # Finds what lists name in none of these; None: they may not
     elsewhere: FilesElsewhere | None = None
+    # column_names, header: of lists, as the user sets them
     column_names: Sequence[str] = ()
     header: bool | None = None
+    # Folders and files of the layout that have other names, by setting
     names: Mapping[str, str] = dataclasses.field(default_factory=dict)
-    media: str = "image"
+    media: str = "image"  # what the files are, where nothing says so: `image` or `audio`
+    # Sums of what the layout itself read, such as annotations, by name: a part of the inputs'
+    # fingerprint
     contents: dict[str, int] = dataclasses.field(default_factory=dict)
 
     def below_root(self) -> Iterator[tuple[tuple[str, ...], InputFile]]:
         """Each file below `root`, with the parts of its path from there on."""
-        for file in self.files.below(self.root).values():
+        for file in self.files.below(self.root).rows():
             yield self.parts_of(file.path), file
 
     def paths_below_root(self, *, endings: Iterable[str]) -> Iterator[tuple[tuple[str, ...], str]]:
@@ -148,21 +128,13 @@ class LayoutInputs:
         return None if is_remote(self.base) else os.path.realpath(self.base)
 
     def open(self, path: str) -> BinaryIO:
-        """A file's bytes as an unbuffered stream.
-
-        Raises:
-            OSError: it cannot be opened, or is not what was listed.
-        """
+        """A file's bytes as an unbuffered stream; OSError where it is not what was listed."""
         # A text's copy in UTF-8 is none of the files that were listed.
         root = self._real_base if path in self.files else None
         return open_for_reading(join(self.base, path), root=root)
 
     def read_bytes(self, path: str) -> bytes:
-        """A whole file; its content is kept in mind.
-
-        Raises:
-            OSError: it cannot be read, or is not what was listed.
-        """
+        """A whole file, whose content is kept in mind; OSError where it is not what was listed."""
         location = join(self.base, path)
         if path in self.files:
             data = read_bytes_of_size(location, self.files[path].size, root=self._real_base)
@@ -191,11 +163,7 @@ class LayoutInputs:
             yield from pool.map(self.read_bytes, paths)
 
     def read_text(self, path: str) -> str:
-        """A whole UTF-8 file, with or without a byte order mark.
-
-        Raises:
-            InputError: it is not UTF-8.
-        """
+        """A whole UTF-8 file, with or without a byte order mark."""
         return decode_text(self.read_bytes(path), path=path)
 
     def resolve(self, uri: str, *, folder: str) -> tuple[str, Blob]:
@@ -207,8 +175,7 @@ class LayoutInputs:
             folder: of the list, relative to `base`.
 
         Raises:
-            RejectedInputError: OUTSIDE_INPUT_BASE, UNKNOWN_SCHEME, FILE_NOT_FOUND, or the file's
-                own problem.
+            RejectedInputError: there is none, or it may not be read.
         """
         if (scheme := _SCHEME.match(uri)) and scheme[1].lower() not in _KNOWN_SCHEMES:
             raise RejectedInputError(
@@ -237,10 +204,6 @@ class LayoutInputs:
                     raise RejectedInputError(*file.problem)
                 return uri, Blob(uri, file.size)
             inside = True
-        if inside and self._leads_out(uri, folder):
-            raise RejectedInputError(
-                "OUTSIDE_INPUT_BASE", "a linked folder leads out: name the file where it is"
-            )
         if inside or (is_local and not os.path.lexists(uri)):
             raise RejectedInputError("FILE_NOT_FOUND", "listed, but there is no such file")
         raise RejectedInputError(
@@ -253,17 +216,6 @@ class LayoutInputs:
             return uri
         path = posixpath.normpath(posixpath.join(folder, uri))
         return posixpath.join(os.path.abspath(self.base), path) if path[:3] == "../" else uri
-
-    def _leads_out(self, uri: str, folder: str) -> bool:
-        """Whether a path below a root goes through a link to a file that is below none of them."""
-        if is_remote(self.base) or "://" in uri:
-            return False
-        path = os.path.join(self.base, folder, uri)
-        if not exists(path):
-            return False
-        file = os.path.realpath(path)
-        roots = {os.path.realpath(root) for root, _, _ in self._roots("")}
-        return not any(os.path.commonpath([file, root]) == root for root in roots)
 
     def _roots(self, folder: str) -> Iterator[tuple[str, Mapping[str, InputFile], str]]:
         yield self.base, self.files, folder
@@ -278,11 +230,8 @@ def select_readable(
 ) -> tuple[list[str], list[ExcludedInput]]:
     """Those files that can be opened, in order; those that are unreadable or gone are excluded.
 
-    Args:
-        what: each of them is, for messages.
-
-    Raises:
-        InputError: none of them can be opened, or one is no file of the input base.
+    None that can be, or one that is no file of the input base, ends the run. `what` each of them is
+    stands in the message.
     """
     problems = {path: inputs.problem_of(path) for path in paths}
     excluded = [
@@ -304,14 +253,7 @@ def _check_folders_readable(files: Mapping[str, InputFile], path: str) -> None:
 
 
 def decode_text(data: bytes, *, path: str, errors: str = "strict") -> str:
-    """UTF-8, with or without a byte order mark.
-
-    Args:
-        errors: as `bytes.decode` takes it.
-
-    Raises:
-        InputError: it is not UTF-8.
-    """
+    """UTF-8, with or without a byte order mark; InputError where it is none."""
     try:
         return data.decode("utf-8-sig", errors)
     except UnicodeDecodeError as error:

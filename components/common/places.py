@@ -1,9 +1,4 @@
-"""Places that a caller names: whether they are any, can be written to, and lie apart.
-
-path_of("uri", pathlib.Path("out"))             # 'out'
-check_folder("uri", "reviews.csv/out")          # ConfigError: the file 'reviews.csv' is no folder
-is_within("photos/out", "photos")               # True
-"""
+"""Places that a caller names: whether they are any, can be written to, and lie apart."""
 
 import os
 import posixpath
@@ -11,15 +6,9 @@ import posixpath
 from trainer_utils.format import ConfigError
 from trainer_utils.storage import is_folder, is_remote
 
-__all__ = ["check_folder", "is_within", "path_of"]
-
 
 def path_of(name: str, value: object) -> str:
-    """A path or url that was given as a text or as `pathlib` has it.
-
-    Raises:
-        ConfigError: it is neither, empty, or has a NUL character.
-    """
+    """A path or url, given as a text or as `pathlib` has it; ConfigError of anything else."""
     path = os.fspath(value) if isinstance(value, (str, os.PathLike)) else None
     if not isinstance(path, str) or not path or "\0" in path:
         raise ConfigError.of(name, value, allowed="a path or a url")
@@ -27,15 +16,7 @@ def path_of(name: str, value: object) -> str:
 
 
 def check_folder(name: str, folder: str) -> None:
-    """Refuses a folder that is not there and cannot be made, or that cannot be written into.
-
-    Args:
-        name: of the setting.
-        folder: on this machine; what is elsewhere is not looked at.
-
-    Raises:
-        ConfigError: it names the place that is in the way.
-    """
+    """Refuses a folder of this machine that cannot be made, or that cannot be written into."""
     if is_remote(folder):
         return
     place = os.path.abspath(folder)

@@ -1,8 +1,5 @@
 """Light processes of this machine, which import neither TFX nor Beam nor TensorFlow.
 
-    pool = Pool("components.example_gen.file_shards")     # which one begins to import at once
-    pool.map(write, tasks, 2)                             # [result, result]
-
 They are forked by a server (`multiprocessing`'s forkserver) that has imported the module, and no
 main module: with TFX that takes ten seconds in each, and a fork of TensorFlow's threads may hang.
 """
@@ -32,8 +29,6 @@ from typing import Any, NamedTuple
 
 from trainer_utils.format import DatasetError
 from trainer_utils.machine import free_memory, usable_cores
-
-__all__ = ["Pool", "count_processes"]
 
 # What takes less time alone is not worth the start of processes, 0.3 s of a core each.
 _WORTH_SECONDS = 0.75

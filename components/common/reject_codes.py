@@ -1,11 +1,6 @@
-"""Every code of `rejects.jsonl`, with its cause and its cure, for docs/errors.md and for people.
-
-REJECT_CODES["TRUNCATED_IMAGE"].cure
-"""
+"""Every code of `rejects.jsonl`, with its cause and its cure, for docs/errors.md and for people."""
 
 from typing import NamedTuple
-
-__all__ = ["REJECT_CODES", "RejectCode"]
 
 
 class RejectCode(NamedTuple):

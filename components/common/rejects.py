@@ -1,8 +1,4 @@
-"""Rejected inputs: each is counted, and a line of `rejects.jsonl` says why.
-
-with reject_errors():      # whatever a library raises on one input, the run goes on
-    raise RejectedInputError("TRUNCATED_IMAGE", "no end marker")
-"""
+"""Rejected inputs: each is counted, and a line of `rejects.jsonl` says why."""
 
 import collections
 import dataclasses
@@ -13,14 +9,6 @@ from types import TracebackType
 from trainer_utils.format import InputError
 from trainer_utils.format.printable import printable_json
 from trainer_utils.storage import display_path, is_fault
-
-__all__ = [
-    "Reject",
-    "RejectedInputError",
-    "check_reject_fraction",
-    "reject_errors",
-    "render_rejects",
-]
 
 _SHOWN = 10
 _MOST_SHOWN = 200  # characters of what a library says
@@ -72,12 +60,7 @@ def render_rejects(rejects: Iterable[Reject]) -> str:
 def check_reject_fraction(
     rejects: Sequence[Reject], *, found: int, max_reject_fraction: float, listed_in: str
 ) -> None:
-    """Refuses a run that left out too many of its inputs.
-
-    Raises:
-        InputError: rejects are more than `max_reject_fraction` of `found`; the message has the
-            count, the first ten and where the whole list is.
-    """
+    """Refuses a run that left out more than `max_reject_fraction` of what it found."""
     if len(rejects) <= max_reject_fraction * found:
         return
     codes = collections.Counter(reject.code for reject in rejects)

@@ -1,8 +1,4 @@
-"""Settings of a component, and how TFX and Kubeflow hold them.
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class SchemaExportSettings(ComponentSettings):
-    tfds: bool = setting(False, one_of(False, True))
+"""Settings of a component, how TFX and Kubeflow hold them, and how many shards a split gets.
 
 SchemaExportSettings.to_properties({"tfds": True})       # {'tfds': 1}
 SchemaExportSettings.from_properties({"tfds": 1})        # SchemaExportSettings(tfds=True)
@@ -14,26 +10,12 @@ import json
 import pathlib
 import re
 import sys
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any, ClassVar, TypeAlias, TypeVar
 
-from trainer_utils.format import ConfigError
-from trainer_utils.format.settings import (
-    Setting,
-    Settings,
-    groups_of,
-    settings_of,
-)
-
-__all__ = [
-    "COMPRESSIONS",
-    "ComponentSettings",
-    "ExecProperties",
-    "are_texts",
-    "is_text",
-    "without_empty",
-    "without_runtime_parameters",
-]
+from trainer_utils.format import ConfigError, num_shards_for
+from trainer_utils.format.errors import did_you_mean
+from trainer_utils.format.settings import Setting, Settings, groups_of, number, settings_of
 
 _Settings = TypeVar("_Settings", bound="ComponentSettings")
 COMPRESSIONS = ("none", "gzip")
@@ -76,10 +58,7 @@ class ComponentSettings(Settings):
 
     @classmethod
     def described(cls) -> dict[str, Setting]:
-        """The settings by name, each with the sentence of the constructor's docstring.
-
-        TFX, which that module imports, is not imported for it.
-        """
+        """The settings by name, each with the sentence of the constructor's docstring."""
         found: dict[str, str] = {}
         if cls.module:
             path = pathlib.Path(__file__).parents[1] / f"{cls.module}.py"
@@ -203,3 +182,54 @@ def _is_runtime_parameter(value: object) -> bool:
         getattr(sys.modules[m], kind) for m, kind in _RUNTIME_PARAMETERS.items() if m in sys.modules
     ]
     return isinstance(value, tuple(kinds))
+
+
+def shard_counts(name: str, value: object) -> object:
+    """The rule of `num_shards`: a number of at least 1, or one by split."""
+    if not isinstance(value, Mapping):
+        return number(1)(name, value)
+    for split, shards in value.items():
+        number(1)(f"{name}[{split!r}]", shards)
+    return value
+
+
+class Sharding:
+    """Base of settings that say how many shards there are, and how they are written."""
+
+    num_shards: int | Mapping[str, int] | None
+    target_shard_bytes: int
+    shard_multiple: int
+    seed: int
+    compression: str
+
+    @property
+    def gzip(self) -> bool:
+        """Whether shards are compressed."""
+        return self.compression == "gzip"
+
+    def check_splits(self, splits: Collection[str]) -> None:
+        """Refuses a number of shards for a split that is not there."""
+        if isinstance(self.num_shards, Mapping):
+            for split in self.num_shards:
+                if split not in splits:
+                    raise ConfigError(
+                        f"num_shards[{split!r}]: expected one of the splits {', '.join(splits)}."
+                        f"{did_you_mean(split, splits)}".removesuffix(".")
+                    )
+
+    def asked_shards(self, split: str) -> int | None:
+        """How many shards were asked for, as a multiple; None: as their size has it."""
+        asked = self.num_shards
+        if isinstance(asked, Mapping):
+            asked = asked.get(split)
+        return None if asked is None else asked + -asked % self.shard_multiple
+
+    def shards_of(self, split: str, *, num_records: int, num_bytes: int) -> int:
+        """How many shards a split gets; never an empty one, but for an empty split."""
+        return num_shards_for(
+            num_records=num_records,
+            num_bytes=num_bytes,
+            target_shard_bytes=self.target_shard_bytes,
+            shard_multiple=self.shard_multiple,
+            num_shards=self.asked_shards(split),
+        )

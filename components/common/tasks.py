@@ -1,8 +1,5 @@
 """Calls a function for each task, by processes of this machine or by a Beam runner.
 
-    with Runner(module="components.example_gen.file_shards") as runner:
-        map_tasks(write, [Task("train-00000", rows)], workspace=folder, runner=runner)
-
 What a call returns is kept in the workspace under its task's name. So a worker on another machine
 hands it home, a terminal sees how far the work is, and a run that was killed goes on.
 """
@@ -35,9 +32,7 @@ from trainer_utils.storage import (
 )
 from trainer_utils.storage.files import is_seen_by_others
 
-__all__ = ["Call", "Cost", "Runner", "Task", "map_tasks"]
-
-_RESULTS, _ERRORS = "results", "errors"
+_TASKS, _RESULTS, _ERRORS = "tasks", "results", "errors"
 _POLL_SECONDS = {False: 0.5, True: 10.0}  # by whether the folder is remote: a listing has a price
 _LOG_SECONDS = 60.0
 _SHARE = "Give an absolute path on a file system that is mounted alike on all of them, or a bucket"
@@ -56,16 +51,11 @@ _PLAIN = {
 
 @dataclasses.dataclass(frozen=True)
 class Task:
-    """One call.
+    """One call."""
 
-    Args:
-        name: of its result, in a workspace; also that of a file.
-        argument: of the call; pickled when its turn comes.
-        records, bytes: what it comes to, for whoever looks on.
-    """
-
-    name: str
-    argument: Any
+    name: str  # of its result, in a workspace; also that of a file
+    argument: Any  # of the call; pickled when its turn comes
+    # records, bytes: what it comes to, for whoever looks on
     records: int = 0
     bytes: int = 0
 
@@ -117,7 +107,7 @@ class Runner(contextlib.AbstractContextManager["Runner"]):
             return [call(task) for task in tasks]
         if self._pool is not None:
             return self._pool.map(call, tasks, processes)
-        from components.common.beam_tasks import call_on_beam  # Beam: few need it
+        from components.common.beam import call_on_beam  # few need it
 
         assert self.make_pipeline is not None
         return call_on_beam(self.make_pipeline(), call, tasks)
@@ -196,9 +186,24 @@ class Call:
         """The result that a task of this name has left."""
         return read_plain(join(self.workspace, f"{_RESULTS}/{name}"))
 
-    def report(self, name: str, error: DatasetError) -> None:
-        """Keeps an error, of which a runner leaves a text."""
-        self._write(f"{_ERRORS}/{name}", error_to_json(error))
+    def write_task(self, task: Task) -> None:
+        """Puts a task where a worker elsewhere finds it by its name."""
+        self._write(f"{_TASKS}/{task.name}", task)
+
+    def make_named(self, name: str) -> None:
+        """Makes the call in a worker of Beam; keeps an error, of which a runner leaves a text."""
+        import apache_beam as beam  # few need it
+
+        try:
+            task = pickle.loads(read_bytes(join(self.workspace, f"{_TASKS}/{name}")))
+        except FileNotFoundError:
+            raise self.unshared() from None  # and nothing is written there
+        try:
+            self(task)
+        except DatasetError as error:
+            self._write(f"{_ERRORS}/{name}", error_to_json(error))
+            raise
+        beam.metrics.Metrics.counter("tfx_shards", "tasks").inc()
 
     def reported(self) -> DatasetError | None:
         """The first by name of those that were kept."""
@@ -207,11 +212,7 @@ class Call:
         return error_from_json(read_plain(join(folder, names[0]))) if names else None
 
     def check_finished(self, names: Sequence[str]) -> None:
-        """Refuses a run of which a part is missing.
-
-        Raises:
-            DatasetError: one is not there.
-        """
+        """Refuses a run of which a part is missing."""
         folder = join(self.workspace, _RESULTS)
         missing = sorted({*names} - {*list_names(folder, may_lack=True)})
         if missing:
@@ -249,11 +250,7 @@ class _Plain(pickle.Unpickler):
 
 
 def read_plain(path: str) -> Any:
-    """A value that was kept, of nothing but plain types and classes of ours.
-
-    Raises:
-        pickle.UnpicklingError: it holds something else.
-    """
+    """A value that was kept, of nothing but plain types and classes of ours."""
     return _Plain(io.BytesIO(persist(path, read_bytes, path))).load()
 
 
@@ -288,6 +285,5 @@ def _watch(folder: str, tasks: Sequence[Task], unit: str, ended: threading.Event
                 seconds = (now - started) / records * (total - records) if records else 0
                 left = f"{seconds:.0f} s" if records else "unknown"
                 logging.info(
-                    "%d of %d %s, %.0f MB/s, time left: %s",
-                    *(records, total, unit, pace, left),
+                    "%d of %d %s, %.0f MB/s, time left: %s", *(records, total, unit, pace, left)
                 )

@@ -1,19 +1,11 @@
 """The working folder of a run: one at a time writes a dataset, and goes on where one was killed.
 
-    with removed_on_failure(uri):                # a whole run
-        start_working(uri, key=key)              # before anything at `uri` is removed or written
-        map_tasks(write, tasks, workspace=working_folder(uri), runner=runner)
-        check_own(uri)                           # before the manifest is written, and after it
-
-A run with the key of one that was killed, of the same inputs and settings, finds its results and
-shards. Where the file system has locks, the first run holds one on the folder, and another is
-refused at once; elsewhere the run that began last goes on: its name is in the working folder, and
-the one before finds it there and does not publish.
+Where the file system has locks, the first run holds one on the folder, and another is refused at
+once; elsewhere the run that began last goes on, and the one before, finding its name, ends.
 """
 
 import contextlib
 import contextvars
-import dataclasses
 import fcntl
 import json
 import os
@@ -54,57 +46,69 @@ from trainer_utils.storage import (
 )
 from trainer_utils.writing.publishing import remove_working_folder, working_folder
 
-__all__ = [
-    "check_own",
-    "meets_another",
-    "remove_dataset",
-    "removed_on_failure",
-    "start_working",
-    "working_folder",
-]
-
 _SHOWN = 5
 
 
-@dataclasses.dataclass
 class _Run:
-    """A run of this process: its name, and the folder that it has locked, where there are locks."""
+    """A run of this process: its name, and its lock of the folder, where there are locks."""
 
-    name: str = dataclasses.field(default_factory=lambda: uuid.uuid4().hex)
-    folder: int | None = None
-    meets_another: bool = False
+    def __init__(self, uri: str) -> None:
+        self.uri, self.name = uri, uuid.uuid4().hex
+        self.folder: int | None = None
+        self.meets_another = False
+
+    def lock(self) -> bool:
+        """Whether nobody else has the lock; true as well where there are no locks."""
+        if self.folder is None and not is_remote(self.uri):
+            folder = os.open(self.uri, os.O_RDONLY | os.O_DIRECTORY)
+            try:
+                fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                self.folder = folder
+            except OSError as error:  # some network file systems lock no folders
+                os.close(folder)
+                return not isinstance(error, BlockingIOError)
+        return True
+
+    def release(self) -> None:
+        """Lets go of the lock."""
+        if self.folder is not None:
+            os.close(self.folder)
 
 
-_Runs = dict[str, _Run]
-_held: contextvars.ContextVar[_Runs] = contextvars.ContextVar("held")  # by uri
+_current: contextvars.ContextVar[_Run | None] = contextvars.ContextVar("current", default=None)
+
+
+def _own(uri: str) -> _Run | None:
+    """The run of this process that writes there."""
+    run = _current.get()
+    return run if run is not None and run.uri == uri else None
 
 
 @contextlib.contextmanager
 def removed_on_failure(uri: str) -> Iterator[None]:
-    """A run; if it fails, what it has written is removed, working files and all.
+    """A run; if it fails, what it has written to `uri` is removed, working files and all.
 
-    A whole dataset stays: the run has not begun to replace it, or is done. So does what another
-    run is writing.
-
-    Args:
-        uri: of the dataset; what a caller keeps of a failed run goes beside it.
+    A whole dataset stays: the run has not begun to replace it, or is done. So does what another run
+    is writing.
     """
-    held: _Runs = {}
-    token = _held.set(held)
+    own = _Run(uri)
+    token = _current.set(own)
     try:
         yield
     except BaseException:
         try:
-            if exists(working_folder(uri)) and _may_remove(uri, held):
-                if not exists(join(uri, MANIFEST_FILE)):
-                    _remove_files(uri)
-                remove_working_folder(uri)
+            if exists(working_folder(uri)) and own.lock():
+                run = _run_at(uri)  # this one, or one that is over
+                if own.folder is not None or run is None or run.get("run") == own.name:
+                    if not exists(join(uri, MANIFEST_FILE)):
+                        _remove_files(uri)
+                    remove_working_folder(uri)
         except Exception as error:  # the one that made the run fail says more
             logging.warning("%s: what the run wrote is left there: %s", printable(uri), error)
         raise
     finally:
-        _held.reset(token)
-        _release(held)
+        _current.reset(token)
+        own.release()
 
 
 def start_working(uri: str, *, key: str = "", keeps_dataset: bool = False) -> None:
@@ -120,20 +124,18 @@ def start_working(uri: str, *, key: str = "", keeps_dataset: bool = False) -> No
         ConfigError: files of others are among what is there; they are named, nothing is removed.
     """
     make_folder(uri)
-    held = _held.get(None)
-    if held is not None and not _lock(uri, held):
-        raise DatasetError.at(
-            uri,
-            expected="no other run that writes there",
-            got=_named(_run_at(uri)),
-            advice="Wait for its end, or stop it, and run this again.",
+    own = _own(uri)
+    if own is not None and not own.lock():
+        rule, advice = (
+            "no other run that writes there",
+            "Wait for its end, or stop it, and run again.",
         )
+        raise DatasetError.at(uri, expected=rule, got=_named(_run_at(uri)), advice=advice)
     _refuse_others(uri)
     if key:
         _take_over(uri, key)
     run = _run_at(uri) or {}
-    if held is not None:
-        own = held[uri]
+    if own is not None:
         own.meets_another = own.folder is None and bool(run)
     if not key or run.get("key") != key:
         if not (keeps_dataset and exists(join(uri, MANIFEST_FILE))):
@@ -152,24 +154,17 @@ def remove_dataset(uri: str) -> None:
 
 
 def check_own(uri: str) -> None:
-    """Makes sure that it is this run that writes there.
-
-    Raises:
-        DatasetError: another one has begun since.
-    """
-    own = _held.get({}).get(uri)
+    """Makes sure that this run writes there; DatasetError where another has begun since."""
+    own = _own(uri)
     if own and own.folder is None and (run := _run_at(uri) or {}).get("run") != own.name:
-        raise DatasetError.at(
-            uri,
-            expected="that this run alone writes there",
-            got=_named(run),
-            advice="It began later, and what is there is its own: use that.",
-        )
+        advice = "It began later, and what is there is its own: use that."
+        rule = "that this run alone writes there"
+        raise DatasetError.at(uri, expected=rule, got=_named(run), advice=advice)
 
 
 def meets_another(uri: str) -> bool:
     """Whether a run that has not ended was there, and could write still: there are no locks."""
-    own = _held.get({}).get(uri)
+    own = _own(uri)
     return own is not None and own.meets_another
 
 
@@ -181,21 +176,16 @@ def _refuse_others(uri: str) -> None:
     for folder in filter(_is_of_dataset, {*names}.difference(DATASET_FILES)):
         if is_folder(join(uri, folder)):
             found += [f"{folder}/{name}" for name in list_names(join(uri, folder))]
-    if others := sorted(path for path in found if not (is_ours and _is_named_as_ours(path))):
+    tests = (DATASET_FILES.__contains__, is_shard_file, is_index_file, vocabulary_of)
+    others = [
+        p for p in found if not (is_ours and any(test(p) not in (None, False) for test in tests))
+    ]
+    if others:
+        shown = ", ".join(map(repr, sorted(others)[:_SHOWN])) + ", …" * (len(others) > _SHOWN)
         raise ConfigError(
             f"output {uri!r}: expected a new folder, or a dataset that this program wrote and "
-            f"nothing else in its folders, got {', '.join(map(repr, others[:_SHOWN]))}"
-            f"{', …' if len(others) > _SHOWN else ''}. Move them away, or name another output."
+            f"nothing else in its folders, got {shown}. Move them away, or name another output."
         )
-
-
-def _is_named_as_ours(path: str) -> bool:
-    return (
-        path in DATASET_FILES
-        or is_shard_file(path)
-        or is_index_file(path)
-        or vocabulary_of(path) is not None
-    )
 
 
 def _has_manifest(uri: str) -> bool:
@@ -231,59 +221,27 @@ def _take_over(uri: str, key: str) -> None:
         return
     parent = os.path.dirname(os.path.abspath(uri))
     for name in sorted(list_names(parent)):
-        other, held = os.path.join(parent, name), _Runs()
-        if other == os.path.abspath(uri) or (_run_at(other) or {}).get("key") != key:
+        other = _Run(os.path.join(parent, name))
+        if other.uri == os.path.abspath(uri) or (_run_at(other.uri) or {}).get("key") != key:
             continue
         try:
-            is_over = _lock(other, held) and held[other].folder is not None
-            if is_over and not _has_manifest(other):
+            is_over = other.lock() and other.folder is not None
+            if is_over and not _has_manifest(other.uri):
                 _remove_files(uri)
                 remove_working_folder(uri)
-                for inner in list_names(other):
-                    rename(join(other, inner), join(uri, inner))
+                for inner in list_names(other.uri):
+                    rename(join(other.uri, inner), join(uri, inner))
                 return
         finally:
-            _release(held)
+            other.release()
 
 
 def _mark(uri: str, key: str) -> None:
     """Puts this run's name into the working folder, over that of any other."""
     make_folder(folder := working_folder(uri))
-    run: JsonObject = {"run": _held.get({}).get(uri, _Run()).name, "key": key}
+    run: JsonObject = {"run": (_own(uri) or _Run(uri)).name, "key": key}
     run |= {"host": socket.gethostname(), "process": os.getpid()}
     write_text(join(folder, RUN_FILE), json.dumps(run), temporary_folder=folder)
-
-
-def _may_remove(uri: str, held: _Runs) -> bool:
-    """Whether what a run has left there is this one's, or that of one which is over."""
-    if not _lock(uri, held):
-        return False
-    run = _run_at(uri)
-    return held[uri].folder is not None or run is None or run.get("run") == held[uri].name
-
-
-def _lock(uri: str, held: _Runs) -> bool:
-    """Whether nobody else has the lock; true as well where there are no locks."""
-    if uri in held:
-        return True
-    own = _Run()
-    if not is_remote(uri):
-        folder = os.open(uri, os.O_RDONLY | os.O_DIRECTORY)
-        try:
-            fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            own.folder = folder
-        except OSError as error:  # some network file systems lock no folders
-            os.close(folder)
-            if isinstance(error, BlockingIOError):
-                return False
-    held[uri] = own
-    return True
-
-
-def _release(held: _Runs) -> None:
-    for run in held.values():
-        if run.folder is not None:
-            os.close(run.folder)
 
 
 def _run_at(uri: str) -> JsonObject | None:

@@ -1,10 +1,6 @@
-"""Boxes round objects: their features by Datum's names, and AutoML Vision's rows of them.
+"""Boxes round objects, relative to the image, by Datum's names; and AutoML Vision's rows of them.
 
-    box = Box(xmin=0.1, xmax=0.5, ymin=0.2, ymax=0.9, label="cat")
-    box_values([box])           # ((0.1,), (0.5,), (0.2,), (0.9,), …): those of BOX_COLUMNS
-
-Coordinates are relative to the image. Source: `datum/generator/image.py` (DetDatumGenerator);
-AutoML Vision's "Formatting a training data CSV" for object detection.
+Source: `datum/generator/image.py` (DetDatumGenerator); AutoML's "Formatting a training data CSV".
 """
 
 import dataclasses
@@ -14,18 +10,6 @@ from typing import Any
 from components.common.entry import Column, Value
 from components.common.rejects import RejectedInputError
 from trainer_utils.format import InputError
-
-__all__ = [
-    "BOX_COLUMNS",
-    "SIZE_COLUMNS",
-    "Box",
-    "BoxRow",
-    "are_boxes",
-    "box_values",
-    "boxes_of_rows",
-    "claimed_size",
-    "relative_box",
-]
 
 BOX_COLUMNS = (
     *(Column(name, "float", is_list=True) for name in ("xmin", "xmax", "ymin", "ymax", "area")),
@@ -65,14 +49,7 @@ class BoxRow:
 
 
 def relative_box(
-    xmin: float,
-    xmax: float,
-    ymin: float,
-    ymax: float,
-    *,
-    width: float,
-    height: float,
-    label: str,
+    xmin: float, xmax: float, ymin: float, ymax: float, *, width: float, height: float, label: str
 ) -> Box:
     """A box of pixels relative to its image; up to a pixel outside is cut off.
 
@@ -80,23 +57,17 @@ def relative_box(
         RejectedInputError: BAD_ANNOTATION: the image has no size, or the box is not in it.
     """
     if not (width > 0 and height > 0):
-        raise RejectedInputError(
-            "BAD_ANNOTATION", f"expected an image of some size, got {width:g} x {height:g}"
-        )
-    inside = -1 <= xmin <= xmax <= width + 1 and -1 <= ymin <= ymax <= height + 1
-    if not inside:
-        raise RejectedInputError(
-            "BAD_ANNOTATION",
+        detail = f"expected an image of some size, got {width:g} x {height:g}"
+        raise RejectedInputError("BAD_ANNOTATION", detail)
+    if not (-1 <= xmin <= xmax <= width + 1 and -1 <= ymin <= ymax <= height + 1):
+        detail = (
             f"expected a box in {width:g} x {height:g} pixels, "
-            f"got x {xmin:g} to {xmax:g}, y {ymin:g} to {ymax:g}",
+            f"got x {xmin:g} to {xmax:g}, y {ymin:g} to {ymax:g}"
         )
-    return Box(
-        xmin=min(max(xmin / width, 0.0), 1.0),
-        xmax=min(max(xmax / width, 0.0), 1.0),
-        ymin=min(max(ymin / height, 0.0), 1.0),
-        ymax=min(max(ymax / height, 0.0), 1.0),
-        label=label,
-    )
+        raise RejectedInputError("BAD_ANNOTATION", detail)
+    xs = [min(max(x / width, 0.0), 1.0) for x in (xmin, xmax)]
+    ys = [min(max(y / height, 0.0), 1.0) for y in (ymin, ymax)]
+    return Box(xmin=xs[0], xmax=xs[1], ymin=ys[0], ymax=ys[1], label=label)
 
 
 def box_values(boxes: Sequence[Box]) -> tuple[Value, ...]:
@@ -118,14 +89,7 @@ def are_boxes(rows: Sequence[tuple[int, Sequence[Any]]]) -> bool:
 
 
 def boxes_of_rows(path: str, rows: Sequence[tuple[int, Sequence[str]]]) -> list[BoxRow]:
-    """Puts the rows of each image together, in the order of their first ones.
-
-    Args:
-        rows: each with its line.
-
-    Raises:
-        InputError: a box is none, or an image has two splits; the message names the line.
-    """
+    """Puts the rows of each image together, in the order of their first ones; each has its line."""
     images: dict[str, BoxRow] = {}
     for position, row in rows:
         split, uri, label, *corners = row

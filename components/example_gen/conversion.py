@@ -1,36 +1,43 @@
-"""The steps of a conversion, whatever its examples are made of.
+"""The steps of a conversion, of whatever its examples are made: plan, check, write, and manifest.
 
-conversion = ImageConversion(ImageSettings(), InputSelection(base="photos/"), runner)
 plan = conversion.plan(uri)              # splits, features, shards; as little as can be is read
-conversion.check(plan, uri)
 written = conversion.write(plan, uri)    # the shards, and what became of each input
-check_outcome(conversion, plan, rejects, written=written.num_records, uri=uri)
 """
 
 import abc
+import collections
 import dataclasses
-import hashlib
-import json
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Generic, TypeVar
 
-from components.common.lineage import package_versions
+from absl import logging
+
+from components.common.entry import label_column
+from components.common.publish import package_versions, run_key
 from components.common.rejects import Reject, check_reject_fraction, render_rejects
 from components.common.tasks import Runner
-from components.common.workspace import working_folder
+from components.example_gen.folder import names_at_top
 from components.example_gen.inputs import InputSelection, LocatedInputs, fingerprint, locate
+from components.example_gen.partition import Partition
 from components.example_gen.plan import Plan, Written
 from components.example_gen.settings import ExampleGenSettings
-from components.example_gen.simple_layouts import names_at_top
 from trainer_utils.dataset import Dataset
 from trainer_utils.dataset.shards import read_shard_blocks
-from trainer_utils.format import ConfigError, DatasetError, Feature, InputError, Shard
-from trainer_utils.format.example_decoding import decode_example
+from trainer_utils.format import (
+    Accounting,
+    ConfigError,
+    DatasetError,
+    Feature,
+    InputError,
+    Manifest,
+    Shard,
+)
+from trainer_utils.format.example import decode_example
+from trainer_utils.format.json_text import JsonObject
 from trainer_utils.format.tensors import TensorSpec, decode_tensor
+from trainer_utils.storage.file_system import join
 from trainer_utils.storage.files import exists, is_folder, list_names, remove_file, write_text
-from trainer_utils.storage.paths import join
-
-__all__ = ["Conversion", "check_outcome", "check_tensors"]
+from trainer_utils.writing.publishing import working_folder
 
 _Plan = TypeVar("_Plan", bound=Plan)
 _TENSORS_LOOKED_AT = 100  # records of each split
@@ -44,9 +51,6 @@ class Conversion(abc.ABC, Generic[_Plan]):
 
     Attributes:
         workers_module: of `components`, where what workers do comes from.
-        selection: of inputs and splits, as it is asked for.
-        located: where the inputs are.
-        settings: of the component, suited to what was found.
         unit: what the inputs are called, such as `images`.
         sees_siblings: whether a file that is an input by itself may name others, as a list does.
         looked_for: the layouts that are recognised, for inputs that have none of them.
@@ -78,16 +82,15 @@ class Conversion(abc.ABC, Generic[_Plan]):
 
     def key(self) -> str:
         """A digest of all that shards depend on: a run of the same goes on where one was killed."""
-        known = [
+        partition = self.selection.partition
+        return run_key(
             type(self).__name__,
             fingerprint(self.located),
             dataclasses.asdict(self.settings),
-            self.selection.partition and dataclasses.asdict(self.selection.partition),
-            *([self.digest_of_files] if self.digest_of_files else []),
-            *(f"{name} {version}" for name, version in package_versions().items()),
+            partition and dataclasses.asdict(partition),
+            self.digest_of_files,
             *(one.digest for parents in self.parents.values() for one in parents),
-        ]
-        return hashlib.sha256(json.dumps(known, default=repr).encode()).hexdigest()
+        )
 
     @property
     def digest_of_files(self) -> str:
@@ -105,19 +108,10 @@ class Conversion(abc.ABC, Generic[_Plan]):
 
     @abc.abstractmethod
     def plan(self, uri: str) -> _Plan:
-        """Decides splits, features and shards.
-
-        Raises:
-            InputError: the input is missing or malformed.
-            ConfigError: a setting contradicts the inputs.
-        """
+        """Decides splits, features and shards."""
 
     def check(self, plan: _Plan, uri: str) -> None:
-        """Refuses what is known to fail before anything is written.
-
-        Raises:
-            InputError: too many inputs are to be left out.
-        """
+        """Refuses what is known to fail before anything is written."""
 
     @abc.abstractmethod
     def write(self, plan: _Plan, uri: str) -> Written:
@@ -125,12 +119,7 @@ class Conversion(abc.ABC, Generic[_Plan]):
 
 
 def check_outcome(
-    conversion: Conversion[Any],
-    plan: Plan,
-    rejects: Sequence[Reject],
-    *,
-    written: int,
-    uri: str,
+    conversion: Conversion[Any], plan: Plan, rejects: Sequence[Reject], *, written: int, uri: str
 ) -> None:
     """Refuses too many rejects. TFX removes a failed run's output, so the list goes beside it.
 
@@ -167,12 +156,8 @@ def check_tensors(uri: str, shards: Sequence[Shard], features: Mapping[str, Feat
     """Refuses features that `tensors` describes and whose first values are no such tensors.
 
     Args:
-        uri: where the shards are.
-        shards: that were written.
+        shards: that were written, below `uri`.
         features: as the dataset is to describe them.
-
-    Raises:
-        ConfigError: it names the column.
     """
     specs = {name: one.tensor for name, one in features.items() if one.tensor is not None}
     firsts = {shard.split: shard for shard in reversed(shards) if shard.records and specs}
@@ -186,13 +171,12 @@ def check_tensors(uri: str, shards: Sequence[Shard], features: Mapping[str, Feat
 
 def _check_tensor(name: str, value: Any, spec: TensorSpec) -> None:
     try:
-        array = decode_tensor(value)
-        found = TensorSpec.of(array)
+        found = TensorSpec.of(decode_tensor(value))
     except DatasetError:
         got = f"{bytes(value[:40])!r}"
     else:
-        sizes = zip(spec.shape, array.shape, strict=False)
-        is_alike = (spec.dtype, len(spec.shape)) == (found.dtype, array.ndim)
+        sizes = zip(spec.shape, found.shape, strict=False)
+        is_alike = (spec.dtype, len(spec.shape)) == (found.dtype, len(found.shape))
         if is_alike and all(size in (None, own) for size, own in sizes):
             return
         got = f"tensors {found}"
@@ -209,3 +193,60 @@ def _why_none(plan: Plan, rejects: Sequence[Reject]) -> str:
     if plan.found:
         return f" ({plan.found} skipped, as the settings ask for)"
     return " (a table that has a header alone has none)"
+
+
+def make_manifest(
+    producer: str,
+    plan: Plan,
+    written: Written,
+    *,
+    settings: ExampleGenSettings,
+    partition: Partition | None,
+) -> Manifest:
+    """What the manifest says, but for the small files beside it."""
+    rejects = (*plan.rejects, *written.rejects)
+    records: collections.Counter[str] = collections.Counter()
+    rejected = collections.Counter(reject.split for reject in rejects)
+    for shard in written.shards:
+        records[shard.split] += shard.records
+    for split in plan.splits:
+        if not records[split]:
+            logging.warning("split %r has no examples: it keeps one empty shard", split)
+    config = config_of(settings, partition)
+    if not plan.is_shuffled:
+        config["shuffled"] = False
+    return Manifest(
+        shards=written.shards,
+        accounting={
+            name: Accounting(
+                found=records[name] + rejected[name] + plan.skipped.get(name, 0),
+                written=records[name],
+                rejected=rejected[name],
+                skipped=plan.skipped.get(name, 0),
+            )
+            for name in plan.splits
+        },
+        producer=producer,
+        config={**config, "update": written.update} if written.update else config,
+        input_fingerprint=written.fingerprint,
+        label_counts=_named_counts(plan, written.label_counts),
+        conversions=written.conversions,
+        reject_counts=dict(collections.Counter(reject.code for reject in rejects)),
+        versions=package_versions(),
+    )
+
+
+def config_of(settings: ExampleGenSettings, partition: Partition | None) -> JsonObject:
+    """The settings that shape a dataset, as its manifest has them."""
+    return {**settings.for_manifest(), "splits": partition and dict(partition.buckets)}
+
+
+def _named_counts(plan: Plan, counts: Mapping[str, Mapping[int, int]]) -> dict[str, dict[str, int]]:
+    """Examples by split and class, ids as their names; no split without any."""
+    place = label_column(plan.columns)
+    names = None if place is None else plan.vocabularies.get(plan.columns[place].name)
+    named = {
+        split: {names[label] if names else str(label): number for label, number in of.items()}
+        for split, of in counts.items()
+    }
+    return {split: of for split, of in named.items() if of}

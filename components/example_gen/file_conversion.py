@@ -1,8 +1,4 @@
-"""Examples that hold files: images, sounds, and what tables and annotations say of them.
-
-class ImageConversion(FileConversion):
-    unit, media = "images", "image"
-"""
+"""Examples that hold files: images, sounds, and what tables and annotations say of them."""
 
 import collections
 import dataclasses
@@ -12,38 +8,30 @@ import math
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
-import numpy as np
 from absl import logging
 
-from components.common.input_table import (
-    InputTable,
-    array_of,
-    join_inputs,
-    sizes_of,
-    texts_of,
-)
+from components.common.input_table import InputTable, array_of, join_inputs, sizes_of, texts_of
 from components.common.layout_inputs import FilesElsewhere, LayoutInputs
 from components.common.tasks import Cost, Runner, Task, map_tasks
-from components.common.workspace import start_working, working_folder
+from components.common.workspace import start_working
 from components.example_gen import lists
-from components.example_gen.conversion import Conversion
+from components.example_gen.conversion import Conversion, config_of
 from components.example_gen.features import features_of_files
 from components.example_gen.file_plan import EncodedPart, FilePlan, plan_shards
 from components.example_gen.file_shards import WriteMediaShard
 from components.example_gen.fingerprint import fingerprint_of_files
-from components.example_gen.image_roots import roots_of
+from components.example_gen.folder import read_simple, without_reserved
 from components.example_gen.inputs import (
     InputSelection,
     fingerprint,
     layout_inputs,
     refuse_overlap,
+    roots_of,
 )
-from components.example_gen.manifest import config_of
-from components.example_gen.media import DESCRIPTIONS
+from components.example_gen.media import DESCRIPTIONS, ShardSummary
 from components.example_gen.near_duplicates import find_near_duplicates
 from components.example_gen.plan import Written, sum_label_counts
 from components.example_gen.settings import LISTS, MEDIA, MediaSettings
-from components.example_gen.simple_layouts import read_simple, without_reserved
 from components.example_gen.updating import (
     BaseDataset,
     Listing,
@@ -54,12 +42,10 @@ from components.example_gen.updating import (
 )
 from trainer_utils.dataset import Dataset
 from trainer_utils.format import ConfigError, InputError, Shard, ShardName, shard_bounds
-from trainer_utils.format.spelling import did_you_mean
-from trainer_utils.storage.file_system import problem_of
-from trainer_utils.storage.paths import display_path, is_remote
+from trainer_utils.format.errors import did_you_mean
+from trainer_utils.storage.file_system import display_path, is_remote, problem_of
+from trainer_utils.writing.publishing import working_folder
 from trainer_utils.writing.shards import remove_shard, rename_shard
-
-__all__ = ["FileConversion", "parts_of_shard"]
 
 # What one core takes for a file that is kept, and for a byte of one that is decoded.
 _FILE_SECONDS, _DECODED_BYTE_SECONDS = 300e-6, 1 / 25e6
@@ -160,20 +146,18 @@ class FileConversion(Conversion[FilePlan]):
             image_roots=self.settings.image_roots,
         )
         has_media = any(column.kind in MEDIA for column in self.found.blobs)
-        partition = self.selection.partition
-        if self.base is not None:
-            self.base.check(config_of(self.settings, partition), uri)
+        base, partition = self.base, self.selection.partition
+        if base is not None:
+            base.check(config_of(self.settings, partition), uri)
         plan = plan_shards(
             self.found,
             partition=partition,
             settings=self.settings,
             find_groups=find_groups if has_media else None,
-            known={} if self.base is None else self.base.dataset.vocabularies,
+            known={} if base is None else base.dataset.vocabularies,
         )
         self._listing = Listing(plan.rows, self.located)
-        if self.base is None:
-            return plan
-        return plan_update(plan, self.base, self._listing, self.settings)
+        return plan if base is None else plan_update(plan, base, self._listing, self.settings)
 
     def inputs(self, elsewhere: FilesElsewhere | None = None) -> list[LayoutInputs]:
         """What the layout is read from, one a pattern of `input_config`."""
@@ -217,33 +201,32 @@ class FileConversion(Conversion[FilePlan]):
         by_shard: dict[str, list[EncodedPart]] = collections.defaultdict(list)
         for task, part in zip(parts, made, strict=True):
             by_shard[task.name.partition(_PART)[0]].append(part)
-        whole = [_joining(task, by_shard.get(task.name, ())) for task in tasks]
+        whole = [
+            dataclasses.replace(task, argument=task.argument.joining(by_shard[task.name]))
+            if task.name in by_shard
+            else task
+            for task in tasks
+        ]
         results = run(write, whole, unit="" if parts else self.unit, check=write.check)
-        shards, summaries = [shard for shard, _ in results], [summary for _, summary in results]
-        conversions: collections.Counter[str] = collections.Counter()
-        for summary in summaries:
-            conversions.update(summary.conversions)
-        kept = _keep_full_shards(shards, uri)
+        kept = _keep_full_shards([shard for shard, _ in results], uri)
         filled, listings = [], []
         for task, (shard, summary) in zip(tasks, results, strict=True):
             if shard.records:
                 filled.append(summary)
                 listings.append(self._listing.of_task(task.argument, summary))
         full = (shard for shard in kept if shard.records)
+        found = ShardSummary.of(summary for _, summary in results)
         return Written(
             shards=kept,
             inputs=render_inputs(
                 zip(full, filled, listings, strict=True), fingerprint=fingerprint(self.located)
             ),
             update={} if self.base is None else count_changes(self.base, filled),
-            features=features_of_files(plan, summaries),
-            label_counts=sum_label_counts(
-                (shard.split, summary.labels)
-                for shard, summary in zip(shards, summaries, strict=True)
-            ),
-            rejects=tuple(reject for summary in summaries for reject in summary.rejects),
-            conversions=dict(conversions),
-            fingerprint=fingerprint_of_files(self.located, self.found, plan, summaries),
+            features=features_of_files(plan, found),
+            label_counts=sum_label_counts((s.split, summary.labels) for s, summary in results),
+            rejects=tuple(found.rejects),
+            conversions=found.conversions,
+            fingerprint=fingerprint_of_files(self.located, self.found, plan, [found]),
         )
 
     def _parts_of(self, plan: FilePlan, tasks: Sequence[Task], uri: str) -> list[Task]:
@@ -276,52 +259,22 @@ def _renamed(inputs: InputTable, settings: MediaSettings) -> tuple[InputTable, M
     wanted = settings.feature_names
     own = [*(blob.name for blob in inputs.blobs), *(column.name for column in inputs.columns)]
     of_engine = {"filename", *(d for b in inputs.blobs for d in DESCRIPTIONS.get(b.kind, ()))}
+    known = [name for name in own if name not in of_engine]
     for name, new in wanted.items():
-        if name not in own or name in of_engine:
-            known = [one for one in own if one not in of_engine]
-            raise ConfigError.of(
-                "feature_names",
-                name,
-                allowed=f"one of {', '.join(known)}",
-                advice=did_you_mean(name, known).strip(),
-            )
+        if name not in known:
+            rule, advice = f"one of {', '.join(known)}", did_you_mean(name, known).strip()
+            raise ConfigError.of("feature_names", name, allowed=rule, advice=advice)
         if new in {*own, *of_engine} - {*wanted}:
             raise ConfigError.of(f"feature_names[{name!r}]", new, allowed="a name that is free")
-
-    def renamed(column: str) -> str:
-        kind, colon, name = column.partition(":")
-        return f"{kind}:{wanted.get(name, name)}" if colon else column
-
-    return (
-        dataclasses.replace(
-            inputs,
-            rows=inputs.rows.rename_columns([renamed(name) for name in inputs.rows.column_names]),
-            blobs=tuple(b._replace(name=wanted.get(b.name, b.name)) for b in inputs.blobs),
-            columns=tuple(
-                dataclasses.replace(column, name=wanted.get(column.name, column.name))
-                for column in inputs.columns
-            ),
-        ),
-        dataclasses.replace(
-            settings,
-            vocabulary={wanted.get(n, n): labels for n, labels in settings.vocabularies.items()},
-            group_by=settings.group_by and wanted.get(settings.group_by, settings.group_by),
-        ),
-    )
+    labels = {wanted.get(name, name): of for name, of in settings.vocabularies.items()}
+    group_by = settings.group_by and wanted.get(settings.group_by, settings.group_by)
+    settings = dataclasses.replace(settings, vocabulary=labels, group_by=group_by)
+    return inputs.renamed(wanted), settings
 
 
 def parts_of_shard(records: int, *, shards: int, processes: int) -> int:
     """Of how many parts a shard is made: three for each process, so that all end at about once."""
     return min(math.ceil(_PARTS_A_PROCESS * processes / shards), records // _PART_RECORDS)
-
-
-def _joining(task: Task, parts: Sequence[EncodedPart]) -> Task:
-    """The task that joins the parts of a shard; itself where there are none."""
-    if not parts:
-        return task
-    none = np.zeros(0, np.int64)
-    shard = dataclasses.replace(task.argument, places=none, parts=tuple(parts))
-    return dataclasses.replace(task, argument=shard)
 
 
 def _cost_of(plan: FilePlan, tasks: Sequence[Task], settings: MediaSettings) -> Cost:
@@ -342,13 +295,11 @@ def _keep_full_shards(written: Sequence[Shard], uri: str) -> tuple[Shard, ...]:
         by_split[shard.split].append(shard)
     for split, shards in by_split.items():
         full = [shard for shard in shards if shard.records] or shards[:1]
-        for shard in shards:
-            if shard not in full:
-                remove_shard(shard, uri=uri)
+        for shard in {*shards}.difference(full):
+            remove_shard(shard, uri=uri)
         for place, shard in enumerate(full):
             gzip = shard.path.endswith(".gz")
             name = ShardName(split=split, shard_index=place, num_shards=len(full), gzip=gzip)
-            if name.path != shard.path:
-                shard = rename_shard(shard, name, uri=uri)
-            kept.append(shard)
+            is_named_so = name.path == shard.path
+            kept.append(shard if is_named_so else rename_shard(shard, name, uri=uri))
     return tuple(kept)

@@ -1,20 +1,10 @@
-"""What files are, by how they begin, or by how their names end.
-
-kind_of_bytes(b"RIFF....WAVE")      # 'audio'
-kind_of_name("a.wav")               # 'audio'
-"""
+"""What files are, by how they begin, or by how their names end."""
 
 import collections
 import posixpath
 from collections.abc import Iterable
 
 from trainer_utils.format.media_formats import EXTENSIONS, format_of
-
-__all__ = [
-    "kind_of_bytes",
-    "kind_of_heads",
-    "kind_of_name",
-]
 
 
 def kind_of_bytes(head: bytes) -> str | None:

@@ -1,8 +1,4 @@
-"""Decides the split, order and shard of every input before any is read.
-
-plan = plan_shards(inputs, partition=Partition((("train", 2), ("eval", 1))), settings=settings)
-plan.tasks[0].argument.entries     # the first shard's inputs, in their order
-"""
+"""Decides the split, order and shard of every input before any is read."""
 
 import dataclasses
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -24,9 +20,15 @@ from components.common.input_table import (
     texts_of,
 )
 from components.common.tasks import Task
-from components.example_gen.assignment import EXCLUDED, Numbers, SplitRules
-from components.example_gen.file_reports import KnownShard, ShardSummary
-from components.example_gen.partition import NEAR_DUPLICATES, OWN_NAME, Partition
+from components.example_gen.media import KnownShard, ShardSummary
+from components.example_gen.partition import (
+    EXCLUDED,
+    NEAR_DUPLICATES,
+    OWN_NAME,
+    Numbers,
+    Partition,
+    SplitRules,
+)
 from components.example_gen.plan import Plan, lay_out_shards
 from components.example_gen.settings import MediaSettings
 from components.tables.vocabularies import make_vocabularies
@@ -34,18 +36,10 @@ from trainer_utils.format import CorruptShardError, RecordIndex
 from trainer_utils.format.naming import check_feature_names
 from trainer_utils.format.planning import keyed_digests, remainders
 
-__all__ = ["EncodedPart", "FilePlan", "ShardTask", "plan_shards"]
-
 
 @dataclasses.dataclass(frozen=True)
 class EncodedPart:
-    """Neighbouring records of a shard, framed, in a file of the working folder.
-
-    Args:
-        crc32c: of the file.
-        index: of the records.
-        summary: what became of their inputs.
-    """
+    """Neighbouring records of a shard, framed, in a file of the working folder of that CRC-32C."""
 
     path: str
     crc32c: int
@@ -64,21 +58,17 @@ class EncodedPart:
 
 @dataclasses.dataclass(frozen=True)
 class ShardTask:
-    """One shard to write: its place, and its inputs, labels as ids.
-
-    Args:
-        rows: of the inputs, or of all of a plan.
-        places: of the inputs among `rows`; None: all of these. To another process goes no other.
-        known: the shard that these inputs were in before, if they all come from one.
-        parts: what was made of the inputs already, in order; empty: nothing.
-    """
+    """One shard to write: its place, and its inputs, labels as ids."""
 
     split: str
     shard_index: int
     num_shards: int
-    rows: pa.Table
+    rows: pa.Table  # of the inputs, or of all of a plan
+    # Of the inputs among `rows`; None: all of these. To another process goes no other
     places: npt.NDArray[np.int64] | None = None
+    # The shard that these inputs were in before, if they all come from one
     known: KnownShard | None = None
+    # What was made of the inputs already, in order; empty: nothing
     parts: tuple[EncodedPart, ...] = ()
 
     @property
@@ -96,6 +86,11 @@ class ShardTask:
         """The inputs."""
         return [*entries_of(self.own_rows)]
 
+    def joining(self, parts: Sequence[EncodedPart]) -> "ShardTask":
+        """The task that joins the parts of this shard."""
+        none = np.zeros(0, np.int64)
+        return dataclasses.replace(self, places=none, parts=tuple(parts))
+
     def __reduce__(self) -> Any:
         place = self.split, self.shard_index, self.num_shards
         return ShardTask, (*place, self.own_rows, None, self.known, self.parts)
@@ -103,18 +98,13 @@ class ShardTask:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class FilePlan(Plan):
-    """The whole of the work on examples that hold files.
-
-    Args:
-        blobs: as in the inputs' table.
-        rows: all inputs, labels as ids.
-        order: of each split after the other, the places in `rows` of its inputs in their order.
-        known: of each shard, in the same order, what it was before; empty: there is no base.
-    """
+    """The whole of the work on examples that hold files."""
 
     blobs: tuple[BlobColumn, ...]
-    rows: pa.Table
+    rows: pa.Table  # all inputs, labels as ids
+    # Of each split after the other, the places in `rows` of its inputs in their order
     order: npt.NDArray[np.int64]
+    # Of each shard, in the same order, what it was before; empty: there is no base
     known: tuple[KnownShard | None, ...] = ()
 
     @property
@@ -149,10 +139,8 @@ def plan_shards(
     """Lays out all shards. A pure function: equal inputs and settings give equal plans.
 
     Args:
-        inputs: all of them.
         partition: the splits that output_config asks for, or None for those that the inputs name,
             or else train and eval, 2:1.
-        settings: seed, size of shards, vocabularies, grouping.
         find_groups: gives what inputs are known by that share a split, by name, where copies are
             to; None where there are no images or sounds.
         known: vocabularies by feature that new labels come after, where none are given.
@@ -185,24 +173,19 @@ def plan_shards(
     rows, unknown = _with_ids(inputs, vocabularies)
     rejected = entries_of(inputs.rows.take(pa.array(unknown)))
     excluded = [
-        *inputs.excluded,
-        *(
-            _unknown_label(entry, rules.splits[number], inputs, vocabularies)
-            for entry, number in zip(rejected, numbers[unknown].tolist(), strict=True)
-        ),
+        _unknown_label(entry, rules.splits[number], inputs, vocabularies)
+        for entry, number in zip(rejected, numbers[unknown].tolist(), strict=True)
     ]
-    rejects, skipped = rules.count_excluded(excluded)
+    rejects, skipped = rules.count_excluded([*inputs.excluded, *excluded])
     numbers[unknown] = EXCLUDED
     sizes = sizes_of(rows)
     order, is_shuffled = _order(inputs, numbers, settings.seed)
+    splits = [
+        (name, int((numbers == n).sum()), int(sizes[numbers == n].sum()))
+        for n, name in enumerate(rules.splits)
+    ]
     return FilePlan(
-        split_shards=lay_out_shards(
-            (
-                (name, int((numbers == n).sum()), int(sizes[numbers == n].sum()))
-                for n, name in enumerate(rules.splits)
-            ),
-            settings,
-        ),
+        split_shards=lay_out_shards(splits, settings),
         found=inputs.found,
         rows=rows,
         order=order,
@@ -263,15 +246,13 @@ def _unknown_label(
     entry: Entry, split: str, inputs: InputTable, vocabularies: Mapping[str, Sequence[str]]
 ) -> ExcludedInput:
     """An entry that is left out for its first label that a given vocabulary lacks."""
-    name, label = next(
-        (column.name, label)
-        for column, value in zip(inputs.columns, entry.values, strict=True)
-        if column.kind == "label" and value is not None
-        for label in (value if isinstance(value, tuple) else (value,))
-        if label not in vocabularies[column.name]
-    )
-    detail = f"{name} {label!r} is not in the vocabulary"
-    return ExcludedInput(entry.name, split, "UNKNOWN_LABEL", detail)
+    for column, value in zip(inputs.columns, entry.values, strict=True):
+        if column.kind == "label" and value is not None:
+            for label in value if isinstance(value, tuple) else (value,):
+                if label not in vocabularies[column.name]:
+                    detail = f"{column.name} {label!r} is not in the vocabulary"
+                    return ExcludedInput(entry.name, split, "UNKNOWN_LABEL", detail)
+    raise AssertionError(entry)
 
 
 def _split_numbers(

@@ -22,16 +22,21 @@ from components.common.blobs import BlobReader
 from components.common.entry import Blob, BlobColumn, Column, Entry, Value, label_column
 from components.common.fingerprint import sum_blobs
 from components.common.rejects import Reject, RejectedInputError, reject_errors
-from components.common.workspace import working_folder
 from components.example_gen.boxes import SIZE_COLUMNS
 from components.example_gen.file_plan import EncodedPart, ShardTask
-from components.example_gen.file_reports import KnownShard, ShardSummary, Stored
-from components.example_gen.media import check_annotation, describe_media, store_media
+from components.example_gen.media import (
+    KnownShard,
+    ShardSummary,
+    Stored,
+    check_annotation,
+    describe_media,
+    store_media,
+)
 from components.example_gen.settings import MediaSettings
 from trainer_utils.format import Shard, ShardName, ShardWriter, encode_example
 from trainer_utils.format.crc32c import extend_crc32c
+from trainer_utils.format.index import name_of
 from trainer_utils.format.planning import keyed_digests
-from trainer_utils.format.record_names import name_of
 from trainer_utils.storage import (
     exists,
     is_remote,
@@ -40,6 +45,7 @@ from trainer_utils.storage import (
     read_bytes,
     write_atomically,
 )
+from trainer_utils.writing.publishing import working_folder
 from trainer_utils.writing.shards import copy_shard, verify_shard, write_shard
 
 __all__ = ["WriteMediaShard"]

@@ -22,14 +22,13 @@ from components.common.fingerprint import combine_facts, sum_blobs, sum_facts
 from components.common.input_table import InputTable
 from components.common.rejects import RejectedInputError
 from components.example_gen.file_plan import FilePlan
-from components.example_gen.file_reports import ShardSummary
 from components.example_gen.inputs import LocatedInputs
+from components.example_gen.media import ShardSummary
 from components.example_gen.row_inspection import PieceReport
 from components.tables.pieces import Piece
 from trainer_utils.format.crc32c import combine_crc32c, extend_crc32c
-from trainer_utils.storage.file_system import problem_of
+from trainer_utils.storage.file_system import join, problem_of
 from trainer_utils.storage.files import open_for_reading
-from trainer_utils.storage.paths import join
 
 __all__ = ["fingerprint_of_files", "fingerprint_of_rows"]
 

@@ -1,6 +1,4 @@
-"""Files in folders: `<split>/<class>/…`, `<class>/…`, `<split>/…` or files alone.
-
-    read(inputs).entries[0]      # Entry(name='train/cat/1.jpg', split='train', values=('cat',), …)
+"""Class folders, `<split>/<class>/…`, and which of class folders and lists some inputs are.
 
 Hidden files and what operating systems leave behind are skipped and counted.
 """
@@ -17,25 +15,81 @@ from absl import logging
 
 from components.common.entry import BlobColumn, ExcludedInput
 from components.common.file_table import bytes_of, decode_path, encode_path
-from components.common.input_table import InputTable
-from components.common.layout_inputs import LayoutInputs
-from trainer_utils.format import InputError, canonical_split
+from components.common.input_table import InputTable, with_excluded, without_column
+from components.common.layout_inputs import LayoutInputs, select_readable
+from components.example_gen import folder, lists
+from components.example_gen.media import DESCRIPTIONS
+from components.example_gen.settings import LISTS
+from components.tables.reading import kind_of_table
+from trainer_utils.format import ConfigError, InputError, canonical_split
 from trainer_utils.format.layouts import sign_of_dataset
 from trainer_utils.format.media_formats import EXTENSIONS
-from trainer_utils.storage import display_path, is_remote, join, list_folder
+from trainer_utils.storage import display_path
 
-__all__ = ["is_clutter", "read", "refuse_dataset", "refuse_plain_list"]
 
-_CLUTTER = frozenset(
-    {
-        "Thumbs.db",
-        "desktop.ini",
-        "__MACOSX",
-        "@eaDir",
-        "$RECYCLE.BIN",
-        "System Volume Information",
-        "lost+found",
-    }
+def read_simple(inputs: LayoutInputs, *, layout: str) -> InputTable:
+    """Works out split, features and bytes of each input, of `auto`, `folder` or `LISTS`."""
+    if layout != "folder":
+        found = lists.find(inputs, kind=layout if layout in LISTS else None)
+        if found:
+            good, excluded = select_readable(inputs, found, "a list")
+            return with_excluded(lists.read(inputs, good), excluded)
+    if "csv_path" in inputs.names and layout != "folder":
+        refuse_layout(inputs, layout, f"the csv_path {inputs.names['csv_path']!r}")
+    if layout not in ("auto", "folder"):
+        refuse_layout(inputs, layout, f"a {layout.upper()} file")
+    check_no_columns(inputs, "folder")
+    if layout == "auto":
+        folder.refuse_plain_list(inputs)
+    return folder.read(inputs)
+
+
+def name_simple(inputs: LayoutInputs, *, layout: str) -> str:
+    """Which of the layouts `read_simple` would take the inputs for."""
+    if layout != "auto":
+        return layout
+    found = lists.find(inputs)
+    return str(kind_of_table(found[0])) if found else "folder"
+
+
+def check_no_columns(inputs: LayoutInputs, layout: str) -> None:
+    """Refuses `columns` for a layout that has none."""
+    if inputs.columns:
+        rule = f"none for the layout {layout!r}, whose features are its own"
+        raise ConfigError(
+            f"columns: expected {rule}, got {', '.join(inputs.columns)}", setting="columns"
+        )
+
+
+def refuse_layout(inputs: LayoutInputs, layout: str, expected: str) -> None:
+    """Says what was looked for in vain."""
+    raise InputError(
+        f"input_base {inputs.base!r}: expected {expected} for layout={layout!r}, "
+        f"found none; at its top: {names_at_top(parts[0] for parts, _ in inputs.below_root())}.",
+        path=inputs.base,
+    )
+
+
+def names_at_top(names: Iterable[str]) -> str:
+    """Some names, for a message."""
+    shown = sorted({display_path(name) for name in names})
+    return ", ".join(shown[:10]) + (", …" if len(shown) > 10 else "")
+
+
+def without_reserved(listing: InputTable) -> InputTable:
+    """The listing without columns whose names the engine gives to features of its own."""
+    reserved = {"filename", *(blob.name for blob in listing.blobs)}
+    for blob in listing.blobs:
+        reserved.update(DESCRIPTIONS.get(blob.kind, ()))
+    for name in {column.name for column in listing.columns} & reserved:
+        logging.warning("column %r is left out: each example has a feature of that name", name)
+        listing = without_column(listing, name)
+    return listing
+
+
+_CLUTTER = (
+    *("Thumbs.db", "desktop.ini", "__MACOSX", "@eaDir", "$RECYCLE.BIN"),
+    *("System Volume Information", "lost+found"),
 )
 
 _CLUTTER_NAME = f"(?:^|/)(?:\\.[^/]*|{'|'.join(map(re.escape, sorted(_CLUTTER)))})$"
@@ -43,11 +97,7 @@ _PLAIN_LISTS, _MOST_LISTS, _LINE_BYTES = (".txt", ".lst"), 10, 4096
 
 
 def read(inputs: LayoutInputs) -> InputTable:
-    """Takes splits and classes from the folders' names.
-
-    Raises:
-        InputError: the folders can be read as splits and as classes.
-    """
+    """Takes splits and classes from the folders' names."""
     files = inputs.files.below(inputs.root)
     paths, folders = files.paths, files.folders()
     names = map(decode_path, bytes_of(folders.dictionary))
@@ -87,7 +137,7 @@ def read(inputs: LayoutInputs) -> InputTable:
             why = "NO_SPLIT", "beside the split folders"
         excluded.append(ExcludedInput(path, split, *why))
     taken = pa.array(~(left_out | is_list))
-    listing = InputTable.of_files(
+    return InputTable.of_files(
         paths.filter(taken),
         files.table.column("size").filter(taken),
         pa.array(splits, pa.string()).take(folders.indices).filter(taken),
@@ -95,18 +145,10 @@ def read(inputs: LayoutInputs) -> InputTable:
         blob=BlobColumn(inputs.media, inputs.media),
         labels=values.filter(taken) if has_labels else None,
     )
-    if has_labels and not is_remote(inputs.base):  # a bucket has no empty folders
-        classes = {*map(decode_path, bytes_of(pc.unique(values.filter(taken))))}
-        _warn_of_empty_classes(inputs, tops if has_splits else [""], classes)
-    return listing
 
 
 def _listed_labels(inputs: LayoutInputs, flat: pa.Array) -> tuple[list[bytes], list[bytes]]:
-    """Files in no class folder and their classes, where a text has them line by line.
-
-    Args:
-        flat: the paths of those files.
-    """
+    """Files in no class folder, of paths `flat`, and the classes that a text has by line."""
     if inputs.label_list is None:
         return [], []
     if inputs.label_list not in inputs.files:
@@ -121,22 +163,8 @@ def _listed_labels(inputs: LayoutInputs, flat: pa.Array) -> tuple[list[bytes], l
     return paths, [*map(encode_path, labels)]
 
 
-def _warn_of_empty_classes(inputs: LayoutInputs, parents: Iterable[str], classes: set[str]) -> None:
-    """Logs the folders of classes without a file: the dataset will not know these classes."""
-    places = [join(join(inputs.base, inputs.root), parent) for parent in parents]
-    folders = {one.name for place in places for one in list_folder(place) if one.is_folder}
-    empty = sorted(name for name in folders - classes if not is_clutter([name]))
-    if empty:
-        shown = ", ".join(map(display_path, empty[:5])) + (", …" if len(empty) > 5 else "")
-        logging.warning("%d class folders hold no file, and are no classes: %s", len(empty), shown)
-
-
 def refuse_plain_list(inputs: LayoutInputs) -> None:
-    """Refuses a list in plain text, as ImageNet's are, whose labels the folders do not have.
-
-    Raises:
-        InputError: a text beside the folders begins with the name of one of the files.
-    """
+    """Refuses a list in plain text, as ImageNet's are, whose labels the folders do not have."""
     found = (
         path
         for parts, path in inputs.paths_below_root(endings=_PLAIN_LISTS)
@@ -186,16 +214,7 @@ def _top_folders_are_splits(tops: Collection[str], base: str) -> bool:
 
 
 def refuse_dataset(setting: str, path: str, names: Collection[str]) -> None:
-    """Refuses TFRecords where raw inputs are expected.
-
-    Args:
-        setting: what named `path`.
-        path: a folder or a file.
-        names: of the files in the folder, or the file's.
-
-    Raises:
-        InputError: it names the file that shows it, and what takes datasets.
-    """
+    """Refuses TFRecords, by their names, at a `path` that a `setting` named."""
     if sign := sign_of_dataset(names):
         dataset = f"{path.rstrip('/')}/latest" if sign.startswith("artifacts/") else path
         raise InputError(

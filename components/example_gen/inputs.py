@@ -1,13 +1,10 @@
 """From TFX's input_base and input_config to the listed inputs, and their fingerprint.
 
-    located = locate("photos/", ALL_FILES, is_source_file=is_list)
-    layout_inputs(located, columns={})      # spans resolved, files listed: one a pattern
-
-A pattern of input_config selects files, and folders with all that is in them. Its leading part
-without wildcards is where the layout begins: `span-3/train/*` reads the classes below
-`span-3/train`.
+A pattern selects files, and folders with all that is in them; its part without wildcards is where
+the layout begins: `span-3/train/*` reads the classes below `span-3/train`.
 """
 
+import collections
 import dataclasses
 import fnmatch
 import hashlib
@@ -20,33 +17,22 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from components.common.file_table import FileTable
-from components.common.layout_inputs import FilesElsewhere, ImageRoot, LayoutInputs
+from components.common.layout_inputs import ImageRoot, LayoutInputs
 from components.example_gen.folder import is_clutter, refuse_dataset
 from components.example_gen.partition import Partition, check_split_names
 from trainer_utils.extras import HOW_TO_GET_TFX
 from trainer_utils.format import ConfigError, InputError
 from trainer_utils.storage import (
+    InputFile,
     MachineError,
     display_path,
     exists,
     find_file,
     is_folder,
+    is_remote,
     join,
     walk_files,
 )
-
-__all__ = [
-    "ALL_FILES",
-    "InputSelection",
-    "LocatedInputs",
-    "ResolvedPattern",
-    "SplitPattern",
-    "fingerprint",
-    "layout_inputs",
-    "locate",
-    "patterns_of",
-    "refuse_overlap",
-]
 
 _WILDCARDS = frozenset("*?[")
 
@@ -63,18 +49,12 @@ ALL_FILES = (SplitPattern("single_split", "*"),)  # TFX's own default
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class InputSelection:
-    """What a conversion is asked to take, as TFX's properties or a command say it.
+    """What a conversion is asked to take, as TFX's properties or a command say it."""
 
-    Args:
-        base: a folder, or one file that is a source by itself.
-        patterns: of input_config.
-        range_config: TFX's: which spans to consider; None for the latest.
-        partition: the splits that output_config asks for; None leaves them to the inputs.
-    """
-
-    base: str
-    patterns: Sequence[SplitPattern] = ALL_FILES
-    range_config: Any = None
+    base: str  # a folder, or one file that is a source by itself
+    patterns: Sequence[SplitPattern] = ALL_FILES  # of input_config
+    range_config: Any = None  # TFX's: which spans to consider; None for the latest
+    # The splits that output_config asks for; None leaves them to the inputs
     partition: Partition | None = None
 
     def __post_init__(self) -> None:
@@ -88,18 +68,12 @@ def patterns_of(input_config: Any) -> list[SplitPattern]:
 
 @dataclasses.dataclass(frozen=True)
 class ResolvedPattern:
-    """One split of input_config, its span and version filled in.
-
-    Args:
-        name: the split's.
-        pattern: relative to the base.
-        root: where the layout begins: a folder, or a list.
-        files: what the pattern selects; for a list all below the base, since any may be listed.
-    """
+    """One split of input_config, its span and version filled in."""
 
     name: str
     pattern: str
-    root: str
+    root: str  # where the layout begins: a folder, or a list
+    # What the pattern selects; for a list all below the base, since any may be listed
     files: FileTable
 
 
@@ -134,9 +108,6 @@ def locate(
         is_source_file: whether a path is by itself what examples are made of, as a list is.
         sees_siblings: whether such a file may name others.
         unit: what the inputs are called, such as `images`.
-
-    Raises:
-        InputError: there is nothing at `input_base`, or no file in it.
     """
     if not input_base or not exists(input_base):
         raise InputError(
@@ -211,11 +182,10 @@ def _resolve_spans(
 
 
 def _list_roots(image_roots: Sequence[str]) -> tuple[ImageRoot, ...]:
+    roots = []
     for root in image_roots:
         if not is_folder(root):
             raise InputError(f"image_roots: expected folders, found none at {root!r}")
-    roots = []
-    for root in image_roots:
         try:
             roots.append(ImageRoot(root, FileTable.of(walk_files(root))))
         except OSError as error:
@@ -256,17 +226,8 @@ def fingerprint(located: LocatedInputs) -> str:
     return digest.hexdigest()
 
 
-def layout_inputs(
-    located: LocatedInputs,
-    *,
-    columns: Mapping[str, str],
-    column_names: Sequence[str] = (),
-    header: bool | None = None,
-    media: str = "image",
-    elsewhere: FilesElsewhere | None = None,
-    names: Mapping[str, str] | None = None,
-) -> list[LayoutInputs]:
-    """What layouts are read from, one a pattern; several patterns are splits."""
+def layout_inputs(located: LocatedInputs, **options: Any) -> list[LayoutInputs]:
+    """What layouts are read from, one a pattern, with further fields; several are splits."""
     several = len(located.patterns) > 1
     return [
         LayoutInputs(
@@ -274,13 +235,8 @@ def layout_inputs(
             root=pattern.root,
             files=pattern.files,
             split=pattern.name if several else None,
-            columns=columns,
             image_roots=located.image_roots,
-            elsewhere=elsewhere,
-            names=names or {},
-            column_names=column_names,
-            header=header,
-            media=media,
+            **options,
         )
         for pattern in located.patterns
     ]
@@ -312,11 +268,7 @@ def _parts(pattern: str) -> list[str]:
 
 
 def refuse_overlap(filenames: Iterable[str]) -> None:
-    """Refuses an input that two patterns select.
-
-    Raises:
-        InputError: the message names it.
-    """
+    """Refuses an input that two patterns select."""
     seen: set[str] = set()
     for filename in filenames:
         if filename in seen:
@@ -327,3 +279,43 @@ def refuse_overlap(filenames: Iterable[str]) -> None:
                 advice="An example must not be in two splits.",
             )
         seen.add(filename)
+
+
+def roots_of(files: Mapping[str, InputFile]) -> tuple[ImageRoot, ...]:
+    """The folders that hold all files, which have whole paths or urls; inner ones first."""
+    common = _common_folders(files)
+    root_of: dict[str, str] = {}  # by folder
+    by_root: dict[str, dict[str, InputFile]] = collections.defaultdict(dict)
+    for uri in sorted(files):
+        folder = posixpath.dirname(uri)
+        if folder not in root_of:
+            root = next((r for r in common if _is_below(folder, r)), folder)
+            if not is_remote(uri):  # a folder behind a link is a root by itself
+                is_inside = _is_below(os.path.realpath(folder), os.path.realpath(root))
+                root = root if is_inside else folder
+            root_of[folder] = root
+        path = posixpath.relpath(uri, root_of[folder])
+        by_root[root_of[folder]][path] = files[uri]._replace(path=path)
+    return tuple(
+        ImageRoot(root, FileTable.of(by_root[root].values()))
+        for root in sorted(by_root, key=len, reverse=True)
+    )
+
+
+def _is_below(folder: str, root: str) -> bool:
+    return f"{folder.rstrip('/')}/".startswith(f"{root.rstrip('/')}/")
+
+
+def _common_folders(uris: Iterable[str]) -> list[str]:
+    """The fewest folders that hold all files, none of them the root of a disk."""
+    by_top: dict[str, set[str]] = collections.defaultdict(set)
+    for uri in uris:
+        folder = posixpath.dirname(uri)
+        scheme, _, path = folder.rpartition("://")
+        by_top[f"{scheme}://{path.split('/')[0]}" if scheme else folder.split("/")[1]].add(folder)
+    roots = []
+    for top, folders in by_top.items():
+        parts = [folder.split("/") for folder in sorted(folders)]
+        common = posixpath.commonprefix([parts[0], parts[-1]])
+        roots.append("/".join(common) if len(common) > 1 else top)
+    return roots

@@ -1,13 +1,9 @@
 """The files that the rows of a list mean: by their paths, or in the list itself.
 
-    sources = [file_sources(inputs, table, [(1, "cat/1.jpg")], are_alone=True)]
-    next(joined_sources([1], sources))      # ('cat/1.jpg', (Blob(path='cat/1.jpg', …),))
-
 A row whose file cannot be had is a `RejectedInputError` in its place.
 """
 
 import collections
-import functools
 import posixpath
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import cast
@@ -20,21 +16,9 @@ from components.example_gen.list_table import Embedded, ListTable
 from components.example_gen.settings import MEDIA
 from trainer_utils.format import InputError, canonical_split
 
-__all__ = [
-    "WORDS",
-    "embedded_sources",
-    "feature_names",
-    "file_sources",
-    "files_by_inspection",
-    "is_own_list",
-    "joined_sources",
-    "split_of_name",
-]
-
 WORDS = {"image": "image", "audio": "sound"}
 _SPLIT = "{split}"  # in the settings of names
 _SAMPLE = 8  # files that are looked for
-_NOISE = 0.1  # of a column's files: that many of another kind are rejects
 
 _Source = tuple[str, Blob] | RejectedInputError
 _Sources = tuple[str, tuple[Blob, ...]] | RejectedInputError
@@ -74,7 +58,9 @@ def _own_folder(inputs: LayoutInputs, path: str) -> str | None:
 
 
 def feature_names(media: Sequence[str], kinds: Sequence[str]) -> list[str]:
-    """What several columns of files are called as features: `filename` is taken."""
+    """What columns of files are called as features: one is its kind; `filename` is taken."""
+    if len(media) == 1:
+        return [*kinds]
     return [
         name if name != "filename" else kind if kind not in media else f"{kind}_file"
         for name, kind in zip(media, kinds, strict=True)
@@ -99,25 +85,17 @@ def joined_sources(
 
 
 def files_by_inspection(
-    inputs: LayoutInputs,
-    table: ListTable,
-    roles: Mapping[str, str | None],
+    inputs: LayoutInputs, table: ListTable, roles: Mapping[str, str | None]
 ) -> dict[str, str | None]:
     """What columns hold files, and of which kind, where the user does not say it.
 
     A column that is called after files holds some, of the kind that most of their names' endings
     say. Of any other one every value must end as an image or a sound does, and one of the first
     must be there. Columns of bytes are what their bytes are.
-
-    Raises:
-        InputError: a column is of images and of sounds.
     """
     found: dict[str, str | None] = {}
     nameless: list[str] = []
-    find = functools.partial(file_sources, inputs, table, are_alone=False)
-    for name in table.names:
-        if name in table.embedded:
-            continue
+    for name in table.columns:
         by_name = roles[name] in MEDIA
         if name in inputs.columns or (roles[name] is not None and not by_name):
             continue
@@ -130,48 +108,29 @@ def files_by_inspection(
             continue
         kinds = collections.Counter(kind_of_name(uri) for _, uri in uris)
         is_named = any(kinds) if by_name else all(kinds)
-        is_there = any(not isinstance(one, RejectedInputError) for one in find(uris[:_SAMPLE]))
+        sample = file_sources(inputs, table, uris[:_SAMPLE], are_alone=False)
+        is_there = any(not isinstance(one, RejectedInputError) for one in sample)
         if is_named and (by_name or is_there):
-            found[name] = _one_kind(table, name, kinds, uris)
+            found[name] = next(kind for kind, _ in kinds.most_common() if kind is not None)
         elif by_name and not is_named and not is_there:
             nameless.append(name)
-    for name in table.embedded:
-        if name not in inputs.columns and table.embedded[name].heads:
-            kind = kind_of_heads(table.embedded[name].heads) or roles[name]
-            if kind is None:
+    for name, embedded in table.embedded.items():
+        if name not in inputs.columns and (heads := embedded.heads):
+            found[name] = kind_of_heads(heads) or roles[name]
+            if found[name] is None:
                 raise InputError(
                     f"{table.path!r}, column {name!r}: expected the bytes of images or sounds, got "
-                    f"{table.embedded[name].heads[0][:8]!r}. Say what they are, or leave them out: "
+                    f"{heads[0][:8]!r}. Say what they are, or leave them out: "
                     f"columns={{{name!r}: 'ignore'}}."
                 )
-            found[name] = kind
-    if found:
-        found |= dict.fromkeys(nameless)
-    return found
-
-
-def _one_kind(
-    table: ListTable, name: str, kinds: Mapping[str | None, int], uris: Sequence[tuple[int, str]]
-) -> str:
-    """The kind of a column's files. A few others are rejects, many are a mistake."""
-    known = {kind: count for kind, count in kinds.items() if kind is not None}
-    kind = max(known, key=lambda kind: known[kind])
-    if known[kind] < (1 - _NOISE) * sum(known.values()):
-        firsts = {kind_of_name(uri): f"{uri!r} ({table.place(at)})" for at, uri in uris[::-1]}
-        raise InputError(
-            f"{table.path!r}, column {name!r}: expected files of one kind, got images and sounds, "
-            f"such as {' and '.join(dict.fromkeys(firsts.values()))}. Put them into two columns, "
-            "or into two lists."
-        )
-    return kind
+    return found | dict.fromkeys(nameless if found else ())
 
 
 def file_sources(
     inputs: LayoutInputs, table: ListTable, uris: Sequence[tuple[int, str]], *, are_alone: bool
 ) -> Iterator[_Source]:
     """The name and the file of each row; of a list named after a split also as Datum has them."""
-    folder = posixpath.dirname(table.path)
-    own_folder = _own_folder(inputs, table.path)
+    folder, own_folder = posixpath.dirname(table.path), _own_folder(inputs, table.path)
     stems: dict[str, list[str]] = collections.defaultdict(list)
     if own_folder is not None:
         for path in inputs.files:
@@ -190,10 +149,11 @@ def file_sources(
             yield error
             continue
         if blob.path in place_of and are_alone:
+            unit, first = place_of[blob.path].split()
             raise InputError.at(
                 table.path,
                 expected=f"each {WORDS[inputs.media]} once",
-                got=f"{uri!r} in {_both(place_of[blob.path], place)}",
+                got=f"{uri!r} in {unit}s {first} and {position}",
                 advice="Remove one of them.",
             )
         if blob.path not in place_of:
@@ -213,31 +173,21 @@ def _made_different(name: str, path: str, names: Collection[str]) -> str:
     return name
 
 
-def _both(first: str, second: str) -> str:
-    """`lines 1 and 2`, of `line 1` and `line 2`."""
-    unit, number = first.split()
-    return f"{unit}s {number} and {second.split()[1]}"
-
-
 def _datum_path(
     table: ListTable,
     place: str,
     uri: str,
     own_folder: str,
-    stems: dict[str, list[str]],
+    stems: Mapping[str, Sequence[str]],
     inputs: LayoutInputs,
 ) -> str:
     """`uri` as a path from the list's folder, where it is Datum's: below the split's folder."""
     path = posixpath.normpath(posixpath.join(own_folder, uri))
     found = [path] if path in inputs.files else stems.get(path, [])
     if len(found) > 1:
-        raise InputError.at(
-            table.path,
-            expected=f"one {WORDS[inputs.media]} called {uri!r}",
-            got=f"{', '.join(found)} ({place})",
-        )
-    folder = posixpath.dirname(table.path)
-    return posixpath.relpath(found[0], folder or ".") if found else uri
+        expected = f"one {WORDS[inputs.media]} called {uri!r}"
+        raise InputError.at(table.path, expected=expected, got=f"{', '.join(found)} ({place})")
+    return posixpath.relpath(found[0], posixpath.dirname(table.path) or ".") if found else uri
 
 
 def embedded_sources(table: ListTable, embedded: Embedded) -> Iterator[_Source]:
@@ -246,7 +196,5 @@ def embedded_sources(table: ListTable, embedded: Embedded) -> Iterator[_Source]:
     are_names = all(paths) and len(set(paths)) == len(paths)
     for row, path in enumerate(paths):
         name = path if are_names and path else f"{table.path}/{row:08d}"
-        yield (
-            name,
-            Blob(table.path, embedded.bytes_per_row, row=row, column=embedded.bytes_column),
-        )
+        column = embedded.bytes_column
+        yield name, Blob(table.path, embedded.bytes_per_row, row=row, column=column)

@@ -1,13 +1,7 @@
-"""A list of files as a table: the same readers and types as for tables of texts.
+"""A list of files as a table, by the readers and types of all tables.
 
-    table = read_list(inputs, "list.csv", known=frozenset({"image"}))
-    table.values("label")                  # ['cat', 'dog']: one a row, None where there is none
-    table.cast_column("age", None)         # (Column(name='age', kind='int'), [31, None])
-
-A CSV without a header whose first row names a file is AutoML Vision's: `[split,]uri[,label…]`, or a
-box a row, `split,uri,label,xmin,ymin,,,xmax,ymax,,` with two or four corners; it gets the names of
-columns that it has there. A row that cannot be read ends the run: what files a damaged list means
-is nobody's guess.
+A CSV without a header whose first row names a file is AutoML Vision's, with its columns.
+A row that cannot be read ends the run: what files a damaged list means is nobody's guess.
 """
 
 import codecs
@@ -19,7 +13,6 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, BinaryIO
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet
@@ -31,17 +24,14 @@ from components.example_gen.boxes import BOX_COLUMNS, are_boxes, box_values, box
 from components.tables.casting import cast_column
 from components.tables.headers import refuse_doubtful
 from components.tables.kinds import column_facts, decide_column
-from components.tables.options import TableOptions
 from components.tables.parquet import open_file, read_columns
-from components.tables.pieces import Piece, row_starts
+from components.tables.pieces import Piece, TableOptions, row_starts
 from components.tables.reading import DELIMITERS, kind_of_table, pieces_of, read_piece
 from components.tables.rows import Rows, lines_of
 from components.tables.splits import is_split_word
 from trainer_utils.format import InputError
 from trainer_utils.format.media_formats import EXTENSIONS
 from trainer_utils.storage import is_fault
-
-__all__ = ["Embedded", "ListTable", "read_list", "typed_values"]
 
 _HEADS, _VALUE_BYTES, _BUFFER_BYTES = 8, 512, 1 << 16
 _LINE_BYTES = 1 << 16
@@ -53,39 +43,27 @@ _Row = tuple[int, list[str]]  # the line that it ends in, and its fields
 
 @dataclasses.dataclass(frozen=True)
 class Embedded:
-    """Images or sounds that are in a Parquet file itself, which are not read.
+    """Images or sounds that are in a Parquet file itself, which are not read."""
 
-    Args:
-        bytes_column: the one with the bytes, a field of a struct after a dot.
-        bytes_per_row: about how many.
-        paths: where the rows say that they come from, None for those that do not.
-        heads: how the first ones begin.
-    """
-
-    bytes_column: str
-    bytes_per_row: int
-    paths: list[str | None]
-    heads: tuple[bytes, ...] = ()
+    bytes_column: str  # a field of a struct after a dot
+    bytes_per_row: int  # about
+    paths: list[str | None]  # where the rows say that they come from
+    heads: tuple[bytes, ...] = ()  # how the first ones begin
 
 
 @dataclasses.dataclass(frozen=True)
 class ListTable:
-    """The rows of a list.
-
-    Args:
-        columns: by name, arrays end to end, each with whether numbers and lists may stand in it as
-            texts.
-        positions: of each row, the line that it begins in, or of Parquet its number from 0.
-        unit: what positions count: `line` or `row`.
-        embedded: images and sounds in the file, by column.
-        known: columns that are what they are, whatever their values.
-    """
+    """The rows of a list."""
 
     path: str
+    # By name, arrays end to end, each with whether numbers may stand in it as texts
     columns: Mapping[str, Sequence[_Part]]
+    # Of each row, the line that it begins in, or of Parquet its number from 0
     positions: tuple[int, ...]
-    unit: str = "line"
+    unit: str = "line"  # what positions count: `line` or `row`
+    # Images and sounds in the file, by column
     embedded: Mapping[str, Embedded] = dataclasses.field(default_factory=dict)
+    # Columns that are what they are, whatever their values
     known: Mapping[str, Column] = dataclasses.field(default_factory=dict)
 
     @property
@@ -123,9 +101,6 @@ def typed_values(
         parts: Arrow arrays, each with whether numbers and lists may stand in it as texts.
         kind: what the user says that it is, or None.
         place: names the place of the n-th value, for messages.
-
-    Raises:
-        InputError: a value is not of its kind.
     """
     kind = "string" if kind == "text" else kind
     starts = np.cumsum([0, *(len(array) for array, _ in parts)]).tolist()
@@ -169,9 +144,6 @@ def read_list(inputs: LayoutInputs, path: str, *, known: frozenset[str] = frozen
 
     Args:
         known: names that columns of files have, in lower case: a first row with one is a header.
-
-    Raises:
-        InputError: it is malformed; the message names file and line.
     """
     kind = kind_of_table(path)
     assert kind is not None
@@ -182,23 +154,26 @@ def read_list(inputs: LayoutInputs, path: str, *, known: frozenset[str] = frozen
     # In no order: what is made of a list does not depend on that of its rows.
     inputs.contents[path] = sum_facts(((line.strip(),), 0) for line in data.split(b"\n"))
     delimiter = DELIMITERS[kind].encode() if kind in DELIMITERS else None
-    if delimiter and (rows := _automl_rows(inputs, path, whole, kind, known)):
-        return _of_automl(path, rows, inputs.media)
+    if delimiter and (automl := _automl_rows(inputs, path, whole, kind, known)):
+        return _of_automl(path, automl, inputs.media)
     options = TableOptions(
         columns=inputs.columns, column_names=inputs.column_names, header=inputs.header
     )
     pieces, parts = _read_pieces(inputs, path, kind, options)
     starts = row_starts(data, delimiter)
-    if pieces and delimiter:  # a header is no row
-        starts = starts[starts >= pieces[0].start - (len(whole) - len(data))]
-    lines = np.array(lines_of(starts.tolist(), data), np.int64) + 1
-    records = _records(parts)
-    parts, filled = _without_empty(parts) if delimiter else (parts, np.ones(len(records), bool))
     names = [name for rows in parts for name in rows.columns]
-    if delimiter and pieces:
-        ignored = options.ignored
-        names = [name for name in pieces[0].details["names"] if name not in ignored]
-    return ListTable(path, _columns(parts, names), tuple(lines[records[filled]].tolist()))
+    if pieces and delimiter:
+        starts = starts[starts >= pieces[0].start - (len(whole) - len(data))]  # a header is no row
+        names = [name for name in pieces[0].details["names"] if name not in options.ignored]
+    lines = np.array(lines_of(starts.tolist(), data), np.int64) + 1
+    positions: list[int] = []
+    before = 0
+    for rows in parts:
+        if delimiter:
+            _drop_empty(rows)
+        positions += lines[before + np.asarray(rows.records)].tolist()
+        before += rows.found
+    return ListTable(path, _columns(parts, names), tuple(positions))
 
 
 def _columns(parts: Sequence[Rows], names: Sequence[str]) -> dict[str, list[_Part]]:
@@ -238,27 +213,14 @@ def _read_pieces(
     return pieces, parts
 
 
-def _records(parts: Sequence[Rows]) -> npt.NDArray[np.int64]:
-    """The numbers of all rows in their file, those that are not blank counted."""
-    before, records = 0, [np.zeros(0, np.int64)]
-    for rows in parts:
-        records.append(before + np.asarray(rows.records))
-        before += rows.found
-    return np.concatenate(records)
-
-
-def _without_empty(parts: Sequence[Rows]) -> tuple[list[Rows], npt.NDArray[np.bool_]]:
-    """Rows of delimiters alone are none, as spreadsheets write them below a table."""
-    masks = [np.zeros(0, np.bool_)]
-    for rows in parts:
-        filled = np.zeros(len(np.asarray(rows.records)), np.bool_)
-        for array in rows.columns.values():
-            lengths = pc.fill_null(pc.utf8_length(pc.utf8_trim_whitespace(array)), 0)
-            filled |= lengths.to_numpy(zero_copy_only=False) > 0
-        if not filled.all():
-            rows.keep(filled)
-        masks.append(filled)
-    return list(parts), np.concatenate(masks)
+def _drop_empty(rows: Rows) -> None:
+    """Leaves out rows of delimiters alone, as spreadsheets write them below a table."""
+    filled = np.zeros(len(np.asarray(rows.records)), np.bool_)
+    for array in rows.columns.values():
+        lengths = pc.fill_null(pc.utf8_length(pc.utf8_trim_whitespace(array)), 0)
+        filled |= lengths.to_numpy(zero_copy_only=False) > 0
+    if not filled.all():
+        rows.keep(filled)
 
 
 # Lists without a header ---------------------------------------------------------------------------
@@ -267,31 +229,28 @@ def _without_empty(parts: Sequence[Rows]) -> tuple[list[Rows], npt.NDArray[np.bo
 def _automl_rows(
     inputs: LayoutInputs, path: str, data: bytes, kind: str, known: frozenset[str]
 ) -> list[_Row]:
-    """The rows of a list whose first one names a file; none of any other list."""
+    """The rows of a list whose first one names a file, with the lines that they end in; or none."""
     if inputs.column_names or inputs.header:
         return []
     head = data[:_LINE_BYTES].removeprefix(codecs.BOM_UTF8).lstrip(b"\r\n")
     if b"\0" in head:
         return []  # whoever reads it with a header refuses it
-    first = _csv_rows(head[: head.find(b"\n") + 1 or None], path, DELIMITERS[kind], strict=False)
-    names = [field.strip() for _, row in first[:1] for field in row]
-    if {name.lower() for name in names} & known or {*names} & {*inputs.columns}:
+    first = _csv_rows(head[: head.find(b"\n") + 1 or None], path, kind, strict=False)
+    names = {field for _, row in first[:1] for field in row}
+    if {name.lower() for name in names} & known or names & {*inputs.columns}:
         return []
-    return _csv_rows(data, path, DELIMITERS[kind]) if any(map(_is_file, names)) else []
+    return _csv_rows(data, path, kind) if any(map(_is_file, names)) else []
 
 
-def _csv_rows(data: bytes, path: str, delimiter: str, *, strict: bool = True) -> list[_Row]:
-    """Each row that is not blank, with the line that it ends in."""
+def _csv_rows(data: bytes, path: str, kind: str, *, strict: bool = True) -> list[_Row]:
     text = decode_text(data, path=path, errors="strict" if strict else "replace")
-    reader = csv.reader(io.StringIO(text, newline=""), strict=strict, delimiter=delimiter)
+    stream = io.StringIO(text, newline="")
+    reader = csv.reader(stream, strict=strict, delimiter=DELIMITERS[kind])
     try:
-        return [
-            (reader.line_num, [field.strip() for field in row])
-            for row in reader
-            if any(field.strip() for field in row)
-        ]
+        rows = [(reader.line_num, [field.strip() for field in row]) for row in reader]
     except csv.Error as error:
         raise InputError(f"{path!r}: {error} (line {reader.line_num})") from error
+    return [(line, row) for line, row in rows if any(row)]
 
 
 def _is_file(field: str) -> bool:
@@ -305,15 +264,15 @@ def _of_automl(path: str, rows: Sequence[_Row], media: str) -> ListTable:
     names = ["split", f"{media}_uri", "label"]
     if are_boxes(rows):
         images = boxes_of_rows(path, rows)
-        columns: dict[str, Any] = {
+        values = zip(*(box_values(image.boxes) for image in images), strict=True)
+        found: dict[str, list[Any]] = {
             "split": [image.split or None for image in images],
             "image_uri": [image.uri for image in images],
+            **dict(zip((column.name for column in BOX_COLUMNS), map(list, values), strict=True)),
         }
-        values = zip(*(box_values(image.boxes) for image in images), strict=True)
-        columns |= zip((column.name for column in BOX_COLUMNS), values, strict=True)
         known = {column.name: column for column in BOX_COLUMNS}
-        lines = tuple(image.position for image in images)
-        return ListTable(path, _as_parts(columns), lines, known=known)
+        boxed = {name: [(pa.array(of), False)] for name, of in found.items()}
+        return ListTable(path, boxed, tuple(image.position for image in images), known=known)
     if any(_is_file(row[0]) for _, row in rows):
         names = names[1:]
     elif not any(is_split_word(row[0]) for _, row in rows):
@@ -321,25 +280,20 @@ def _of_automl(path: str, rows: Sequence[_Row], media: str) -> ListTable:
     place = names.index(f"{media}_uri")
     if any(len(row) <= place for _, row in rows):
         _refuse_automl(path, rows, names)
-    columns = {name: [row[n] or None for _, row in rows] for n, name in enumerate(names[:-1])}
+    columns: dict[str, list[Any]] = {
+        name: [row[n] or None for _, row in rows] for n, name in enumerate(names[:-1])
+    }
     if any(len(row) > place + 1 for _, row in rows):
         for line, row in rows:
             if len(row) < len(names):
-                raise InputError.at(
-                    path,
-                    expected=f"{len(names)} columns ({','.join(names)})",
-                    got=f"{len(row)} (line {line})",
-                    advice=f"If it is no list of {media}s, set layout='folder'.",
-                )
+                rule, got = f"{len(names)} columns ({','.join(names)})", f"{len(row)} (line {line})"
+                advice = f"If it is no list of {media}s, set layout='folder'."
+                raise InputError.at(path, expected=rule, got=got, advice=advice)
         labels = [[*filter(None, row[place + 1 :])] for _, row in rows]
         are_lists = any(len(row) > len(names) for _, row in rows)
         columns["label"] = labels if are_lists else [(*some, None)[0] for some in labels]
-    return ListTable(path, _as_parts(columns), tuple(line for line, _ in rows))
-
-
-def _as_parts(columns: Mapping[str, list[Any]]) -> dict[str, list[_Part]]:
-    arrays = {name: pa.array(values) for name, values in columns.items()}
-    return {name: [(array, name == "label")] for name, array in arrays.items()}
+    parts = {name: [(pa.array(of), name == "label")] for name, of in columns.items()}
+    return ListTable(path, parts, tuple(line for line, _ in rows))
 
 
 def _refuse_automl(path: str, rows: Sequence[_Row], names: Sequence[str]) -> None:
@@ -388,13 +342,10 @@ def _embedded(file: pa.parquet.ParquetFile, field: pa.Field, stream: BinaryIO) -
         if any(part.name == _PATH_FIELD for part in field.type):
             structs = file.read(columns=[f"{field.name}.{_PATH_FIELD}"]).column(0).to_pylist()
             paths = [struct and struct[_PATH_FIELD] for struct in structs]
-    groups = [file.metadata.row_group(number) for number in range(file.metadata.num_row_groups)]
-    size = sum(
-        group.column(place).total_compressed_size
-        for group in groups
-        for place in range(group.num_columns)
-        if group.column(place).path_in_schema == bytes_column
-    )
+    metadata, size = file.metadata, 0
+    for group in map(metadata.row_group, range(metadata.num_row_groups)):
+        chunks = map(group.column, range(group.num_columns))
+        size += sum(c.total_compressed_size for c in chunks if c.path_in_schema == bytes_column)
     # The first values, read without their row group.
     buffered = pyarrow.parquet.ParquetFile(
         stream, metadata=file.metadata, buffer_size=_BUFFER_BYTES

@@ -1,28 +1,15 @@
-"""Lists of files: CSV, TSV, JSON lines, Parquet.
-
-    read(inputs, ["list.csv"]).entries[0]
+"""Lists of files: CSV, TSV, JSON lines, Parquet, and AutoML Vision's CSV without a header.
 
 The image is the column `image_uri`, `image`, `filename`, `file_name`, `path`, `uri` or `url`, or
-the one that `columns` calls `image`; a path is relative to the list, to the input base or to an
-image root. Audio likewise. A row may have several files: then each is a feature by its column's
-name, and a column whose every value names an image or a sound that is there is one too.
-
-`split` says TRAIN, VALIDATION, TEST or UNASSIGNED. Every other column is a feature: numbers and
-lists stay what they are, texts of `label`, `class` or `category` become ids, other texts stay
-texts.
-
-A CSV without a header is AutoML Vision's: `[split,]uri,label[,label…]`, or a box a row:
-`split,uri,label,xmin,ymin,,,xmax,ymax,,` with two or four corners, rows of one image together; or
-its columns are named by the user. Any other table is read as `components.tables` reads all of them.
-
-Files named after splits (`train.csv`, `val.csv`) are Datum's: `filename` is below a folder of that
-name, with or without its extension.
+the one that `columns` calls `image`; sounds likewise. A row may have several files: then each is a
+feature by its column's name. `split` says TRAIN, VALIDATION, TEST or UNASSIGNED; every other column
+is a feature. Files named after splits (`train.csv`, `val.csv`) are Datum's: `filename` is below a
+folder of that name, with or without its extension.
 """
 
 import dataclasses
 import posixpath
-from collections.abc import Iterable, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 from components.common.entry import BlobColumn, Column, Entry, ExcludedInput, Value
 from components.common.input_table import InputTable, join_inputs
@@ -46,8 +33,6 @@ from components.tables.reading import DELIMITERS, SUFFIXES, kind_of_table
 from components.tables.splits import NoSplit, split_column, split_of_word
 from trainer_utils.format import InputError
 
-__all__ = ["find", "is_list", "read"]
-
 _ENDINGS = tuple(SUFFIXES)
 _FILE_COLUMNS = ("filename", "file_name", "path", "uri", "url")
 _MEDIA_COLUMNS = {
@@ -64,11 +49,7 @@ def is_list(path: str) -> bool:
 
 
 def find(inputs: LayoutInputs, *, kind: str | None = None) -> list[str]:
-    """The lists at the root of the inputs.
-
-    Args:
-        kind: `csv`, `tsv`, `jsonl` or `parquet`; None for any.
-    """
+    """The lists at the root of the inputs, of a kind of `LISTS` or of any."""
     if "csv_path" in inputs.names:
         return [path for path in inputs.files.ending(_ENDINGS) if is_own_list(inputs, path)]
     return [
@@ -149,34 +130,23 @@ def _of_table(inputs: LayoutInputs, table: ListTable) -> InputTable:
             sources_of.append(file_sources(inputs, table, uris, are_alone=len(media) == 1))
     sources = joined_sources(table.positions, sources_of)
     kinds = [str(roles[name]) for name in media]
-    blobs = tuple(map(BlobColumn, kinds if len(media) == 1 else feature_names(media, kinds), kinds))
-    parts = zip(table.positions, splits, by_row, sources, strict=True)
-    return _listing(table, columns, parts, blobs)
-
-
-def _listing(
-    table: ListTable,
-    columns: Sequence[Column],
-    parts: Iterable[Any],
-    blobs: tuple[BlobColumn, ...],
-) -> InputTable:
-    """Joins what was found; an image without a label is rejected, if others have one."""
+    blobs = tuple(map(BlobColumn, feature_names(media, kinds), kinds))
+    # An image without a label is rejected, if others have one.
     label = next(
         (n for n, c in enumerate(columns) if c.name.lower() in LABEL_NAMES and not c.is_list), None
     )
     entries, excluded = [], []
-    for position, split, values, source in parts:
+    for position, own, row, source in zip(table.positions, splits, by_row, sources, strict=True):
         place = table.place(position)
-        if isinstance(split, NoSplit):
-            name = source.name if isinstance(source, RejectedInputError) else source[0]
-            excluded.append(ExcludedInput(name, None, split.code, f"{place}: {split.detail}"))
+        name = source.name if isinstance(source, RejectedInputError) else source[0]
+        if isinstance(own, NoSplit):
+            excluded.append(ExcludedInput(name, None, own.code, f"{place}: {own.detail}"))
         elif isinstance(source, RejectedInputError):
-            detail = f"{place}: {source.detail}"
-            excluded.append(ExcludedInput(source.name, split, source.code, detail))
-        elif label is not None and values[label] is None:
-            excluded.append(ExcludedInput(source[0], split, "NO_LABEL", place))
+            excluded.append(ExcludedInput(name, own, source.code, f"{place}: {source.detail}"))
+        elif label is not None and row[label] is None:
+            excluded.append(ExcludedInput(name, own, "NO_LABEL", place))
         else:
-            entries.append(Entry(source[0], split, source[1], values))
+            entries.append(Entry(name, own, source[1], row))
     return InputTable.of(entries, excluded, tuple(columns), blobs)
 
 

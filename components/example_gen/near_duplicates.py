@@ -1,16 +1,13 @@
 """Which inputs are copies of one another, so that these can share a split.
 
-groups = find_near_duplicates(inputs, base="photos/", image_roots=())
-groups["b.jpg"]       # 'a.jpg'
-find_similar_texts(lambda piece: texts[piece], 2)     # array([0, 1, 0])
-
-All threads of this machine look at them, whatever runner writes the shards: what is found depends
-on the images, sounds and texts alone. Sounds are copies where their bytes are the same. A kilobyte
-an image, and 200 bytes and 8 a word a text lie in temporary files meanwhile.
+All threads of this machine look at them, whatever runner writes the shards. A kilobyte an image,
+and 200 bytes and 8 a word a text lie in temporary files meanwhile.
 """
 
 import concurrent.futures
+import functools
 import hashlib
+import itertools
 import tempfile
 import threading
 from collections.abc import Callable, Iterator, Sequence
@@ -31,12 +28,10 @@ from components.auditing.texts import (
     unite_similar_texts,
 )
 from components.common.blobs import BlobReader
-from components.common.entry import Entry
+from components.common.entry import Blob, Entry
 from components.common.input_table import InputTable, entries_of
 from components.common.rejects import RejectedInputError
 from trainer_utils.machine import usable_cores
-
-__all__ = ["find_near_duplicates", "find_similar_texts"]
 
 _AT_ONCE, _OF_A_THREAD = 4096, 64  # inputs
 
@@ -46,14 +41,10 @@ _Sketch = TypeVar("_Sketch")
 def find_near_duplicates(
     inputs: InputTable, *, base: str, image_roots: Sequence[str]
 ) -> dict[str, str]:
-    """The first name, in order of bytes, of each group of copies.
+    """The first name, in order of bytes, of each group of copies, by the names of all in it.
 
-    Args:
-        inputs: of which the first feature of images is compared, else the first of sounds.
-        base, image_roots: where their files are, as `BlobReader` takes them.
-
-    Returns:
-        By name, of the entries that have copies. An input that cannot be read has none.
+    Of the first feature of images, else of the first of sounds, which are copies where their
+    bytes are the same. An input that cannot be read has none.
     """
     kinds = [column.kind for column in inputs.blobs]
     # In order of names, so that groups do not depend on how the inputs were listed.
@@ -71,32 +62,31 @@ class _Files:
     """The files of entries, read and looked at by all threads."""
 
     def __init__(self, rows: pa.Table, base: str, image_roots: Sequence[str]) -> None:
-        self._rows, self._base, self._image_roots = rows, base, image_roots
-        self._local = threading.local()
+        self._rows, self._local = rows, threading.local()
+        self._make_reader = functools.partial(BlobReader, base, image_roots)
 
     def each(
         self, place: int, look: Callable[[bytes], _Sketch | None]
     ) -> Iterator[tuple[str, _Sketch]]:
         """The name of each entry, in order, and what is seen of its file at a place."""
+
+        def seen(part: Sequence[Entry]) -> list[_Sketch | None]:
+            if not hasattr(self._local, "reader"):
+                self._local.reader = self._make_reader()
+            return [see(entry.blobs[place]) for entry in part]
+
+        def see(blob: Blob) -> _Sketch | None:
+            try:
+                return look(self._local.reader.read(blob))
+            except RejectedInputError:  # it will be rejected when its shard is written
+                return None
+
         with concurrent.futures.ThreadPoolExecutor(usable_cores()) as pool:
             for start in range(0, len(self._rows), _AT_ONCE):
                 some = [*entries_of(self._rows.slice(start, _AT_ONCE))]
                 parts = [some[n : n + _OF_A_THREAD] for n in range(0, len(some), _OF_A_THREAD)]
-                found = pool.map(lambda part: [self._seen(e, place, look) for e in part], parts)
-                for part, seen in zip(parts, found, strict=True):
-                    for entry, one in zip(part, seen, strict=True):
-                        if one is not None:
-                            yield entry.name, one
-
-    def _seen(
-        self, entry: Entry, place: int, look: Callable[[bytes], _Sketch | None]
-    ) -> _Sketch | None:
-        if not hasattr(self._local, "reader"):
-            self._local.reader = BlobReader(self._base, self._image_roots)
-        try:
-            return look(self._local.reader.read(entry.blobs[place]))
-        except RejectedInputError:  # it will be rejected when its shard is written
-            return None
+                found = itertools.chain.from_iterable(pool.map(seen, parts))
+                yield from ((e.name, s) for e, s in zip(some, found, strict=True) if s is not None)
 
 
 def _group_images(files: _Files, place: int) -> tuple[list[str], npt.NDArray[np.int32]]:
@@ -136,7 +126,6 @@ def find_similar_texts(
 
     Args:
         texts_of: gives the texts of a piece by its number; called from several threads.
-        num_pieces: of the inputs, whose texts are numbered on from one to the next.
     """
     cores = usable_cores()
     with TextSketches() as sketches, concurrent.futures.ThreadPoolExecutor(cores) as pool:

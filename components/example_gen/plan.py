@@ -1,7 +1,4 @@
-"""What goes from one step of a conversion to the next: what is decided, and what became of it.
-
-FilePlan and RowPlan are Plans; workers get them, so nothing here imports TFX.
-"""
+"""What goes from one step of a conversion to the next: what is decided, and what became of it."""
 
 import collections
 import dataclasses
@@ -10,20 +7,14 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from components.common.entry import Column
 from components.common.rejects import Reject
-from components.common.sharding import Sharding
+from components.common.settings import Sharding
 from trainer_utils.format import Feature, Shard, shard_bounds
 from trainer_utils.format.json_text import JsonObject
-
-__all__ = ["Plan", "SplitShards", "Written", "lay_out_shards", "sum_label_counts"]
 
 
 @dataclasses.dataclass(frozen=True)
 class SplitShards:
-    """The shards of one split.
-
-    Args:
-        bounds: the first place of each shard, and the number of records.
-    """
+    """The shards of one split; `bounds`: the first place of each, and the number of records."""
 
     name: str
     bounds: tuple[int, ...]
@@ -47,7 +38,7 @@ class SplitShards:
 def lay_out_shards(
     splits: Iterable[tuple[str, int, int]], settings: Sharding
 ) -> tuple[SplitShards, ...]:
-    """Which places of each split are which shard's; `splits`: name, records and bytes of each."""
+    """Which places are which shard's, of splits with the records and bytes of each."""
     shards = []
     for name, num_records, num_bytes in splits:
         num_shards = settings.shards_of(name, num_records=num_records, num_bytes=num_bytes)
@@ -58,25 +49,16 @@ def lay_out_shards(
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Plan:
-    """What is decided before anything is written.
-
-    Args:
-        split_shards: of each split, in order.
-        columns: that become features, with what they are.
-        vocabularies: values by feature, sorted or as given; a value's place is its id.
-        rejects: inputs that are known to be left out.
-        skipped: number of skipped inputs, by split.
-        found: inputs in all.
-        is_shuffled: whether the order is random; False: as the inputs lie.
-    """
+    """What is decided before anything is written."""
 
     split_shards: tuple[SplitShards, ...]
-    columns: tuple[Column, ...]
+    columns: tuple[Column, ...]  # that become features, with what they are
+    # Values by feature, sorted or as given; a value's place is its id
     vocabularies: Mapping[str, tuple[str, ...]]
-    rejects: tuple[Reject, ...]
-    skipped: Mapping[str, int]
-    found: int
-    is_shuffled: bool = True
+    rejects: tuple[Reject, ...]  # inputs that are known to be left out
+    skipped: Mapping[str, int]  # number of skipped inputs, by split
+    found: int  # inputs in all
+    is_shuffled: bool = True  # whether the order is random; False: as the inputs lie
 
     @property
     def splits(self) -> tuple[str, ...]:
@@ -91,25 +73,18 @@ class Plan:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Written:
-    """What became of a plan.
+    """What became of a plan."""
 
-    Args:
-        shards: all of them, read back, by split and number.
-        label_counts: examples by split and class, an id or a number.
-        rejects: inputs that were found to be bad only while they were read for their shard.
-        conversions: inputs that are not kept byte for byte, by what was done to them.
-        fingerprint: of the inputs, hexadecimal.
-        inputs: what `inputs.json` says of the records; empty: nothing.
-        update: of a base dataset, what was added, changed, removed and kept.
-    """
-
-    shards: tuple[Shard, ...]
+    shards: tuple[Shard, ...]  # all of them, read back, by split and number
     features: Mapping[str, Feature]
-    label_counts: Mapping[str, Mapping[int, int]]
+    label_counts: Mapping[str, Mapping[int, int]]  # examples by split and class, an id or a number
     fingerprint: str
+    # Inputs that were found to be bad only while they were read for their shard
     rejects: tuple[Reject, ...] = ()
+    # Inputs that are not kept byte for byte, by what was done to them
     conversions: Mapping[str, int] = dataclasses.field(default_factory=dict)
-    inputs: str = ""
+    inputs: str = ""  # what `inputs.json` says of the records; empty: nothing
+    # Of a base dataset, what was added, changed, removed and kept
     update: JsonObject = dataclasses.field(default_factory=dict)
 
     @property
@@ -118,9 +93,7 @@ class Written:
         return sum(shard.records for shard in self.shards)
 
 
-def sum_label_counts(
-    counts: Iterable[tuple[str, Mapping[int, int]]],
-) -> dict[str, dict[int, int]]:
+def sum_label_counts(counts: Iterable[tuple[str, Mapping[int, int]]]) -> dict[str, dict[int, int]]:
     """How often each class occurs by split, of counts of parts of splits."""
     sums: dict[str, collections.Counter[int]] = collections.defaultdict(collections.Counter)
     for split, labels in counts:

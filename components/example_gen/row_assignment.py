@@ -1,11 +1,7 @@
 """Gives every row its split: the one that its file or its row names, or one by hash.
 
-    assignment = RowAssignment(pieces, reports, columns, vocabularies, ...)
-    assignment.rules.splits      # ('train', 'eval')
-    assignment.of_pieces()[3]    # array([0, 1, 0, 65535], dtype=uint16): numbers of splits
-
-A row is known by its source and its number there, or by a name of its own; that, and the seed,
-is all that a hash looks at.
+A row is known by its source and its number there, or by a name of its own; that, and the seed, is
+all that a hash looks at.
 """
 
 import collections
@@ -19,11 +15,23 @@ import pyarrow.compute as pc
 from components.common.entry import Column, label_column
 from components.common.file_table import encode_path
 from components.common.rejects import Reject
-from components.example_gen.assignment import EXCLUDED, Numbers, SplitRules
 from components.example_gen.near_duplicates import find_similar_texts
-from components.example_gen.partition import NEAR_DUPLICATES, OWN_NAME, Partition
-from components.example_gen.row_columns import count_before, own_split_column
-from components.example_gen.row_inspection import PieceReport, read_columns, read_digests
+from components.example_gen.partition import (
+    EXCLUDED,
+    NEAR_DUPLICATES,
+    OWN_NAME,
+    Numbers,
+    Partition,
+    SplitRules,
+)
+from components.example_gen.row_inspection import (
+    PieceReport,
+    count_before,
+    names_of,
+    own_split_column,
+    read_columns,
+    read_digests,
+)
 from components.example_gen.settings import ExampleGenSettings
 from components.tables.casting import cast_column, texts_of
 from components.tables.pieces import Piece
@@ -33,7 +41,8 @@ from components.tables.vocabularies import label_ids
 from trainer_utils.format import ConfigError, keyed_hashes
 from trainer_utils.format.planning import keyed_digests
 
-__all__ = ["RowAssignment"]
+_Hashes = npt.NDArray[np.uint64]
+_Records = npt.NDArray[np.int64]
 
 
 class RowAssignment:
@@ -60,14 +69,13 @@ class RowAssignment:
         settings: ExampleGenSettings,
         deduplicate: bool,
     ) -> None:
-        self._pieces, self._reports = pieces, reports
-        self._columns, self._vocabularies = columns, vocabularies
-        self._folder, self._settings = folder, settings
-        self._deduplicate = deduplicate
+        self._pieces, self._reports, self._vocabularies = pieces, reports, vocabularies
+        self._folder, self._settings, self._deduplicate = folder, settings, deduplicate
         self.first_records = count_before([report.found for report in reports], pieces)
         self._first_lines = count_before([report.lines for report in reports], pieces)
         self.rejects: list[Reject] = []
         self.skipped: collections.Counter[str] = collections.Counter()
+        self._split_column = own_split_column(reports, settings.columns)
         own = self._own_splits()
         self._texts = self._text_columns()
         self.rules = SplitRules(
@@ -87,12 +95,11 @@ class RowAssignment:
         if settings.stratify and self._label is not None:
             self._wanted.add(self._label.name)
         self._seen: collections.defaultdict[str, set[str]] = collections.defaultdict(set)
-        self._strata: list[tuple[pa.Array, npt.NDArray[np.uint64]]] = []
+        self._strata: list[tuple[pa.Array, _Hashes]] = []
 
     def _own_splits(self) -> set[str | NoSplit | None]:
         """The splits that the inputs name; None where some rows name none."""
-        column = own_split_column(self._reports, self._settings.columns)
-        self._split_column = column
+        column = self._split_column
         if column is None:
             return {piece.split for piece in self._pieces}
         found: set[str | NoSplit | None] = set()
@@ -103,28 +110,16 @@ class RowAssignment:
                 found.add(piece.split)
         return found
 
-    def name(self, number: int, record: int) -> str:
-        """What a row of a piece is known by."""
-        names = self._reports[number].names
-        if names is not None:
-            return names[record]
-        return f"{self._pieces[number].source}:{self.first_records[number] + record + 1}"
-
     def _text_columns(self) -> list[str]:
         """Those that say which rows are alike, where such rows are to share a split."""
-        if self._settings.group_by != NEAR_DUPLICATES:
-            return []
-        names = [*dict.fromkeys(name for report in self._reports for name in report.facts)]
-        if NEAR_DUPLICATES in names:  # a column of that name
+        names = names_of(self._reports)
+        if self._settings.group_by != NEAR_DUPLICATES or NEAR_DUPLICATES in names:
             return []
         texts = text_columns(names, self._settings.columns)
         if names and not texts:
-            raise ConfigError.of(
-                "group_by",
-                NEAR_DUPLICATES,
-                allowed=f"a column with the texts, of {', '.join(names)}",
-                advice="Name it: columns={'<column>': 'text'}",
-            )
+            rule = f"a column with the texts, of {', '.join(names)}"
+            advice = "Name it: columns={'<column>': 'text'}"
+            raise ConfigError.of("group_by", NEAR_DUPLICATES, allowed=rule, advice=advice)
         return texts
 
     def of_pieces(self) -> list[Numbers]:
@@ -138,7 +133,7 @@ class RowAssignment:
             self._stratify(assigned)
         return assigned
 
-    def _of_piece(self, number: int, shared: npt.NDArray[np.uint64] | None) -> Numbers:
+    def _of_piece(self, number: int, shared: _Hashes | None) -> Numbers:
         """The same of one piece, whose file is read once."""
         self._count_bad_rows(number)
         columns, records = read_columns(self._folder, number, [*filter(None, self._wanted)])
@@ -156,14 +151,19 @@ class RowAssignment:
             if code is None:
                 self.skipped[split] += 1
             else:
-                name = self.name(number, int(records[row]))
-                self.rejects.append(Reject(split, name, code, detail))
+                self._reject(number, int(records[row]), split, code, detail)
         self._reject_repeated_names(number, records, splits)
         self._reject_labels(number, columns, records, splits)
         if self._settings.stratify and self._label is not None:
             values = _cast(columns, self._label, len(records)).cast(pa.string())
             self._strata.append((values, hashes))
         return splits
+
+    def _reject(self, number: int, record: int, split: str, code: str, detail: str) -> None:
+        """A row of a piece, by what it is known by."""
+        names = self._reports[number].names
+        name = f"{self._pieces[number].source}:{self.first_records[number] + record + 1}"
+        self.rejects.append(Reject(split, name if names is None else names[record], code, detail))
 
     def _words(
         self, number: int, columns: Mapping[str, pa.Array], rows: int
@@ -182,26 +182,19 @@ class RowAssignment:
         gone = np.array([bad.record for bad in report.bad], np.int64)
         for bad, split in zip(report.bad, self._of_bad_rows(number, gone), strict=True):
             line = "" if bad.line is None else f"line {first_line + bad.line}: "
-            name = self.name(number, bad.record)
-            self.rejects.append(Reject(split, name, bad.code, line + bad.detail))
+            self._reject(number, bad.record, split, bad.code, line + bad.detail)
         self.skipped.update(self._of_bad_rows(number, np.array(report.skipped, np.int64)))
 
-    def _of_bad_rows(self, number: int, records: npt.NDArray[np.int64]) -> list[str]:
+    def _of_bad_rows(self, number: int, records: _Records) -> list[str]:
         """Where rows count that are not there any more: by their file, or as others of it."""
-        own = self._pieces[number].split
-        if own is not None:
-            return [own] * len(records)
-        splits = self.rules.splits
-        if self.rules.has_own:
-            return [splits[0]] * len(records)
+        own, splits = self._pieces[number].split, self.rules.splits
+        if own is not None or self.rules.has_own:
+            return [own or splits[0]] * len(records)
         return [splits[n] for n in self.rules.assign(None, self._hashes(number, records))]
 
     def _hashes_of_values(
-        self,
-        hashes: npt.NDArray[np.uint64],
-        columns: Mapping[str, pa.Array],
-        shared: npt.NDArray[np.uint64] | None,
-    ) -> npt.NDArray[np.uint64]:
+        self, hashes: _Hashes, columns: Mapping[str, pa.Array], shared: _Hashes | None
+    ) -> _Hashes:
         """What decides each row's split: a value that it shares with others, or what it is."""
         values = columns.get(self.rules.hashed.feature)
         if shared is not None:
@@ -214,7 +207,7 @@ class RowAssignment:
         places = encoded.indices.fill_null(-1).to_numpy(zero_copy_only=False)
         return np.where(places < 0, hashes, np.append(keys, np.uint64(0))[places])
 
-    def _hashes_of_copies(self) -> list[npt.NDArray[np.uint64]]:
+    def _hashes_of_copies(self) -> list[_Hashes]:
         """By piece, the hash of the first of those rows whose texts are like each row's."""
         numbers = range(len(self._pieces))
         hashes = [self._hashes(n, read_columns(self._folder, n, [])[1]) for n in numbers]
@@ -233,20 +226,17 @@ class RowAssignment:
         texts: list[str] = pc.binary_join_element_wise(*arrays, "\n").to_pylist()
         return texts
 
-    def _hashes(self, number: int, records: npt.NDArray[np.int64]) -> npt.NDArray[np.uint64]:
-        seed, names = self._settings.seed, self._reports[number].names
+    def _hashes(self, number: int, records: _Records) -> _Hashes:
+        names = self._reports[number].names
         if names is not None:
             return self._digests(encode_path(names[record]) for record in records.tolist())
-        return keyed_hashes(
-            records + self.first_records[number],
-            identity=encode_path(self._pieces[number].source),
-            seed=seed,
-            purpose="split",
-        )
+        identity, seed = encode_path(self._pieces[number].source), self._settings.seed
+        numbers = records + self.first_records[number]
+        return keyed_hashes(numbers, identity=identity, seed=seed, purpose="split")
 
-    def _digests(self, identities: Iterable[bytes]) -> npt.NDArray[np.uint64]:
+    def _digests(self, identities: Iterable[bytes]) -> _Hashes:
         digests = keyed_digests(identities, seed=self._settings.seed, purpose="split")
-        lower: npt.NDArray[np.uint64] = digests[:, 0]
+        lower: _Hashes = digests[:, 0]
         return lower
 
     def _leave_out_duplicates(self, assigned: Sequence[Numbers]) -> None:
@@ -260,27 +250,20 @@ class RowAssignment:
         splits[gone] = EXCLUDED
         _copy_back(splits, assigned)
 
-    def _reject_repeated_names(
-        self, number: int, records: npt.NDArray[np.int64], splits: Numbers
-    ) -> None:
+    def _reject_repeated_names(self, number: int, records: _Records, splits: Numbers) -> None:
         """Leaves out rows whose own name stood in an earlier piece of the same file."""
         names, source = self._reports[number].names, self._pieces[number].source
         if names is None or not source:
             return
         for row, record in enumerate(records.tolist()):
             if (name := names[record]) in self._seen[source] and splits[row] != EXCLUDED:
-                detail = f"{name!r} stands twice"
-                split = self.rules.splits[splits[row]]
-                self.rejects.append(Reject(split, name, "DUPLICATE_KEY", detail))
+                split, detail = self.rules.splits[splits[row]], f"{name!r} stands twice"
+                self._reject(number, record, split, "DUPLICATE_KEY", detail)
                 splits[row] = EXCLUDED
         self._seen[source].update(names)
 
     def _reject_labels(
-        self,
-        number: int,
-        columns: Mapping[str, pa.Array],
-        records: npt.NDArray[np.int64],
-        splits: Numbers,
+        self, number: int, columns: Mapping[str, pa.Array], records: _Records, splits: Numbers
     ) -> None:
         """Leaves out rows without the label, or with one that a given vocabulary lacks."""
         for column in self._labels:
@@ -294,19 +277,19 @@ class RowAssignment:
                 if unknown[row]:
                     code = "UNKNOWN_LABEL"
                     detail = f"{column.name} {array[row].as_py()!r} is not in the vocabulary"
-                name = self.name(number, int(records[row]))
-                split = self.rules.splits[splits[row]]
-                self.rejects.append(Reject(split, name, code, detail))
+                self._reject(
+                    number, int(records[row]), self.rules.splits[splits[row]], code, detail
+                )
                 splits[row] = EXCLUDED
 
     def _stratify(self, assigned: Sequence[Numbers]) -> None:
         """Gives each class to the splits in their shares, to within one, by its rows' hashes."""
-        values = pa.chunked_array([array for array, _ in self._strata], pa.string())
-        encoded = values.combine_chunks().dictionary_encode()
-        classes = _one(encoded).indices.fill_null(-1).to_numpy(zero_copy_only=False)
+        values = [pa.array([], pa.string()), *(array for array, _ in self._strata)]
+        encoded = pa.concat_arrays(values).dictionary_encode()
+        classes = encoded.indices.fill_null(-1).to_numpy(zero_copy_only=False)
+        labels = encoded.dictionary.to_pylist()
         splits = np.concatenate(assigned)
         rows = np.flatnonzero(splits != EXCLUDED)
-        labels = _one(encoded).dictionary.to_pylist()
         splits[rows] = self.rules.stratify(
             classes[rows],
             np.concatenate([hashes for _, hashes in self._strata])[rows],
@@ -325,10 +308,6 @@ def _copy_back(splits: Numbers, assigned: Sequence[Numbers]) -> None:
     ends = np.cumsum([len(part) for part in assigned])[:-1]
     for part, whole in zip(assigned, np.split(splits, ends), strict=True):
         part[:] = whole
-
-
-def _one(array: pa.ChunkedArray) -> pa.Array:
-    return array.chunk(0) if isinstance(array, pa.ChunkedArray) else array
 
 
 def _without_id(array: pa.Array, ids: pa.Array) -> npt.NDArray[np.bool_]:

@@ -1,8 +1,4 @@
-"""Examples that are rows of tables, or texts: read once, and laid out a batch at a time.
-
-class TextConversion(RowConversion):
-    unit = "texts"
-"""
+"""Examples that are rows of tables, or texts: read once, and laid out a batch at a time."""
 
 import abc
 import dataclasses
@@ -14,12 +10,12 @@ import numpy as np
 from components.common.entry import ExcludedInput
 from components.common.layout_inputs import LayoutInputs
 from components.common.tasks import Cost, Runner, Task, map_tasks
-from components.common.workspace import remove_dataset, start_working, working_folder
-from components.example_gen.assignment import EXCLUDED
+from components.common.workspace import remove_dataset, start_working
 from components.example_gen.conversion import Conversion, check_outcome
 from components.example_gen.features import features_of_rows
 from components.example_gen.fingerprint import fingerprint_of_rows
 from components.example_gen.inputs import InputSelection, layout_inputs, refuse_overlap
+from components.example_gen.partition import EXCLUDED
 from components.example_gen.plan import Written, sum_label_counts
 from components.example_gen.row_encoding import Encoding, Gathering, PieceRows
 from components.example_gen.row_inspection import Inspection, PieceReport
@@ -28,14 +24,12 @@ from components.example_gen.settings import ExampleGenSettings
 from components.shuffle.external import ExternalShuffle
 from components.shuffle.layout import Cells, plan_tasks
 from components.tables.headers import check_agreement
-from components.tables.options import TableOptions, select_settings
-from components.tables.pieces import Piece
+from components.tables.pieces import Piece, TableOptions, select_settings
 from components.tables.texts import TextRules
 from components.tables.tokenizing import load_tokenizer
 from trainer_utils.format import Shard
+from trainer_utils.writing.publishing import working_folder
 from trainer_utils.writing.shards import verify_shard
-
-__all__ = ["RowConversion"]
 
 # What one core takes for a byte of the inputs in each of the steps, about.
 _INSPECT_SECONDS, _ENCODE_SECONDS, _GATHER_SECONDS = 1 / 150e6, 1 / 100e6, 1 / 400e6
@@ -46,9 +40,6 @@ class RowConversion(Conversion[RowPlan]):
     """The conversion of rows. No Python object is made for one.
 
     Without a runner rows are read in this process, and nothing is written but a plan.
-
-    Attributes:
-        pieces: of the inputs, once they are planned.
     """
 
     workers_module = "example_gen.row_encoding"
@@ -56,10 +47,7 @@ class RowConversion(Conversion[RowPlan]):
     pieces: list[Piece]
 
     def __init__(
-        self,
-        settings: ExampleGenSettings,
-        selection: InputSelection,
-        runner: Runner | None,
+        self, settings: ExampleGenSettings, selection: InputSelection, runner: Runner | None
     ) -> None:
         named = getattr(settings, "tokenizer", None)  # which is there, or nothing is read
         self._tokenizer_digest = load_tokenizer(named).spec.tokenizer if named else ""
@@ -84,6 +72,7 @@ class RowConversion(Conversion[RowPlan]):
         # A setting may be for other columns: what is there stays.
         start_working(uri, key=self.key(), keeps_dataset=True)
         self.pieces, excluded = self._find_all_pieces(uri)
+        self._num_bytes = sum(piece.size for piece in self.pieces)
         self._reports = self._inspect(uri)
         return plan_rows(
             self.pieces,
@@ -132,10 +121,6 @@ class RowConversion(Conversion[RowPlan]):
             paths=[self.located.base],
             unit="pieces",
         )
-
-    @property
-    def _num_bytes(self) -> int:
-        return sum(piece.size for piece in self.pieces)
 
     def check(self, plan: RowPlan, uri: str) -> None:
         """Refuses too many rejects: all are known before anything is written."""

@@ -1,8 +1,4 @@
-"""The second look at a piece: its rows as framed examples, in runs for the shards of each split.
-
-encoding = Encoding(folder=folder, plan=plan, shuffles=shuffles)
-report = encoding(PieceRows(3, piece, names, splits, firsts))
-"""
+"""The second look at a piece: its rows as framed examples, in runs for the shards of each split."""
 
 import dataclasses
 import os
@@ -16,7 +12,7 @@ import pyarrow.compute as pc
 
 from components.common.entry import label_column
 from components.common.example_batch import encode_batch, frame_batch
-from components.example_gen.assignment import EXCLUDED, Numbers
+from components.example_gen.partition import EXCLUDED, Numbers
 from components.example_gen.row_inspection import read_columns
 from components.example_gen.row_plan import RowPlan
 from components.shuffle.external import ExternalShuffle, run_of
@@ -24,10 +20,8 @@ from components.tables.casting import cast_column
 from components.tables.pieces import Piece
 from components.tables.vocabularies import label_ids
 from trainer_utils.format import Shard
+from trainer_utils.format.index import name_crc
 from trainer_utils.format.naming import NAME_FEATURES
-from trainer_utils.format.record_names import name_crc
-
-__all__ = ["ID_FEATURES", "Encoding", "EncodingReport", "Gathering", "PieceRows", "id_feature"]
 
 ID_FEATURES = ("id", "record_id")  # of the lineage: the second where the inputs have the first
 _BATCH_ROWS = 32 << 10  # past it, columns leave the processor's cache
@@ -35,17 +29,11 @@ _BATCH_ROWS = 32 << 10  # past it, columns leave the processor's cache
 
 @dataclasses.dataclass
 class EncodingReport:
-    """What one piece gave.
+    """What one piece gave."""
 
-    Args:
-        labels: examples by split and class, an id or a number.
-        missing: columns that an example lacks.
-        lengths: of each list column, the least and the most values.
-    """
-
-    labels: dict[str, dict[int, int]]
-    missing: list[str]
-    lengths: dict[str, tuple[int, int]]
+    labels: dict[str, dict[int, int]]  # examples by split and class, an id or a number
+    missing: list[str]  # columns that an example lacks
+    lengths: dict[str, tuple[int, int]]  # of each list column, the least and the most values
 
 
 def id_feature(names: Any) -> str:
@@ -55,29 +43,18 @@ def id_feature(names: Any) -> str:
 
 @dataclasses.dataclass(frozen=True)
 class PieceRows:
-    """A piece that was inspected, and what was decided of its rows.
-
-    Args:
-        names: of all rows found, where they have names of their own.
-        splits: the number of each kept row's split, or `EXCLUDED`.
-        firsts: how many rows each split has before it.
-    """
+    """A piece that was inspected, and what was decided of its rows."""
 
     number: int
     piece: Piece
-    names: Sequence[str] | None
-    splits: Numbers
-    firsts: tuple[int, ...]
+    names: Sequence[str] | None  # of all rows found, where they have names of their own
+    splits: Numbers  # the number of each kept row's split, or `EXCLUDED`
+    firsts: tuple[int, ...]  # how many rows each split has before it
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Encoding:
-    """Makes the rows of pieces into framed examples, each with its output position.
-
-    Args:
-        folder: the working folder.
-        shuffles: of the splits, in order.
-    """
+    """Makes the rows of pieces into framed examples, each with its output position."""
 
     folder: str
     plan: RowPlan

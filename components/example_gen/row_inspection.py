@@ -1,17 +1,14 @@
 """The first look at a piece: its rows as an Arrow file, and a report of what is in them.
 
-    inspection = Inspection(base="reviews/", folder=folder, options=options, rules=rules)
-    report = inspection((3, piece))
-    columns, records = read_columns(folder, 3, ["text"])
-
 Nothing is known of the other pieces yet, so values stay what they are in the source; what the
 columns are is decided when all reports are there.
 """
 
+import collections
 import dataclasses
 import hashlib
-from collections.abc import Sequence
-from typing import Any, cast
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -21,16 +18,13 @@ import pyarrow.compute as pc
 from components.shuffle.external import read_batch, write_batches
 from components.tables.casting import no_text, texts_of
 from components.tables.kinds import LABEL_NAMES, ColumnFacts, column_facts, not_finite
-from components.tables.options import TableOptions
-from components.tables.pieces import Piece
+from components.tables.pieces import Piece, TableOptions
 from components.tables.reading import read_piece
 from components.tables.rows import BadRow
-from components.tables.splits import MAYBE_SPLIT, SPLIT_NAMES
+from components.tables.splits import MAYBE_SPLIT, SPLIT_NAMES, split_column
 from components.tables.texts import TextRules, text_columns
+from trainer_utils.storage.file_system import join
 from trainer_utils.storage.files import read_bytes, write_atomically
-from trainer_utils.storage.paths import join
-
-__all__ = ["Inspection", "PieceReport", "read_columns", "read_digests"]
 
 _OF_WORDS = (*LABEL_NAMES, MAYBE_SPLIT, *SPLIT_NAMES)  # columns whose distinct values are reported
 _RECORD = "record"  # of the Arrow file; the columns of the source have a prefix
@@ -39,38 +33,23 @@ _PREFIX = "column:"
 
 @dataclasses.dataclass
 class PieceReport:
-    """What one piece holds.
+    """What one piece holds."""
 
-    Args:
-        found: rows, the bad and the skipped among them.
-        kept: rows that are left.
-        lines: line ends, for the numbers of lines in later pieces.
-        bad: rows that are rejected.
-        skipped: numbers of the rows left out on purpose.
-        names: of all rows found, where they have names of their own.
-        labels: the different values of columns that may be labels or splits, by column.
-        sums: as of `Rows`.
-    """
-
-    found: int
-    kept: int
-    lines: int
-    bad: list[BadRow]
-    skipped: list[int]
-    names: list[str] | None
+    found: int  # rows, the bad and the skipped among them
+    kept: int  # rows that are left
+    lines: int  # line ends, for the numbers of lines in later pieces
+    bad: list[BadRow]  # rows that are rejected
+    skipped: list[int]  # numbers of the rows left out on purpose
+    names: list[str] | None  # of all rows found, where they have names of their own
     facts: dict[str, ColumnFacts]
+    # The different values of columns that may be labels or splits, by column
     labels: dict[str, list[str]]
-    sums: list[Any]
+    sums: list[Any]  # as of `Rows`
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Inspection:
-    """Reads pieces, makes their texts what the settings ask for, and keeps what is left.
-
-    Args:
-        folder: the working folder.
-        options, rules: of the tables, and of the texts in them.
-    """
+    """Reads pieces, makes their texts what the settings ask for, and keeps the rest in `folder`."""
 
     base: str
     folder: str
@@ -78,25 +57,27 @@ class Inspection:
     rules: TextRules
 
     def __call__(self, numbered: tuple[int, Piece]) -> PieceReport:
-        """Inspects one piece.
-
-        Raises:
-            InputError: the piece as a whole cannot be read.
-            ConfigError: a setting names a column that is not there.
-        """
+        """Inspects one piece."""
         number, piece = numbered
         options, folder = self.options, self.folder
         rows = read_piece(self.base, piece, options)
         texts = text_columns(list(rows.columns), options.columns)
         for name in texts:  # before they are made texts
-            if (found := not_finite(rows.columns[name], cast(Any, rows.records))) is not None:
+            if (found := not_finite(rows.columns[name], rows.records)) is not None:
                 raise no_text(name, found[1], f"{piece.source}, row {found[0] + 1} of a piece")
         skipped = [*rows.skipped, *self.rules.apply(rows, texts)]
-        records = cast(npt.NDArray[np.int64], rows.records)
-        _write_columns(folder, number, rows.columns, records)
+        records = rows.records
+        arrays = {_RECORD: pa.array(records, pa.int64())}
+        arrays |= {_PREFIX + name: array for name, array in rows.columns.items()}
+        batch = pa.RecordBatch.from_arrays([*arrays.values()], [*arrays])
+        write_batches(_path(folder, number), folder, [batch])
         if self.rules.deduplicate:
             _write_digests(folder, number, [rows.columns[name] for name in texts])
-        may_be_numbers = {name for name in rows.texts if not _stays_text(name, texts, options)}
+        stay = {
+            *texts,
+            *(n for n, k in options.columns.items() if k in ("string", "text", "label")),
+        }
+        may_be_numbers = {*rows.texts} - stay
         return PieceReport(
             found=rows.found,
             kept=len(records),
@@ -117,10 +98,6 @@ class Inspection:
         )
 
 
-def _stays_text(name: str, texts: Sequence[str], options: TableOptions) -> bool:
-    return name in texts or options.columns.get(name) in ("string", "text", "label")
-
-
 def _values(array: pa.Array) -> list[str]:
     """The different values of a column of texts, or of lists of them."""
     if pa.types.is_list(array.type):
@@ -131,17 +108,8 @@ def _values(array: pa.Array) -> list[str]:
     return [value for value in unique.to_pylist() if value is not None]
 
 
-def _path(folder: str, number: int) -> str:
-    return join(folder, f"rows/{number:06d}.arrow")
-
-
-def _write_columns(
-    folder: str, number: int, columns: dict[str, pa.Array], records: npt.NDArray[np.int64]
-) -> None:
-    arrays = {_RECORD: pa.array(records, pa.int64())}
-    arrays |= {_PREFIX + name: array for name, array in columns.items()}
-    batch = pa.RecordBatch.from_arrays([*arrays.values()], [*arrays])
-    write_batches(_path(folder, number), folder, [batch])
+def _path(folder: str, number: int, ending: str = "arrow") -> str:
+    return join(folder, f"rows/{number:06d}.{ending}")
 
 
 def read_columns(
@@ -163,12 +131,35 @@ def _write_digests(folder: str, number: int, texts: Sequence[pa.Array]) -> None:
         hashlib.blake2b(repr(values).encode(), digest_size=16).digest()
         for values in zip(*lists, strict=True)
     )
-    with write_atomically(
-        join(folder, f"rows/{number:06d}.digests"), temporary_folder=folder
-    ) as stream:
+    path = _path(folder, number, "digests")
+    with write_atomically(path, temporary_folder=folder) as stream:
         stream.write(digests)
 
 
 def read_digests(folder: str, number: int) -> npt.NDArray[np.void]:
     """`(rows,) 16 bytes`: what stands for each row's text."""
-    return np.frombuffer(read_bytes(join(folder, f"rows/{number:06d}.digests")), "V16")
+    return np.frombuffer(read_bytes(_path(folder, number, "digests")), "V16")
+
+
+def own_split_column(reports: Sequence[PieceReport], given: Mapping[str, str]) -> str | None:
+    """The column that says each row's split, if there is one."""
+
+    def words_of(name: str) -> set[str]:
+        return {value for report in reports for value in report.labels.get(name, ())}
+
+    return split_column(names_of(reports), given=given, words_of=words_of)
+
+
+def names_of(reports: Sequence[PieceReport]) -> list[str]:
+    """The columns of all pieces, in the order of the inputs."""
+    return list(dict.fromkeys(name for report in reports for name in report.facts))
+
+
+def count_before(counts: Sequence[int], pieces: Sequence[Piece]) -> list[int]:
+    """How much of its source comes before each piece."""
+    before: collections.Counter[str] = collections.Counter()
+    sums = []
+    for count, piece in zip(counts, pieces, strict=True):
+        sums.append(before[piece.source])
+        before[piece.source] += count
+    return sums

@@ -1,10 +1,4 @@
-"""Lays out the shards: what the columns are, and the split and place of every row.
-
-plan = plan_rows(
-    pieces, reports, [], folder=folder, partition=None, settings=settings, deduplicate=False
-)
-plan.layouts[0].positions(0, 3)          # where the first rows of the first split go
-"""
+"""Lays out the shards: what the columns are, and the split and place of every row."""
 
 import dataclasses
 from collections.abc import Sequence
@@ -13,24 +7,26 @@ import numpy as np
 import pyarrow as pa
 
 from components.common.entry import Column, ExcludedInput
-from components.example_gen.assignment import EXCLUDED, Numbers
-from components.example_gen.partition import Partition
+from components.example_gen.partition import EXCLUDED, Numbers, Partition
 from components.example_gen.plan import Plan, lay_out_shards
 from components.example_gen.row_assignment import RowAssignment
-from components.example_gen.row_columns import decide_columns, labels_of
-from components.example_gen.row_inspection import PieceReport
+from components.example_gen.row_inspection import (
+    PieceReport,
+    count_before,
+    names_of,
+    own_split_column,
+)
 from components.example_gen.settings import ExampleGenSettings, TextSettings
 from components.shuffle.layout import SplitLayout
-from components.tables.pieces import Piece
+from components.tables.kinds import check_columns, decide_column
+from components.tables.pieces import MAX_COLUMNS, Piece
 from components.tables.texts import text_columns
 from components.tables.tokenizing import load_tokenizer, same_tokenizer
 from components.tables.vocabularies import make_vocabularies
-from trainer_utils.format import ConfigError
+from trainer_utils.format import ConfigError, InputError
 from trainer_utils.format.framing import RECORD_OVERHEAD_BYTES
 from trainer_utils.format.naming import check_feature_names
-from trainer_utils.format.tokens import TokenSpec
-
-__all__ = ["BUCKET_BYTES", "TOKENS", "RowPlan", "TokenPlan", "plan_rows"]
+from trainer_utils.format.tensors import TokenSpec
 
 BUCKET_BYTES = 128 << 20  # that are put in order at a time; about twice that in memory
 _ENTRY_BYTES = 14  # of a feature beside its name and its values
@@ -59,23 +55,15 @@ class TokenPlan:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class RowPlan(Plan):
-    """The whole of the work on rows.
+    """The whole of the work on rows."""
 
-    Args:
-        layouts: of each split, where its rows go.
-        first_records: of each piece, the number of its first row in its source.
-        row_bytes: about how long a record is.
-        excluded: files that are not read.
-        assigned: of each piece, the number of each row's split, or `EXCLUDED`.
-        tokens: how they are made, where they are.
-    """
-
-    layouts: tuple[SplitLayout, ...]
-    first_records: tuple[int, ...]
-    row_bytes: float
-    excluded: tuple[ExcludedInput, ...] = ()
+    layouts: tuple[SplitLayout, ...]  # of each split, where its rows go
+    first_records: tuple[int, ...]  # of each piece, the number of its first row in its source
+    row_bytes: float  # about how long a record is
+    excluded: tuple[ExcludedInput, ...] = ()  # files that are not read
+    # Of each piece, the number of each row's split, or `EXCLUDED`
     assigned: tuple[Numbers, ...] = ()
-    tokens: TokenPlan | None = None
+    tokens: TokenPlan | None = None  # how they are made, where they are
 
 
 def plan_rows(
@@ -95,14 +83,14 @@ def plan_rows(
         partition: the splits that output_config asks for, or None for those that the inputs name,
             or else train and eval, 2:1.
         deduplicate: whether rows whose text came before are skipped.
-
-    Raises:
-        InputError: a value is not what its column holds, or a row names a split that is none.
-        ConfigError: a setting names no column, or contradicts the inputs.
     """
-    columns = decide_columns(pieces, reports, settings)
+    columns = _decide_columns(pieces, reports, settings)
     check_feature_names(column.name for column in columns)
-    vocabularies = make_vocabularies(labels_of(columns, reports), given=settings.vocabularies)
+    labels: dict[str, set[str]] = {
+        name: {value for report in reports for value in report.labels.get(name, ())}
+        for name in sorted(column.name for column in columns if column.kind == "label")
+    }
+    vocabularies = make_vocabularies(labels, given=settings.vocabularies)
     assignment = RowAssignment(
         pieces,
         reports,
@@ -119,13 +107,8 @@ def plan_rows(
     rejects, skipped = rules.count_excluded(excluded)
     tokens = _token_plan(columns, settings)
     row_bytes = _bytes_per_row(reports, columns, tokens)
-    shards = lay_out_shards(
-        (
-            (name, count, int(row_bytes * count))
-            for name, count in zip(rules.splits, counts.tolist(), strict=False)
-        ),
-        settings,
-    )
+    found = zip(rules.splits, counts.tolist(), strict=False)
+    shards = lay_out_shards([(s, count, int(row_bytes * count)) for s, count in found], settings)
     return RowPlan(
         columns=columns,
         vocabularies=vocabularies,
@@ -146,11 +129,7 @@ def plan_rows(
 
 
 def _token_plan(columns: Sequence[Column], settings: ExampleGenSettings) -> TokenPlan | None:
-    """How the settings have tokens made, if they do.
-
-    Raises:
-        ConfigError: it is not known which column has the texts, or the tokens' name is taken.
-    """
+    """How the settings have tokens made, if they do."""
     if not isinstance(settings, TextSettings):
         return None
     if settings.tokenizer is None:
@@ -182,3 +161,36 @@ def _bytes_per_row(
         values += texts * (share - (not tokens.keep_text))
     names = sum(len(column.name) + _ENTRY_BYTES for column in columns)
     return values / max(1, rows) + names + _ID_BYTES + RECORD_OVERHEAD_BYTES
+
+
+def _decide_columns(
+    pieces: Sequence[Piece], reports: Sequence[PieceReport], settings: ExampleGenSettings
+) -> tuple[Column, ...]:
+    """What becomes a feature, in the order of the inputs."""
+    names = names_of(reports)
+    if len(names) > MAX_COLUMNS:
+        raise InputError(
+            f"columns: expected at most {MAX_COLUMNS}, got {len(names)}, such as "
+            f"{', '.join(map(repr, names[-3:]))}. Objects whose keys are values should be lists, "
+            "or be left out: columns={'<name>': 'ignore'}."
+        )
+    check_columns(settings.columns, names, of="the inputs")
+    texts = text_columns(names, settings.columns)
+    split = own_split_column(reports, settings.columns)
+    firsts = count_before([report.found for report in reports], pieces)
+
+    def place(number: int, record: int) -> str:
+        return f"{pieces[number].source}, row {firsts[number] + record + 1}"
+
+    decided = [
+        decide_column(
+            name,
+            [(n, report.facts[name]) for n, report in enumerate(reports) if name in report.facts],
+            given=settings.columns.get(name),
+            is_text=name in texts,
+            place=place,
+        )
+        for name in names
+        if name != split
+    ]
+    return tuple(column for column in decided if column is not None)

@@ -1,22 +1,26 @@
 """The settings of the ExampleGens, checked where they are made.
 
-ImageSettings(target_shard_bytes=64 << 20, seed=7, vocabulary=["cat", "dog"])
-TextSettings(columns={"stars": "float"}, min_chars=20, deduplicate=True)
-AudioSettings(audio=AudioOptions(sample_rate=16_000))
-
 What each does stands in the docstring of the component's constructor.
 """
 
 import codecs
+import collections
 import dataclasses
 import posixpath
 from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
-from components.common.settings import COMPRESSIONS, ComponentSettings, are_texts, is_text
-from components.common.sharding import Sharding, shard_counts
+from components.common.settings import (
+    COMPRESSIONS,
+    ComponentSettings,
+    Sharding,
+    are_texts,
+    is_text,
+    shard_counts,
+)
 from components.media.options import AudioOptions, ImageOptions
 from trainer_utils.format import ConfigError, DatasetError, Feature
+from trainer_utils.format.errors import did_you_mean
 from trainer_utils.format.json_text import JsonObject
 from trainer_utils.format.settings import (
     Settings,
@@ -27,20 +31,7 @@ from trainer_utils.format.settings import (
     settings_of,
     where,
 )
-from trainer_utils.format.spelling import did_you_mean
 from trainer_utils.format.tensors import TensorSpec
-
-__all__ = [
-    "COLUMN_KINDS",
-    "LISTS",
-    "MEDIA",
-    "AudioSettings",
-    "ExampleGenSettings",
-    "ImageSettings",
-    "LayoutNames",
-    "MediaSettings",
-    "TextSettings",
-]
 
 LISTS = ("csv", "tsv", "jsonl", "parquet")
 MEDIA = ("image", "audio")
@@ -87,15 +78,16 @@ def _labels_by_feature(name: str, given: object) -> dict[str, tuple[str, ...]]:
         _texts(name, given)
         by_feature = {"label": given} if given else {}
     for feature, labels in by_feature.items():
-        _texts(f"{name}[{feature!r}]", labels)
+        place = f"{name}[{feature!r}]"
+        _texts(place, labels)
         if not labels:
-            raise ConfigError.of(f"{name}[{feature!r}]", labels, allowed="labels")
-        for label in labels:
+            raise ConfigError.of(place, labels, allowed="labels")
+        counts: dict[str, int] = collections.Counter(labels)
+        for label, count in counts.items():
             if "\n" in label or "\r" in label:
-                raise ConfigError.of(f"{name}[{feature!r}]", label, allowed="one line each")
-        if len(set(labels)) < len(labels):
-            twice = next(label for label in labels if list(labels).count(label) > 1)
-            raise ConfigError.of(f"{name}[{feature!r}]", twice, allowed="each label once")
+                raise ConfigError.of(place, label, allowed="one line each")
+            if count > 1:
+                raise ConfigError.of(place, label, allowed="each label once")
     return {feature: tuple(labels) for feature, labels in by_feature.items()}
 
 
@@ -106,18 +98,14 @@ def _specs_by_column(name: str, given: object) -> dict[str, str]:
         try:
             TensorSpec.parse(spec)
         except DatasetError as error:
-            raise ConfigError.of(
-                f"{name}[{column!r}]", spec, allowed="a dtype and a shape such as 'float16[3,?]'"
-            ) from error
+            rule = "a dtype and a shape such as 'float16[3,?]'"
+            raise ConfigError.of(f"{name}[{column!r}]", spec, allowed=rule) from error
     return dict(given)
 
 
 def _names_by_feature(name: str, given: object) -> object:
-    if (
-        not isinstance(given, Mapping)
-        or not all(map(is_text, (*given, *given.values())))
-        or len({*given.values()}) < len(given)
-    ):
+    names = {**given} if isinstance(given, Mapping) else {None: None}
+    if not all(map(is_text, (*names, *names.values()))) or len({*names.values()}) < len(names):
         raise ConfigError.of(name, given, allowed="different names by feature")
     return given
 
@@ -162,11 +150,9 @@ class ExampleGenSettings(Sharding, ComponentSettings):
             strings = dict.fromkeys(self.tensors, "string")
             object.__setattr__(self, "columns", {**self.columns, **strings})
         if self.header is False and not self.column_names:
-            raise ConfigError(
-                "header: expected True or None without column_names, got False. "
-                "Name the columns: column_names=['text', 'label'].",
-                setting="header",
-            )
+            rule = "True or None without column_names"
+            advice = "Name the columns: column_names=['text', 'label']"
+            raise ConfigError.of("header", False, allowed=rule, advice=advice)
 
     @property
     def vocabularies(self) -> dict[str, tuple[str, ...]]:
@@ -174,20 +160,13 @@ class ExampleGenSettings(Sharding, ComponentSettings):
         return cast(dict[str, tuple[str, ...]], self.vocabulary)
 
     def described_features(self, features: Mapping[str, Feature]) -> dict[str, Feature]:
-        """Features with what `tensors` says of them.
-
-        Raises:
-            ConfigError: it names a column that is no feature of bytes.
-        """
+        """Features with what `tensors` says of them; ConfigError where it names none of bytes."""
         found = dict(features)
         for name, text in self.tensors.items():
             if name not in found or found[name].type != "string" or found[name].is_image:
-                raise ConfigError.of(
-                    "tensors",
-                    name,
-                    allowed=f"columns of bytes, of {', '.join(features)}",
-                    advice=did_you_mean(name, features).strip(),
-                )
+                rule = f"columns of bytes, of {', '.join(features)}"
+                advice = did_you_mean(name, features).strip()
+                raise ConfigError.of("tensors", name, allowed=rule, advice=advice)
             extra = {**found[name].extra, "tensor": TensorSpec.parse(text).to_json()}
             found[name] = dataclasses.replace(found[name], extra=extra)
         return found

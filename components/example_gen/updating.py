@@ -26,16 +26,16 @@ import pyarrow.compute as pc
 
 from components.common.input_table import array_of, blob_paths, sizes_of
 from components.example_gen.file_plan import FilePlan, ShardTask
-from components.example_gen.file_reports import KnownShard, ShardSummary
 from components.example_gen.inputs import LocatedInputs
+from components.example_gen.media import KnownShard, ShardSummary
 from components.example_gen.plan import SplitShards, lay_out_shards
 from components.example_gen.settings import MediaSettings
 from trainer_utils.dataset import Dataset, open_dataset
 from trainer_utils.format import ConfigError, Shard
+from trainer_utils.format.checksums import NO_CHECKSUM, is_sealed, seal
 from trainer_utils.format.json_text import JsonObject, parse_json_object, render_json
 from trainer_utils.format.naming import INPUTS_FILE
 from trainer_utils.format.planning import keyed_digests
-from trainer_utils.format.sealing import NO_CHECKSUM, is_sealed, seal
 from trainer_utils.storage import exists, is_remote, join, read_text
 
 __all__ = [

@@ -25,7 +25,6 @@ if TYPE_CHECKING:
         schema_export,
         shard_balancer,
         text_example_gen,
-        train_input_check,
     )
 
 __all__ = [
@@ -38,7 +37,6 @@ __all__ = [
     "schema_export",
     "shard_balancer",
     "text_example_gen",
-    "train_input_check",
 ]
 
 

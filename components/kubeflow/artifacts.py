@@ -19,16 +19,6 @@ from trainer_utils.format import ConfigError, DatasetError
 from trainer_utils.format.json_text import Json, JsonObject
 from trainer_utils.storage import is_object_store, is_remote, write_text
 
-__all__ = [
-    "PAGE_OUTPUT",
-    "check_dataset_root",
-    "find_dataset",
-    "page_folder",
-    "place_dataset",
-    "short_metadata",
-    "write_reference",
-]
-
 PAGE_OUTPUT = ("report", "tfx.File")
 """Name and TFX type of the output of DatasetReport: a folder with a page, for Kubeflow a page."""
 

@@ -18,8 +18,6 @@ from components.common.settings import ComponentSettings
 from components.example_gen.inputs import ALL_FILES, SplitPattern, fingerprint, locate
 from trainer_utils.format.json_text import Json
 
-__all__ = ["fingerprint_inputs", "main"]
-
 
 def fingerprint_inputs(
     input_base: str,

@@ -1,16 +1,18 @@
-"""The components themselves: plain functions that kfp makes components of, in our image.
+"""The components themselves: functions that kfp makes components of, in our image.
 
     task = image_example_gen(input_base="/data/photos", splits={"train": 9, "eval": 1})
     shard_balancer(examples=task.outputs["examples"], num_shards=8)
 
-kfp puts a function's source into the package and calls it in the container, so that each body
-imports what it needs. Their parameters are their own and the settings of the TFX component, of one
-type each and never None, which Kubeflow has not: where a setting has no default, an empty value, 0
+kfp puts a function's source into the package and calls it in the container, so that sources are
+written here: of the artifacts and parameters of a component's own, and of its settings, of one
+type each and never None, which Kubeflow has not. Where a setting has no default, an empty value, 0
 or False stands for none. Whole numbers are below 2^53, which Kubeflow holds exactly.
 """
 
 # ruff: noqa: B006  kfp copies defaults into the package
 
+import json
+import linecache
 import os
 from collections.abc import Callable
 from importlib import metadata
@@ -18,26 +20,18 @@ from typing import Any
 
 from kfp import dsl
 
+from components.balancing.settings import BalancerSettings
+from components.common.settings import ComponentSettings
+from components.example_gen.settings import AudioSettings, ImageSettings, TextSettings
+from components.settings import AuditSettings, DatasetReportSettings, SchemaExportSettings
+from trainer_utils.format.settings import Setting, settings_of
+
 try:
     from kfp.dsl import pipeline_context
     from kfp.dsl.python_component import PythonComponent
 except ImportError:  # where kfp 2.0 has them
     from kfp.components import pipeline_context
     from kfp.components.python_component import PythonComponent
-
-__all__ = [
-    "IMAGE_VARIABLE",
-    "audio_example_gen",
-    "dataset_audit",
-    "dataset_report",
-    "default_image",
-    "image_example_gen",
-    "input_fingerprint",
-    "schema_export",
-    "shard_balancer",
-    "text_example_gen",
-    "train_input_check",
-]
 
 IMAGE_VARIABLE = "TFX_SHARDS_IMAGE"
 _VERSION = "input_version"
@@ -74,8 +68,43 @@ def _component(function: Callable[..., Any]) -> _Component:
     return _Component(component_spec=made.component_spec, python_func=made.python_func)
 
 
-@_component
-def image_example_gen(
+def _make(name: str, settings: type[ComponentSettings], own: str, docstring: str) -> _Component:
+    """A component of a function that runs the step of its name with all that it is given.
+
+    Args:
+        name: of both.
+        settings: whose settings are parameters, after its own.
+        own: its artifacts and parameters as Python has them, a line each.
+        docstring: of which kfp takes descriptions.
+    """
+    parameters = [*own.strip().splitlines(), *map(_parameter, settings_of(settings).values())]
+    source = "".join(
+        [
+            f"def {name}(\n",
+            *(f"    {parameter.strip()}\n" for parameter in parameters),
+            ") -> None:\n",
+            f'    """{docstring.strip()}\n    """\n',
+            "    given = {**locals()}\n",
+            "    from components.kubeflow.run import run_step\n\n",
+            f'    run_step("{name}", given)\n',
+        ]
+    )
+    file, namespace = f"<{__name__} {name}>", {"dsl": dsl}
+    linecache.cache[file] = len(source), None, source.splitlines(keepends=True), file
+    exec(compile(source, file, "exec"), namespace)
+    return _component(namespace[name])
+
+
+def _parameter(one: Setting) -> str:
+    kind = {"Mapping": "dict", "Sequence": "list"}.get(name := one.kinds[0].__name__, name)
+    default = {"str": "", "dict": {}, "list": []}.get(kind, 0)
+    if one.default not in (None, (), {}):
+        default = one.default
+    text = json.dumps(default) if isinstance(default, str) else repr(default)
+    return f"{one.name}: {kind} = {'False' if kind == 'bool' and not default else text},"
+
+
+_EXAMPLE_GEN = """
     examples: dsl.Output[dsl.Dataset],
     source: dsl.Input[dsl.Artifact] = None,
     input_base: str = "",
@@ -84,39 +113,17 @@ def image_example_gen(
     splits: dict = {},
     split_by: str = "",
     dataset_root: str = "",
-    layout: str = "auto",
-    columns: dict = {},
-    image_roots: list = [],
-    column_names: list = [],
-    header: bool = False,
-    vocabulary: list = [],
-    tensors: dict = {},
-    group_by: str = "",
-    stratify: bool = False,
-    seed: int = 0,
-    num_shards: int = 0,
-    target_shard_bytes: int = 134217728,
-    shard_multiple: int = 1,
-    compression: str = "none",
-    max_reject_fraction: float = 0.01,
-    feature_names: dict = {},
-    base_dataset: str = "",
-    orientation: str = "apply",
-    frames: str = "first",
-    resize_shorter_side: int = 0,
-    quality: int = 95,
-    encoding: str = "file",
-    verify: str = "structure",
-    max_pixels: int = 89478485,
-    sample_rate: int = 0,
-    image_dir: str = "",
-    csv_path: str = "",
-    annotation_dir: str = "",
-    label_dir: str = "",
-    image_set_dir: str = "",
-    label_list: str = "",
-) -> None:
-    """Turns images, in whatever layout they lie, into a sharded and verified dataset.
+"""
+_DATASET_ROOT = """
+        dataset_root: a folder on a volume that all pods share, or a bucket, to keep the shards in
+            instead of the artifact, so that no pod copies them.
+"""
+
+image_example_gen = _make(
+    "image_example_gen",
+    ImageSettings,
+    _EXAMPLE_GEN,
+    f"""Turns images, in whatever layout they lie, into a sharded and verified dataset.
 
     All parameters that are not named here are the settings of ImageExampleGen.
 
@@ -129,107 +136,126 @@ def image_example_gen(
         input_patterns: patterns by split, for inputs that lie by split.
         splits: shares by split, for inputs that are split by a hash.
         split_by: the column that is hashed; empty: the name of each file, or the id of each row.
-        dataset_root: a folder on a volume that all pods share, or a bucket, to keep the shards in
-            instead of the artifact, so that no pod copies them.
+        {_DATASET_ROOT.strip()}
 
     Returns:
         examples: the dataset.
-    """
-    given = {**locals()}
-    from components.kubeflow.run import run_step
-
-    run_step("image_example_gen", given)
-
-
-@_component
-def text_example_gen(
-    examples: dsl.Output[dsl.Dataset],
-    source: dsl.Input[dsl.Artifact] = None,
-    input_base: str = "",
-    input_version: str = "",
-    input_patterns: dict = {},
-    splits: dict = {},
-    split_by: str = "",
-    dataset_root: str = "",
-    layout: str = "auto",
-    columns: dict = {},
-    image_roots: list = [],
-    column_names: list = [],
-    header: bool = False,
-    vocabulary: list = [],
-    tensors: dict = {},
-    group_by: str = "",
-    stratify: bool = False,
-    seed: int = 0,
-    num_shards: int = 0,
-    target_shard_bytes: int = 134217728,
-    shard_multiple: int = 1,
-    compression: str = "none",
-    max_reject_fraction: float = 0.01,
-    delimiter: str = "",
-    encoding: str = "utf-8",
-    lowercase: bool = False,
-    normalize: str = "",
-    min_chars: int = 0,
-    max_chars: int = 0,
-    deduplicate: bool = False,
-    tokenizer: str = "",
-    keep_text: bool = True,
-) -> None:
+    """,
+)
+text_example_gen = _make(
+    "text_example_gen",
+    TextSettings,
+    _EXAMPLE_GEN,
     """Turns texts and tables into a sharded and verified dataset.
 
     All parameters are those of image_example_gen, or the settings of TextExampleGen.
 
     Returns:
         examples: the dataset.
-    """
-    given = {**locals()}
-    from components.kubeflow.run import run_step
-
-    run_step("text_example_gen", given)
-
-
-@_component
-def audio_example_gen(
-    examples: dsl.Output[dsl.Dataset],
-    source: dsl.Input[dsl.Artifact] = None,
-    input_base: str = "",
-    input_version: str = "",
-    input_patterns: dict = {},
-    splits: dict = {},
-    split_by: str = "",
-    dataset_root: str = "",
-    layout: str = "auto",
-    columns: dict = {},
-    image_roots: list = [],
-    column_names: list = [],
-    header: bool = False,
-    vocabulary: list = [],
-    tensors: dict = {},
-    group_by: str = "",
-    stratify: bool = False,
-    seed: int = 0,
-    num_shards: int = 0,
-    target_shard_bytes: int = 134217728,
-    shard_multiple: int = 1,
-    compression: str = "none",
-    max_reject_fraction: float = 0.01,
-    feature_names: dict = {},
-    base_dataset: str = "",
-    sample_rate: int = 0,
-    channels: int = 0,
-) -> None:
+    """,
+)
+audio_example_gen = _make(
+    "audio_example_gen",
+    AudioSettings,
+    _EXAMPLE_GEN,
     """Turns sounds, in folders or tables, into a sharded and verified dataset.
 
     All parameters are those of image_example_gen, or the settings of AudioExampleGen.
 
     Returns:
         examples: the dataset.
+    """,
+)
+shard_balancer = _make(
+    "shard_balancer",
+    BalancerSettings,
     """
-    given = {**locals()}
-    from components.kubeflow.run import run_step
+    examples: dsl.Input[dsl.Dataset],
+    balanced_examples: dsl.Output[dsl.Dataset],
+    more_examples: dsl.Input[dsl.Dataset] = None,
+    shards_by_split: dict = {},
+    dataset_root: str = "",
+    """,
+    f"""Writes datasets anew, as one in shards of equal size and in random order.
 
-    run_step("audio_example_gen", given)
+    All parameters that are not named here are the settings of ShardBalancer.
+
+    Args:
+        examples: a dataset: ours, Datum's, TFDS's or a stock ExampleGen's.
+        more_examples: another, that becomes one with it.
+        shards_by_split: numbers by split, in place of num_shards.
+        {_DATASET_ROOT.strip()}
+
+    Returns:
+        balanced_examples: the dataset.
+    """,
+)
+schema_export = _make(
+    "schema_export",
+    SchemaExportSettings,
+    """
+    examples: dsl.Input[dsl.Dataset],
+    datum_schema: dsl.Output[dsl.Artifact],
+    datum_dataset: dsl.Output[dsl.Dataset],
+    schema: dsl.Input[dsl.Artifact] = None,
+    statistics: dsl.Input[dsl.Artifact] = None,
+    """,
+    """Writes what a dataset holds: schema.pbtxt for TFX, two JSON files for Datum, a JSON Schema.
+
+    Args:
+        examples: a dataset.
+        schema: a schema.pbtxt in a folder, that must agree with it.
+        statistics: TFX's statistics of it, that must agree with it.
+        tfds: write TFDS's two JSON files too, beside the others.
+
+    Returns:
+        datum_schema: schema.pbtxt alone, as TFX's components take it.
+        datum_dataset: all of the files, which Datum opens.
+    """,
+)
+dataset_audit = _make(
+    "dataset_audit",
+    AuditSettings,
+    """
+    examples: dsl.Input[dsl.Dataset],
+    anomalies: dsl.Output[dsl.Artifact],
+    num_findings: dsl.OutputPath(int),
+    against: dsl.Input[dsl.Dataset] = None,
+    """,
+    """Finds copies, leakage between splits, conflicts of labels, shifts and odd images.
+
+    All parameters that are not named here are the settings of DatasetAudit.
+
+    Args:
+        examples: a dataset.
+        against: an earlier one, that it is compared with.
+
+    Returns:
+        anomalies: findings.json, and TFX's anomalies of each split; num_findings in its metadata.
+        num_findings: how much was found, for a `dsl.If`.
+    """,
+)
+dataset_report = _make(
+    "dataset_report",
+    DatasetReportSettings,
+    """
+    examples: dsl.Input[dsl.Dataset],
+    report: dsl.Output[dsl.HTML],
+    statistics: dsl.Input[dsl.Artifact] = None,
+    schema: dsl.Input[dsl.Artifact] = None,
+    """,
+    """Writes one page that shows what is in a dataset, which Kubeflow shows beside the run.
+
+    Args:
+        examples: a dataset: ours, Datum's, TFDS's or a stock ExampleGen's.
+        statistics: TFX's statistics of it, which the page shows beside its own.
+        schema: a schema.pbtxt in a folder; where the two disagree the page says so.
+        sample_records: most records of each split that are read; counts are the manifest's.
+
+    Returns:
+        report: the page.
+    """,
+)
 
 
 @_component
@@ -262,161 +288,3 @@ def input_fingerprint(
     )
     with open(fingerprint, "w") as stream:
         stream.write(found)
-
-
-@_component
-def shard_balancer(
-    examples: dsl.Input[dsl.Dataset],
-    balanced_examples: dsl.Output[dsl.Dataset],
-    more_examples: dsl.Input[dsl.Dataset] = None,
-    shards_by_split: dict = {},
-    dataset_root: str = "",
-    num_shards: int = 0,
-    target_shard_bytes: int = 134217728,
-    shard_multiple: int = 1,
-    shuffle: bool = True,
-    balance: str = "records",
-    stratify_by: str = "",
-    seed: int = 0,
-    compression: str = "none",
-    memory_bytes: int = 1073741824,
-    exclude: str = "",
-    relabel: str = "",
-    where: str = "",
-    add: list = [],
-    keep_shards: bool = False,
-) -> None:
-    """Writes datasets anew, as one in shards of equal size and in random order.
-
-    All parameters that are not named here are the settings of ShardBalancer.
-
-    Args:
-        examples: a dataset: ours, Datum's, TFDS's or a stock ExampleGen's.
-        more_examples: another, that becomes one with it.
-        shards_by_split: numbers by split, in place of num_shards.
-        dataset_root: a folder on a volume that all pods share, or a bucket, to keep the shards in
-            instead of the artifact, so that no pod copies them.
-
-    Returns:
-        balanced_examples: the dataset.
-    """
-    given = {**locals()}
-    from components.kubeflow.run import run_step
-
-    run_step("shard_balancer", given)
-
-
-@_component
-def schema_export(
-    examples: dsl.Input[dsl.Dataset],
-    datum_schema: dsl.Output[dsl.Artifact],
-    datum_dataset: dsl.Output[dsl.Dataset],
-    schema: dsl.Input[dsl.Artifact] = None,
-    statistics: dsl.Input[dsl.Artifact] = None,
-    tfds: bool = False,
-) -> None:
-    """Writes what a dataset holds: schema.pbtxt for TFX, two JSON files for Datum, a JSON Schema.
-
-    Args:
-        examples: a dataset.
-        schema: a schema.pbtxt in a folder, that must agree with it.
-        statistics: TFX's statistics of it, that must agree with it.
-        tfds: write TFDS's two JSON files too, beside the others.
-
-    Returns:
-        datum_schema: schema.pbtxt alone, as TFX's components take it.
-        datum_dataset: all of the files, which Datum opens.
-    """
-    given = {**locals()}
-    from components.kubeflow.run import run_step
-
-    run_step("schema_export", given)
-
-
-@_component
-def dataset_audit(
-    examples: dsl.Input[dsl.Dataset],
-    anomalies: dsl.Output[dsl.Artifact],
-    num_findings: dsl.OutputPath(int),  # type: ignore[valid-type]
-    against: dsl.Input[dsl.Dataset] = None,
-    fail_on: list = [],
-    label: str = "label",
-    most: int = 100,
-) -> None:
-    """Finds copies, leakage between splits, conflicts of labels, shifts and odd images.
-
-    All parameters that are not named here are the settings of DatasetAudit.
-
-    Args:
-        examples: a dataset.
-        against: an earlier one, that it is compared with.
-
-    Returns:
-        anomalies: findings.json, and TFX's anomalies of each split; num_findings in its metadata.
-        num_findings: how much was found, for a `dsl.If`.
-    """
-    given = {**locals()}
-    from components.kubeflow.run import run_step
-
-    with open(given.pop("num_findings"), "w") as stream:
-        stream.write(str(run_step("dataset_audit", given)))
-
-
-@_component
-def dataset_report(
-    examples: dsl.Input[dsl.Dataset],
-    report: dsl.Output[dsl.HTML],
-    statistics: dsl.Input[dsl.Artifact] = None,
-    schema: dsl.Input[dsl.Artifact] = None,
-    sample_records: int = 1000,
-) -> None:
-    """Writes one page that shows what is in a dataset, which Kubeflow shows beside the run.
-
-    Args:
-        examples: a dataset: ours, Datum's, TFDS's or a stock ExampleGen's.
-        statistics: TFX's statistics of it, which the page shows beside its own.
-        schema: a schema.pbtxt in a folder; where the two disagree the page says so.
-        sample_records: most records of each split that are read; counts are the manifest's.
-
-    Returns:
-        report: the page.
-    """
-    given = {**locals()}
-    from components.kubeflow.run import run_step
-
-    run_step("dataset_report", given)
-
-
-@_component
-def train_input_check(
-    examples: dsl.Input[dsl.Dataset],
-    metrics: dsl.Output[dsl.Metrics],
-    split: str = "train",
-    batch_size: int = 64,
-    workers: int = 1,
-    input_options: dict = {},
-    seconds: float = 2.0,
-    min_records_per_second: float = 0.0,
-) -> None:
-    """Reads a dataset as a trainer will: every checksum, the plan of each worker, and the speed.
-
-    Args:
-        examples: a dataset.
-        split: or slices, such as train[:80%].
-        batch_size: global, in records.
-        workers: that share each batch.
-        input_options: further arguments of trainer_utils.input_fn, such as features, label and
-            image_size; images of many sizes are read at 224 x 224 where none is given.
-        seconds: that each stage is measured for.
-        min_records_per_second: the step fails where the input is slower; 0: no such bound.
-
-    Returns:
-        metrics: records, steps, dropped and padded records of an epoch, records_per_second, and
-            the least seconds of a training step that never waits for its input.
-    """
-    given = {**locals()}
-    from components.kubeflow.artifacts import find_dataset
-    from components.kubeflow.input_check import check_input
-
-    del given["examples"], given["metrics"]
-    metrics.metadata.update(check_input(find_dataset(examples.path, examples.uri), **given))

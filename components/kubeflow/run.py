@@ -33,26 +33,21 @@ from trainer_utils.format.json_text import Json
 if TYPE_CHECKING:
     from kfp import dsl
 
-__all__ = ["run_step"]
-
 _Given = dict[str, Any]
 
 
-def run_step(component: str, given: _Given) -> Any:
+def run_step(component: str, given: _Given) -> None:
     """Runs a component in its container.
 
     Args:
         component: its name.
         given: its parameters and artifacts by name, all of them.
 
-    Returns:
-        What `dataset_audit` found, how much; of all others nothing.
-
     Raises:
         DatasetError: settings or data are bad.
     """
     os.environ.setdefault("HOME", tempfile.gettempdir())  # of a user whom the image does not know
-    return _RUN[component](given)
+    _RUN[component](given)
 
 
 def _example_gen(
@@ -102,15 +97,16 @@ def _schema_export(given: _Given) -> None:
         output.metadata.update(short_metadata(exported.properties))
 
 
-def _dataset_audit(given: _Given) -> int:
-    """Audits a dataset; returns how much was found."""
+def _dataset_audit(given: _Given) -> None:
+    """Audits a dataset, and writes how much was found."""
     examples, against = (_uri_of(given.pop(name)) for name in ("examples", "against"))
-    output = given.pop("anomalies")
+    output, count_path = given.pop("anomalies"), given.pop("num_findings")
     settings = _settings(AuditSettings, given)
     audit = steps.audit(str(examples), output.path, settings, against=against)
     output.metadata.update(short_metadata(of_audit(audit)))
     audit.check(settings.fail_on)
-    return sum(audit.counts.values())
+    with open(count_path, "w") as stream:
+        stream.write(str(sum(audit.counts.values())))
 
 
 def _dataset_report(given: _Given) -> None:
@@ -173,7 +169,7 @@ def _whole(value: Any) -> Any:
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
-_RUN: dict[str, Callable[[_Given], int | None]] = {
+_RUN: dict[str, Callable[[_Given], None]] = {
     "audio_example_gen": functools.partial(_example_gen, AudioSettings),
     "dataset_audit": _dataset_audit,
     "dataset_report": _dataset_report,

@@ -28,8 +28,6 @@ from components.kubeflow.artifacts import (
 )
 from trainer_utils.format.json_text import Json, JsonObject
 
-__all__ = ["ARTIFACT_FLAG", "DRIVER_FLAG", "ROOT_FLAG", "STEP_COMMAND", "VERSION_PARAMETER", "main"]
-
 STEP_COMMAND = ("python", "-m", "components.kubeflow.tfx_step")
 ARTIFACT_FLAG, ROOT_FLAG, DRIVER_FLAG = "--artifact", "--dataset-root", "--resolve-inputs"
 VERSION_PARAMETER = "input_version"  # for Kubeflow's cache alone: TFX does not see it

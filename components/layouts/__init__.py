@@ -1,35 +1,43 @@
-"""What a folder of images means: one module a layout, each from files to a `InputTable`.
+"""What a folder of images means: each layout from files to an `InputTable`.
 
 listing = read_layout(inputs, layout="auto")
 """
 
-from types import ModuleType
+from collections.abc import Callable
+from typing import NamedTuple
 
 from components.common.input_table import InputTable
 from components.common.layout_inputs import LayoutInputs
 from components.example_gen import lists
-from components.example_gen.settings import LISTS
-from components.example_gen.simple_layouts import (
+from components.example_gen.folder import (
     check_no_columns,
     name_simple,
     read_simple,
     refuse_layout,
     without_reserved,
 )
-from components.layouts import coco, segmentation, voc, webdataset
+from components.example_gen.settings import LISTS
+from components.layouts import coco, voc, webdataset
 
 __all__ = ["LOOKED_FOR", "is_source_file", "name_layout", "read_layout"]
 
+
+class _Layout(NamedTuple):
+    is_here: Callable[[LayoutInputs], bool]
+    read: Callable[[LayoutInputs], InputTable]
+    looked_for: str
+
+
 # In the order in which they are looked for. VOC's own archive is both of the first two.
-_STRUCTURED: dict[str, ModuleType] = {
-    "voc": voc,
-    "segmentation": segmentation,
-    "coco": coco,
-    "tar": webdataset,
+_STRUCTURED = {
+    "voc": _Layout(voc.is_here, voc.read, voc.LOOKED_FOR),
+    "segmentation": _Layout(voc.has_label_maps, voc.read_label_maps, voc.LABEL_MAPS_LOOKED_FOR),
+    "coco": _Layout(coco.is_here, coco.read, coco.LOOKED_FOR),
+    "tar": _Layout(webdataset.is_here, webdataset.read, webdataset.LOOKED_FOR),
 }
 LOOKED_FOR = ", ".join(
     [
-        *(module.LOOKED_FOR for module in _STRUCTURED.values()),
+        *(known.looked_for for known in _STRUCTURED.values()),
         f"a list of images ({', '.join(LISTS)}), and images in folders",
     ]
 )
@@ -41,30 +49,30 @@ def is_source_file(path: str) -> bool:
 
 
 def read_layout(inputs: LayoutInputs, *, layout: str) -> InputTable:
-    """Works out split, features and bytes of each input.
-
-    Args:
-        layout: as `ImageSettings` has it.
+    """Works out split, features and bytes of each input; `layout` is as `ImageSettings` has it.
 
     Raises:
         InputError: the layout is not recognised, or is malformed.
         ConfigError: `columns` is for lists and archives.
     """
-    for name, module in _STRUCTURED.items():
-        if layout == name or (layout == "auto" and module.is_here(inputs)):
-            if name != "tar":
-                check_no_columns(inputs, name)
-            listing: InputTable = module.read(inputs)
-            if not listing.found:
-                refuse_layout(inputs, layout, module.LOOKED_FOR)
-            # An annotation's height and width are compared with its image's.
-            return without_reserved(listing) if name == "tar" else listing
-    return without_reserved(read_simple(inputs, layout=layout))
+    name = _structured(inputs, layout)
+    if name is None:
+        return without_reserved(read_simple(inputs, layout=layout))
+    if name != "tar":
+        check_no_columns(inputs, name)
+    listing = _STRUCTURED[name].read(inputs)
+    if not listing.found:
+        refuse_layout(inputs, layout, _STRUCTURED[name].looked_for)
+    # An annotation's height and width are compared with its image's.
+    return without_reserved(listing) if name == "tar" else listing
 
 
 def name_layout(inputs: LayoutInputs, *, layout: str) -> str:
     """Which of the layouts `read_layout` would take the inputs for."""
-    for name, module in _STRUCTURED.items():
-        if layout == "auto" and module.is_here(inputs):
-            return name
-    return name_simple(inputs, layout=layout)
+    return _structured(inputs, layout) or name_simple(inputs, layout=layout)
+
+
+def _structured(inputs: LayoutInputs, layout: str) -> str | None:
+    if layout != "auto":
+        return layout if layout in _STRUCTURED else None
+    return next((name for name, known in _STRUCTURED.items() if known.is_here(inputs)), None)

@@ -1,9 +1,5 @@
 """The small files of a WebDataset sample: class, text and JSON, and the columns that they make.
 
-    read_sidecar("cls", b"3", place="x.tar/a.cls")             # '3'
-    columns, rows = make_columns([{"cls": "3"}], given={}, place=str)
-    # (Column(name='label', kind='int'),), [(3,)]
-
 `cls` becomes `label`, ids or words; `txt` becomes `text`; the fields of `json` keep their names,
 nested ones joined by dots. A field called as `cls` or `txt` are, beside these, is `json.label`.
 """
@@ -13,12 +9,10 @@ from collections.abc import Callable, Mapping, Sequence
 
 from components.common.entry import Column, Value
 from components.example_gen.list_table import typed_values
-from components.tables.json_objects import columns_of_objects, flatten_object
+from components.tables.json_lines import columns_of_objects, flatten_object
 from components.tables.kinds import check_columns
 from trainer_utils.format import ConfigError, InputError
 from trainer_utils.format.json_text import Json, JsonObject
-
-__all__ = ["SIDECARS", "make_columns", "read_sidecar"]
 
 _COLUMN_OF = {"cls": "label", "txt": "text"}
 SIDECARS = (*_COLUMN_OF, "json")
@@ -27,9 +21,6 @@ _KINDS = ("int", "float", "string", "label", "ignore")
 
 def read_sidecar(kind: str, data: bytes, *, place: str) -> Json:
     """A file's text, None for an empty class, or the fields of its JSON object by name.
-
-    Args:
-        kind: one of `SIDECARS`.
 
     Raises:
         InputError: it is not UTF-8, or no JSON object.

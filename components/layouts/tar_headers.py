@@ -1,9 +1,5 @@
 """Reads what is in a tar archive, member by member, without trusting it.
 
-    with open("x.tar", "rb") as stream:
-        for member in read_headers(stream, path="x.tar", size=20_480):
-            member.name, member.offset_data, member.size
-
 The parsing is `tarfile`'s. What it lets pass in silence is an error here: an archive cut short, a
 damaged header in the middle, which it takes for the end, and more after the end. A header may claim
 any size: one that leads backwards would be read for ever, and a name of a terabyte into memory.
@@ -13,11 +9,9 @@ Source: POSIX.1-2001 pax, `tarfile` of Python 3.10.
 
 import tarfile
 from collections.abc import Iterator
-from typing import BinaryIO, cast
+from typing import Any, BinaryIO, cast
 
 from trainer_utils.format import InputError
-
-__all__ = ["read_headers"]
 
 _BLOCK_BYTES = 512  # of a tar, see `tarfile.BLOCKSIZE`
 _MAX_HEADER_BYTES = 64 << 10  # 64 KiB: paths end at 4 KiB
@@ -35,18 +29,13 @@ class _HeaderStream:
 
     def read(self, size: int) -> bytes:
         if not 0 <= size <= _MAX_HEADER_BYTES:
-            raise tarfile.ReadError(
-                f"a header that claims {size} bytes, of at most {_MAX_HEADER_BYTES}"
-            )
+            claim = f"a header that claims {size} bytes, of at most {_MAX_HEADER_BYTES}"
+            raise tarfile.ReadError(claim)
         return self._stream.read(size)
 
 
 def read_headers(stream: BinaryIO, *, path: str, size: int) -> Iterator[tarfile.TarInfo]:
-    """Each member, in order. The stream may be moved in between.
-
-    Args:
-        stream: of the whole archive, uncompressed.
-        size: of the archive, in bytes.
+    """Each member of an uncompressed archive of `size` bytes. The stream may be moved in between.
 
     Raises:
         InputError: the archive is cut short, damaged, or more than one; the message names the byte.
@@ -55,25 +44,20 @@ def read_headers(stream: BinaryIO, *, path: str, size: int) -> Iterator[tarfile.
         _check_end(stream, path, 0, size)
         return
     stream.seek(0)
-    position = 0
-    archive = None
+    headers, position = cast(BinaryIO, _HeaderStream(stream)), 0
+    archive: Any = None
     while True:
         try:
-            if archive is None:
-                archive = tarfile.TarFile(
-                    # Names are the same bytes whatever the machine's locale.
-                    fileobj=cast(BinaryIO, _HeaderStream(stream)),
-                    encoding="utf-8",
-                    errors="surrogateescape",
-                )
+            # Names are the same bytes whatever the machine's locale.
+            archive = archive or tarfile.TarFile(
+                fileobj=headers, encoding="utf-8", errors="surrogateescape"
+            )
             member = archive.next()
         except _ERRORS as error:
             raise _bad(path, f"{error}", position) from error
         if member is None:
-            if archive.offset != position:  # newer ones of tarfile give up on a member in silence
-                raise _bad(path, "a damaged header", position)
             break
-        archive.members = []  # type: ignore[attr-defined]  # else it would keep them all
+        archive.members = []  # else it would keep them all
         if archive.offset > size:
             raise _bad(path, f"{member.name!r}, which ends at byte {archive.offset}", size)
         is_whole = member.isreg() and not member.issparse()
@@ -82,7 +66,9 @@ def read_headers(stream: BinaryIO, *, path: str, size: int) -> Iterator[tarfile.
             raise _bad(path, f"{member.name!r} of {member.size} bytes", position)
         position = archive.offset
         yield member
-    _check_end(stream, path, archive.offset, size)
+    if archive.offset != position:  # newer ones of tarfile give up on a member in silence
+        raise _bad(path, "a damaged header", position)
+    _check_end(stream, path, position, size)
 
 
 def _check_end(stream: BinaryIO, path: str, end: int, size: int) -> None:

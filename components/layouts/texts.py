@@ -1,7 +1,4 @@
-"""What files of texts mean: which layout they are, and where they are cut.
-
-pieces, excluded = find_pieces(inputs, settings, folder=working_folder(uri))
-"""
+"""What files of texts mean: which layout they are, and where they are cut."""
 
 import codecs
 import dataclasses
@@ -9,7 +6,7 @@ import json
 import posixpath
 import re
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, NoReturn
 
 from absl import logging
 
@@ -17,16 +14,12 @@ from components.common.entry import ExcludedInput
 from components.common.input_table import InputTable
 from components.common.layout_inputs import LayoutInputs, select_readable
 from components.example_gen import folder as class_folders
-from components.example_gen.folder import is_clutter
+from components.example_gen.folder import is_clutter, refuse_layout
 from components.example_gen.settings import TextSettings
-from components.example_gen.simple_layouts import names_at_top
-from components.tables.options import TableOptions, select_settings
-from components.tables.pieces import PIECE_BYTES, Piece
+from components.tables.pieces import PIECE_BYTES, Piece, TableOptions, select_settings
 from components.tables.reading import DELIMITERS, SUFFIXES, pieces_of
 from trainer_utils.format import ConfigError, InputError, canonical_split
 from trainer_utils.storage import display_path, problem_of
-
-__all__ = ["LOOKED_FOR", "find_pieces"]
 
 _SUFFIXES = {**SUFFIXES, ".json": "json", ".txt": "lines"}
 LOOKED_FOR = f"tables ({', '.join(_SUFFIXES)}) and for text files in folders"
@@ -38,13 +31,9 @@ _PIECE_FILES = 4096
 def find_pieces(
     inputs: LayoutInputs, settings: TextSettings, *, folder: str
 ) -> tuple[list[Piece], list[ExcludedInput]]:
-    """Recognises the layout, and cuts the files into pieces.
+    """Recognises the layout, and cuts the files into pieces; returns these and excluded files.
 
-    Args:
-        folder: for copies of files that are not in UTF-8.
-
-    Returns:
-        The pieces in their order, and excluded files.
+    Copies of files that are not in UTF-8 are made in `folder`.
 
     Raises:
         InputError: the layout is not there, or a file is malformed.
@@ -65,13 +54,9 @@ def find_pieces(
     excluded = [dataclasses.replace(left, split=splits[left.name]) for left in excluded]
     for path in good:
         try:
+            split = splits[path]
             found += pieces_of(
-                inputs,
-                path,
-                kind=layout,
-                split=splits[path],
-                options=options,
-                folder=folder,
+                inputs, path, kind=layout, split=split, options=options, folder=folder
             )
         except OSError as error:
             excluded.append(ExcludedInput(path, splits[path], *problem_of(error, path)))
@@ -85,11 +70,10 @@ def _check_unused(settings: TextSettings, layout: str, names: Sequence[str]) -> 
 
 
 def _recognise(inputs: LayoutInputs, layout: str) -> tuple[str, list[str]]:
-    """The layout, and its files in order."""
     if inputs.root in inputs.files:
         kind = _kind(inputs.root) or "lines" if layout == "auto" else layout
         if kind == "folder":
-            raise InputError("input_base: expected a folder for layout='folder', got a file")
+            _refuse(inputs, "a folder for layout='folder'", "a file", "Name its folder.")
         return _json_kind(inputs, kind, [inputs.root], layout), [inputs.root]
     seen = [(parts, file.path) for parts, file in inputs.below_root() if not is_clutter(parts)]
     by_kind: dict[str, list[str]] = {}
@@ -104,48 +88,32 @@ def _recognise(inputs: LayoutInputs, layout: str) -> tuple[str, list[str]]:
         if not paths and layout != "parquet":  # files of text have any name
             paths = by_kind.get("", []) + by_kind.get("lines", []) + by_kind.get("json", [])
         if not paths:
-            raise InputError(
-                f"input_base {inputs.base!r}: expected files for layout={layout!r}, found none; "
-                f"at its top: {names_at_top(parts[0] for parts, _ in seen)}.",
-                path=inputs.base,
-            )
+            refuse_layout(inputs, layout, "files")
         return layout, paths
     tables = [kind for kind in _TABLES if kind in by_kind]
     if len(tables) > 1:
-        raise InputError(
-            f"input_base {inputs.base!r}: expected tables of one kind, got "
-            f"{' and '.join(by_kind[kind][0] for kind in tables)}. Say which: layout={tables[0]!r}."
-        )
+        got = " and ".join(by_kind[kind][0] for kind in tables)
+        _refuse(inputs, "tables of one kind", got, f"Say which: layout={tables[0]!r}.")
     if tables:
-        paths = by_kind[tables[0]]
-        _refuse_elsewhere(inputs, tables[0], paths, seen)
-        return _json_kind(inputs, tables[0], paths, layout), paths
+        kind, paths = tables[0], by_kind[tables[0]]
+        taken = set(paths)
+        others = [path for _, path in seen if _kind(path) == kind and path not in taken]
+        if others:  # nobody would read them
+            rule = "tables at its top or in folders named after splits"
+            got = f"{display_path(others[0])!r} beside {display_path(paths[0])!r}"
+            cure = "Move it, or name each split's pattern in input_config."
+            _refuse(inputs, rule, got, cure)
+        return _json_kind(inputs, kind, paths, layout), paths
     texts = by_kind.get("lines", [])
     if texts and len(texts) == len(seen) and all(_split_word(path) for path in texts):
         return "lines", texts
     return "folder", []
 
 
-def _refuse_elsewhere(
-    inputs: LayoutInputs,
-    kind: str,
-    paths: Sequence[str],
-    seen: Sequence[tuple[Sequence[str], str]],
-) -> None:
-    """Refuses tables that nobody would read: of the same kind, in folders that are no splits.
-
-    Raises:
-        InputError: it names the first.
-    """
-    taken = set(paths)
-    for _, path in seen:
-        if _kind(path) == kind and path not in taken:
-            raise InputError(
-                f"input_base {inputs.base!r}: expected tables at its top or in folders named after "
-                f"splits, got {display_path(path)!r} beside {display_path(paths[0])!r}. Move it, "
-                "or name each split's pattern in input_config.",
-                path=inputs.base,
-            )
+def _refuse(inputs: LayoutInputs, expected: str, got: str, advice: str) -> NoReturn:
+    raise InputError(
+        f"input_base {inputs.base!r}: expected {expected}, got {got}. {advice}", path=inputs.base
+    )
 
 
 def _kind(path: str) -> str | None:
@@ -154,7 +122,6 @@ def _kind(path: str) -> str | None:
 
 
 def _json_kind(inputs: LayoutInputs, kind: str, paths: Sequence[str], layout: str) -> str:
-    """`jsonl` for files called .json that hold an object a line."""
     if kind != "json" or layout == "json":
         return kind
     good, _ = select_readable(inputs, paths, "a table")
@@ -183,11 +150,8 @@ def _splits(inputs: LayoutInputs, paths: Sequence[str]) -> dict[str, str | None]
         return {path: canonical_split(posixpath.basename(path).split(".")[0])}
     if any(words.values()) and not all(words.values()):
         strange = next(path for path, word in words.items() if word is None)
-        raise InputError(
-            f"input_base {inputs.base!r}: expected all files to be named after splits, or none, "
-            f"got {strange!r} beside others that are. Name each split's in input_config.",
-            path=inputs.base,
-        )
+        rule, got = "all files to be named after splits, or none", f"{strange!r} beside others"
+        _refuse(inputs, rule, got, "Name each split's in input_config.")
     return words
 
 
@@ -197,7 +161,6 @@ def _split_word(path: str) -> str | None:
 
 
 def _grouped(listing: InputTable) -> Iterator[Piece]:
-    """Groups of files of one split."""
     by_split: dict[str | None, list[tuple[str, int, Any]]] = {}
     for entry in listing.entries:
         label = entry.values[0] if entry.values else None

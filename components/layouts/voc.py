@@ -1,38 +1,30 @@
-"""Object detection as Pascal VOC keeps it: JPEGImages, Annotations, ImageSets.
-
-    read(inputs).columns       # xmin, xmax, ymin, ymax, area, labels, pose, …
+"""Pascal VOC: JPEGImages and ImageSets, beside Annotations of boxes or SegmentationClass.
 
 Names of features and arithmetic are Datum's. Source: `datum/generator/image.py`
-(DetDatumGenerator); the VOC2012 development kit, section 7.
+(DetDatumGenerator, SegDatumGenerator); the VOC2012 development kit, sections 4, 7 and 8.
 """
 
 import dataclasses
 import math
 import posixpath
-from collections.abc import Iterator, Sequence
-from typing import Any
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
 
 from defusedxml import DefusedXmlException
 from defusedxml import ElementTree as SafeElementTree
 
-from components.common.entry import Blob, Column, Entry, ExcludedInput, Value
+from components.common.entry import Blob, BlobColumn, Column, Entry, ExcludedInput, Value
 from components.common.input_table import InputTable
 from components.common.layout_inputs import LayoutInputs
 from components.common.rejects import RejectedInputError, reject_errors
 from components.example_gen import boxes
 from components.example_gen.boxes import BOX_COLUMNS, SIZE_COLUMNS, claimed_size, relative_box
-from components.layouts.image_sets import (
-    by_stem,
-    has_folders,
-    listed_images,
-    read_image_sets,
-)
-from trainer_utils.format import InputError
+from components.example_gen.folder import is_clutter
+from trainer_utils.format import InputError, canonical_split
 from trainer_utils.storage import InputFile, display_path, persist, problem_of
 
-__all__ = ["LOOKED_FOR", "is_here", "read"]
-
 LOOKED_FOR = "JPEGImages/ beside Annotations/ (voc)"
+LABEL_MAPS_LOOKED_FOR = "JPEGImages/ beside SegmentationClass/ (segmentation)"
 _COLUMNS = (
     *BOX_COLUMNS,
     Column("pose", "string", is_list=True),
@@ -41,19 +33,29 @@ _COLUMNS = (
     *SIZE_COLUMNS,
 )
 _NOTHING: tuple[Value, ...] = tuple(() if column.is_list else None for column in _COLUMNS)
-_SETS = ("ImageSets/Main", "ImageSets")
 _MAX_XML_BYTES = 16 << 20  # 16 MiB: some 50,000 objects
 
 
 def is_here(inputs: LayoutInputs) -> bool:
-    """Whether the folders are there."""
-    return has_folders(inputs, *_folders(inputs))
+    """Whether there are folders of images and of annotations."""
+    return _has_folders(inputs, _images(inputs), _annotations(inputs))
 
 
-def _folders(inputs: LayoutInputs) -> tuple[str, str]:
-    """Those of the images and of the annotations."""
-    names = inputs.names
-    return names.get("image_dir", "JPEGImages"), names.get("annotation_dir", "Annotations")
+def has_label_maps(inputs: LayoutInputs) -> bool:
+    """Whether there are folders of images and of label maps."""
+    return _has_folders(inputs, _images(inputs), _label_maps(inputs))
+
+
+def _images(inputs: LayoutInputs) -> str:
+    return inputs.names.get("image_dir", "JPEGImages")
+
+
+def _annotations(inputs: LayoutInputs) -> str:
+    return inputs.names.get("annotation_dir", "Annotations")
+
+
+def _label_maps(inputs: LayoutInputs) -> str:
+    return inputs.names.get("label_dir", "SegmentationClass")
 
 
 def read(inputs: LayoutInputs) -> InputTable:
@@ -64,14 +66,13 @@ def read(inputs: LayoutInputs) -> InputTable:
     Raises:
         InputError: two files have one name, or an image is named twice in the image sets.
     """
-    image_dir, annotation_dir = _folders(inputs)
-    own_sets = inputs.names.get("image_set_dir")
-    images = by_stem(inputs, image_dir)
-    annotations = by_stem(inputs, annotation_dir, extension=".xml")
-    sets = read_image_sets(inputs, [own_sets] if own_sets else _SETS, images)
-    taken, excluded = listed_images(inputs, image_dir, images, sets)
+    images = _by_stem(inputs, _images(inputs))
+    annotations = _by_stem(inputs, _annotations(inputs), extension=".xml")
+    sets = _read_image_sets(inputs, ["ImageSets/Main", "ImageSets"], images)
+    taken, excluded = _listed_images(inputs, _images(inputs), images, sets)
     known = [annotations[stem] for stem, _, _ in taken if stem in annotations]
-    texts = _texts(inputs, [file.path for file in known if _is_readable(file)])
+    readable = [file for file in known if file.problem is None and file.size <= _MAX_XML_BYTES]
+    texts = _texts(inputs, [file.path for file in readable])
     entries = []
     for stem, split, file in taken:
         values = _NOTHING
@@ -83,7 +84,7 @@ def read(inputs: LayoutInputs) -> InputTable:
                     path = annotations[stem].path
                     values = persist(path, _parse, text, path)
             elif split != "test":
-                detail = f"no {annotation_dir}/{display_path(stem)}.xml"
+                detail = f"no {_annotations(inputs)}/{display_path(stem)}.xml"
                 raise RejectedInputError("NO_ANNOTATION", detail)
         except RejectedInputError as error:
             excluded.append(ExcludedInput(file.path, split, error.code, error.detail))
@@ -91,10 +92,31 @@ def read(inputs: LayoutInputs) -> InputTable:
             entries.append(Entry(file.path, split, (Blob(file.path, file.size),), values))
     for stem, file in annotations.items():
         if not sets and stem not in images:
-            detail = f"an annotation without its image in {image_dir}"
+            detail = f"an annotation without its image in {_images(inputs)}"
             excluded.append(ExcludedInput(file.path, inputs.split, "FILE_NOT_FOUND", detail))
     listing = InputTable.of(entries, excluded, _COLUMNS)
     return dataclasses.replace(listing, vocabularies=_classes(inputs))
+
+
+def read_label_maps(inputs: LayoutInputs) -> InputTable:
+    """Pairs images and label maps by name, as `read`; `SegmentationObject` is not read."""
+    images = _by_stem(inputs, _images(inputs))
+    sets = _read_image_sets(inputs, ["ImageSets/Segmentation", "ImageSets", ""], images)
+    taken, excluded = _listed_images(inputs, _images(inputs), images, sets)
+    label_maps = _by_stem(inputs, _label_maps(inputs))
+    entries = []
+    for stem, split, file in taken:
+        if (label_map := label_maps.get(stem)) is None:
+            detail = f"no label map {_label_maps(inputs)}/{display_path(stem)}.png"
+            excluded.append(ExcludedInput(file.path, split, "NO_LABEL_MAP", detail))
+        elif label_map.problem is not None:
+            code, detail = label_map.problem
+            excluded.append(ExcludedInput(file.path, split, code, f"its label map: {detail}"))
+        else:
+            blobs = (Blob(file.path, file.size), Blob(label_map.path, label_map.size))
+            entries.append(Entry(file.path, split, blobs))
+    columns = (BlobColumn("image", "image"), BlobColumn("label", "label_map"))
+    return InputTable.of(entries, excluded, blobs=columns)
 
 
 def _classes(inputs: LayoutInputs) -> dict[str, tuple[str, ...]]:
@@ -109,19 +131,14 @@ def _classes(inputs: LayoutInputs) -> dict[str, tuple[str, ...]]:
     return {"labels": names}
 
 
-def _is_readable(file: InputFile) -> bool:
-    return file.problem is None and file.size <= _MAX_XML_BYTES
-
-
 def _check(file: InputFile) -> None:
     """Refuses an annotation that is not to be opened."""
     if file.problem is not None:
         code, detail = file.problem
         raise RejectedInputError(code, f"its annotation: {detail}")
-    if not _is_readable(file):
-        raise RejectedInputError(
-            "BAD_ANNOTATION", f"expected at most {_MAX_XML_BYTES} bytes, got {file.size}"
-        )
+    if file.size > _MAX_XML_BYTES:
+        detail = f"expected at most {_MAX_XML_BYTES} bytes, got {file.size}"
+        raise RejectedInputError("BAD_ANNOTATION", detail)
 
 
 def _texts(inputs: LayoutInputs, paths: Sequence[str]) -> Iterator[bytes | OSError]:
@@ -138,7 +155,6 @@ def _texts(inputs: LayoutInputs, paths: Sequence[str]) -> Iterator[bytes | OSErr
 
 
 def _parse(text: bytes | OSError, path: str) -> tuple[Value, ...]:
-    """The values of `_COLUMNS`."""
     if isinstance(text, OSError):
         raise RejectedInputError("UNREADABLE", f"its annotation: {problem_of(text, path)[1]}")
     try:
@@ -176,3 +192,135 @@ def _number(element: Any, name: str) -> float:
         shown = repr(text if text is None else text[:50])
         raise RejectedInputError("BAD_ANNOTATION", f"<{name}>: expected a number, got {shown}")
     return number
+
+
+class _ImageSet(NamedTuple):
+    """The split that an image belongs to, and the line that says so."""
+
+    split: str
+    path: str
+    line: int
+
+    @property
+    def place(self) -> str:
+        """The line, for messages."""
+        return f"{display_path(self.path)} (line {self.line})"
+
+
+def _has_folders(inputs: LayoutInputs, *names: str) -> bool:
+    return all(any(_is_in(parts, name) for parts in inputs.folders) for name in names)
+
+
+def _is_in(parts: Sequence[str], folder: str) -> bool:
+    wanted = tuple(folder.split("/"))
+    return tuple(parts[: len(wanted)]) == wanted
+
+
+def _by_stem(
+    inputs: LayoutInputs, folder: str, *, extension: str | None = None
+) -> dict[str, InputFile]:
+    """The files in a folder below the root, by path from there without extension.
+
+    Takes those of an `extension`, or all but hidden and system files.
+
+    Raises:
+        InputError: two files have one name.
+    """
+    files: dict[str, InputFile] = {}
+    depth = folder.count("/") + 1
+    for parts, file in inputs.below_root():
+        if len(parts) <= depth or not _is_in(parts, folder) or is_clutter(parts):
+            continue
+        stem, suffix = posixpath.splitext("/".join(parts[depth:]))
+        if extension is not None and suffix.lower() != extension:
+            continue
+        if stem in files:
+            raise InputError(
+                f"{folder} {stem!r}: expected one file of that name, got "
+                f"{display_path(files[stem].path)} and {display_path(file.path)}"
+            )
+        files[stem] = file
+    return files
+
+
+def _read_image_sets(
+    inputs: LayoutInputs, folders: Sequence[str], images: Collection[str]
+) -> dict[str, _ImageSet]:
+    """The set of each image, from the first of these folders that has `train.txt` or the like.
+
+    Files that are called after no split, such as `trainval.txt` or `dog_train.txt`, are passed by.
+
+    Args:
+        folders: relative to the root, where `image_set_dir` names no other.
+        images: the names that there are; a name may end in blanks only if it is one of them.
+
+    Raises:
+        InputError: an image is named twice, or a set is no text.
+    """
+    own = inputs.names.get("image_set_dir")
+    for folder in [own] if own else folders:
+        sets: dict[str, _ImageSet] = {}
+        for file, split in _set_files(inputs, folder):
+            for line, name in _names(inputs, file, images):
+                this = _ImageSet(split, file.path, line)
+                other = sets.setdefault(name, this)
+                if other is not this:
+                    raise InputError(
+                        f"image {name!r}: expected it once in the image sets, "
+                        f"got it in {other.place} and {this.place}"
+                    )
+        if sets:
+            return sets
+    return {}
+
+
+def _set_files(inputs: LayoutInputs, folder: str) -> Iterator[tuple[InputFile, str]]:
+    for parts, file in inputs.below_root():
+        stem, extension = posixpath.splitext(parts[-1])
+        split = canonical_split(stem)
+        if "/".join(parts[:-1]) == folder and extension.lower() == ".txt" and split is not None:
+            yield file, split
+
+
+def _names(
+    inputs: LayoutInputs, file: InputFile, images: Collection[str]
+) -> Iterator[tuple[int, str]]:
+    """Each line's number and name. Bytes that are not UTF-8 are those of files' names."""
+    if file.problem is not None:
+        raise InputError.at(file.path, expected="an image set", got=file.problem[1])
+    data = inputs.read_bytes(file.path)
+    if (zero := data.find(0)) >= 0:
+        raise InputError.at(file.path, expected="a name a line in UTF-8", got="a zero", offset=zero)
+    # Not splitlines(), which also splits at characters that a file's name may hold.
+    for number, line in enumerate(data.decode("utf-8-sig", "surrogateescape").split("\n"), 1):
+        whole = line.removesuffix("\r")
+        name = whole if whole in images else whole.strip()
+        if name:
+            yield number, name
+
+
+def _listed_images(
+    inputs: LayoutInputs,
+    folder: str,
+    images: Mapping[str, InputFile],
+    sets: Mapping[str, _ImageSet],
+) -> tuple[list[tuple[str, str | None, InputFile]], list[ExcludedInput]]:
+    """The images to take, as name, split and file, and the excluded ones."""
+    taken, excluded = [], []
+    for stem, file in images.items():
+        split = inputs.split or (sets[stem].split if stem in sets else None)
+        if sets and stem not in sets:
+            excluded.append(ExcludedInput(file.path, split, None, "in no image set"))
+        elif file.problem is not None:
+            excluded.append(ExcludedInput(file.path, split, *file.problem))
+        else:
+            taken.append((stem, split, file))
+    for stem, image_set in sets.items():
+        if stem not in images:
+            split = inputs.split or image_set.split
+            detail = f"named in {image_set.place}"
+            excluded.append(ExcludedInput(stem, split, "FILE_NOT_FOUND", detail))
+    for parts, file in inputs.below_root():
+        if _is_in(parts, folder) and is_clutter(parts):
+            excluded.append(ExcludedInput(file.path, inputs.split, None, "hidden or system file"))
+    return taken, excluded

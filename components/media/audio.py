@@ -1,8 +1,5 @@
 """What becomes of an audio file: 16-bit WAV, which `tf.audio.decode_wav` reads.
 
-store_audio(data, AudioOptions(sample_rate=16_000), filename="clips/1.flac")
-# StoredAudio(data=…, sample_rate=16000, num_frames=48000, channels=1, conversions=('FLAC', …))
-
 Source: the RIFF container and its `fmt ` and `data` chunks ("Multimedia Programming Interface and
 Data Specifications 1.0", 1991); what TensorFlow takes, `tensorflow/core/lib/wav/wav_io.cc`.
 """
@@ -12,18 +9,16 @@ import io
 import math
 import os
 import struct
+import wave
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from components.common.rejects import RejectedInputError
-from components.media.mpeg_frames import count_frames
-from components.media.ogg_pages import check_pages
+from components.media.audio_streams import check_ogg_pages, count_mpeg_frames
 from components.media.options import LARGEST_RATE, AudioOptions
 from trainer_utils.format.media_formats import EXTENSIONS, FORMATS, RIFF, WAVE, packing_of
-
-__all__ = ["StoredAudio", "store_audio"]
 
 _EXTENSIONS = {known.name: known.extensions for known in FORMATS if known.kind == "audio"}
 _MOST_BYTES = 1 << 30  # of samples: an Example, being one protocol buffer, ends at 2 GiB
@@ -35,30 +30,20 @@ _UNKNOWN_SIZE = 0xFFFFFFFF  # of a stream whose end was not known when it began
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class StoredAudio:
-    """What goes into an example.
+    """What goes into an example."""
 
-    Args:
-        data: a WAV file of 16 bits; the given bytes themselves, where they are one.
-        sample_rate: in Hz.
-        num_frames: samples of each channel.
-        channels: how many.
-        conversions: why it is not what it was, or not what it seemed: fixed upper-case words.
-    """
-
-    data: bytes
-    sample_rate: int
-    num_frames: int
-    channels: int
+    data: bytes  # a WAV file of 16 bits; the given bytes themselves, where they are one
+    sample_rate: int  # in Hz
+    num_frames: int  # samples of each channel
+    channels: int  # how many
+    # why it is not what it was, or not what it seemed: fixed upper-case words
     conversions: tuple[str, ...] = ()
 
 
 def store_audio(data: bytes, options: AudioOptions, *, filename: str) -> StoredAudio:
     """Keeps a WAV file of 16 bits as it is, and decodes WAV, FLAC, OGG and MP3 into one.
 
-    Args:
-        data: a whole file.
-        options: of the component.
-        filename: whose extension may be wrong.
+    The extension of `filename` may be wrong.
 
     Raises:
         RejectedInputError: EMPTY_FILE, NOT_AUDIO, UNSUPPORTED_FORMAT, TRUNCATED_AUDIO,
@@ -72,12 +57,10 @@ def store_audio(data: bytes, options: AudioOptions, *, filename: str) -> StoredA
     ending = os.path.splitext(filename)[1].lower()
     if ending in EXTENSIONS["audio"] and ending not in _EXTENSIONS[kind]:
         conversions = ("WRONG_EXTENSION",)
-    if (
-        plain is not None
-        and options.sample_rate in (None, plain.sample_rate)
-        and options.channels in (None, plain.channels)
-    ):
-        return dataclasses.replace(plain, conversions=conversions)
+    if plain is not None:
+        is_wished = options.sample_rate in (None, plain.sample_rate)
+        if is_wished and options.channels in (None, plain.channels):
+            return dataclasses.replace(plain, conversions=conversions)
     samples, sample_rate, is_deeper = _decode(data, kind)
     if kind != "WAV":
         conversions += (kind,)
@@ -95,19 +78,15 @@ def store_audio(data: bytes, options: AudioOptions, *, filename: str) -> StoredA
         samples = _resample(samples, sample_rate, options.sample_rate)
         sample_rate = options.sample_rate
         conversions += ("RESAMPLED",)
-    return StoredAudio(
-        _wav(samples, sample_rate), sample_rate, len(samples), samples.shape[1], conversions
-    )
+    data = _wav(samples, sample_rate)
+    return StoredAudio(data, sample_rate, len(samples), samples.shape[1], conversions)
 
 
 def _plain_wav(data: bytes) -> StoredAudio | None:
-    """A WAV file that TensorFlow reads as it is; None for any other.
+    """A WAV file that TensorFlow reads as it is; None for any other; one that is cut is rejected.
 
     TensorFlow knows neither the byte of padding after a chunk of odd size nor leftovers at the
     end that are no whole chunk.
-
-    Raises:
-        RejectedInputError: it is one, but cut short, in parts, or of no rate or channels.
     """
     if not data.startswith(RIFF) or data[8:12] != WAVE:
         return None
@@ -129,10 +108,8 @@ def _plain_wav(data: bytes) -> StoredAudio | None:
             if size == _UNKNOWN_SIZE:
                 return None
             if body + size > len(data):
-                raise RejectedInputError(
-                    "TRUNCATED_AUDIO",
-                    f"expected {size} bytes of samples as its header says, got {len(data) - body}",
-                )
+                detail = f"expected {size} bytes of samples, got {len(data) - body}"
+                raise RejectedInputError("TRUNCATED_AUDIO", detail)
             samples_bytes = size
         is_plain &= size % 2 == 0
         position = body + size + size % 2
@@ -145,14 +122,10 @@ def _plain_wav(data: bytes) -> StoredAudio | None:
 
 def _check_rate(form: bytes) -> None:
     """Refuses what a WAV's `fmt ` says and nothing can play; libsndfile has no words for it."""
-    if len(form) < 8:
-        return
-    channels, rate = struct.unpack("<HI", form[2:8])
+    channels, rate = struct.unpack("<HI", form[2:8]) if len(form) == 8 else (1, 1)
     if not rate or not channels:
-        raise RejectedInputError(
-            "DAMAGED_AUDIO",
-            f"expected a rate in Hz and some channels in its header, got {rate} Hz and {channels}",
-        )
+        detail = f"expected a rate and channels in its header, got {rate} Hz and {channels}"
+        raise RejectedInputError("DAMAGED_AUDIO", detail)
 
 
 def _of_form(form: bytes, size: int, data: bytes) -> StoredAudio | None:
@@ -167,23 +140,19 @@ def _of_form(form: bytes, size: int, data: bytes) -> StoredAudio | None:
 
 
 def _kind(data: bytes) -> str:
-    """`WAV`, `FLAC`, `OGG` or `MP3`."""
     import soundfile  # loads a C library; only those who have audio pay
 
     try:
         name = soundfile.info(io.BytesIO(data)).format
     except (soundfile.LibsndfileError, RuntimeError, TypeError) as error:
+        code, detail = "NOT_AUDIO", f"expected WAV, FLAC, OGG or MP3: {_reason(error)}"
         if (packing := packing_of(data)) is not None:
-            detail = f"{packing}. Unpack it first"
-            raise RejectedInputError("UNSUPPORTED_FORMAT", detail) from error
-        raise RejectedInputError(
-            "NOT_AUDIO", f"expected WAV, FLAC, OGG or MP3: {_reason(error)}"
-        ) from error
+            code, detail = "UNSUPPORTED_FORMAT", f"{packing}. Unpack it first"
+        raise RejectedInputError(code, detail) from error
     kind = {"WAVEX": "WAV", "RF64": "WAV", "MPEG": "MP3"}.get(name, name)
     if kind not in _EXTENSIONS:
-        raise RejectedInputError(
-            "UNSUPPORTED_FORMAT", f"expected WAV, FLAC, OGG or MP3, got {name}"
-        )
+        detail = f"expected WAV, FLAC, OGG or MP3, got {name}"
+        raise RejectedInputError("UNSUPPORTED_FORMAT", detail)
     return str(kind)
 
 
@@ -197,11 +166,9 @@ def _decode(data: bytes, kind: str) -> tuple[npt.NDArray[np.float32], int, bool]
         def seekable(self) -> bool:
             return False
 
-    least: int | None = None
     if kind == "OGG":
-        check_pages(data)
-    elif kind == "MP3":
-        data, least = count_frames(data)
+        check_ogg_pages(data)
+    data, least = count_mpeg_frames(data) if kind == "MP3" else (data, None)
     try:
         with Stream(io.BytesIO(data)) as file:
             most = _MOST_BYTES // (4 * file.channels)
@@ -209,9 +176,8 @@ def _decode(data: bytes, kind: str) -> tuple[npt.NDArray[np.float32], int, bool]
             if expected is None and file.frames < _UNKNOWN_FRAMES:
                 expected = file.frames
             if expected is not None and expected > most:
-                raise RejectedInputError(
-                    "TOO_LARGE", f"expected at most {most} frames, got {expected}"
-                )
+                detail = f"expected at most {most} frames, got {expected}"
+                raise RejectedInputError("TOO_LARGE", detail)
             samples = file.read(most if expected is None else expected, "float32", always_2d=True)
             rate, subtype = file.samplerate, file.subtype
     except (soundfile.LibsndfileError, RuntimeError) as error:
@@ -233,18 +199,11 @@ def _reason(error: Exception) -> str:
 
 
 def _mixed(samples: npt.NDArray[np.float32], channels: int | None) -> npt.NDArray[np.float32]:
-    """The mean of all channels, or twice a single one.
-
-    Raises:
-        RejectedInputError: TOO_MANY_CHANNELS, to be made two of.
-    """
     if channels == 1:
-        mean: npt.NDArray[np.float32] = samples.mean(axis=1, keepdims=True)
-        return mean
+        return np.asarray(samples.mean(axis=1, keepdims=True))
     if samples.shape[1] > 1:
-        raise RejectedInputError(
-            "TOO_MANY_CHANNELS", f"expected at most 2 channels, got {samples.shape[1]}"
-        )
+        detail = f"expected at most 2 channels, got {samples.shape[1]}"
+        raise RejectedInputError("TOO_MANY_CHANNELS", detail)
     return np.repeat(samples, 2, axis=1)
 
 
@@ -252,27 +211,23 @@ def _resample(samples: npt.NDArray[np.float32], rate: int, wished: int) -> npt.N
     from scipy import signal  # takes a second
 
     if rate > LARGEST_RATE:  # whose filter alone may take gigabytes
-        raise RejectedInputError(
-            "UNSUPPORTED_FORMAT", f"expected at most {LARGEST_RATE} Hz to resample, got {rate}"
-        )
+        detail = f"expected at most {LARGEST_RATE} Hz to resample, got {rate}"
+        raise RejectedInputError("UNSUPPORTED_FORMAT", detail)
     if (octets := -(-len(samples) * wished // rate) * samples.shape[1] * 4) > _MOST_BYTES:
-        raise RejectedInputError(
-            "TOO_LARGE", f"expected at most {_MOST_BYTES} bytes at {wished} Hz, got {octets}"
-        )
+        detail = f"expected at most {_MOST_BYTES} bytes at {wished} Hz, got {octets}"
+        raise RejectedInputError("TOO_LARGE", detail)
     common = math.gcd(rate, wished)
     resampled: Any = signal.resample_poly(samples, wished // common, rate // common, axis=0)
     return np.asarray(resampled, np.float32)
 
 
 def _wav(samples: npt.NDArray[np.float32], sample_rate: int) -> bytes:
-    """A WAV file of 16 bits, rounded to the nearest."""
     octets: bytes = np.clip(np.rint(samples * 32768.0), -32768, 32767).astype("<i2").tobytes()
     channels = samples.shape[1]
     if sample_rate * channels * 2 > _UNKNOWN_SIZE:
         raise RejectedInputError("UNSUPPORTED_FORMAT", f"a WAV cannot hold {sample_rate} Hz")
-    form = struct.pack(
-        "<HHIIHH", _PCM, channels, sample_rate, sample_rate * channels * 2, channels * 2, 16
-    )
-    chunks = b"fmt " + struct.pack("<I", len(form)) + form
-    chunks += b"data" + struct.pack("<I", len(octets)) + octets
-    return RIFF[0] + struct.pack("<I", len(chunks) + 4) + WAVE + chunks
+    stream = io.BytesIO()
+    with wave.open(stream, "wb") as file:
+        file.setparams((channels, 2, sample_rate, 0, "NONE", ""))
+        file.writeframes(octets)
+    return stream.getvalue()

@@ -1,7 +1,5 @@
 """The markers of a JPEG file, walked as libjpeg walks them; nothing is decoded.
 
-    scan_jpeg(data)      # ImageStructure(format="JPEG", size=(640, 480), channels=3, …)
-
 What the frame's header says is checked strictly: Pillow reads it once more by itself, and decodes
 into memory of the size that it found. What is odd in tables, scans or the end is a `doubt`, which
 decoders resolve: they forgive much of it.
@@ -19,8 +17,8 @@ from typing import NamedTuple
 import numpy as np
 
 from components.common.rejects import RejectedInputError
-from components.media.structure import ImageStructure
-from trainer_utils.format.jpeg import (
+from components.media.image_structure import ImageStructure
+from trainer_utils.format.images import (
     ALONE,
     APP1,
     BASELINE,
@@ -38,8 +36,6 @@ from trainer_utils.format.jpeg import (
     SOS,
     find_segment,
 )
-
-__all__ = ["scan_jpeg"]
 
 _BASELINE_TO_PROGRESSIVE = (BASELINE, EXTENDED, PROGRESSIVE)
 _PROGRESSIVE = (PROGRESSIVE, 0xCA)
@@ -76,9 +72,6 @@ class _Frame(NamedTuple):
 
 def scan_jpeg(data: bytes) -> ImageStructure:
     """Walks from marker to marker, until the end of the image.
-
-    Args:
-        data: a file that begins as a JPEG does.
 
     Raises:
         RejectedInputError: TRUNCATED_IMAGE, DAMAGED_IMAGE or UNSUPPORTED_FORMAT: no decoder would
@@ -163,10 +156,8 @@ def _check_coding(process: int, tables: set[int]) -> None:
     is_arithmetic = process in _ARITHMETIC
     if _CONDITIONING in tables if not is_arithmetic else min(tables, default=0x100) < 0x100:
         found = ("arithmetic", "Huffman") if is_arithmetic else ("Huffman", "arithmetic")
-        raise RejectedInputError(
-            "DAMAGED_IMAGE",
-            "its header says {} coding, its tables are of {} coding".format(*found),
-        )
+        detail = "its header says {} coding, its tables are of {} coding".format(*found)
+        raise RejectedInputError("DAMAGED_IMAGE", detail)
 
 
 def _after_scan(data: bytes, position: int, *, is_last: bool) -> int:
@@ -194,11 +185,7 @@ def _is_surely_upright(segment: bytes) -> bool:
 
 
 def _frame(process: int, segment: bytes) -> _Frame:
-    """What the frame's header says.
-
-    Raises:
-        RejectedInputError: it contradicts itself, or is what no decoder here reads.
-    """
+    """What the frame's header says; rejected where no decoder here reads it."""
     if process in _UNREAD:
         raise RejectedInputError(
             "UNSUPPORTED_FORMAT", f"expected sequential or progressive JPEG, got {process:#04x}"
@@ -254,7 +241,6 @@ def _add_quantizers(segment: bytes, tables: set[int]) -> str | None:
 
 
 def _add_codes(segment: bytes, tables: set[int]) -> str | None:
-    """The same of Huffman tables."""
     position = 0
     while position + 17 <= len(segment):
         number, counts = segment[position], segment[position + 1 : position + 17]

@@ -1,15 +1,10 @@
-"""The settings of images and sounds: what is to become of them.
-
-ImageOptions(resize_shorter_side=256), AudioOptions(sample_rate=16_000)
-"""
+"""The settings of images and sounds: what is to become of them."""
 
 import dataclasses
 import importlib.util
 
 from trainer_utils.format import ConfigError
 from trainer_utils.format.settings import Settings, number, one_of, setting
-
-__all__ = ["LARGEST_RATE", "MAX_PIXELS", "AudioOptions", "ImageOptions"]
 
 MAX_PIXELS = 89_478_485  # Pillow's own bound against decompression bombs: 1 GiB as RGB, a third
 _MOST_PIXELS = 2 * MAX_PIXELS  # beyond it Pillow refuses to open a file
@@ -48,11 +43,7 @@ class AudioOptions(Settings):
     channels: int | None = setting(None, one_of(None, 1, 2))
 
     def check_installed(self) -> None:
-        """Asks for the library that resampling needs, before any sound is read.
-
-        Raises:
-            ConfigError: it is not installed.
-        """
+        """Asks for the library that resampling needs, before any sound is read."""
         if self.sample_rate is not None and importlib.util.find_spec("scipy") is None:
             rule, advice = "None without scipy", "Run pip install 'tfx-shards[audio]'"
             raise ConfigError.of("sample_rate", self.sample_rate, allowed=rule, advice=advice)

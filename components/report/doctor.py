@@ -15,8 +15,6 @@ from trainer_utils.format.naming import REJECTS_FILE
 from trainer_utils.storage.file_system import is_fault
 from trainer_utils.text_output import Part, human_bytes, list_counts, make_table, quantity
 
-__all__ = ["Check", "checks_table", "dataset_checks", "is_good"]
-
 _STYLES = {"ok": "green", "warn": "yellow", "bad": "red"}
 _LARGE_BYTES = 10**9  # of a split, from which the size of its shards matters
 _LEAST_SHARD, _MOST_SHARD = 100 * 10**6, 200 * 10**6  # the field's advice
@@ -56,6 +54,14 @@ def checks_table(checks: Iterable[Check]) -> Part:
     return make_table(None, rows, styles=_STYLES)
 
 
+def _ok(name: str, message: str) -> Check:
+    return Check(name, "ok", message)
+
+
+def _warn(name: str, message: str, cure: str) -> Check:
+    return Check(name, "warn", message, cure)
+
+
 def dataset_checks(uri: str, *, workers: int = 1) -> Iterator[Check]:
     """All of them.
 
@@ -72,88 +78,57 @@ def dataset_checks(uri: str, *, workers: int = 1) -> Iterator[Check]:
         yield Check("dataset", "bad", str(error), cure)
         return
     yield _manifest(facts)
-    yield from _shards(facts, workers)
+    for name, split in facts.splits.items():
+        yield _shards(f"shards of {name}", split, workers)
     if facts.is_gzip:
-        yield Check(
-            "compression",
-            "warn",
-            "gzip: Datum cannot read it, and shuffle='global' and resuming cannot skip in it",
-            "Write it again with compression='none'; images and sounds hardly shrink.",
-        )
+        message = "gzip: Datum cannot read it, and shuffle='global' and resuming cannot skip in it"
+        cure = "Write it again with compression='none'; images and sounds hardly shrink."
+        yield _warn("compression", message, cure)
     else:
-        yield Check("compression", "ok", "none")
-    yield from _rejects(facts)
-    yield from _classes(facts)
+        yield _ok("compression", "none")
+    if facts.manifest is not None:
+        yield from _rejects(facts)
+    if facts.labels:
+        yield _classes(facts.labels, facts.label_totals)
 
 
 def _manifest(facts: DatasetFacts) -> Check:
-    manifest = facts.manifest
-    if manifest is None:
-        return Check(
-            "manifest",
-            "warn",
-            f"none (written by {facts.writer}): a missing record or shard would go unnoticed",
-            f"{_BALANCE}.",
-        )
-    if any(shard.index_crc32c is None for shard in manifest.shards) and not facts.is_gzip:
-        return Check(
-            "index",
-            "warn",
-            "no record index: every shard has to be scanned before its first record is read",
-            "Run ShardBalancer on it, which writes one.",
-        )
-    return Check("manifest", "ok", f"whole by its manifest, written by {facts.writer}")
+    if facts.manifest is None:
+        message = f"none (written by {facts.writer}): a missing record or shard would go unnoticed"
+        return _warn("manifest", message, f"{_BALANCE}.")
+    if any(s.index_crc32c is None for s in facts.manifest.shards) and not facts.is_gzip:
+        message = "no record index: every shard has to be scanned before its first record is read"
+        return _warn("index", message, "Run ShardBalancer on it, which writes one.")
+    return _ok("manifest", f"whole by its manifest, written by {facts.writer}")
 
 
-def _shards(facts: DatasetFacts, workers: int) -> Iterator[Check]:
-    for name, split in facts.splits.items():
-        what = f"shards of {name}"
-        if split.records == 0 or not split.shards:
-            yield Check(what, "warn", "no record in it", "Set splits, or leave it out.")
-            continue
-        sizes = [shard.bytes for shard in split.shards]
-        message = f"{split.num_shards} of {human_bytes(max(sizes))} at the most"
-        if split.num_shards < workers:
-            yield Check(
-                what,
-                "warn",
-                f"{split.num_shards} for {workers} workers: readers that share out files, not "
-                "records, leave workers without any",
-                f"{_BALANCE}, with shard_multiple={workers} or num_shards={workers}.",
-            )
-        elif split.num_shards % workers:
-            yield Check(
-                what,
-                "warn",
-                f"{split.num_shards} is no multiple of {workers} workers",
-                f"{_BALANCE}, with shard_multiple={workers}.",
-            )
-        elif (advice := _size_advice(split)) is not None:
-            yield Check(what, "warn", *advice)
-        else:
-            yield Check(what, "ok", message)
-
-
-def _size_advice(split: SplitFacts) -> tuple[str, str] | None:
+def _shards(what: str, split: SplitFacts, workers: int) -> Check:
+    if split.records == 0 or not split.shards:
+        return _warn(what, "no record in it", "Set splits, or leave it out.")
     sizes = [shard.bytes for shard in split.shards]
-    mean = split.bytes / len(sizes)
+    least, mean, most = min(sizes), split.bytes / len(sizes), max(sizes)
+    if split.num_shards < workers:
+        message = (
+            f"{split.num_shards} for {workers} workers: readers that share out files, not "
+            "records, leave workers without any"
+        )
+        cure = f"{_BALANCE}, with shard_multiple={workers} or num_shards={workers}."
+        return _warn(what, message, cure)
+    if split.num_shards % workers:
+        message = f"{split.num_shards} is no multiple of {workers} workers"
+        return _warn(what, message, f"{_BALANCE}, with shard_multiple={workers}.")
     if split.bytes >= _LARGE_BYTES and not _LEAST_SHARD <= mean <= _MOST_SHARD:
-        return (
-            f"{human_bytes(mean)} on average: 100 to 200 MB read best from disks and object stores",
-            f"{_BALANCE}, with target_shard_bytes={128 << 20}.",
-        )
-    if max(sizes) > _UNEQUAL * max(min(sizes), 1):
-        return (
-            f"from {human_bytes(min(sizes))} to {human_bytes(max(sizes))}: workers would not "
-            "finish together",
-            f"{_BALANCE}.",
-        )
-    return None
+        size = human_bytes(mean)
+        message = f"{size} on average: 100 to 200 MB read best from disks and object stores"
+        return _warn(what, message, f"{_BALANCE}, with target_shard_bytes={128 << 20}.")
+    if most > _UNEQUAL * max(least, 1):
+        sizes_shown = f"from {human_bytes(least)} to {human_bytes(most)}"
+        return _warn(what, f"{sizes_shown}: workers would not finish together", f"{_BALANCE}.")
+    return _ok(what, f"{split.num_shards} of {human_bytes(most)} at the most")
 
 
 def _rejects(facts: DatasetFacts) -> Iterator[Check]:
-    if facts.manifest is None:
-        return
+    assert facts.manifest is not None
     lists = f"{facts.uri}/{REJECTS_FILE} names each of them."
     found = [("", facts.manifest.total, facts.manifest.reject_counts, lists)]
     lists = f"{REJECTS_FILE} of the dataset before names each of them: tfx-shards lineage finds it."
@@ -162,44 +137,23 @@ def _rejects(facts: DatasetFacts) -> Iterator[Check]:
     for who, total, codes, cure in found:
         said = f": {list_counts(codes)}" if codes else ""
         message = f"{total.rejected:,} of {total.found:,} inputs were left out{who}{said}"
-        yield Check("rejects", "warn", message, cure)
+        yield _warn("rejects", message, cure)
     if not found:
-        yield Check("rejects", "ok", "none")
+        yield _ok("rejects", "none")
 
 
-def _classes(facts: DatasetFacts) -> Iterator[Check]:
-    if not facts.labels:
-        return
-    totals = facts.label_totals
-    rarest = min(totals, key=lambda label: (totals[label], label))
-    commonest = max(totals, key=lambda label: (totals[label], label))
-    missing = _missing(facts.labels, totals)
-    if missing:
-        yield Check(
-            "classes",
-            "warn",
-            missing,
-            "Convert it again with stratify=True, or more of that class.",
-        )
-    elif totals[commonest] > _SKEWED * totals[rarest]:
-        yield Check(
-            "classes",
-            "warn",
-            f"{totals[commonest]:,} of {commonest!r} for {totals[rarest]:,} of {rarest!r}",
-            "Weigh the examples (sample_weight=), or read a dataset a class with weights=.",
-        )
-    else:
-        yield Check(
-            "classes",
-            "ok",
-            f"{len(totals)}, of {totals[rarest]:,} to {quantity(totals[commonest], 'example')}",
-        )
-
-
-def _missing(labels: Mapping[str, Mapping[str, int]], totals: Mapping[str, int]) -> str:
+def _classes(labels: Mapping[str, Mapping[str, int]], totals: Mapping[str, int]) -> Check:
     for split, counts in labels.items():
-        lacking = sorted(label for label in totals if not counts.get(label))
-        if lacking:
+        if lacking := sorted(label for label in totals if not counts.get(label)):
             more = f" and {len(lacking) - 1} more" if len(lacking) > 1 else ""
-            return f"{lacking[0]!r}{more} never occurs in {split}"
-    return ""
+            message = f"{lacking[0]!r}{more} never occurs in {split}"
+            cure = "Convert it again with stratify=True, or more of that class."
+            return _warn("classes", message, cure)
+    ranked = sorted(totals, key=lambda label: (-totals[label], label))
+    commonest, rarest = ranked[0], ranked[-1]
+    if totals[commonest] > _SKEWED * totals[rarest]:
+        message = f"{totals[commonest]:,} of {commonest!r} for {totals[rarest]:,} of {rarest!r}"
+        cure = "Weigh the examples (sample_weight=), or read a dataset a class with weights=."
+        return _warn("classes", message, cure)
+    most = quantity(totals[commonest], "example")
+    return _ok("classes", f"{len(totals)}, of {totals[rarest]:,} to {most}")

@@ -9,10 +9,7 @@ import os
 import jinja2
 
 from trainer_utils.format.printable import printable
-from trainer_utils.storage import write_text
 from trainer_utils.text_output import human_bytes, quantity
-
-__all__ = ["CONTENT_SECURITY_POLICY", "load_template", "write_page"]
 
 CONTENT_SECURITY_POLICY = (
     "default-src 'none'; img-src 'self' data:; media-src 'self'; style-src 'unsafe-inline'; "
@@ -45,11 +42,6 @@ def _environment() -> jinja2.Environment:
     style, _, _ = loader.get_source(environment, "style.css")
     environment.globals |= {"style": style, "policy": CONTENT_SECURITY_POLICY}
     return environment
-
-
-def write_page(path: str, page: str) -> None:
-    """Writes a page, whole or not at all, and the folder that it is in."""
-    write_text(path, page, temporary_folder=os.path.dirname(path) or ".")
 
 
 def _visible(text: object) -> str:

@@ -18,16 +18,7 @@ from trainer_utils.format.json_text import JsonObject, parse_json_object
 from trainer_utils.format.naming import DATUM_SHARDS_FILE, REJECTS_FILE
 from trainer_utils.format.origin import DatasetSummary
 from trainer_utils.format.tfds import TFDS_INFO_FILE
-from trainer_utils.text_output import (
-    Part,
-    Shown,
-    human_bytes,
-    list_counts,
-    make_table,
-    quantity,
-)
-
-__all__ = ["DatasetFacts", "SplitFacts", "feature_row", "inspect_dataset"]
+from trainer_utils.text_output import Part, Shown, human_bytes, list_counts, make_table, quantity
 
 _MOST_LABELS = 20  # that are shown as text
 _WRITERS = {DATUM_SHARDS_FILE: "Datum", TFDS_INFO_FILE: "TFDS"}
@@ -98,22 +89,19 @@ class DatasetFacts(Shown):
 
     def to_json(self) -> JsonObject:
         """All of it as JSON takes it."""
+        splits = {}
+        for name, split in self.splits.items():
+            shards = [
+                {"path": shard.name, "records": shard.num_records, "bytes": shard.bytes}
+                for shard in split.shards
+            ]
+            counts = {"records": split.records, "bytes": split.bytes}
+            counts["num_shards"] = split.num_shards
+            splits[name] = {**counts, "shards": shards, "labels": dict(self.labels.get(name, {}))}
         facts: JsonObject = {
             "uri": self.uri,
             "writer": self.writer,
-            "splits": {
-                name: {
-                    "records": split.records,
-                    "bytes": split.bytes,
-                    "num_shards": split.num_shards,
-                    "shards": [
-                        {"path": shard.name, "records": shard.num_records, "bytes": shard.bytes}
-                        for shard in split.shards
-                    ],
-                    "labels": dict(self.labels.get(name, {})),
-                }
-                for name, split in self.splits.items()
-            },
+            "splits": splits,
             "features": {
                 name: {**f.extra, "type": f.type, "shape": list(f.shape), "dense": f.dense}
                 for name, f in self.features.items()
@@ -141,38 +129,33 @@ class DatasetFacts(Shown):
 
     def parts(self) -> list[Part]:
         """What a person sees, as `print_parts` takes it."""
-        rows = [feature_row(n, f, self.classes) for n, f in sorted(self.features.items())]
-        features = make_table(["feature", "type", "shape"], rows)
-        parts = [*self._summary(), "", self._split_table(), "", features]
-        if self.labels:
-            parts += ["", *self._label_parts()]
-        if excluded := self._excluded_parts():
-            parts += ["", *excluded]
-        return parts
-
-    def _summary(self) -> list[str]:
         splits = self.splits.values()
         examples = quantity(sum(split.records for split in splits), "example")
         num_bytes = human_bytes(sum(s.bytes for s in splits))
         shards = quantity(sum(s.num_shards for s in splits), f"{'gzip ' * self.is_gzip}shard")
+        rows = [feature_row(n, f, self.classes) for n, f in sorted(self.features.items())]
         return [
             self.uri,
             f"{examples}, {num_bytes} in {shards}, written by {self.writer}",
+            "",
+            self._split_table(),
+            "",
+            make_table(["feature", "type", "shape"], rows),
+            *self._label_parts(),
+            *([""] if self._excluded() else []),
+            *self._excluded(),
         ]
 
     def _split_table(self) -> Part:
         rows = []
         for name, split in self.splits.items():
-            records = [s.num_records for s in split.shards]
-            sizes = [s.bytes for s in split.shards]
+            records = sorted(shard.num_records for shard in split.shards)
+            sizes = sorted(shard.bytes for shard in split.shards)
             rows.append(
                 [
-                    name,
-                    split.records,
-                    human_bytes(split.bytes),
-                    split.num_shards,
-                    _range(f"{min(records):,}", f"{max(records):,}") if records else None,
-                    _range(human_bytes(min(sizes)), human_bytes(max(sizes))) if sizes else None,
+                    *(name, split.records, human_bytes(split.bytes), split.num_shards),
+                    _range(f"{records[0]:,}", f"{records[-1]:,}") if records else None,
+                    _range(human_bytes(sizes[0]), human_bytes(sizes[-1])) if sizes else None,
                 ]
             )
         header = ["split", "records", "bytes", "shards", "records a shard", "bytes a shard"]
@@ -183,12 +166,11 @@ class DatasetFacts(Shown):
         shown = sorted(totals, key=lambda label: (-totals[label], label))[:_MOST_LABELS]
         names = [name for name in self.splits if name in self.labels]
         rows = [[label, *(self.labels[n].get(label, 0) for n in names)] for label in shown]
-        table = make_table(["label", *names], rows)
-        if not (more := len(totals) - len(shown)):
-            return [table]
-        return [table, f"… and {quantity(more, 'more label')} (--json has all)"]
+        more = quantity(len(totals) - len(shown), "more label")
+        parts: list[Part] = ["", make_table(["label", *names], rows)] if self.labels else []
+        return [*parts, f"… and {more} (--json has all)"] if len(totals) > len(shown) else parts
 
-    def _excluded_parts(self) -> list[str]:
+    def _excluded(self) -> list[str]:
         if self.manifest is None:
             return ["It has no manifest: nothing says how large and how whole it should be."]
         lines = []

@@ -10,21 +10,20 @@ says. TFX and TensorFlow are not imported, and needed for statistics and schemas
 import contextlib
 import itertools
 import json
+import os
 from collections.abc import Callable
 from typing import Any
 
 from components.auditing.shifts import total_variation
 from components.report.doctor import Check, dataset_checks
-from components.report.html import load_template, write_page
+from components.report.html import load_template
 from components.report.inspection import DatasetFacts, feature_row, inspect_dataset
 from components.report.records import ExampleReader
 from components.report.sample import Sample, draw_sample
 from trainer_utils.dataset.files import read_origin
 from trainer_utils.format import DatasetError
 from trainer_utils.format.naming import REJECTS_FILE, SCHEMA_FILE
-from trainer_utils.storage import is_fault, join, read_text
-
-__all__ = ["render_report", "write_report"]
+from trainer_utils.storage import is_fault, join, read_text, write_text
 
 SAMPLE_RECORDS = 1000  # of each split
 _MOST_LABELS, _MOST_SHARDS, _MOST_REJECTS, _MOST_VALUES = 60, 400, 5, 8
@@ -57,7 +56,8 @@ def write_report(
     """
     reader = ExampleReader(uri)
     sample = draw_sample(reader, most_records=sample_records, advance=advance)
-    write_page(path, _render(reader, sample, uri, statistics, schema))
+    page = _render(reader, sample, uri, statistics, schema)
+    write_text(path, page, temporary_folder=os.path.dirname(path) or ".")
     return sample.damage
 
 
@@ -170,33 +170,28 @@ def _steps(facts: DatasetFacts) -> list[tuple[str, dict[str, str]]]:
 
 
 def _read_statistics(uri: str) -> dict[str, list[dict[str, object]]]:
-    """By feature, those of each split."""
+    """By feature, a row of its table for each split; its columns are those of its kind."""
     from components.schema.statistics import feature_name, read_statistics  # TFX's messages
 
     found: dict[str, list[dict[str, object]]] = {}
     for split, statistics in read_statistics(uri).items():
         for entry in statistics.features:
-            found.setdefault(feature_name(entry), []).append(_of_feature(split, entry))
+            kind = entry.WhichOneof("stats")
+            stats: Any = getattr(entry, kind) if kind else None
+            present = stats.common_stats.num_non_missing if kind else 0
+            missing = stats.common_stats.num_missing if kind else 0
+            row = {"split": split, "present": present, "missing": missing}
+            if kind == "num_stats":
+                row |= {"least": stats.min, "median": stats.median, "mean": stats.mean}
+                row |= {"most": stats.max, "standard deviation": stats.std_dev}
+                row["zeros"] = stats.num_zeros
+            if kind in ("string_stats", "bytes_stats"):
+                row["unique"] = stats.unique
+            if kind == "string_stats":
+                top = [value for value in stats.top_values if value.frequency > 1][:_MOST_VALUES]
+                row["frequent"] = ", ".join(f"{one.value} ({one.frequency:,.0f})" for one in top)
+            found.setdefault(feature_name(entry), []).append(row)
     return found
-
-
-def _of_feature(split: str, entry: Any) -> dict[str, object]:
-    """A row of the table of one feature; its columns are those of its kind."""
-    kind = entry.WhichOneof("stats")
-    if kind is None:
-        return {"split": split, "present": 0, "missing": 0}
-    stats = getattr(entry, kind)
-    common = stats.common_stats
-    row = {"split": split, "present": common.num_non_missing, "missing": common.num_missing}
-    if kind == "num_stats":
-        row |= {"least": stats.min, "median": stats.median, "mean": stats.mean, "most": stats.max}
-        row |= {"standard deviation": stats.std_dev, "zeros": stats.num_zeros}
-    if kind in ("string_stats", "bytes_stats"):
-        row["unique"] = stats.unique
-    if kind == "string_stats":
-        top = [value for value in stats.top_values if value.frequency > 1][:_MOST_VALUES]
-        row["frequent"] = ", ".join(f"{value.value} ({value.frequency:,.0f})" for value in top)
-    return row
 
 
 def _schema_check(schema: str, facts: DatasetFacts) -> Check:

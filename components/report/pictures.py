@@ -17,8 +17,6 @@ from PIL import Image
 from components.report.records import Example, Value
 from trainer_utils.storage.file_system import is_fault
 
-__all__ = ["DrawnBox", "Picture", "Sound", "draw_picture", "read_sound"]
-
 _SIDE = 144  # pixels
 _QUALITY = 70
 _EDGES = ("xmin", "xmax", "ymin", "ymax")
@@ -55,19 +53,11 @@ class Picture:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Sound:
-    """One sound.
-
-    Args:
-        name: what its example is called.
-        seconds: its length.
-        sample_rate: in samples a second.
-        channels: how many.
-        peaks: the greatest amplitude of each part of it, in [0, 1], parts in order.
-    """
+    """One sound: its example's name, and the greatest amplitudes of its parts, in [0, 1]."""
 
     name: str
     seconds: float
-    sample_rate: int
+    sample_rate: int  # samples a second
     channels: int
     peaks: Sequence[float]
 

@@ -5,10 +5,11 @@ sample.features["height"].statistics["value"]["train"].mean, sample.pictures
 """
 
 import collections
+import contextlib
 import dataclasses
 import itertools
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -16,8 +17,6 @@ import numpy.typing as npt
 from components.report.pictures import Picture, Sound, draw_picture, read_sound
 from components.report.records import Example, ExampleReader, Value
 from trainer_utils.storage.file_system import is_fault
-
-__all__ = ["FeatureSample", "Sample", "Statistics", "draw_sample", "spread"]
 
 _BINS = 24
 _TOP_WORDS = 24
@@ -33,9 +32,7 @@ _WORD = re.compile(r"\w[\w'-]*")
 class Statistics:
     """Of the numbers that one thing takes in a split's sample.
 
-    Args:
-        least, median, mean, most: of them.
-        shares: `(bins,)`, of the numbers in each bin, which are the same in all splits.
+    `shares` is `(bins,)`, of the numbers in each bin, which are the same in all splits.
     """
 
     least: float
@@ -45,25 +42,18 @@ class Statistics:
     shares: Sequence[float]
 
 
-@dataclasses.dataclass
 class FeatureSample:
-    """One feature in the sample.
+    """One feature in the sample."""
 
-    Attributes:
-        kinds: how often it was a `number`, `image`, `sound`, `text` or `bytes`.
-        formats: of images and sounds, how often each occurs.
-        present: examples that have it, by split.
-        words: of texts, how often each occurs.
-        texts: some of them.
-        numbers: what is counted of it, by its name and split.
-    """
-
-    kinds: collections.Counter[str] = dataclasses.field(default_factory=collections.Counter)
-    formats: collections.Counter[str] = dataclasses.field(default_factory=collections.Counter)
-    present: collections.Counter[str] = dataclasses.field(default_factory=collections.Counter)
-    words: collections.Counter[str] = dataclasses.field(default_factory=collections.Counter)
-    texts: list[str] = dataclasses.field(default_factory=list)
-    numbers: dict[str, dict[str, list[float]]] = dataclasses.field(default_factory=dict)
+    def __init__(self) -> None:
+        # How often each occurs.
+        self.kinds = collections.Counter[str]()  # `number`, `image`, `sound`, `text` or `bytes`
+        self.formats = collections.Counter[str]()  # of images and sounds
+        self.present = collections.Counter[str]()  # examples that have it, by split
+        self.words = collections.Counter[str]()  # of texts
+        self.texts: list[str] = []  # some of them
+        # What is counted of it, by its name and split.
+        self.numbers: dict[str, dict[str, list[float]]] = {}
 
     @property
     def kind(self) -> str:
@@ -131,35 +121,26 @@ class FeatureSample:
 
 
 def _statistics_of(array: npt.NDArray[np.float64], edges: npt.NDArray[np.float64]) -> Statistics:
-    counts = np.histogram(array, bins=edges)[0]
     return Statistics(
         least=float(array.min()),
         median=float(np.median(array)),
         mean=float(array.mean()),
         most=float(array.max()),
-        shares=(counts / len(array)).tolist(),
+        shares=(np.histogram(array, bins=edges)[0] / len(array)).tolist(),
     )
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
+@dataclasses.dataclass(kw_only=True)
 class Sample:
-    """What was found in some records.
+    """What was found in some records."""
 
-    Args:
-        records: looked at, by split.
-        features: by name.
-        pictures: by class, or by split where there are no classes.
-        sounds: some, with their wave forms.
-        more_features: how many were found besides.
-        damage: why no more could be read, if so.
-    """
-
-    records: Mapping[str, int]
-    features: Mapping[str, FeatureSample]
-    pictures: Mapping[str, Sequence[Picture]]
-    sounds: Sequence[Sound]
-    more_features: int = 0
-    damage: str = ""
+    records: dict[str, int]  # looked at, by split
+    features: dict[str, FeatureSample] = dataclasses.field(default_factory=dict)
+    # By class, or by split where there are no classes.
+    pictures: dict[str, list[Picture]] = dataclasses.field(default_factory=dict)
+    sounds: list[Sound] = dataclasses.field(default_factory=list)  # some
+    more_features: int = 0  # were found besides
+    damage: str = ""  # why no more could be read, if so
 
 
 def draw_sample(
@@ -175,43 +156,38 @@ def draw_sample(
         most_records: of each split.
         advance: called after each record with 1, and how many records will be read.
     """
-    features: dict[str, FeatureSample] = {}
-    records, numbers = dict.fromkeys(reader.splits, 0), dict[str, list[int]]()
-    pictures: dict[str, list[Picture]] = {}
-    sounds: list[Sound] = []
-    damage = ""
+    found = Sample(records=dict.fromkeys(reader.splits, 0))
+    numbers: dict[str, list[int]] = {}
     for split in reader.splits:
-        try:
+        with _noting_damage(found):
             numbers[split] = spread(reader.count(split), most_records)
-        except (ValueError, OSError) as error:
-            if is_fault(error):
-                raise
-            damage = str(error)
     total = sum(map(len, numbers.values()))
     for split in numbers:
-        try:
+        with _noting_damage(found):
             for example in reader.read(split, numbers[split]):
-                records[split] += 1
+                found.records[split] += 1
                 advance(1, total)
                 for name, value in example.values.items():
-                    feature = features.setdefault(name, FeatureSample())
+                    feature = found.features.setdefault(name, FeatureSample())
                     feature.add(split, value)
                     if (sound := read_sound(example, name)) is not None:
                         feature.add_sound(split, sound)
-                        sounds += [sound] if len(sounds) < _MOST_SOUNDS else []
-                _keep_picture(pictures, example)
-        except (ValueError, OSError) as error:
-            if is_fault(error):
-                raise
-            damage = str(error)
-    return Sample(
-        records=records,
-        features=dict(itertools.islice(features.items(), _MOST_FEATURES)),
-        more_features=max(len(features) - _MOST_FEATURES, 0),
-        pictures=dict(sorted(pictures.items())),
-        sounds=sounds,
-        damage=damage,
-    )
+                        found.sounds += [sound] if len(found.sounds) < _MOST_SOUNDS else []
+                _keep_picture(found.pictures, example)
+    found.more_features = max(len(found.features) - _MOST_FEATURES, 0)
+    found.features = dict(itertools.islice(found.features.items(), _MOST_FEATURES))
+    found.pictures = dict(sorted(found.pictures.items()))
+    return found
+
+
+@contextlib.contextmanager
+def _noting_damage(sample: Sample) -> Iterator[None]:
+    try:
+        yield
+    except (ValueError, OSError) as error:
+        if is_fault(error):
+            raise
+        sample.damage = str(error)
 
 
 def spread(count: int, most: int) -> list[int]:

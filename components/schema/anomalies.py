@@ -13,8 +13,6 @@ from tensorflow_metadata.proto.v0 import anomalies_pb2
 from components.auditing import KINDS, Audit, Finding
 from trainer_utils.format.naming import SPLIT_PREFIX
 
-__all__ = ["FINDINGS_FILE", "files_of"]
-
 FINDINGS_FILE = "findings.json"
 _ANOMALIES_FILE = "SchemaDiff.pb"
 _MOST_SENTENCES = 10  # of an anomaly's description

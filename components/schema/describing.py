@@ -15,7 +15,6 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from tensorflow_metadata.proto.v0 import schema_pb2
 
-from components.schema.json_schema import render_example_schema
 from components.schema.statistics import check_facts, check_statistics, read_statistics
 from components.schema.tfds import render_tfds_features, render_tfds_info
 from components.schema.tfmd import (
@@ -31,6 +30,7 @@ from trainer_utils.dataset import Dataset, open_dataset, read_shard_blocks
 from trainer_utils.dataset.inspection import DatasetFacts
 from trainer_utils.format import DatasetError, Feature
 from trainer_utils.format.datum import DATUM_IMAGE_FORMATS
+from trainer_utils.format.json_text import Json, JsonObject, render_json
 from trainer_utils.format.naming import EXAMPLE_SCHEMA_FILE, SCHEMA_FILE
 from trainer_utils.format.tfds import (
     TFDS_FEATURES_FILE,
@@ -40,10 +40,17 @@ from trainer_utils.format.tfds import (
 from trainer_utils.storage import exists, is_remote, join, read_text
 from trainer_utils.writing.publishing import describing_texts
 
-__all__ = ["Described", "datum_limits", "describe"]
-
 _TFDS_NAME = "dataset"
 _NUMBERED = re.compile(r"(?P<head>.*-)\d{5,}-of-\d{5,}$")
+_DIALECT = "https://json-schema.org/draft/2020-12/schema"  # of JSON Schema
+_MOST_NAMED_CLASSES = 1000  # each is named, as far as a person might read it
+_INT64 = {"type": "integer", "minimum": -(2**63), "maximum": 2**63 - 1}
+_VALUES: dict[str, JsonObject] = {
+    "int": _INT64,
+    "float": {"type": "number"},
+    "string": {"type": "string"},
+}
+_PIXEL = {"type": "integer", "minimum": 0, "maximum": 255}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -203,6 +210,54 @@ def _tfds_files(source: Dataset, features: Mapping[str, Feature], uri: str) -> d
         TFDS_INFO_FILE: render_tfds_info(_TFDS_NAME, splits),
         **labels,
     }
+
+
+def render_example_schema(
+    features: Mapping[str, Feature], *, vocabularies: Mapping[str, Sequence[str]] | None = None
+) -> str:
+    """A JSON Schema of one example as `input_fn` parses it, for whatever else reads examples.
+
+    Bytes are strings; images are arrays of height, width and channels.
+    """
+    properties = {
+        name: _property(feature, (vocabularies or {}).get(name))
+        for name, feature in features.items()
+    }
+    schema = {
+        "$schema": _DIALECT,
+        "type": "object",
+        "properties": properties,
+        "required": sorted(properties),
+        "additionalProperties": False,
+    }
+    return render_json(schema)
+
+
+def _property(feature: Feature, classes: Sequence[str] | None) -> JsonObject:
+    if feature.is_raw_image:
+        return _array(_PIXEL, feature.extra["image_shape"])
+    if feature.is_image:
+        channels = 1 if len(feature.shape) == 2 else 3
+        size = feature.shape[:2] if feature.is_fixed_size else (None, None)
+        return _array(_PIXEL, (*size, channels))
+    value = _VALUES[feature.type]
+    if classes is not None and feature.type == "int":
+        value = {"type": "integer", "minimum": 0, "maximum": len(classes) - 1}
+        if len(classes) <= _MOST_NAMED_CLASSES:
+            value = {"oneOf": [{"const": n, "title": name} for n, name in enumerate(classes)]}
+    if feature.dense:
+        return _array(value, feature.shape)
+    return _array(value, (None,) * max(1, len(feature.shape)))
+
+
+def _array(value: Mapping[str, Json], shape: Sequence[int | None]) -> JsonObject:
+    """Nested arrays; a size of None is any."""
+    made = dict(value)
+    for size in reversed(shape):
+        made = {"type": "array", "items": made}
+        if size is not None:
+            made |= {"minItems": size, "maxItems": size}
+    return made
 
 
 def datum_limits(features: Mapping[str, Feature], paths: Iterable[str]) -> list[str]:

@@ -9,8 +9,6 @@ from collections.abc import Mapping, Sequence
 from components.auditing import Audit
 from trainer_utils.format import Manifest
 
-__all__ = ["SPLIT_NAMES", "Properties", "of_audit", "of_dataset", "of_export"]
-
 Properties = dict[str, int | str | dict[str, int]]
 SPLIT_NAMES = "split_names"  # TFX's own, which its artifacts declare
 _MOST_CHARACTERS = 64 << 10  # ML Metadata reads all properties whenever it reads one

@@ -18,8 +18,6 @@ from trainer_utils.format import DatasetError, Feature
 from trainer_utils.format.naming import SPLIT_PREFIX
 from trainer_utils.storage import exists, join, list_files, read_bytes
 
-__all__ = ["check_facts", "check_statistics", "feature_name", "read_statistics"]
-
 _FILE = "FeatureStats.pb"
 _KINDS = {0: "int", 1: "float", 2: "string", 3: "string"}  # FeatureNameStatistics.Type
 
@@ -54,6 +52,11 @@ def feature_name(entry: statistics_pb2.FeatureNameStatistics) -> str:
     return entry.name or ".".join(entry.path.step)
 
 
+def _disagreement(name: str, expected: str, got: str, source: str) -> DatasetError:
+    advice = "Make the schema and the statistics from these examples"
+    return DatasetError(f"{name}: expected {expected}, got {got} ({source}). {advice}.")
+
+
 def check_facts(schema: schema_pb2.Schema, facts: DatasetFacts, *, source: str) -> None:
     """Refuses a schema whose presence or number of values the examples do not keep to.
 
@@ -72,10 +75,10 @@ def check_facts(schema: schema_pb2.Schema, facts: DatasetFacts, *, source: str) 
         }
         for rule, is_kept in rules.items():
             if not is_kept:
-                raise DatasetError(
-                    f"feature {entry.name!r}: expected it {rule} as the schema says, got it in "
-                    f"{found.present} of {facts.records} examples with {found.shortest} to "
-                    f"{found.longest} values ({source}). Make the schema from these examples."
+                got = f"{found.present} of {facts.records} examples with {found.shortest} to "
+                got = f"it in {got}{found.longest} values"
+                raise _disagreement(
+                    f"feature {entry.name!r}", f"it {rule} as the schema says", got, source
                 )
 
 
@@ -92,34 +95,20 @@ def check_statistics(
         DatasetError: the message names the split or the feature.
     """
     for split, dataset in statistics.items():
-        if dataset.num_examples > records.get(split, 0):  # fewer is a sample
-            raise DatasetError(
-                f"split {split!r}: expected at most its {records.get(split, 0)} examples in the "
-                f"statistics, got {dataset.num_examples} ({source}). Make them from these examples."
-            )
-        found = {feature_name(entry): entry for entry in dataset.features}
-        for name in sorted(found.keys() - features.keys()):
-            raise DatasetError(
-                f"feature {name!r}: expected it in the examples as the statistics have it, "
-                f"got it not ({source}). Make the statistics from these examples."
-            )
-        for name, entry in found.items():
-            _check_feature(name, entry, features[name], f"{source}, split {split}")
-
-
-def _check_feature(
-    name: str, entry: statistics_pb2.FeatureNameStatistics, feature: Feature, source: str
-) -> None:
-    kind = _KINDS.get(entry.type)
-    if kind != feature.type:
-        raise DatasetError(
-            f"feature {name!r}: expected {kind} as the statistics say, "
-            f"got {feature.type} ({source})"
-        )
-    which = entry.WhichOneof("stats")
-    missing = getattr(entry, which).common_stats.num_missing if which else 0
-    if missing and feature.dense:
-        raise DatasetError(
-            f"feature {name!r}: expected it missing in {missing} examples as the statistics say, "
-            f"got it in every one ({source})"
-        )
+        most = records.get(split, 0)
+        if dataset.num_examples > most:  # fewer is a sample
+            expected = f"at most its {most} examples in the statistics"
+            raise _disagreement(f"split {split!r}", expected, f"{dataset.num_examples}", source)
+        where = f"{source}, split {split}"
+        for name, entry in ((feature_name(entry), entry) for entry in dataset.features):
+            feature, kind = features.get(name), _KINDS.get(entry.type)
+            if feature is None or kind != feature.type:
+                got = "none" if feature is None else feature.type
+                raise _disagreement(
+                    f"feature {name!r}", f"{kind} as the statistics say", got, where
+                )
+            which = entry.WhichOneof("stats")
+            missing = getattr(entry, which).common_stats.num_missing if which else 0
+            if missing and feature.dense:
+                expected = f"it missing in {missing} examples as the statistics say"
+                raise _disagreement(f"feature {name!r}", expected, "it in every one", where)

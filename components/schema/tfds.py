@@ -12,8 +12,6 @@ from typing import Any
 from trainer_utils.format.datum import Feature
 from trainer_utils.format.json_text import JsonObject, render_json
 
-__all__ = ["render_tfds_features", "render_tfds_info"]
-
 _FEATURES = "tensorflow_datasets.core.features"
 _UNKNOWN = -1
 

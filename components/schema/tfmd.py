@@ -18,16 +18,6 @@ from tensorflow_metadata.proto.v0 import schema_pb2
 from trainer_utils.format import DatasetError, Feature
 from trainer_utils.format.schema_text import SCHEMA_TAG, feature_entry, schema_tag
 
-__all__ = [
-    "adopt_shapes",
-    "check_agreement",
-    "features_from_schema",
-    "merge_schema",
-    "parse_schema",
-    "render_schema",
-    "schema_from_features",
-]
-
 _TO_TFMD = {"int": schema_pb2.INT, "float": schema_pb2.FLOAT, "string": schema_pb2.BYTES}
 _FROM_TFMD = {number: name for name, number in _TO_TFMD.items()}
 

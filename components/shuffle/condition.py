@@ -1,10 +1,5 @@
 """A condition on features, which Arrow evaluates for many records at once. It is never run as code.
 
-    condition = parse_condition("label != 'unknown' and min(height, width) >= 64")
-    condition.features                                    # ('label', 'height', 'width')
-    columns = parse_examples(data, begins, ends, condition.features)
-    condition.mask(columns, {"label": ["cat", "unknown"]})    # array([True, …])
-
 The grammar is a small part of Python's: `and`, `or`, `not`; `==`, `!=`, `<`, `<=`, `>`, `>=`, `in`
 and `not in`, chained too; `+`, `-`, `*`, `/`, `//`, `%` of numbers; `len`, `min`, `max`, `abs`;
 numbers, texts, `None` and lists of these. A name is a feature, and so is `feature('a/b')`.
@@ -17,7 +12,7 @@ vocabulary has the names of classes beside texts, and ids beside numbers.
 import ast
 import dataclasses
 import functools
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
@@ -26,11 +21,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from trainer_utils.format import ConfigError
+from trainer_utils.format.errors import did_you_mean
 from trainer_utils.format.example_columns import Column
-from trainer_utils.format.spelling import did_you_mean
 from trainer_utils.storage.file_system import is_fault
-
-__all__ = ["Condition", "parse_condition"]
 
 _MOST_CHARACTERS = 4096
 _ALLOWED = "a condition on features such as \"label != 'unknown' and height >= 64\""
@@ -69,8 +62,7 @@ class Condition:
             vocabularies: the names of classes, of the features that have such.
 
         Raises:
-            ConfigError: values are compared that cannot be, such as a text with a number, or a
-                text with a feature whose classes do not have it.
+            ConfigError: a text is compared with a number, or with a feature whose classes lack it.
         """
         try:
             evaluation = _Evaluation(self.text, columns, vocabularies)
@@ -78,12 +70,8 @@ class Condition:
         except (pa.ArrowException, TypeError, OverflowError) as error:
             if is_fault(error):
                 raise
-            problem = str(error)
-        raise ConfigError(
-            f"where: expected values that can be compared, got {self.text!r}: {problem}",
-            setting="where",
-            value=self.text,
-        )
+            allowed = f"values that can be compared ({error})"
+            raise ConfigError.of("where", self.text, allowed=allowed) from None
 
     @functools.cached_property
     def _tree(self) -> ast.expr:
@@ -91,27 +79,22 @@ class Condition:
 
 
 def parse_condition(text: object) -> Condition:
-    """Parses the value of `where`.
-
-    Raises:
-        ConfigError: it is none; the message says what is not allowed.
-    """
+    """Parses the value of `where`; a `ConfigError` says what is not allowed."""
     if not isinstance(text, str) or not text.strip() or len(text) > _MOST_CHARACTERS:
         raise ConfigError.of("where", text, allowed=_ALLOWED)
+    evaluation = _Evaluation(text, {}, {})  # of no record: the grammar alone
     try:
-        tree = ast.parse(text.strip(), mode="eval").body
-        features = tuple(dict.fromkeys(_features_in(tree)))
-        _Evaluation(text, {}, {}).value(tree)  # of no record: the grammar alone
+        evaluation.value(ast.parse(text.strip(), mode="eval").body)
+    except ConfigError:
+        raise
     except (SyntaxError, ValueError, RecursionError, MemoryError, OverflowError) as error:
-        if isinstance(error, ConfigError):
-            raise
         why = error.msg if isinstance(error, SyntaxError) else type(error).__name__
         raise ConfigError.of("where", text, allowed=f"{_ALLOWED} ({why})") from None
     except (pa.ArrowException, TypeError):
         pass  # a text beside a number: whoever has records says so
-    if not features:
+    if not evaluation.features:
         raise ConfigError.of("where", text, allowed=f"{_ALLOWED}, with the name of a feature")
-    return Condition(text, features)
+    return Condition(text, tuple(evaluation.features))
 
 
 class _Values(NamedTuple):
@@ -135,31 +118,36 @@ class _Evaluation:
     def __init__(
         self, text: str, columns: Columns, vocabularies: Mapping[str, Sequence[str]]
     ) -> None:
-        self._text, self._columns = text, columns
-        self._vocabularies = vocabularies
+        self._text, self._columns, self._vocabularies = text, columns, vocabularies
+        self.features: dict[str, None] = {}  # whose values were asked for, in order
         self._count = len(next(iter(columns.values())).counts) if columns else 0
 
     def value(self, node: ast.expr) -> Any:
-        if (name := _feature_of(node)) is not None:
-            return self._feature(name)
-        if isinstance(node, ast.Constant | ast.List | ast.Tuple):
-            return self._constant(node)
-        if isinstance(node, ast.BoolOp):
-            join = np.logical_and if isinstance(node.op, ast.And) else np.logical_or
-            return functools.reduce(join, [self.truth(self.value(part)) for part in node.values])
-        if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
-            return ~self.truth(self.value(node.operand))
-        if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
-            return self._arithmetic(np.subtract, 0, self.value(node.operand))
-        if isinstance(node, ast.BinOp) and type(node.op) in _ARITHMETIC:
-            left, right = self.value(node.left), self.value(node.right)
-            return self._arithmetic(_ARITHMETIC[type(node.op)], left, right)
-        if isinstance(node, ast.Compare):
-            parts = [node.left, *node.comparators]
-            steps = zip(parts, node.ops, parts[1:], strict=False)
-            return functools.reduce(np.logical_and, [self._compare(*step) for step in steps])
-        if isinstance(node, ast.Call):
-            return self._call(node)
+        match node:
+            case ast.Name(id=name) | ast.Call(ast.Name("feature"), [ast.Constant(str(name))], []):
+                return self._feature(name)
+            case ast.Constant() | ast.List() | ast.Tuple():
+                return self._constant(node)
+            case ast.BoolOp(op, parts):
+                masks = [self.truth(self.value(part)) for part in parts]
+                return (np.all if isinstance(op, ast.And) else np.any)(masks, axis=0)
+            case ast.UnaryOp(ast.Not(), operand):
+                return ~self.truth(self.value(operand))
+            case ast.UnaryOp(ast.USub(), operand):
+                return self._arithmetic(np.subtract, 0, self.value(operand))
+            case ast.BinOp(left, op, right) if type(op) in _ARITHMETIC:
+                operate = _ARITHMETIC[type(op)]
+                return self._arithmetic(operate, self.value(left), self.value(right))
+            case ast.Compare(left, tests, others):
+                steps = zip([left, *others], tests, others, strict=False)
+                return np.all([self._compare(*step) for step in steps], axis=0)
+            case ast.Call(ast.Name("len"), [part], []):
+                return self._lengths(self.value(part), node)
+            case ast.Call(ast.Name("abs"), [part], []):
+                return pc.abs(*self._arrays(self.value(part)))
+            case ast.Call(ast.Name("min" | "max" as name), [_, *_] as parts, []):
+                join = pc.min_element_wise if name == "min" else pc.max_element_wise
+                return join(*self._arrays(*map(self.value, parts)), skip_nulls=False)
         self._refuse(node)
 
     def truth(self, value: Any) -> Bools:
@@ -171,6 +159,7 @@ class _Evaluation:
         return _filled(pc.not_equal(array, 0))
 
     def _feature(self, name: str) -> _Values:
+        self.features[name] = None
         column = self._columns.get(name)
         if column is None or not len(column.values):
             return _Values(name, pa.nulls(0), np.zeros(self._count, np.int64))
@@ -180,50 +169,48 @@ class _Evaluation:
         return _Values(name, pa.array(flat), column.counts)
 
     def _constant(self, node: ast.expr) -> Any:
-        if isinstance(node, ast.List | ast.Tuple):
-            return [self._constant(part) for part in node.elts]
-        if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
-            value = self._constant(node.operand)
-            if isinstance(value, int | float):
+        match node:
+            case ast.List(parts) | ast.Tuple(parts):
+                return [self._constant(part) for part in parts]
+            case ast.UnaryOp(ast.USub(), ast.Constant(int(value) | float(value))):
                 return -value
-        elif isinstance(node, ast.Constant):
-            if isinstance(node.value, str):
-                return node.value.encode("utf-8", "surrogateescape")
-            if isinstance(node.value, int | float | type(None)):
+            case ast.Constant(str(value)):
+                return value.encode("utf-8", "surrogateescape")
+            case ast.Constant(int() | float() | None):
                 return node.value
         self._refuse(node)
 
     def _array(self, value: Any) -> pa.Array:
         """One value a record; of masks and of True and False as Python has them, numbers."""
-        if isinstance(value, _Values):
-            return value.single()
-        if isinstance(value, np.ndarray):
-            return pa.array(value.astype(np.int64))
-        if isinstance(value, pa.Array):
-            return value
-        if isinstance(value, list):
-            raise TypeError("a list is what `in` looks into")
+        match value:
+            case _Values():
+                return value.single()
+            case np.ndarray():
+                return pa.array(value.astype(np.int64))
+            case pa.Array():
+                return value
+            case list():
+                raise TypeError("a list is what `in` looks into")
         return pa.array([int(value) if isinstance(value, bool) else value] * self._count)
 
     def _arrays(self, *values: Any) -> list[pa.Array]:
         """The same of several, of which one that has no value at all is of the others' kind."""
         arrays = [*map(self._array, values)]
-        kinds = [array.type for array in arrays if not pa.types.is_null(array.type)]
-        return [
-            a.cast((kinds or [pa.int64()])[0]) if pa.types.is_null(a.type) else a for a in arrays
-        ]
+        kinds = (array.type for array in arrays if not pa.types.is_null(array.type))
+        kind = next(kinds, pa.int64())
+        return [array.cast(kind) if pa.types.is_null(array.type) else array for array in arrays]
 
     def _compare(self, left: ast.expr, test: ast.cmpop, right: ast.expr) -> Bools:
         one, other = self._named(left, right), self._named(right, left)
+        if type(test) in _ORDER:
+            return _filled(_ORDER[type(test)](*self._arrays(one, other)))
         if isinstance(test, ast.In | ast.NotIn):
             found = self._inside(one, other, right)
-            return found if isinstance(test, ast.In) else ~found
-        if isinstance(test, ast.Eq | ast.NotEq):
+        elif isinstance(test, ast.Eq | ast.NotEq):
             found = self._equal(one, other)
-            return found if isinstance(test, ast.Eq) else ~found
-        if type(test) not in _ORDER:
+        else:
             self._refuse(test)
-        return _filled(_ORDER[type(test)](*self._arrays(one, other)))
+        return ~found if isinstance(test, ast.NotIn | ast.NotEq) else found
 
     def _equal(self, one: Any, other: Any) -> Bools:
         first, second = self._arrays(one, other)
@@ -233,8 +220,8 @@ class _Evaluation:
     def _inside(self, one: Any, among: Any, node: ast.expr) -> Bools:
         """Whether a value is one of a list; or is in a text, or among a feature's values."""
         if isinstance(among, list):
-            found = [self._equal(one, constant) for constant in among]
-            return functools.reduce(np.logical_or, found, np.zeros(self._count, np.bool_))
+            none = np.zeros(self._count, np.bool_)
+            return np.asarray(np.any([none, *(self._equal(one, each) for each in among)], axis=0))
         if not isinstance(among, _Values) or isinstance(one, _Values | pa.Array | np.ndarray):
             self._refuse(node)
         owners = np.repeat(np.arange(len(among.counts)), among.counts)
@@ -254,28 +241,13 @@ class _Evaluation:
             return value
         for text in texts:
             if text not in vocabulary:
-                raise ConfigError.of(
-                    "where",
-                    self._text,
-                    allowed=f"classes of {value.name!r} beside it, such as {vocabulary[0]!r}",
-                    advice=f"There is no {text!r}.{did_you_mean(text, vocabulary)}",
-                )
+                allowed = f"classes of {value.name!r} beside it, such as {vocabulary[0]!r}"
+                advice = f"There is no {text!r}.{did_you_mean(text, vocabulary)}"
+                raise ConfigError.of("where", self._text, allowed=allowed, advice=advice)
         ids = np.array(value.flat.to_pylist(), np.int64)
         is_class = (ids >= 0) & (ids < len(vocabulary))
         names = pa.array([name.encode() for name in vocabulary], pa.binary())
         return value._replace(flat=names.take(pa.array(ids, mask=~is_class)))
-
-    def _call(self, node: ast.Call) -> Any:
-        name = node.func.id if isinstance(node.func, ast.Name) else ""
-        if name not in ("len", "min", "max", "abs") or node.keywords or not node.args:
-            self._refuse(node)
-        given = [self.value(part) for part in node.args]
-        if name in ("min", "max"):
-            join = pc.min_element_wise if name == "min" else pc.max_element_wise
-            return join(*self._arrays(*given), skip_nulls=False)
-        if len(given) > 1:
-            self._refuse(node)
-        return pc.abs(*self._arrays(given[0])) if name == "abs" else self._lengths(given[0], node)
 
     def _lengths(self, value: Any, node: ast.expr) -> pa.Array:
         """Of a text its characters, of several values their number; 1 of a number, 0 of none."""
@@ -294,7 +266,7 @@ class _Evaluation:
         arrays = self._arrays(one, other)
         if any(map(_is_text, arrays)):
             raise TypeError("arithmetic with a text")
-        missing = functools.reduce(np.logical_or, (_filled(array.is_null()) for array in arrays))
+        missing = np.any([_filled(array.is_null()) for array in arrays], axis=0)
         left, right = (array.fill_null(0).to_numpy(zero_copy_only=False) for array in arrays)
         if operate in _DIVISIONS:
             missing, right = missing | (right == 0), np.where(right == 0, 1, right)
@@ -303,9 +275,8 @@ class _Evaluation:
 
     def _refuse(self, node: ast.AST) -> NoReturn:
         found = ast.get_source_segment(self._text.strip(), node) or type(node).__name__
-        raise ConfigError.of(
-            "where", self._text, allowed=_ALLOWED, advice=f"{found!r} is not allowed in it"
-        )
+        advice = f"{found!r} is not allowed in it"
+        raise ConfigError.of("where", self._text, allowed=_ALLOWED, advice=advice)
 
 
 def _filled(found: Any) -> Bools:
@@ -315,24 +286,3 @@ def _filled(found: Any) -> Bools:
 
 def _is_text(array: pa.Array) -> bool:
     return bool(pa.types.is_binary(array.type))
-
-
-def _features_in(node: ast.AST) -> Iterator[str]:
-    if isinstance(node, ast.expr) and (name := _feature_of(node)) is not None:
-        yield name
-        return
-    for child in ast.iter_child_nodes(node):
-        if not isinstance(node, ast.Call) or child is not node.func:
-            yield from _features_in(child)
-
-
-def _feature_of(node: ast.expr) -> str | None:
-    """The feature that a node names, if it does."""
-    if isinstance(node, ast.Name):
-        return node.id
-    if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Name):
-        return None
-    if node.func.id != "feature" or node.keywords or len(node.args) != 1:
-        return None
-    (name,) = node.args
-    return name.value if isinstance(name, ast.Constant) and isinstance(name.value, str) else None

@@ -1,8 +1,5 @@
 """What is changed of records while they are moved: left out, relabelled, kept by a condition.
 
-    edits = read_edits(exclude=…, relabel=…, where=…, features=…)       # in the launcher
-    block = edits.apply(block, counts, path=shard.path)                 # of each block of records
-
 First the names that `exclude` has are left out, then `relabel` gives new values, then `where`
 decides with these. A record's names are its `record_id`, `filename` and `id`. What became of the
 records is counted in `EditCounts`, which add up to the accounting.
@@ -15,8 +12,8 @@ import functools
 import hashlib
 import io
 import json
-from collections.abc import Collection, Mapping, Sequence
-from typing import Any
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Any, NoReturn
 
 import numpy as np
 import numpy.typing as npt
@@ -25,25 +22,13 @@ from absl import logging
 from components.shuffle.condition import parse_condition
 from components.shuffle.example_editing import replace_feature
 from trainer_utils.format import ConfigError, DatasetError, Feature, RecordBlock, frame_parts
+from trainer_utils.format.errors import did_you_mean
+from trainer_utils.format.example import decode_example
 from trainer_utils.format.example_columns import Column, parse_examples
-from trainer_utils.format.example_decoding import decode_example
 from trainer_utils.format.framing import FOOTER_BYTES, HEADER_BYTES, RECORD_OVERHEAD_BYTES
 from trainer_utils.format.json_text import JsonObject
 from trainer_utils.format.naming import LABEL_FEATURES, NAME_FEATURES
-from trainer_utils.format.spelling import misspelt
 from trainer_utils.storage import read_bytes
-
-__all__ = [
-    "EditCounts",
-    "Edits",
-    "check_edits",
-    "check_feature",
-    "describe_edits",
-    "fingerprint_of_files",
-    "parse_block",
-    "read_edits",
-    "total_counts",
-]
 
 _LABEL = "label"
 _UNDECODED = "surrogateescape"  # as `os.fsdecode` has names of files that are no UTF-8
@@ -83,29 +68,21 @@ class EditCounts(collections.Counter[tuple[Any, ...]]):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Edits:
-    """What is to be changed; by default nothing.
+    """What is to be changed; by default nothing."""
 
-    Args:
-        exclude: names that are left out, sorted.
-        relabel: new values by name, sorted; as texts, where their kind is not known.
-        feature: which `relabel` is of.
-        kind: of that feature: `int`, `float` or `string`; empty: as each record has it.
-        where: a condition; empty: none.
-        unknown: features of the condition of which no dataset says that there are such.
-        vocabularies: the classes of the features that the condition has.
-        labels: features whose values are counted.
-        first_added: the number of the first input that `exclude` leaves alone, so that a record
-            can be replaced by one of its name.
-    """
-
-    exclude: Sequence[str] = ()
+    exclude: Sequence[str] = ()  # names that are left out, sorted
+    # new values by name, sorted; as texts, where their kind is not known
     relabel: Mapping[str, str | int | float] = dataclasses.field(default_factory=dict)
-    feature: str = _LABEL
-    kind: str = ""
-    where: str = ""
+    feature: str = _LABEL  # which `relabel` is of
+    kind: str = ""  # of that feature: `int`, `float` or `string`; empty: as each record has it
+    where: str = ""  # a condition; empty: none
+    # features of the condition of which no dataset says that there are such
     unknown: Sequence[str] = ()
+    # the classes of the features that the condition has
     vocabularies: Mapping[str, Sequence[str]] = dataclasses.field(default_factory=dict)
-    labels: Sequence[str] = ()
+    labels: Sequence[str] = ()  # features whose values are counted
+    # the number of the first input that `exclude` leaves alone, so that a record can be replaced by
+    # one of its name
     first_added: int = 1 << 32
 
     def __bool__(self) -> bool:
@@ -139,7 +116,7 @@ class Edits:
             kept = np.array([not own for own in found])
             counts["excluded",] += int((~kept).sum())
             block = _selected(block, kept, {})
-            names = [own for own, stays in zip(names, kept.tolist(), strict=True) if stays]
+            names = [names[number] for number in np.flatnonzero(kept).tolist()]
         changed = self._changed(block, names, counts, path) if self.relabel and len(block) else {}
         block = _selected(block, np.ones(len(block), np.bool_), changed)
         if self.where and len(block):
@@ -156,7 +133,6 @@ class Edits:
     def _changed(
         self, block: RecordBlock, names: Sequence[Sequence[bytes]], counts: EditCounts, path: str
     ) -> dict[int, bytes]:
-        """The records that get another value of the feature, by number."""
         column = parse_block(block, [self.feature], path=path)[self.feature]
         ends, changed = np.cumsum(column.counts), {}
         for number, own in enumerate(names):
@@ -168,12 +144,9 @@ class Edits:
             stop = int(ends[number])
             given = column.values[stop - int(column.counts[number]) : stop].tolist()
             if not given and not self.kind:
-                raise DatasetError(
-                    f"feature {self.feature!r}: expected a value that shows its kind, got none "
-                    f"({path!r}, {name!r})",
-                    path=path,
-                )
-            value = _as_kind(text, self.kind or column.kind, name)
+                found = f"none of {self.feature!r} ({name!r})"
+                raise DatasetError.at(path, expected="a value that shows its kind", got=found)
+            value = _as_kind(text, self.kind or column.kind, name.decode(errors="replace"))
             if given != [value]:
                 changed[number] = replace_feature(block.record(number), self.feature, value)
         return changed
@@ -187,20 +160,16 @@ class Edits:
 
     @functools.cached_property
     def _excluded(self) -> Mapping[bytes, int]:
-        return {_encode_name(name): place for place, name in enumerate(self.exclude)}
+        return {name.encode(errors=_UNDECODED): place for place, name in enumerate(self.exclude)}
 
     @functools.cached_property
     def _relabelled(self) -> Mapping[bytes, tuple[int, str | int | float]]:
         rows = enumerate(self.relabel.items())
-        return {_encode_name(name): (place, value) for place, (name, value) in rows}
+        return {name.encode(errors=_UNDECODED): (place, v) for place, (name, v) in rows}
 
 
 def parse_block(block: RecordBlock, names: Collection[str], *, path: str) -> dict[str, Column]:
-    """The values of some features of all records.
-
-    Raises:
-        DatasetError: one is no example; it names file and byte.
-    """
+    """The values of some features of all records; a `DatasetError` of one names file and byte."""
     begins = block.starts + HEADER_BYTES
     try:
         return parse_examples(block.data, begins, begins + block.lengths, names)
@@ -208,11 +177,6 @@ def parse_block(block: RecordBlock, names: Collection[str], *, path: str) -> dic
         start = int(block.starts[error.record or 0])
         where = f"{path!r}, byte {block.file_offset + start}"
         raise DatasetError(f"{error} ({where})", path=path) from error
-
-
-def _encode_name(name: str) -> bytes:
-    """A name as records hold it; of a file's name that is no UTF-8 `os.fsdecode`'s text counts."""
-    return name.encode("utf-8", _UNDECODED)
 
 
 def _names_of(block: RecordBlock, path: str) -> list[list[bytes]]:
@@ -226,8 +190,7 @@ def _names_of(block: RecordBlock, path: str) -> list[list[bytes]]:
     return names
 
 
-def _as_kind(text: str | int | float, kind: str, name: str | bytes) -> bytes | int | float:
-    """A new value as a feature of that kind has it."""
+def _as_kind(text: str | int | float, kind: str, name: str) -> bytes | int | float:
     if kind == "string":
         return str(text).encode()
     try:
@@ -238,12 +201,7 @@ def _as_kind(text: str | int | float, kind: str, name: str | bytes) -> bytes | i
             return value
     except (ValueError, OverflowError):
         pass
-    shown = name.decode(errors="replace") if isinstance(name, bytes) else name
-    raise ConfigError(
-        f"relabel[{shown!r}]: expected a value of kind {kind}, got {text!r}",
-        setting="relabel",
-        value=text,
-    )
+    raise ConfigError.of("relabel", text, allowed=f"a value of kind {kind} for {name!r}")
 
 
 def _selected(
@@ -317,25 +275,21 @@ def read_edits(
 def check_feature(
     setting: str, name: str, features: Mapping[str, Feature], knows_all: bool
 ) -> None:
-    """Refuses a feature that there is not, or that has no values to compare.
-
-    Raises:
-        ConfigError: as said.
-    """
+    """Refuses a feature that there is not, or that has no values to compare."""
     found = features.get(name)
     if found is None and knows_all:
-        raise ConfigError(
-            f"{setting}: expected one of the features {', '.join(features)}, "
-            f"got {misspelt(name, features)}",
-            setting=setting,
-            value=name,
-        )
+        _refuse_feature(setting, name, features)
     if found is not None and (found.is_image or found.tensor is not None):
         raise ConfigError.of(setting, name, allowed="a feature of numbers or texts")
 
 
+def _refuse_feature(setting: str, name: str, known: Iterable[str]) -> NoReturn:
+    names = sorted(known)
+    allowed = f"one of the features {', '.join(names[:_MOST_NAMED])}"
+    raise ConfigError.of(setting, name, allowed=allowed, advice=did_you_mean(name, names).strip())
+
+
 def _names_to_exclude(exclude: str | Sequence[str]) -> list[str]:
-    """The names, sorted, each once."""
     # Not splitlines(): a name may have other ends of lines in it, such as U+2028.
     lines = _read("exclude", exclude).split("\n") if isinstance(exclude, str) else ()
     names = [line.removesuffix("\r") for line in lines] or exclude
@@ -346,7 +300,6 @@ def _names_to_exclude(exclude: str | Sequence[str]) -> list[str]:
 
 
 def _table(relabel: str | Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
-    """The feature, and its new values by name."""
     if not isinstance(relabel, str):
         return _LABEL, dict(relabel)
     rows = csv.reader(io.StringIO(_read("relabel", relabel), newline=""))
@@ -354,13 +307,8 @@ def _table(relabel: str | Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
     table: dict[str, str] = {}
     for row in filter(any, rows):
         if len(row) != 2 or table.setdefault(row[0], row[1]) != row[1]:
-            rule = "one value a name" if len(row) == 2 else "a name and a value"
-            raise ConfigError(
-                f"relabel: expected {rule}, got {','.join(row)!r} ({relabel!r}, "
-                f"line {rows.line_num})",
-                setting="relabel",
-                value=relabel,
-            )
+            rule = f"a name and one value for it, not {','.join(row)!r} (line {rows.line_num})"
+            raise ConfigError.of("relabel", relabel, allowed=rule)
     if len(header) != 2 or header[0] not in ("name", *NAME_FEATURES) or not header[1] or not table:
         rule = f"a CSV that begins with the line name,{_LABEL} and has rows below it"
         raise ConfigError.of("relabel", relabel, allowed=rule)
@@ -375,9 +323,8 @@ def _read_named(setting: str, path: str) -> bytes:
     try:
         return read_bytes(path)
     except OSError as error:
-        raise ConfigError.of(
-            setting, path, allowed="a file that can be read", advice=f"{error.strerror or error}"
-        ) from error
+        why = f"{error.strerror or error}"
+        raise ConfigError.of(setting, path, allowed="a readable file", advice=why) from error
 
 
 def _values(
@@ -388,12 +335,9 @@ def _values(
     values: dict[str, str | int | float] = {}
     for name, value in sorted(table.items()):
         if vocabulary is not None and value not in ids:
-            raise ConfigError(
-                f"relabel[{name!r}]: expected one of the classes of {feature!r}, "
-                f"got {misspelt(value, ids)}",
-                setting="relabel",
-                value=value,
-            )
+            allowed = f"one of the classes of {feature!r} for {name!r}"
+            advice = did_you_mean(value, ids).strip()
+            raise ConfigError.of("relabel", value, allowed=allowed, advice=advice)
         values[name] = ids.get(value, value)
         if kind and vocabulary is None:
             _as_kind(value, kind, name)
@@ -405,36 +349,21 @@ def check_edits(edits: Edits, by_split: Mapping[str, EditCounts]) -> None:
 
     So is a condition with a feature that no record has, where nothing else says what there are.
     Of other names that were not found, and of a split that is emptied, a warning says so.
-
-    Raises:
-        ConfigError: as said.
     """
     total = total_counts(by_split.values())
-    others = sorted(total.of("other"))
     for name in edits.unknown:
         if name not in total.of("feature") and total.found:
-            raise ConfigError(
-                f"where: expected features that some record has, such as "
-                f"{', '.join(others[:_MOST_NAMED])}, got {misspelt(name, others)}",
-                setting="where",
-                value=name,
-            )
+            _refuse_feature("where", name, total.of("other"))
     for setting, names in (("exclude", edits.exclude), ("relabel", [*edits.relabel])):
         found = total.of(setting)
         missing = [name for place, name in enumerate(names) if place not in found]
         if names and not found:
-            raise ConfigError(
-                f"{setting}: expected names of records as {', '.join(NAME_FEATURES)} have them, "
-                f"found none of {len(names)}, such as {names[0]!r}. "
-                "`tfx-shards show` lists records with their names",
-                setting=setting,
-                value=names[0],
-            )
+            allowed = f"names of records as {', '.join(NAME_FEATURES)} have them"
+            advice = f"None of {len(names)} is one: see `tfx-shards show`"
+            raise ConfigError.of(setting, names[0], allowed=allowed, advice=advice)
         if missing:
-            logging.warning(
-                "%s: %d of %d names are of no record, such as %r",
-                *(setting, len(missing), len(names), missing[0]),
-            )
+            counted = setting, len(missing), len(names), missing[0]
+            logging.warning("%s: %d of %d names are of no record, such as %r", *counted)
     emptied = [name for name, one in by_split.items() if one.found and one.skipped == one.found]
     if emptied and total.skipped == total.found:
         setting = "where" if total.filtered else "exclude"
@@ -444,12 +373,11 @@ def check_edits(edits: Edits, by_split: Mapping[str, EditCounts]) -> None:
             setting=setting,
         )
     for split in emptied:
-        logging.warning(
-            "split %r: all of its %d records are left out", split, by_split[split].found
-        )
+        records = by_split[split].found
+        logging.warning("split %r: all of its %d records are left out", split, records)
 
 
-def total_counts(parts: Collection[EditCounts]) -> EditCounts:
+def total_counts(parts: Iterable[EditCounts]) -> EditCounts:
     """What became of the records of all parts together."""
     total = EditCounts()
     for counts in parts:
@@ -482,9 +410,6 @@ def fingerprint_of_files(files: Mapping[str, Any], datasets: Sequence[str]) -> s
     Args:
         files: by setting, its value: the path of a file where it is a text.
         datasets: digests of datasets.
-
-    Raises:
-        ConfigError: a file cannot be read.
     """
     facts: dict[str, Any] = {
         name: _digest_of(_read_named(name, path))

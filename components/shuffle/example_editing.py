@@ -1,16 +1,10 @@
 """Changes one feature of a serialized `tf.train.Example`; all other bytes stay as they are.
 
-replace_feature(record, "label", 3)
-replace_feature(record, "species", b"lynx")
-
 Source: `tensorflow/core/example/{example,feature}.proto` and the protocol buffers' encoding guide.
 """
 
 from trainer_utils.format.errors import DatasetError
-from trainer_utils.format.example import encode_example, varint
-from trainer_utils.format.example_decoding import read_fields
-
-__all__ = ["replace_feature"]
+from trainer_utils.format.example import encode_example, read_fields, varint
 
 _FEATURES, _ENTRY, _KEY = 1, 1, 1  # field numbers: of Example, of Features, of a map's entry
 _DELIMITED = 2  # wire type
@@ -20,49 +14,36 @@ _FIRST = b"\x0a"  # the tag of a field 1 with a length
 def replace_feature(record: bytes, name: str, value: bytes | int | float) -> bytes:
     """The record with another value of a feature, which it gets where it has none.
 
-    Args:
-        record: a serialized `tf.train.Example`, or a `tf.train.SequenceExample`, whose context is
-            meant.
-        name: of the feature.
-        value: what it is to be: bytes, an integer of 64 bits, signed, or a float.
+    Of a `tf.train.SequenceExample` the context is meant; ints are of 64 bits, signed.
 
     Raises:
         DatasetError: it is no such message.
     """
-    entry = _entry(name, value)
     kept: list[bytes] = []  # entries of the features' map
     others: list[bytes] = []  # fields of the record beside the features
-    is_placed = False
+    place: int | None = None  # of the entry among those kept
     try:
-        for content, is_features in _parts(record, 0, len(record), _FEATURES):
+        for content, is_features in _parts(record, _FEATURES):
             if not is_features:
                 others.append(content)
                 continue
-            for part, is_entry in _parts(content, 0, len(content), _ENTRY):
-                if is_entry and _key(part) == name.encode():
-                    if not is_placed:
-                        kept.append(entry)
-                    is_placed = True
-                else:
+            for part, is_entry in _parts(content, _ENTRY):
+                if not is_entry or _key(part) != name.encode():
                     kept.append(_delimited(part) if is_entry else part)
+                elif place is None:
+                    place = len(kept)
     except ValueError as error:
         raise DatasetError(f"record: expected a tf.train.Example, got another: {error}") from error
-    if not is_placed:
-        kept.append(entry)
+    # An example of one feature is the map's entry, framed as it stands in `Features`.
+    example = b"".join(encode_example({name: value}))
+    kept.insert(len(kept) if place is None else place, _parts(example, _FEATURES)[0][0])
     return _delimited(b"".join(kept)) + b"".join(others)
 
 
-def _entry(name: str, value: bytes | int | float) -> bytes:
-    """The map's entry, as it stands in `Features`."""
-    example = b"".join(encode_example({name: value}))
-    ((_, _, start, stop),) = read_fields(example, 0, len(example))
-    return example[start:stop]
-
-
-def _parts(message: bytes, start: int, stop: int, wanted: int) -> list[tuple[bytes, bool]]:
+def _parts(message: bytes, wanted: int) -> list[tuple[bytes, bool]]:
     """A message's fields: the content of those that are wanted, and the others with their tags."""
-    parts = []
-    for number, wire, begin, end in read_fields(message, start, stop):
+    parts, start = [], 0
+    for number, wire, begin, end in read_fields(message, 0, len(message)):
         is_wanted = number == wanted and wire == _DELIMITED
         parts.append((message[begin if is_wanted else start : end], is_wanted))
         start = end
@@ -70,12 +51,7 @@ def _parts(message: bytes, start: int, stop: int, wanted: int) -> list[tuple[byt
 
 
 def _key(entry: bytes) -> bytes:
-    keys = [
-        entry[start:stop]
-        for number, wire, start, stop in read_fields(entry, 0, len(entry))
-        if number == _KEY and wire == _DELIMITED
-    ]
-    return keys[-1] if keys else b""
+    return next((content for content, is_key in reversed(_parts(entry, _KEY)) if is_key), b"")
 
 
 def _delimited(content: bytes) -> bytes:

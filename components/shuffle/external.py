@@ -1,9 +1,5 @@
 """Records brought into the order of their output positions, through sorted runs.
 
-    shuffle = ExternalShuffle(uri=uri, layout=layout, tasks=tasks)
-    shuffle.scatter("000007", run_of(frames, positions))  # for each part, by any worker
-    shuffle.gather(3)                               # then, for each task, by any worker: its shards
-
 A run is a file of Arrow's in the working folder: a batch for each cut of each task. What fits into
 memory needs no file: `gather(0, held=[run_of(frames, positions)])` is the same within one worker.
 """
@@ -43,18 +39,6 @@ from trainer_utils.storage import (
 from trainer_utils.writing.publishing import working_folder
 from trainer_utils.writing.shards import verify_shard, write_shard
 
-__all__ = [
-    "HELD_TIMES",
-    "ExternalShuffle",
-    "Lot",
-    "checked_crcs",
-    "frames_of",
-    "read_batch",
-    "run_of",
-    "write_batches",
-    "write_shards",
-]
-
 Ints = npt.NDArray[np.int64]
 
 HELD_TIMES = 3
@@ -74,31 +58,19 @@ class Lot(NamedTuple):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ExternalShuffle:
-    """One order for the records of a split.
+    """One order for the records of a split."""
 
-    Args:
-        uri: of the dataset that is written.
-        layout: which records are which shard's.
-        tasks: of the shards, by number.
-        block_bytes: how much is read back at a time.
-    """
-
-    uri: str
-    layout: SplitLayout
-    tasks: tuple[ShardTask, ...]
-    block_bytes: int = BLOCK_BYTES
+    uri: str  # of the dataset that is written
+    layout: SplitLayout  # which records are which shard's
+    tasks: tuple[ShardTask, ...]  # of the shards, by number
+    block_bytes: int = BLOCK_BYTES  # how much is read back at a time
 
     @property
     def _folder(self) -> str:
         return join(working_folder(self.uri), f"runs/{self.layout.split}")
 
     def scatter(self, run: str, records: pa.RecordBatch) -> None:
-        """Writes records as a run.
-
-        Args:
-            run: its name, of which a retry writes the same again.
-            records: as `run_of` gives them.
-        """
+        """Writes records, as `run_of` gives them, as a run; a retry writes the same again."""
         positions = records.column(0).to_numpy()
         order = np.argsort(positions, kind="stable")
         inner = [cut for task in self.tasks for cut in task.cuts[1:-1]]
@@ -127,17 +99,12 @@ class ExternalShuffle:
         )
         shards = range(task.first_shard, task.stop_shard)
         sizes = np.diff(bounds).tolist()
-        return write_shards(
-            [*zip(map(layout.shard_name, shards), sizes, strict=True)],
-            lots,
-            uri=self.uri,
-            block_bytes=self.block_bytes,
-        )
+        named = zip(map(layout.shard_name, shards), sizes, strict=True)
+        return write_shards(named, lots, uri=self.uri, block_bytes=self.block_bytes)
 
     def _runs(self, cell: int) -> list[pa.RecordBatch]:
-        """What all runs have of a cell."""
-        paths = [join(self._folder, name) for name in sorted(list_names(self._folder))]
-        return [read_batch(path, cell) for path in paths]
+        names = sorted(list_names(self._folder))
+        return [read_batch(join(self._folder, name), cell) for name in names]
 
     def _lots(
         self,
@@ -148,9 +115,8 @@ class ExternalShuffle:
     ) -> Iterator[Lot]:
         """The records of a cell in order, in lots of which none reaches across a shard's end."""
         start, stop = span
-        positions = np.concatenate(
-            [np.zeros(0, np.int64), *(batch.column(0).to_numpy() for batch in batches)]
-        )
+        found = [batch.column(0).to_numpy() for batch in batches]
+        positions = np.concatenate([np.zeros(0, np.int64), *found])
         order = np.argsort(positions, kind="stable")
         if not np.array_equal(positions[order], np.arange(start, stop)):
             raise DatasetError(
@@ -173,9 +139,7 @@ def _lot(frames: pa.Array, names: pa.Array, path: str | None) -> Lot:
     """Framed records as a lot; checked where they come from a file."""
     ends, data = _contents(frames)
     lengths = np.diff(ends, prepend=0) - RECORD_OVERHEAD_BYTES
-    known = None
-    if not names.null_count:
-        known = names.to_numpy()
+    known = None if names.null_count else names.to_numpy()
     octets = data.to_pybytes()
     if path is None:
         return Lot(octets, lengths, footers_of(octets, ends), known)
@@ -198,11 +162,7 @@ def checked_crcs(frames: Any, lengths: Ints) -> tuple[npt.NDArray[np.uint32], in
 def write_shards(
     shards: Iterable[tuple[ShardName, int]], lots: Iterator[Lot], *, uri: str, block_bytes: int
 ) -> list[Shard]:
-    """Writes shards, of so many records each, one after the other, and reads them back.
-
-    Args:
-        lots: of all their records in order, each of one shard.
-    """
+    """Writes shards, of so many records each, and reads them back; each lot is of one shard."""
 
     def fill(records: int, writer: ShardWriter) -> None:
         while records:
@@ -262,28 +222,20 @@ def write_batches(path: str, folder: str, batches: Sequence[pa.RecordBatch]) -> 
 
 
 def read_batch(path: str, number: int) -> pa.RecordBatch:
-    """One of the batches that `write_batches` kept.
-
-    Raises:
-        DatasetError: the file is not what was written.
-    """
+    """One of the batches that `write_batches` kept; a `DatasetError` where the file is another."""
     try:
         if not is_remote(path):
             return pa.ipc.open_file(pa.memory_map(path)).get_batch(number)
         with open_for_reading(path) as stream, pa.PythonFile(stream, "r") as source:
             return pa.ipc.open_file(source).get_batch(number)
     except pa.ArrowInvalid as error:
-        cure = "The disk or the store changed it: run it again"
-        raise DatasetError.at(
-            path, expected="rows that this run kept", got=str(error), advice=cure
-        ) from error
+        rule = "rows that this run kept, which the disk or the store changed"
+        raise DatasetError.at(path, expected=rule, got=f"{error}", advice="Run it again") from error
 
 
 def _joined(arrays: Sequence[pa.Array]) -> pa.Array:
     """Binary arrays as one; Arrow would join them anew each time that some rows are taken."""
-    large = [
-        array.cast(pa.large_binary()) for array in arrays
-    ]  # offsets of 32 bits might not reach
+    large = [array.cast(pa.large_binary()) for array in arrays]  # 32 bits might not reach
     if len(large) == 1:
         return large[0]
     return pa.concat_arrays(large) if large else pa.array([], pa.large_binary())

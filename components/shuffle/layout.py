@@ -1,9 +1,5 @@
 """Decides where every record of a split goes, and what a worker holds at a time.
 
-layout = SplitLayout(split="train", bounds=(0, 500, 1000), seed=shuffle_seed("train", 0))
-layout.positions(0, 100)                                # of the first hundred records
-plan_tasks(layout, Cells(layout, 1 << 30), memory_bytes=1 << 28)
-
 A record's output position is its place in the new order of the whole split; a shard holds those
 between two bounds. They come from a formula, so that workers need not receive them; only where
 labels decide are they a table, kept as a file.
@@ -16,8 +12,6 @@ import numpy.typing as npt
 
 from trainer_utils.format import ShardName, keyed_hash, permute
 from trainer_utils.storage import open_for_reading
-
-__all__ = ["Cells", "ShardTask", "SplitLayout", "plan_tasks", "shuffle_seed"]
 
 Ints = npt.NDArray[np.int64]
 
@@ -32,18 +26,13 @@ def shuffle_seed(split: str, seed: int) -> int:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class SplitLayout:
-    """Where the records of one split go.
-
-    Args:
-        bounds: shard i holds the positions from bounds[i] to bounds[i + 1].
-        seed: of the permutation; None keeps the order of the input.
-        table: of all positions, in the order of the input, or the path of a file of it, as int64;
-            None: as the seed has it.
-    """
+    """Where the records of one split go."""
 
     split: str
-    bounds: tuple[int, ...]
-    seed: int | None
+    bounds: tuple[int, ...]  # shard i holds the positions from bounds[i] to bounds[i + 1]
+    seed: int | None  # of the permutation; None keeps the order of the input
+    # of all positions, in the order of the input, or the path of a file of it, as int64; None: as
+    # the seed has it
     table: Ints | str | None = dataclasses.field(default=None, repr=False)
     gzip: bool = False
 
@@ -101,16 +90,13 @@ class Cells:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ShardTask:
-    """Neighbouring shards that are written by one worker, one after the other.
+    """Neighbouring shards that are written by one worker, one after the other."""
 
-    Args:
-        first_shard, stop_shard: which; the last is not part of it.
-        cuts: bounds of the output positions that are held in memory at a time: all at once, or,
-            where a single shard is larger than memory, some of them after the others.
-    """
-
+    # first_shard, stop_shard: which; the last is not part of it
     first_shard: int
     stop_shard: int
+    # bounds of the output positions that are held in memory at a time: all at once, or, where a
+    # single shard is larger than memory, some of them after the others
     cuts: tuple[int, ...]
 
 

@@ -1,8 +1,5 @@
 """A shard written by picking its records, one after the other, from the files where they lie.
 
-    gather = GatherIndices(shard=name, files=files, offsets=offsets, lengths=lengths)
-    picked_lots(["in/Split-train/data_tfrecord-00000-of-00001"], gather)     # for `write_shards`
-
 An input that is local, and that the system can keep in memory, is a run as it lies there: a record
 costs one read into memory that is used again and again, and none is held.
 """
@@ -22,8 +19,6 @@ from trainer_utils.format import DatasetError, ShardName
 from trainer_utils.format.framing import RECORD_OVERHEAD_BYTES, Lengths
 from trainer_utils.storage import file_size, naming_file, open_for_reading
 
-__all__ = ["LOT_BYTES", "GatherIndices", "picked_lots", "read_ahead"]
-
 Ints = npt.NDArray[np.int64]
 
 LOT_BYTES = 1 << 20
@@ -35,18 +30,13 @@ _AHEAD_BYTES = 128 << 10  # Linux reads no more of a file ahead at a time unless
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class GatherIndices:
-    """A new shard, and where its records lie, in order.
-
-    Args:
-        files: `(records,)`, the number of each record's file.
-        offsets: `(records,) int64`, where its frame begins there, in bytes.
-        lengths: `(records,)`, of its payload, in bytes.
-    """
+    """A new shard, and where its records lie, in order."""
 
     shard: ShardName
-    files: Lengths = dataclasses.field(repr=False)
+    files: Lengths = dataclasses.field(repr=False)  # `(records,)`, the number of each record's file
+    # `(records,) int64`, where its frame begins there, in bytes
     offsets: Ints = dataclasses.field(repr=False)
-    lengths: Lengths = dataclasses.field(repr=False)
+    lengths: Lengths = dataclasses.field(repr=False)  # `(records,)`, of its payload, in bytes
 
 
 def picked_lots(paths: Sequence[str], gather: GatherIndices) -> Iterator[tuple[Lengths, Lot]]:
@@ -78,9 +68,8 @@ def picked_lots(paths: Sequence[str], gather: GatherIndices) -> Iterator[tuple[L
                     if file not in descriptors:
                         stream = opened.enter_context(open_for_reading(paths[file]))
                         descriptors[file] = stream.fileno()
-                    place = frames.data[
-                        int(sizes[first - 1]) if first else 0 : int(sizes[last - 1])
-                    ]
+                    begin = int(sizes[first - 1]) if first else 0
+                    place = frames.data[begin : int(sizes[last - 1])]
                     if not _read(descriptors[file], place, int(offsets[first])):
                         _raise_damage(paths[file])
             crcs, bad = checked_crcs(frames, lengths[start:stop])
@@ -98,7 +87,6 @@ def _neighbours(files: Lengths, offsets: Ints, sizes: Ints) -> list[tuple[int, i
 
 
 def _read(descriptor: int, place: memoryview, offset: int) -> bool:
-    """Fills `place`; False where the file ends before."""
     while place:
         count = os.preadv(descriptor, [place], offset)
         if not count:
@@ -111,10 +99,9 @@ def _raise_damage(path: str) -> NoReturn:
     """Reads a file in order, which says what is wrong where."""
     for _ in read_shard_blocks(path):
         pass
-    raise DatasetError(
-        f"{path!r}: expected a file that stays as it is while it is read, got one that was changed "
-        "meanwhile. Run it again.",
-        path=path,
+    rule = "a file that stays as it is while it is read"
+    raise DatasetError.at(
+        path, expected=rule, got="one that was changed meanwhile", advice="Run it again."
     )
 
 

@@ -1,7 +1,4 @@
-"""Casts columns to the types that were decided, and says which texts count as numbers.
-
-cast_column(pa.array(["5", "4.5"]), Column("stars", "float"))     # [5.0, 4.5]
-"""
+"""Casts columns to the types that were decided, and says which texts count as numbers."""
 
 import json
 import re
@@ -13,18 +10,6 @@ import pyarrow.compute as pc
 from components.common.entry import Column
 from trainer_utils.format import InputError
 from trainer_utils.format.json_text import Json
-
-__all__ = [
-    "DOUBTFUL_TEXT",
-    "FLOAT_TEXT",
-    "INT_TEXT",
-    "cast_column",
-    "lists_of_texts",
-    "no_text",
-    "numbers_of_texts",
-    "text_of_number",
-    "texts_of",
-]
 
 # Numbers as programs write them: no zeros before them, no plus sign, no spaces.
 INT_TEXT = r"0|-?[1-9][0-9]*"
@@ -43,11 +28,8 @@ _TYPES = {"int": pa.int64(), "float": pa.float32(), "string": pa.string(), "labe
 def cast_column(array: pa.Array, column: Column, *, floats: pa.Array | None = None) -> pa.Array:
     """Casts a column of a piece to the type that was decided; labels stay texts.
 
-    Args:
-        floats: the Arrow type of these; None for the 32 bits that examples keep.
-
-    Returns:
-        An Arrow array of int64, float, string or binary, or of lists of these.
+    Returns an Arrow array of int64, float (of 32 bits unless `floats` is another type of Arrow),
+    string or binary, or of lists of these.
     """
     kind = floats if floats is not None and column.kind == "float" else _TYPES[column.kind]
     if pa.types.is_null(array.type):
@@ -121,40 +103,31 @@ def lists_of_texts(array: pa.Array) -> pa.Array:
     """Texts such as `[1, 2]` as lists, where every value is such; else None."""
     if not pc.all(pc.starts_with(array, "[")).as_py():
         return None
-    lists = []
-    for text in array.to_pylist():
-        value = None if text is None else _list_of_text(text)
-        if text is not None and value is None:
-            return None
-        kinds = {type(part) for part in value or ()}
-        if not (kinds <= {int, float} or kinds <= {str}):
-            return None
-        lists.append(value)
-    parts = [type(part) for value in lists for part in value or ()]
+    lists = [None if text is None else _list_of_text(text) for text in array.to_pylist()]
+    if lists.count(None) > array.null_count:
+        return None
+    kinds = {type(part) for value in lists for part in value or ()}
+    is_float = float in kinds
+    kind = pa.string() if str in kinds else pa.float64() if is_float else pa.int64()
+    if str in kinds and len(kinds) > 1:
+        return None
     try:
-        if str in parts:
-            return pa.array(lists, pa.list_(pa.string())) if set(parts) == {str} else None
-        kind = pa.float64() if float in parts else pa.int64() if parts else pa.null()
-        return pa.array(lists, pa.list_(kind))
+        return pa.array(lists, pa.list_(kind if kinds else pa.null()))
     except (pa.ArrowInvalid, OverflowError):
         return None
 
 
 def _list_of_text(text: str) -> list[Json] | None:
-    """The list that a text is in JSON; None for one that is none.
-
-    A list of numbers is one only where these are written as programs write them.
-    """
+    """The list that a text is in JSON, of texts or of numbers as programs write them; else None."""
     try:
         value = json.loads(text)
     except (ValueError, RecursionError):
         return None
-    return value if isinstance(value, list) and _is_as_written(text, value) else None
-
-
-def _is_as_written(text: str, values: list[Json]) -> bool:
-    """Whether the numbers of a list stand in its text as they would be written again."""
-    if not values or not all(type(value) in (int, float) for value in values):
-        return True
-    parts = [part.strip() for part in text.strip()[1:-1].split(",")]
-    return all(map(_IN_LIST.fullmatch, parts))
+    if not isinstance(value, list):
+        return None
+    kinds = {type(part) for part in value}
+    if not value or kinds == {str}:
+        return value
+    parts = (part.strip() for part in text.strip()[1:-1].split(","))
+    is_written = kinds <= {int, float} and all(map(_IN_LIST.fullmatch, parts))
+    return value if is_written else None

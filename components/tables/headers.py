@@ -11,15 +11,13 @@ name that is found again below it. All tables of a run must agree. Where there i
 is asked: a wrong guess would lose a row of each file, or take the names for one.
 """
 
-import itertools
 import re
 from collections.abc import Collection, Mapping, Sequence
+from typing import NoReturn
 
 from components.tables.kinds import LABEL_NAMES
 from trainer_utils.format import InputError
 from trainer_utils.format.media_formats import EXTENSIONS
-
-__all__ = ["ROWS", "check_agreement", "find_header_doubt", "is_evident_header", "refuse_doubtful"]
 
 ROWS = 50  # that are compared with the first one
 _MOST_CELLS = 100_000  # of a wide table
@@ -47,29 +45,22 @@ def find_header_doubt(
 ) -> str | None:
     """Why a first row may be no header; None where it is one."""
     names = _stripped(first)
-    seen: set[str] = set()
-    for name in names:
+    for number, name in enumerate(names):
         if not name:
             return "there is one without a name"
-        if name in seen:
+        if name in names[:number]:
             return f"there is {_short(name)} twice"
-        seen.add(name)
         if name.lower() in _NO_VALUE or not any(map(str.isalpha, name)) or _is_number(name):
             return f"{_short(name)} is a value"
     if is_evident_header(first, rows, known=known):
         return None
-    reasons = map(_against, names, _below(rows, len(names)))
-    return next(filter(None, reasons), None)
+    return next(filter(None, map(_against, names, _below(rows, len(names)))), None)
 
 
 def is_evident_header(
     first: Sequence[str], rows: Sequence[Sequence[str]], *, known: Collection[str] = ()
 ) -> bool:
-    """Whether one of the names shows by itself, or by what is below it, that all are names.
-
-    Args:
-        first, rows, known: as `find_header_doubt` takes them.
-    """
+    """Whether one of the names shows by itself, or by what is below it, that all are names."""
     names = _stripped(first)
     pairs = zip(names, _below(rows, len(names)), strict=True)
     return any(
@@ -85,13 +76,9 @@ def _stripped(first: Sequence[str]) -> list[str]:
 
 
 def _below(rows: Sequence[Sequence[str]], width: int) -> list[list[str]]:
-    """The values below each name; of a wide table those of fewer rows."""
-    return _columns(rows[: max(2, min(ROWS, _MOST_CELLS // max(1, width)))], width)
-
-
-def _columns(rows: Sequence[Sequence[str]], width: int) -> list[list[str]]:
-    """The values of each column that are not empty."""
-    whole = [row for row in rows if len(row) == width]
+    """The values below each name that are not empty; of a wide table those of fewer rows."""
+    some = rows[: max(2, min(ROWS, _MOST_CELLS // max(1, width)))]
+    whole = [row for row in some if len(row) == width]
     return [[value for row in whole if (value := row[n].strip())] for n in range(width)]
 
 
@@ -124,40 +111,29 @@ def _shape(text: str) -> str:
 
 def refuse_doubtful(
     source: str, first: Sequence[str], rows: Sequence[Sequence[str]], reason: str
-) -> None:
-    """Asks the user what the first row is.
-
-    Raises:
-        InputError: always; the message has the first rows, and both answers.
-    """
+) -> NoReturn:
+    """Asks what the first row is: raises an `InputError` with the first rows, and both answers."""
     below = f", above {_row(rows[0])}" if rows else ""
     names = _suggested(first, rows)
-    flags, setting = ",".join(names), repr(names)
     more = more_flags = ""
     stripped = _stripped(first)
     if "" in stripped or len(set(stripped)) < len(stripped):  # they cannot be the features' names
-        mended = _without_gaps(stripped)
+        mended = [f"column_{number}" for number in range(1, len(first) + 1)]
         more, more_flags = f", column_names={mended!r}", f" --columns {','.join(mended)}"
     raise InputError(
         f"{source!r}: expected the columns' names in the first row, got {_row(first)}{below} "
-        f"(line 1): {reason}. If there is no header, name the columns: column_names={setting} "
-        f"(tfx-shards convert … --columns {flags}). If that row is one: header=True{more} "
-        f"(tfx-shards convert … --header{more_flags}).",
+        f"(line 1): {reason}. If there is no header, name the columns: column_names={names!r} "
+        f"(tfx-shards convert … --columns {','.join(names)}). If that row is one: "
+        f"header=True{more} (tfx-shards convert … --header{more_flags}).",
         path=source,
     )
 
 
 def check_agreement(headers: Mapping[str, Sequence[str]], *, shown: Collection[str]) -> None:
-    """Refuses tables whose first rows are not the names of the same columns.
+    """Refuses tables whose first rows are not the names of the same columns, by an `InputError`.
 
     Their order may differ, and a table may lack some of the columns of the widest. One whose header
-    is shown to be one may have other columns beside.
-
-    Args:
-        shown: the sources for which `is_evident_header` holds.
-
-    Raises:
-        InputError: two disagree.
+    is `shown` to be one, as `is_evident_header` has it, may have other columns beside.
     """
     widest = max(headers, key=lambda source: (source in shown, len(headers[source])), default="")
     for source, names in headers.items():
@@ -169,22 +145,11 @@ def check_agreement(headers: Mapping[str, Sequence[str]], *, shown: Collection[s
 
 def _suggested(first: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
     """Names for columns that have none: of two, the second is `text` where it is far longer."""
-    if len(first) == 1:
-        return ["text"]
-    if len(first) > 2:
-        return [f"column_{number}" for number in range(1, len(first) + 1)]
-    text, label = (sum(map(len, column)) for column in _columns([first, *rows], 2))
+    if len(first) != 2:
+        names = [f"column_{number}" for number in range(1, len(first) + 1)]
+        return ["text"] if len(first) == 1 else names
+    text, label = (sum(map(len, column)) for column in _below([first, *rows], 2))
     return ["text", "label"] if 2 * text >= label else ["label", "text"]
-
-
-def _without_gaps(names: Sequence[str]) -> list[str]:
-    """The names, and others for those that are not there or stand there before."""
-    mended: list[str] = []
-    for number, name in enumerate(names, 1):
-        free = (f"column_{n}" for n in itertools.count(number))
-        is_good = name and name not in mended
-        mended.append(name if is_good else next(n for n in free if n not in (*names, *mended)))
-    return mended
 
 
 def _row(fields: Sequence[str]) -> str:

@@ -13,7 +13,7 @@ import re
 from collections.abc import Collection, Iterator
 
 from components.common.layout_inputs import LayoutInputs
-from components.tables.json_objects import (
+from components.tables.json_lines import (
     columns_of_objects,
     flat_object,
     flatten_object,
@@ -23,8 +23,6 @@ from components.tables.pieces import Piece
 from components.tables.rows import BadRow, Rows, lines_of
 from trainer_utils.format import InputError
 from trainer_utils.format.json_text import Json, JsonObject
-
-__all__ = ["find_pieces", "read"]
 
 _LABELS = "label."
 _HEAD_BYTES = 1 << 16
@@ -45,41 +43,29 @@ def find_pieces(inputs: LayoutInputs, whole: Piece) -> Iterator[Piece]:
         size = stream.seek(0, 2)
     body = head.removeprefix(codecs.BOM_UTF8).lstrip()
     start = len(head) - len(body)
+    rule = got = advice = ""
     if body[:1] not in (b"{", b"["):
-        raise InputError.at(
-            whole.source,
-            expected="objects of JSON by key or in a list",
-            got=repr(body[:_SHOWN]),
-            offset=start,
-            advice="Files of JSON lines end in .jsonl.",
+        rule, got = "objects of JSON by key or in a list", repr(body[:_SHOWN])
+        advice = "Files of JSON lines end in .jsonl."
+    elif _TRANSPOSED.match(body):
+        rule = "an object a row"
+        got = f"an object a column, whose rows are numbered: {body[:_SHOWN]!r}"
+        advice = (
+            "pandas writes so unless it is told otherwise: "
+            "frame.to_json('rows.jsonl', orient='records', lines=True)."
         )
-    if _TRANSPOSED.match(body):
-        raise InputError.at(
-            whole.source,
-            expected="an object a row",
-            got=f"an object a column, whose rows are numbered: {body[:_SHOWN]!r}",
-            advice="pandas writes so unless it is told otherwise: "
-            "frame.to_json('rows.jsonl', orient='records', lines=True).",
-        )
-    if size > _MOST_BYTES:
-        raise InputError.at(
-            whole.source,
-            expected=f"a JSON document of at most {_MOST_BYTES} bytes",
-            got=str(size),
-            advice="Write it as JSON lines, which may be of any size: jq -c '.[]' old.json.",
-        )
+    elif size > _MOST_BYTES:
+        rule, got = f"a JSON document of at most {_MOST_BYTES} bytes", str(size)
+        advice = "Write it as JSON lines, which may be of any size: jq -c '.[]' old.json."
+    if rule:
+        raise InputError.at(whole.source, expected=rule, got=got, offset=start, advice=advice)
     # The bracket that opens is no part of it, as the header of a CSV is none.
     details: JsonObject = {"opener": body[:1].decode()}
     yield dataclasses.replace(whole, start=start + 1, stop=size, details=details)
 
 
 def read(data: bytes, piece: Piece, *, ignored: Collection[str] = ()) -> Rows:
-    """The rows of a file.
-
-    Args:
-        data: what is behind the bracket that opens.
-        piece: from `find_pieces`.
-        ignored: columns that are not read.
+    """The rows of a file, of which `data` is what is behind the bracket that opens.
 
     Raises:
         InputError: it is no such JSON.
@@ -93,20 +79,21 @@ def read(data: bytes, piece: Piece, *, ignored: Collection[str] = ()) -> Rows:
         what = f"the key {key!r}" if is_keyed else "each entry"
         shown = str(key).encode("utf-8", "backslashreplace").decode()
         names.append(f"{piece.source}:{shown}")
+        code, detail = "BAD_JSON", ""
         if is_keyed and shown != key:
-            bad.append(BadRow(record, "BAD_JSON", f"{what} has half of a surrogate pair"))
-        elif key in seen:
-            bad.append(BadRow(record, "DUPLICATE_KEY", f"the key {key!r} stands twice"))
+            detail = f"{what} has half of a surrogate pair"
+        elif is_keyed and key in seen:
+            code, detail = "DUPLICATE_KEY", f"{what} stands twice"
         elif not isinstance(entry, _Pairs):
             detail = f"expected an object for {what}, got {type(entry).__name__}"
-            bad.append(BadRow(record, "BAD_JSON", detail))
         else:
             try:
                 objects.append(_fields(entry))
             except ValueError as error:
-                bad.append(BadRow(record, "BAD_JSON", f"expected an object for {what}: {error}"))
-        if is_keyed:
-            seen.add(key)
+                detail = f"expected an object for {what}: {error}"
+        if detail:
+            bad.append(BadRow(record, code, detail))
+        seen.add(key)
     columns, _ = columns_of_objects(objects, place=lambda _: piece.source, ignored=ignored)
     return Rows(
         columns,
@@ -125,18 +112,11 @@ def _parsed(data: bytes, piece: Piece) -> Json:
     except UnicodeDecodeError as error:
         offset = error.start - 1
         (line,) = lines_of([offset], data)
-        raise InputError.at(
-            piece.source,
-            expected="UTF-8",
-            got=f"{data[offset : offset + 4]!r} (line {line + 1}, byte {piece.start + offset})",
-        ) from error
+        got = f"{data[offset : offset + 4]!r} (line {line + 1}, byte {piece.start + offset})"
+        raise InputError.at(piece.source, expected="UTF-8", got=got) from error
     except (ValueError, RecursionError) as error:
-        raise InputError.at(
-            piece.source,
-            expected="JSON",
-            got=str(error),
-            advice="Was it cut short? Fetch it again.",
-        ) from error
+        cure = "Was it cut short? Fetch it again."
+        raise InputError.at(piece.source, expected="JSON", got=str(error), advice=cure) from error
 
 
 class _Pairs:

@@ -1,8 +1,5 @@
 """Finds out what columns hold, from every value of every piece.
 
-    facts = column_facts(pa.array(["5", "4.5"]), records, are_texts=True)
-    decide_column("stars", [(piece_name, facts)], given=None, is_text=False, place=place)  # a float
-
 A column is of ints where every value is one, of floats where every value is a number, of lists
 where every value is one of these, else of texts; but a few words among numbers are an error.
 A text is a number only where that number, written again, is the same text: `08123`, `+5`, ` 5 `
@@ -30,16 +27,7 @@ from components.tables.casting import (
     numbers_of_texts,
 )
 from trainer_utils.format import ConfigError, InputError
-from trainer_utils.format.spelling import did_you_mean
-
-__all__ = [
-    "LABEL_NAMES",
-    "ColumnFacts",
-    "check_columns",
-    "column_facts",
-    "decide_column",
-    "not_finite",
-]
+from trainer_utils.format.errors import did_you_mean
 
 LABEL_NAMES = ("label", "labels", "class", "classes", "category", "categories")
 
@@ -65,62 +53,41 @@ Place = tuple[int, str]  # a row's number in its piece, and the value as it stan
 
 @dataclasses.dataclass
 class ColumnFacts:
-    """What one piece's values of a column are.
+    """What one piece's values of a column are."""
 
-    Args:
-        values: how many there are; the others are missing.
-        numbers: how many are numbers, look like ones, or are lists of them.
-        are_texts: whether the lists stand as texts, and may be taken for these.
-        has_floats: whether one of the numbers is a float without doubt.
-        has_doubtful: whether a text is a float only beside others, as `nan` is.
-        has_codes: whether a text looks like a number that would be written in another way.
-        first_float, first_text: the first that is no int, and the first that is no number.
-        too_large: the first int that 64 bits do not hold.
-        not_finite: the first number, no text, that is infinite or none.
-        overflow: the first finite number that a float of 32 bits does not hold.
-        rounded: the first whole number, beside floats, that a float of 32 bits holds as another.
-    """
-
-    values: int = 0
-    numbers: int = 0
+    values: int = 0  # how many there are; the others are missing
+    numbers: int = 0  # how many are numbers, look like ones, or are lists of them
     lists: int = 0
-    are_texts: bool = False
+    are_texts: bool = False  # whether the lists stand as texts, and may be taken for these
     bytes: int = 0
-    has_floats: bool = False
-    has_doubtful: bool = False
+    has_floats: bool = False  # whether one of the numbers is a float without doubt
+    has_doubtful: bool = False  # whether a text is a float only beside others, as `nan` is
+    # whether a text looks like a number that would be written in another way
     has_codes: bool = False
+    # first_float, first_text: the first that is no int, and the first that is no number
     first_float: Place | None = None
     first_text: Place | None = None
-    too_large: Place | None = None
-    not_finite: Place | None = None
-    overflow: Place | None = None
+    too_large: Place | None = None  # the first int that 64 bits do not hold
+    not_finite: Place | None = None  # the first number, no text, that is infinite or none
+    overflow: Place | None = None  # the first finite number that a float of 32 bits does not hold
+    # the first whole number, beside floats, that a float of 32 bits holds as another
     rounded: Place | None = None
 
 
 def check_columns(given: Mapping[str, str], names: Collection[str], *, of: str) -> None:
-    """Refuses kinds that are given for columns that `of` does not have; ignored ones may be gone.
-
-    Raises:
-        ConfigError: as said.
-    """
+    """Refuses kinds that are given for columns that `of` lacks; ignored ones may be gone."""
     for name, kind in given.items():
         if name not in names and kind != "ignore":
-            raise ConfigError.of(
-                "columns",
-                name,
-                allowed=f"columns of {of} ({', '.join(names)})",
-                advice=did_you_mean(name, names).strip(),
-            )
+            allowed, meant = f"columns of {of} ({', '.join(names)})", did_you_mean(name, names)
+            raise ConfigError.of("columns", name, allowed=allowed, advice=meant.strip())
 
 
 def column_facts(
     array: pa.Array, records: npt.NDArray[np.int64], *, are_texts: bool
 ) -> ColumnFacts:
-    """Looks at every value.
+    """Looks at every value of an array of int64, float64, string, binary, or lists of these.
 
-    Args:
-        array: an Arrow array of int64, float64, string, binary, or lists of these.
-        are_texts: whether numbers and lists may stand as texts.
+    `are_texts` says whether numbers and lists may stand as texts.
     """
     values = len(array) - array.null_count
     if pa.types.is_null(array.type) or not values:
@@ -158,28 +125,26 @@ def _facts_of_texts(array: pa.Array, records: npt.NDArray[np.int64]) -> ColumnFa
         return facts
     is_int = pc.match_substring_regex(array, _INT)
     ints = _count(is_int)
-    is_float = None if ints == facts.values else pc.match_substring_regex(array, _FLOAT)
-    floats = 0 if is_float is None else _count(is_float)
-    facts.has_floats = floats > 0
-    is_number = is_int if is_float is None else pc.or_(is_int, is_float)
-    if ints + floats == facts.values:  # the common case, in as few looks as can be
-        facts.first_float = None if is_float is None else _place(array, is_float, records)
-    else:
+    is_number, floats = is_int, 0
+    if ints < facts.values:
+        is_float = pc.match_substring_regex(array, _FLOAT)
+        is_number, floats = pc.or_(is_int, is_float), _count(is_float)
+    if ints + floats < facts.values:  # else the common case, in as few looks as can be
         others = _count(pc.match_substring_regex(array, _DOUBTFUL))
         facts.has_doubtful = others > 0
         facts.has_codes = ints + floats + others < facts.numbers
         is_number = pc.match_substring_regex(array, _GIVEN_NUMBER)
         is_int = pc.match_substring_regex(array, _GIVEN_INT)
         facts.first_text = _place(array, pc.invert(is_number), records)
-        facts.first_float = _place(array, pc.and_(is_number, pc.invert(is_int)), records)
+    facts.has_floats = floats > 0
+    facts.first_float = _place(array, pc.and_(is_number, pc.invert(is_int)), records)
     shown, rows = array.filter(is_number), records[_flags(is_number)]
     numbers = numbers_of_texts(shown, pa.float64())
     facts.overflow = _overflow(numbers, rows, shown)
     if floats:
         is_long = pc.greater_equal(pc.binary_length(shown), len("16777217"))  # `1e30` is no id
-        facts.rounded = _rounded(
-            numbers.filter(is_long), rows[_flags(is_long)], shown.filter(is_long)
-        )
+        long, its_rows = numbers.filter(is_long), rows[_flags(is_long)]
+        facts.rounded = _rounded(long, its_rows, shown.filter(is_long))
     facts.too_large = _too_large(array, is_int, records)
     facts.has_codes |= facts.too_large is not None
     return facts
@@ -206,11 +171,7 @@ def _flat(
 def _overflow(
     array: pa.Array, records: npt.NDArray[np.int64], shown: pa.Array | None = None
 ) -> Place | None:
-    """The first of floats, or of lists of them, that would become infinite.
-
-    Args:
-        shown: the texts that they stand as; None: they are no texts.
-    """
+    """The first of floats or lists of them that would become infinite; `shown` are their texts."""
     array, records = _flat(array, records)
     if shown is None:
         is_finite = pc.is_finite(array)
@@ -244,7 +205,6 @@ def _count(mask: pa.Array) -> int:
 
 
 def _too_large(array: pa.Array, is_int: pa.Array, records: npt.NDArray[np.int64]) -> Place | None:
-    """The first int that 64 bits do not hold."""
     try:
         numbers_of_texts(array.filter(is_int), pa.int64())
     except pa.ArrowInvalid:
@@ -300,43 +260,34 @@ def decide_column(
         is_label = kind == "label" or (kind is None and name.lower() in LABEL_NAMES)
         return Column(name, "label" if is_label else "string", is_list=is_list and not is_text)
     assert kind is not None
-    wrong = [(piece, _wrong(fact, kind)) for piece, fact in facts]
-    for piece, found in wrong:
-        if found is not None:
-            row, value = found
-            of_all = f", as {numbers} of {values} rows have" if given is None else ""
-            raise InputError(
-                f"column {name!r}: expected {kind}{' in lists' if is_list else ''}{of_all}, "
-                f"got {value} ({place(piece, row)}). Mend it, or say what the column is: "
-                f"columns={{{name!r}: 'string'}}."
-            )
-    for piece, fact in facts if kind == "float" else ():
-        if fact.overflow is not None:
-            row, value = fact.overflow
-            raise InputError(
-                f"column {name!r}: expected numbers that a float of 32 bits holds, up to 3.4e38, "
-                f"got {value} ({place(piece, row)}). Mend it, or keep the column as texts: "
-                f"columns={{{name!r}: 'string'}}."
-            )
+    texts = f"columns={{{name!r}: 'string'}}"
+    of_all = f", as {numbers} of {values} rows have" if given is None else ""
+    rule = f"{kind}{' in lists' if is_list else ''}{of_all}"
+    cure = f"Mend it, or say what the column is: {texts}"
+    if found := _first(facts, lambda fact: _wrong(fact, kind), place):
+        raise InputError(f"column {name!r}: expected {rule}, got {found}. {cure}.")
+    if kind == "float" and (found := _first(facts, lambda fact: fact.overflow, place)):
+        rule = "numbers that a float of 32 bits holds, up to 3.4e38"
+        raise InputError(f"column {name!r}: expected {rule}, got {found}. {cure}.")
     if kind == "float" and given is None:
-        _warn_of_rounding(name, facts, place)
+        rounded = _first(facts, lambda fact: fact.rounded, place)  # as 123456789.0 of an id
+        if rounded:
+            logging.warning(
+                "column %r: floats are stored in 32 bits, which round whole numbers above "
+                "16777216: got %s. If they are ids, keep them as texts: %s",
+                *(name, rounded, texts),
+            )
     return Column(name, kind, is_list=is_list)
 
 
-def _warn_of_rounding(
-    name: str, facts: Sequence[tuple[Any, ColumnFacts]], place: Callable[[Any, int], str]
-) -> None:
-    """Says that numbers which may be ids, as 123456789.0 beside missing ones, will be others."""
-    for piece, fact in facts:
-        if fact.rounded is not None:
-            row, value = fact.rounded
-            logging.warning(
-                "column %r: floats are stored in 32 bits, which round whole numbers above "
-                "16777216: got %s (%s). If they are ids, keep them as texts: columns={%r: "
-                "'string'}",
-                *(name, value, place(piece, row), name),
-            )
-            return
+def _first(
+    facts: Sequence[tuple[Any, ColumnFacts]],
+    find: Callable[[ColumnFacts], Place | None],
+    place: Callable[[Any, int], str],
+) -> str | None:
+    """The first value that is found in the pieces, and where."""
+    found = ((piece, find(fact)) for piece, fact in facts)
+    return next((f"{at[1]} ({place(piece, at[0])})" for piece, at in found if at), None)
 
 
 def _kind_by_values(

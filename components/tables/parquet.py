@@ -16,20 +16,18 @@ import pyarrow.compute as pc
 import pyarrow.parquet
 
 from components.common.layout_inputs import LayoutInputs
-from components.tables.json_lines import flatten
-from components.tables.json_objects import is_ignored
+from components.tables.json_lines import flatten, is_ignored
 from components.tables.pieces import PIECE_BYTES, Piece
 from components.tables.rows import Rows, one_array
 from trainer_utils.format import InputError
 from trainer_utils.format.json_text import JsonObject
 from trainer_utils.storage import is_fault
 
-__all__ = ["find_pieces", "open_file", "read", "read_columns"]
-
 _HELD_BYTES = 128 << 20  # of a row group, beyond which it is read in parts; takes five times that
 _MOST_GROUP_BYTES = 4 << 30
 _MOST_REPEATED_BYTES = 1 << 30  # of texts that the file has once
 _BATCH_ROWS, _BUFFER_BYTES = 4096, 1 << 20
+_LISTS = (pa.types.is_list, pa.types.is_large_list, pa.types.is_fixed_size_list)
 _BINARY = (pa.types.is_binary, pa.types.is_large_binary, pa.types.is_fixed_size_binary)
 
 
@@ -38,11 +36,8 @@ def find_pieces(
 ) -> Iterator[Piece]:
     """Groups the file's row groups; of a large one some rows are a piece.
 
-    Args:
-        left_out: columns that will not be read.
-
     Raises:
-        InputError: it is no Parquet file, or a row group is too large.
+        InputError: it is no Parquet file, or a row group is too large without what is `left_out`.
     """
     with inputs.open(whole.path) as stream:
         metadata = open_file(stream, whole.source).metadata
@@ -80,69 +75,42 @@ def _parts_of_group(whole: Piece, group: int, rows: int, size: int) -> Iterator[
 
 
 def _too_large(source: str, group: int, most: int, size: int) -> InputError:
-    return InputError.at(
-        source,
-        expected=f"row groups of at most {most} bytes once they are unpacked",
-        got=f"{size} in row group {group} (TOO_LARGE)",
-        advice="Write it with fewer rows in a group: row_group_size=100_000.",
-    )
+    rule = f"row groups of at most {most} bytes once they are unpacked"
+    got, cure = f"{size} in row group {group}", "Write fewer rows in one: row_group_size=100_000."
+    return InputError.at(source, expected=rule, got=f"{got} (TOO_LARGE)", advice=cure)
 
 
 def open_file(stream: BinaryIO, source: str) -> pa.parquet.ParquetFile:
-    """Opens a file.
-
-    Raises:
-        InputError: it is no Parquet file.
-    """
+    """Opens a file; an `InputError` where it is no Parquet."""
     try:
         return pyarrow.parquet.ParquetFile(stream, buffer_size=_BUFFER_BYTES)
     except (pa.ArrowException, OSError, ValueError) as error:
         if is_fault(error):
             raise
-        raise InputError(
-            f"{source!r}: expected a Parquet file that Arrow {pa.__version__} reads: {error}",
-            path=source,
-        ) from error
+        rule = f"a Parquet file that Arrow {pa.__version__} reads"
+        raise InputError.at(source, expected=rule, got=str(error)) from error
 
 
 def read(
-    stream: BinaryIO,
-    piece: Piece,
-    *,
-    ignored: frozenset[str],
-    unread: frozenset[str] = frozenset(),
+    stream: BinaryIO, piece: Piece, *, ignored: frozenset[str], unread: frozenset[str] = frozenset()
 ) -> Rows:
-    """The rows of some row groups.
-
-    Args:
-        piece: from `find_pieces`.
-        ignored: columns that are not read.
-        unread: columns whose bytes are not even read.
+    """The rows of some row groups, without ignored columns; of unread ones no byte is read.
 
     Raises:
         InputError: the file is damaged, or a column is of a type that no example can hold.
     """
+    source, rows = piece.source, piece.details.get("rows")
     groups = range(piece.start, piece.stop)
-    rows = piece.details.get("rows")
-    whole = read_columns(
-        stream, piece.source, groups=groups, rows=rows, ignored=ignored, unread=unread
-    )
+    whole = read_columns(stream, source, groups=groups, rows=rows, ignored=ignored, unread=unread)
     try:
         table = flatten(whole.select([n for n in whole.column_names if n not in ignored]))
     except pa.ArrowInvalid as error:
-        raise InputError(f"{piece.source!r}: {error}. Rename one.", path=piece.source) from error
-    columns = {
-        name: _plain(one_array(table[name]), name, piece.source)
-        for name in table.column_names
-        if not is_ignored(name, ignored)
-    }
-    return Rows(
-        columns,
-        found=len(table),
-        records=np.arange(len(table)),
-        # All digits of a decimal stay, whether it becomes an int, a float or a text.
-        texts=[name for name in columns if pa.types.is_decimal(table.schema.field(name).type)],
-    )
+        raise InputError(f"{source!r}: {error}. Rename one.", path=source) from error
+    names = [name for name in table.column_names if not is_ignored(name, ignored)]
+    columns = {name: _plain(one_array(table[name]), name, source) for name in names}
+    # All digits of a decimal stay, whether it becomes an int, a float or a text.
+    texts = [name for name in names if pa.types.is_decimal(table.schema.field(name).type)]
+    return Rows(columns, found=len(table), texts=texts)
 
 
 def read_columns(
@@ -159,7 +127,6 @@ def read_columns(
     Args:
         groups: numbers of the row groups; None for all.
         rows: of the only group, from which to which; None for all.
-        ignored, unread: as `read` takes them.
 
     Raises:
         InputError: the file is damaged, or two columns have one name.
@@ -168,38 +135,42 @@ def read_columns(
     groups = range(file.metadata.num_row_groups) if groups is None else groups
     schema = file.schema_arrow
     if twice := sorted({name for name in schema.names if schema.names.count(name) > 1}):
-        raise InputError(
-            f"{source!r}: expected columns of different names, got two called {twice[0]!r}. "
-            "Rename one.",
-            path=source,
+        got = f"two called {twice[0]!r}"
+        raise InputError.at(
+            source, expected="columns of different names", got=got, advice="Rename one."
         )
     names = [name for name in schema.names if name not in unread]
     _check_repeated(file, stream, groups, frozenset(names) - ignored, source)
-    # Without threads: one that still reads after another's error would share the stream with what
-    # is read next. Pieces are read side by side by processes.
+    good = []
     try:
         return _read_groups(file, groups, rows, names)
-    except (pa.ArrowException, OSError) as error:  # of one column: each is read alone to see
+    except (pa.ArrowException, OSError) as error:
         if is_fault(error):
             raise
-        good = []
-        for name in names:
-            try:
-                _read_groups(file, groups, rows, [name])
-            except (pa.ArrowException, OSError) as error:
-                if is_fault(error):
-                    raise
-                if name not in ignored:
-                    raise InputError(
-                        f"column {name!r}: cannot be read: {error}, of type "
-                        f"{schema.field(name).type} ({source!r}). The file is "
-                        f"damaged, or Arrow {pa.__version__} does not read the type; leave the "
-                        f"column out: columns={{{name!r}: 'ignore'}}.",
-                        path=source,
-                    ) from error
-            else:
-                good.append(name)
-        return _read_groups(file, groups, rows, good)
+    for name in names:  # of one of them: each is read alone to see
+        try:
+            _read_groups(file, groups, rows, [name])
+        except (pa.ArrowException, OSError) as error:
+            if is_fault(error):
+                raise
+            if name not in ignored:
+                rule = f"columns that Arrow {pa.__version__} reads"
+                kind = schema.field(name).type
+                raise _bad_column(name, rule, f"{kind}, damaged perhaps", source, error) from error
+        else:
+            good.append(name)
+    return _read_groups(file, groups, rows, good)
+
+
+def _bad_column(
+    name: str, expected: str, got: object, source: str, error: object = ""
+) -> InputError:
+    why = f": {error}" if error else ""
+    return InputError(
+        f"column {name!r}: expected {expected}, got {got}{why} ({source!r}). "
+        f"Leave the column out: columns={{{name!r}: 'ignore'}}.",
+        path=source,
+    )
 
 
 def _read_groups(
@@ -208,7 +179,11 @@ def _read_groups(
     rows: Sequence[int] | None,
     names: Sequence[str],
 ) -> pa.Table:
-    """Some columns of row groups; of one group those rows that are asked for, batch by batch."""
+    """Some columns of row groups; of one group those rows that are asked for, batch by batch.
+
+    Without threads: one that still reads after another's error would share the stream with what is
+    read next. Pieces are read side by side by processes.
+    """
     if rows is None or not names:
         table = file.read_row_groups(groups, columns=names, use_threads=False)
         return table if rows is None else table.slice(rows[0], rows[1] - rows[0])
@@ -250,9 +225,8 @@ def _check_repeated(
         ]
         if not paths:
             continue
-        packed = pyarrow.parquet.ParquetFile(
-            stream, metadata=file.metadata, read_dictionary=paths
-        ).read_row_groups([number], columns=paths, use_threads=False)
+        again = pyarrow.parquet.ParquetFile(stream, metadata=file.metadata, read_dictionary=paths)
+        packed = again.read_row_groups([number], columns=paths, use_threads=False)
         size = sum(_unpacked(chunk) for column in packed.columns for chunk in column.chunks)
         if size > _MOST_REPEATED_BYTES:
             raise _too_large(source, number, _MOST_REPEATED_BYTES, size)
@@ -279,11 +253,8 @@ def _plain(array: pa.Array, name: str, source: str) -> pa.Array:
         return _plain(array.storage, name, source)
     if _is_list(kind):
         if (parts := array.flatten()).null_count:
-            raise InputError(
-                f"column {name!r}: expected lists without missing values, got some in {kind} "
-                f"({source}). "
-                f"Leave the column out: columns={{{name!r}: 'ignore'}}."
-            )
+            got = f"some in {kind}"
+            raise _bad_column(name, "lists without missing values", got, source)
         values = _plain(parts, name, source)
         if pa.types.is_decimal(kind.value_type):
             values = values.cast(pa.float64())
@@ -298,11 +269,8 @@ def _plain(array: pa.Array, name: str, source: str) -> pa.Array:
         try:
             return array.cast(pa.int64())
         except pa.ArrowInvalid as error:
-            raise InputError(
-                f"column {name!r}: expected numbers of 64 bits, signed, got {kind}: {error} "
-                f"({source}). "
-                f"Leave the column out: columns={{{name!r}: 'ignore'}}."
-            ) from error
+            rule = "numbers of 64 bits, signed"
+            raise _bad_column(name, rule, kind, source, error) from error
     elif pa.types.is_decimal(kind):
         texts = [None if value is None else format(value, "f") for value in array.to_pylist()]
         return pa.array(texts, pa.string())
@@ -316,17 +284,11 @@ def _plain(array: pa.Array, name: str, source: str) -> pa.Array:
         return array.cast(pa.binary())
     elif pa.types.is_null(kind):
         return array
-    raise InputError(
-        f"column {name!r}: expected numbers, texts, times, or lists of these, got {kind} "
-        f"({source}). Leave the column out: columns={{{name!r}: 'ignore'}}."
-    )
+    raise _bad_column(name, "numbers, texts, times, or lists of these", kind, source)
 
 
 def _is_list(kind: pa.DataType) -> bool:
-    return any(
-        is_kind(kind)
-        for is_kind in (pa.types.is_list, pa.types.is_large_list, pa.types.is_fixed_size_list)
-    )
+    return any(is_kind(kind) for is_kind in _LISTS)
 
 
 def _times(array: pa.Array, name: str, source: str) -> pa.Array:
@@ -335,11 +297,8 @@ def _times(array: pa.Array, name: str, source: str) -> pa.Array:
         exact = array.cast(pa.time64("us")) if pa.types.is_time64(array.type) else array
         return pa.array([_iso(value) for value in exact.to_pylist()], pa.string())
     except (pa.ArrowInvalid, OverflowError, ValueError) as error:
-        raise InputError(
-            f"column {name!r}: expected times of the years 1 to 9999, those of a day in "
-            f"microseconds, got {array.type}: {error} ({source}). Cast it to text or number, or "
-            f"leave the column out: columns={{{name!r}: 'ignore'}}."
-        ) from error
+        rule = "times of the years 1 to 9999, those of a day in microseconds"
+        raise _bad_column(name, rule, array.type, source, error) from error
 
 
 def _iso(value: object) -> str | None:

@@ -1,7 +1,4 @@
-"""Pieces of the inputs, each small enough to be held and read without the others.
-
-    whole = Piece(path="a.csv", source="a.csv", layout="csv")
-    pieces = [whole.narrow(part) for part in cut(stream, delimiter=b",")]
+"""Pieces of tables, each small enough to be held and read without the others, and how.
 
 A large file is cut where a row ends. In a CSV a line break may stand between quotes, so the cut
 follows the quotes from the file's beginning, a block at a time.
@@ -9,28 +6,13 @@ follows the quotes from the file's beginning, a block at a time.
 
 import dataclasses
 import re
-from collections.abc import Iterator, Mapping
-from typing import BinaryIO
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, BinaryIO, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 from trainer_utils.format.json_text import Json
-
-__all__ = [
-    "MAX_COLUMNS",
-    "MAX_ROW_BYTES",
-    "PIECE_BYTES",
-    "BadQuote",
-    "Piece",
-    "RowTooLong",
-    "StrayQuote",
-    "UnclosedQuote",
-    "cut",
-    "is_open",
-    "row_ends",
-    "row_starts",
-]
 
 PIECE_BYTES = 16 << 20  # 16 MiB: some hundred MB while it is worked on
 MAX_ROW_BYTES = 64 << 20
@@ -39,28 +21,52 @@ _BLOCK_BYTES = 4 << 20
 _BLANK_BYTES = 64  # a line of more spaces than that is no blank one
 _NEWLINE = b"\n"[0]
 
+_Options = TypeVar("_Options")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class TableOptions:
+    """How tables are read, by settings that an ExampleGen has checked."""
+
+    # kinds by column, as the user sets them
+    columns: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    column_names: Sequence[str] = ()  # of CSV and TSV without a header, or in place of its names
+    # whether the first row of CSV and TSV has the names; None where that is recognised
+    header: bool | None = None
+    delimiter: str | None = None  # between the fields of CSV and TSV; None for the layout's own
+    encoding: str = "utf-8"  # of the files, as Python names it
+
+    @property
+    def is_utf8(self) -> bool:
+        """Whether files can be read as they are."""
+        return self.encoding in ("utf-8", "utf-8-sig", "ascii")
+
+    @property
+    def ignored(self) -> frozenset[str]:
+        """Columns that are ignored."""
+        return frozenset(name for name, kind in self.columns.items() if kind == "ignore")
+
+
+def select_settings(kind: type[_Options], settings: object) -> _Options:
+    """Makes a dataclass of the settings of its fields' names; where there is none, its default."""
+    names = [field.name for field in dataclasses.fields(kind) if hasattr(settings, field.name)]  # type: ignore[arg-type]
+    values: dict[str, Any] = {name: getattr(settings, name) for name in names}
+    return kind(**values)
+
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Piece:
-    """What one worker reads at a time.
+    """What one worker reads at a time."""
 
-    Args:
-        path: of the file, relative to the input base; of its UTF-8 copy where it needed one.
-        source: the file as the user knows it.
-        layout: how it is read.
-        split: that all of its rows belong to, or None.
-        start, stop: its bytes; of a Parquet file its row groups.
-        too_long: whether it is one row, longer than may be held.
-        details: what the layout needs beside, such as the names of the columns.
-    """
-
-    path: str
-    source: str
-    layout: str
-    split: str | None = None
+    path: str  # of the file, relative to the input base; of its UTF-8 copy where it needed one
+    source: str  # the file as the user knows it
+    layout: str  # how it is read
+    split: str | None = None  # that all of its rows belong to, or None
+    # start, stop: its bytes; of a Parquet file its row groups
     start: int = 0
     stop: int = 0
-    too_long: bool = False
+    too_long: bool = False  # whether it is one row, longer than may be held
+    # what the layout needs beside, such as the names of the columns
     details: Mapping[str, Json] = dataclasses.field(default_factory=dict)
 
     @property
@@ -90,8 +96,7 @@ class UnclosedQuote(BadQuote):
 class StrayQuote(BadQuote):
     """A quoted field of several lines ends within a text; `offset` is where its last quote is.
 
-    So a text that begins with a quote which nobody doubled takes the rows after it in, up to the
-    next quote of such a kind.
+    A text that begins with a quote which nobody doubled takes in the rows up to the next such one.
     """
 
 
@@ -112,17 +117,13 @@ def cut(
     max_row_bytes: int = MAX_ROW_BYTES,
     refuse_stray: bool = False,
 ) -> Iterator[tuple[int, int] | RowTooLong]:
-    """Cuts a file where rows end.
+    """Cuts a file where rows end: the pieces' bytes, in order, and rows that are too long.
 
     Args:
-        stream: the file, read from `start`.
         start: where the first row begins.
         delimiter: of a table whose fields may be quoted; None where a line is a row.
         piece_bytes: about how long a piece is.
         refuse_stray: whether quotes within texts behind fields of several lines are looked for.
-
-    Yields:
-        The pieces' bytes, in order, and rows that are too long by themselves.
 
     Raises:
         UnclosedQuote: the file ends between quotes.
@@ -215,12 +216,7 @@ def _state(rest: bytes, delimiter: bytes | None) -> bytes:
 
 
 def row_starts(data: bytes, delimiter: bytes | None) -> npt.NDArray[np.int64]:
-    """Where each row that is not blank begins.
-
-    Args:
-        data: whole rows.
-        delimiter: of a table whose fields may be quoted; None where a line is a row.
-    """
+    """Where each row that is not blank begins; takes what `cut` takes."""
     ends = row_ends(data, delimiter)
     starts = np.concatenate([[0], ends[:-1]])
     spaces = None if delimiter is None else b"\r\n"

@@ -1,29 +1,31 @@
-"""Reads the tables of all ExampleGens: one file to pieces, and a piece to columns.
+"""Reads the tables and texts of all ExampleGens: one file to pieces, and a piece to columns."""
 
-for piece in pieces_of(inputs, "reviews.csv", kind="csv", split=None, options=options, …): …
-rows = read_piece("reviews/", piece, options)
-rows.columns["text"]        # an Arrow array
-"""
-
+import codecs
 import contextlib
 import dataclasses
+import gzip
 import os
 import posixpath
+import uuid
+import zlib
 from collections.abc import Iterator
+from typing import BinaryIO, cast
 
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from components.common.blobs import BlobReader
+from components.common.entry import Blob
 from components.common.layout_inputs import LayoutInputs
-from components.tables import delimited, documents, json_lines, keyed_json, lines, parquet
-from components.tables.options import TableOptions
-from components.tables.pieces import MAX_ROW_BYTES, Piece
-from components.tables.rows import BadRow, Rows
-from components.tables.transcoding import in_utf8
+from components.common.rejects import RejectedInputError, reject_errors
+from components.tables import delimited, json_lines, keyed_json, parquet
+from components.tables.pieces import MAX_ROW_BYTES, Piece, TableOptions
+from components.tables.rows import BadRow, Rows, checked_texts
 from trainer_utils.format import DatasetError, InputError
 from trainer_utils.format.crc32c import extend_crc32c
-from trainer_utils.storage.file_system import is_fault, persist, problem_of
-from trainer_utils.storage.files import open_for_reading
-from trainer_utils.storage.paths import is_remote, join
-
-__all__ = ["DELIMITERS", "SUFFIXES", "kind_of_table", "pieces_of", "read_piece"]
+from trainer_utils.storage.file_system import is_fault, is_remote, join, persist, problem_of
+from trainer_utils.storage.files import make_folder, open_for_reading, write_atomically
 
 SUFFIXES = {
     ".csv": "csv",
@@ -34,6 +36,7 @@ SUFFIXES = {
     ".parquet": "parquet",
 }
 DELIMITERS = {"csv": ",", "tsv": "\t"}
+_BLOCK_BYTES = 4 << 20
 
 
 def kind_of_table(path: str) -> str | None:
@@ -68,32 +71,49 @@ def pieces_of(
         whole = Piece(path=path, source=path, layout=kind, split=split)
         if kind == "parquet":
             yield from parquet.find_pieces(inputs, whole, left_out=unread | options.ignored)
+            return
+        whole = dataclasses.replace(whole, path=_in_utf8(inputs, path, options, folder))
+        if kind in DELIMITERS:
+            delimiter = options.delimiter or DELIMITERS[kind]
+            yield from delimited.find_pieces(inputs, whole, delimiter=delimiter, options=options)
         else:
-            yield from _pieces_of_text(inputs, whole, options, folder)
+            yield from (keyed_json if kind == "json" else json_lines).find_pieces(inputs, whole)
 
 
-def _pieces_of_text(
-    inputs: LayoutInputs, whole: Piece, options: TableOptions, folder: str
-) -> Iterator[Piece]:
-    path, kind = whole.path, whole.layout
-    copy = in_utf8(inputs, path, encoding=options.encoding, is_utf8=options.is_utf8, folder=folder)
-    whole = dataclasses.replace(whole, path=copy)
-    if kind in DELIMITERS:
-        delimiter = options.delimiter or DELIMITERS[kind]
-        yield from delimited.find_pieces(inputs, whole, delimiter=delimiter, options=options)
-    else:
-        yield from (keyed_json if kind == "json" else json_lines).find_pieces(inputs, whole)
+def _in_utf8(inputs: LayoutInputs, path: str, options: TableOptions, folder: str) -> str:
+    """The path of a file's text in UTF-8, uncompressed: its own, or that of a copy in a folder."""
+    is_compressed = path.lower().endswith(".gz")
+    if options.is_utf8 and not is_compressed:
+        return path
+    copies = join(folder, "texts")
+    make_folder(copies)
+    copy = join(copies, uuid.uuid4().hex)
+    with inputs.open(path) as stream, write_atomically(copy, temporary_folder=folder) as target:
+        source = gzip.GzipFile(fileobj=stream) if is_compressed else stream
+        try:
+            _copy(cast(BinaryIO, source), target, None if options.is_utf8 else options.encoding)
+        except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+            raise InputError.at(path, expected="a whole gzip file", got=str(error)) from error
+        except UnicodeError as error:
+            rule, advice = f"text in {options.encoding}", "Name its encoding."
+            raise InputError.at(path, expected=rule, got=str(error), advice=advice) from error
+    return copy
+
+
+def _copy(source: BinaryIO, target: BinaryIO, encoding: str | None) -> None:
+    decoder = codecs.getincrementaldecoder(encoding)("strict") if encoding else None
+    while block := source.read(_BLOCK_BYTES):
+        target.write(decoder.decode(block).encode() if decoder else block)
+    if decoder:
+        target.write(decoder.decode(b"", final=True).encode())
 
 
 def read_piece(
     base: str, piece: Piece, options: TableOptions, *, unread: frozenset[str] = frozenset()
 ) -> Rows:
-    """The rows of a piece.
+    """The rows of a piece; one of a file that was exchanged or has vanished is one bad row.
 
-    Args:
-        unread: columns of Parquet that hold large values, and are not read.
-
-    A piece of a file that was exchanged or has vanished is one bad row.
+    Columns of Parquet that hold large values may be left `unread`.
 
     Raises:
         InputError: the piece as a whole cannot be read.
@@ -102,7 +122,8 @@ def read_piece(
         detail = f"expected at most {MAX_ROW_BYTES} bytes in a row, got {piece.stop - piece.start}"
         return _rejected("TOO_LARGE", detail)
     if piece.layout == "folder":
-        return documents.read(base, piece, encoding=None if options.is_utf8 else options.encoding)
+        encoding = None if options.is_utf8 else options.encoding
+        return _read_files(base, piece, encoding=encoding)
     try:
         with _named(piece.source, piece.layout):
             return persist(piece.source, _read_table, base, piece, options, unread)
@@ -118,11 +139,9 @@ def _named(source: str, kind: str) -> Iterator[None]:
     except Exception as error:
         if isinstance(error, (DatasetError, OSError)) or is_fault(error):
             raise
+        got = f"one that no library reads: {type(error).__name__}: {error}"
         raise InputError.at(
-            source,
-            expected=f"a table ({kind}) that is whole",
-            got=f"one that no library reads: {type(error).__name__}: {error}",
-            advice="Write it anew.",
+            source, expected=f"a table ({kind}) that is whole", got=got, advice="Write it anew."
         ) from error
 
 
@@ -132,9 +151,8 @@ def _rejected(code: str, detail: str) -> Rows:
 
 def _read_table(base: str, piece: Piece, options: TableOptions, unread: frozenset[str]) -> Rows:
     ignored = options.ignored
-    # A copy in UTF-8 is our own, and lies elsewhere.
-    is_listed = piece.path == piece.source and not is_remote(base)
-    root = os.path.realpath(base) if is_listed else None
+    is_listed = piece.path == piece.source  # a copy in UTF-8 is our own, and lies elsewhere
+    root = os.path.realpath(base) if is_listed and not is_remote(base) else None
     with open_for_reading(join(base, piece.path), root=root) as stream:
         if piece.layout == "parquet":
             return parquet.read(stream, piece, ignored=ignored, unread=unread)
@@ -142,19 +160,73 @@ def _read_table(base: str, piece: Piece, options: TableOptions, unread: frozense
         data = stream.read(piece.stop - piece.start)
     if len(data) != piece.stop - piece.start:
         raise InputError(f"{piece.source!r}: became shorter while it was read")
-    if piece.layout in _JSON_READERS:
-        rows = _JSON_READERS[piece.layout](data, piece, ignored=ignored)
-    else:
-        rows = _READERS[piece.layout](data, piece)
-    if piece.path == piece.source:  # else it is a copy; Parquet has returned
+    match piece.layout:
+        case "jsonl":
+            rows = json_lines.read(data, piece, ignored=ignored)
+        case "json":
+            rows = keyed_json.read(data, piece, ignored=ignored)
+        case "lines":
+            rows = _read_lines(data, piece)
+        case _:
+            rows = delimited.read(data, piece)
+    if is_listed:
         rows.sums = [(piece.start, len(data), extend_crc32c(0, data))]
     rows.columns = {name: column for name, column in rows.columns.items() if name not in ignored}
     return rows
 
 
-_JSON_READERS = {"jsonl": json_lines.read, "json": keyed_json.read}
-_READERS = {
-    "csv": delimited.read,
-    "tsv": delimited.read,
-    "lines": lines.read,
-}
+def _read_lines(data: bytes, piece: Piece) -> Rows:
+    if piece.start == 0:
+        data = data.removeprefix(codecs.BOM_UTF8)
+    parts = [part.rstrip(b"\r") for part in data.removesuffix(b"\n").split(b"\n")] if data else []
+    columns, numbers = {"text": pa.array(parts, pa.binary())}, range(len(parts))
+    rows = Rows(columns, found=len(parts), lines=data.count(b"\n"))
+    rows = checked_texts(rows, dict(zip(numbers, numbers, strict=True)))
+    lengths = pc.utf8_length(pc.utf8_trim_whitespace(rows.columns["text"]))
+    blank = np.asarray(lengths.to_numpy(zero_copy_only=False) == 0)
+    if blank.any():
+        rows.skipped = rows.records[blank].tolist()
+        rows.keep(~blank)
+    return rows
+
+
+def _read_files(base: str, piece: Piece, *, encoding: str | None) -> Rows:
+    """The files of a piece, in an encoding that is not UTF-8 where one is named."""
+    reader = BlobReader(base)
+    texts: list[bytes] = []
+    labels, names, bad = [], [], []
+    sums: list[int | None] = []
+    for record, (name, size, label) in enumerate(piece.details["files"]):
+        names.append(name)
+        sums.append(None)
+        try:
+            with reject_errors():
+                data = persist(name, _read_file, reader, name, size)
+                sums[-1] = extend_crc32c(0, data)
+                text = persist(name, _text, data, encoding)
+            texts.append(text)
+            labels.append(label)
+        except RejectedInputError as error:
+            bad.append(BadRow(record, error.code, error.detail))
+    columns = {"text": pa.array(texts, pa.binary())}
+    if piece.details["has_labels"]:
+        columns["label"] = pa.array(labels, pa.string())
+    return checked_texts(Rows(columns, found=len(names), bad=bad, names=names, sums=sums))
+
+
+def _read_file(reader: BlobReader, name: str, size: int) -> bytes:
+    if size > MAX_ROW_BYTES:
+        raise RejectedInputError("TOO_LARGE", f"expected at most {MAX_ROW_BYTES} bytes, got {size}")
+    return reader.read(Blob(name, size))
+
+
+def _text(data: bytes, encoding: str | None) -> bytes:
+    if encoding is not None:
+        try:
+            data = data.decode(encoding).encode()
+        except UnicodeDecodeError as error:
+            raise RejectedInputError("NOT_UTF8", f"expected {encoding}: {error}") from error
+    data = data.removeprefix(codecs.BOM_UTF8)
+    if not data.strip():
+        raise RejectedInputError("EMPTY_FILE", "there is no text in it")
+    return data

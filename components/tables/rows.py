@@ -1,8 +1,4 @@
-"""The rows of one piece as columns, and the rows that cannot be among them.
-
-rows = Rows({"text": pa.array(["good", "bad"])}, found=2)
-rows.records        # array([0, 1]): each row's number in the piece
-"""
+"""The rows of one piece as columns, and the rows that cannot be among them."""
 
 import codecs
 import dataclasses
@@ -15,120 +11,82 @@ import pyarrow as pa
 
 from trainer_utils.format.media_formats import packing_of
 
-__all__ = [
-    "BadRow",
-    "Rows",
-    "checked_texts",
-    "lines_of",
-    "name_encoding",
-    "not_utf8",
-    "one_array",
-]
-
 _UTF_16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 
 
 @dataclasses.dataclass(frozen=True)
 class BadRow:
-    """A row that is rejected.
+    """A row that is rejected."""
 
-    Args:
-        record: its number in the piece.
-        code, detail: as in `rejects.jsonl`.
-        line: its number in the piece, from 0; None where there are no lines.
-    """
-
-    record: int
+    record: int  # its number in the piece
+    # code, detail: as in `rejects.jsonl`
     code: str
     detail: str
-    line: int | None = None
+    line: int | None = None  # its number in the piece, from 0; None where there are no lines
 
 
 @dataclasses.dataclass
 class Rows:
-    """What was read.
+    """What was read."""
 
-    Args:
-        columns: Arrow arrays of one length.
-        found: how many rows there were.
-        records: `(rows,) int64`, the number of each that is left; None for all.
-        bad: the others.
-        skipped: numbers of those left out on purpose.
-        names: what each of all `found` is called, where it has a name of its own.
-        lines: how many line ends there are.
-        texts: columns in which numbers and lists may stand as texts, as in a CSV.
-        sums: what was read of the source: first byte, number of bytes, and their CRC-32C; of
-            several files the checksum of each, None where it could not be read; of Parquet
-            none.
-    """
-
-    columns: dict[str, pa.Array]
-    found: int
-    records: npt.NDArray[np.int64] | None = None
-    bad: list[BadRow] = dataclasses.field(default_factory=list)
-    skipped: Sequence[int] = ()
+    columns: dict[str, pa.Array]  # Arrow arrays of one length
+    found: int  # how many rows there were
+    # `(rows,) int64`, the number of each that is left; by default all but the bad
+    records: npt.NDArray[np.int64] = None  # type: ignore[assignment]
+    bad: list[BadRow] = dataclasses.field(default_factory=list)  # the others
+    skipped: Sequence[int] = ()  # numbers of those left out on purpose
+    # what each of all `found` is called, where it has a name of its own
     names: Sequence[str] | None = None
-    lines: int = 0
+    lines: int = 0  # how many line ends there are
+    # columns in which numbers and lists may stand as texts, as in a CSV
     texts: Collection[str] = ()
+    # what was read of the source: first byte, number of bytes, and their CRC-32C; of several files
+    # the checksum of each, None where it could not be read; of Parquet none
     sums: list[Any] = dataclasses.field(default_factory=list)
 
     def __post_init__(self) -> None:
         if self.records is None:
-            gone = {row.record for row in self.bad}
-            self.records = np.array([n for n in range(self.found) if n not in gone], np.int64)
+            gone = [row.record for row in self.bad]
+            self.records = np.delete(np.arange(self.found), gone)
 
     def keep(self, mask: npt.NDArray[np.bool_]) -> None:
         """Leaves out rows."""
         chosen = pa.array(mask)
         self.columns = {name: array.filter(chosen) for name, array in self.columns.items()}
-        self.records = _some(self.records)[mask]
-
-
-def _some(records: npt.NDArray[np.int64] | None) -> npt.NDArray[np.int64]:
-    assert records is not None
-    return records
+        self.records = self.records[mask]
 
 
 def checked_texts(rows: Rows, lines: Mapping[int, int] | None = None) -> Rows:
     """Binary columns as texts; rows with bytes that are not UTF-8, or are NUL, are rejected.
 
-    Args:
-        rows: with columns of texts that are binary as yet.
-        lines: where the records begin, for those that may be bad.
+    `lines` says where records begin, of those that may be bad.
     """
     bad: dict[int, BadRow] = {}
-    records = _some(rows.records)
-    for name, array in rows.columns.items():
-        if not pa.types.is_binary(array.type):
-            continue
-        for row, value in enumerate(array.to_pylist()):
+    binary = [name for name, array in rows.columns.items() if pa.types.is_binary(array.type)]
+    for name in binary:
+        for row, value in enumerate(rows.columns[name].to_pylist()):
             if (problem := _problem(value)) is not None:
-                record = int(records[row])
+                record = int(rows.records[row])
                 code, detail = problem
-                line = None if lines is None else lines.get(record)
+                line = (lines or {}).get(record)
                 bad.setdefault(record, BadRow(record, code, f"column {name!r}: {detail}", line))
     if bad:
-        rows.keep(~np.isin(records, list(bad)))
+        rows.keep(~np.isin(rows.records, list(bad)))
         rows.bad = sorted([*rows.bad, *bad.values()], key=lambda row: row.record)
-    rows.columns = {
-        name: array.cast(pa.string()) if pa.types.is_binary(array.type) else array
-        for name, array in rows.columns.items()
-    }
+    rows.columns |= {name: rows.columns[name].cast(pa.string()) for name in binary}
     return rows
 
 
 def _problem(value: bytes | None) -> tuple[str, str] | None:
     """The code and detail of bytes that are no text."""
-    if value is None:
-        return None
     problem = None
     try:
-        value.decode("utf-8")
+        (value or b"").decode("utf-8")
     except UnicodeDecodeError as error:
         problem = not_utf8(error)
-    if b"\0" in value:
+    if value and b"\0" in value:
         problem = "NUL_BYTE", f"expected text, got a NUL byte. {name_encoding('utf-16')}"
-    if problem and (packing := packing_of(value)) is not None:
+    if value and problem and (packing := packing_of(value)) is not None:
         problem = "UNSUPPORTED_FORMAT", f"expected text, got {packing}. Unpack it first"
     return problem
 

@@ -1,23 +1,9 @@
-"""Which column names each row's split, and what its words mean.
-
-split_column(["text", "split"], given={}, words_of=words)     # 'split'
-split_of_word("VALIDATION", column="split")                   # 'eval'
-"""
+"""Which column names each row's split, and what its words mean."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from trainer_utils.format import ConfigError, canonical_split
-
-__all__ = [
-    "MAYBE_SPLIT",
-    "SPLIT_COLUMNS",
-    "SPLIT_NAMES",
-    "NoSplit",
-    "is_split_word",
-    "split_column",
-    "split_of_word",
-]
 
 SPLIT_NAMES = ("split", "ml_use")
 MAYBE_SPLIT = "set"  # a column of that name is one of splits where each of its values names one
@@ -34,21 +20,12 @@ class NoSplit(NamedTuple):
 
 
 def split_column(
-    names: Sequence[str],
-    *,
-    given: Mapping[str, str],
-    words_of: Callable[[str], Iterable[str]],
+    names: Sequence[str], *, given: Mapping[str, str], words_of: Callable[[str], Iterable[str]]
 ) -> str | None:
-    """The column that says each row's split, if there is one.
-
-    Raises:
-        ConfigError: `given` names two.
-    """
+    """The column that says each row's split, if there is one; `given` may not name two."""
     asked = [name for name, kind in given.items() if kind == "split"]
     if len(asked) > 1:
-        raise ConfigError(
-            f"columns: expected one 'split', got {', '.join(asked)}", setting="columns"
-        )
+        raise ConfigError.of("columns", asked, allowed="one 'split'")
     if asked:
         return asked[0]
     free = {name.lower(): name for name in reversed(names) if name not in given}
@@ -62,11 +39,8 @@ def split_column(
 
 def is_split_word(word: str) -> bool:
     """Whether a value says something of a row's split."""
-    return not isinstance(split_of_word(word, column=""), NoSplit) or _is_discarded(word)
-
-
-def _is_discarded(word: str) -> bool:
-    return word.strip().lower() == _DISCARDED
+    found = split_of_word(word, column="")
+    return not isinstance(found, NoSplit) or found.code is None
 
 
 def split_of_word(word: str, *, column: str) -> str | NoSplit | None:
@@ -74,7 +48,7 @@ def split_of_word(word: str, *, column: str) -> str | NoSplit | None:
     word = word.strip()
     if word.lower() in _UNASSIGNED:
         return None
-    if _is_discarded(word):
+    if word.lower() == _DISCARDED:
         return NoSplit(None, f"{column} {word!r}")
     return canonical_split(word) or NoSplit(
         "UNKNOWN_SPLIT",

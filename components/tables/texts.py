@@ -1,13 +1,9 @@
-"""What is done to texts before they are kept: which column has them, and what they are made.
-
-rules = TextRules(lowercase=True, min_chars=20)
-skipped = rules.apply(rows, ["text"])       # numbers of the rows that are skipped
-"""
+"""What is done to texts before they are kept: which column has them, and what they are made."""
 
 import dataclasses
 import unicodedata
 from collections.abc import Mapping, Sequence
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -16,8 +12,6 @@ import pyarrow.compute as pc
 from components.tables.casting import texts_of
 from components.tables.rows import Rows
 from trainer_utils.format import ConfigError, InputError
-
-__all__ = ["TextRules", "text_columns"]
 
 _TEXT_NAMES = ("text", "sentence", "review", "content", "document", "body", "comment")
 
@@ -33,19 +27,14 @@ def text_columns(names: Sequence[str], columns: Mapping[str, str]) -> list[str]:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TextRules:
-    """How settings change texts, and which texts they skip.
-
-    Args:
-        normalize: the form of Unicode that texts are brought into, or None.
-        min_chars, max_chars: in a text; shorter and longer ones are skipped.
-        deduplicate: whether texts that came before are skipped, once all are known.
-    """
+    """How settings change texts, and which texts they skip."""
 
     lowercase: bool = False
-    normalize: str | None = None
+    normalize: str | None = None  # the form of Unicode that texts are brought into, or None
+    # min_chars, max_chars: in a text; shorter and longer ones are skipped
     min_chars: int = 0
     max_chars: int | None = None
-    deduplicate: bool = False
+    deduplicate: bool = False  # whether texts that came before are skipped, once all are known
 
     def apply(self, rows: Rows, texts: Sequence[str]) -> list[int]:
         """Changes the texts, and leaves out rows; returns the numbers of these.
@@ -64,12 +53,9 @@ class TextRules:
         for name in texts:
             array = rows.columns[name]
             if pa.types.is_nested(array.type):
-                raise InputError(
-                    f"column {name!r}: expected texts, got lists. Take them as they are: "
-                    f"columns={{{name!r}: 'string'}}."
-                )
-            if not pa.types.is_string(array.type):
-                array = texts_of(array)
+                advice = f"Take them as they are: columns={{{name!r}: 'string'}}."
+                raise InputError(f"column {name!r}: expected texts, got lists. {advice}")
+            array = texts_of(array)
             if self.normalize:
                 array = _normalized(array, self.normalize)
             if self.lowercase:
@@ -77,12 +63,12 @@ class TextRules:
             rows.columns[name] = array
         if not self.min_chars and self.max_chars is None:
             return []
-        fits = np.ones(len(cast(Any, rows.records)), np.bool_)
+        fits = np.ones(len(rows.records), np.bool_)
         for name in texts:
             lengths = pc.fill_null(pc.utf8_length(rows.columns[name]), 0)
             sizes = lengths.to_numpy(zero_copy_only=False)
             fits &= (sizes >= self.min_chars) & (sizes <= (self.max_chars or np.inf))
-        gone = [int(record) for record in cast(Any, rows.records)[~fits]]
+        gone: list[int] = rows.records[~fits].tolist()
         if gone:
             rows.keep(fits)
         return gone

@@ -1,9 +1,5 @@
 """Texts to tokens, by the tokenizer that a setting names: of tokenizers, SentencePiece or tiktoken.
 
-    tokenizer = load_tokenizer("tokenizer.json")
-    tokenizer.spec                           # TokenSpec('uint16', vocabulary_size=32000, …)
-    tokenizer.encode(pa.array(["a text"]))   # bytes of each text's tokens
-
 No token is added to those of a text, nothing is cut, and nothing is downloaded.
 """
 
@@ -22,11 +18,9 @@ import numpy as np
 import pyarrow as pa
 
 from trainer_utils.format import ConfigError
-from trainer_utils.format.tokens import TokenSpec
+from trainer_utils.format.tensors import TokenSpec
 from trainer_utils.storage.file_system import is_fault
 from trainer_utils.storage.files import exists, read_bytes
-
-__all__ = ["Tokenizer", "load_tokenizer", "same_tokenizer"]
 
 _TEXTS_AT_ONCE = 1024  # whose tokens are Python's integers for a moment
 _ALLOWED = (
@@ -40,19 +34,12 @@ _Encode = Callable[[list[str]], Sequence[Sequence[int]]]
 
 @dataclasses.dataclass(frozen=True)
 class Tokenizer:
-    """A tokenizer that was loaded.
+    """A tokenizer that was loaded."""
 
-    Args:
-        name: of its file, without folders, or of its encoding.
-        library: what it is loaded by.
-        spec: what its documents have in common.
-        encode_texts: the tokens of each of some texts.
-    """
-
-    name: str
-    library: str
-    spec: TokenSpec
-    encode_texts: _Encode
+    name: str  # of its file, without folders, or of its encoding
+    library: str  # what it is loaded by
+    spec: TokenSpec  # what its documents have in common
+    encode_texts: _Encode  # the tokens of each of some texts
 
     def encode(self, texts: pa.Array) -> pa.Array:
         """The tokens of each text as bytes; of one that is not there, none."""
@@ -70,11 +57,7 @@ class Tokenizer:
 
 @functools.lru_cache(maxsize=4)
 def same_tokenizer(place: str, spec: TokenSpec) -> Tokenizer:
-    """The tokenizer of a conversion, for a worker, which loads it once.
-
-    Raises:
-        ConfigError: as `load_tokenizer`; or it is another than the conversion began with.
-    """
+    """The tokenizer of a conversion, loaded once by a worker; one that changed is refused."""
     found = load_tokenizer(place)
     if found.spec != spec:
         rule = "the file that it was when the conversion began"
@@ -101,10 +84,8 @@ def load_tokenizer(place: str) -> Tokenizer:
         with _loading:
             size, digest, encode = load(name, read_bytes(place) if is_file else b"")
     except ImportError as error:
-        cure = f"Install it: pip install 'tfx-shards[tokens]' ({error})"
-        raise ConfigError.of(
-            "tokenizer", place, allowed=f"{library} installed", advice=cure
-        ) from error
+        rule, cure = f"{library} installed ({error})", "Run pip install 'tfx-shards[tokens]'"
+        raise ConfigError.of("tokenizer", place, allowed=rule, advice=cure) from error
     except Exception as error:  # whatever a library raises of a file that is none of its
         if isinstance(error, ConfigError) or is_fault(error):
             raise
@@ -143,10 +124,9 @@ def _of_tiktoken(name: str, data: bytes) -> tuple[int, str, _Encode]:
     import tiktoken
     import tiktoken.load
 
-    encoding = name.removesuffix(".tiktoken")
-    if encoding not in tiktoken.list_encoding_names():
-        known = ", ".join(tiktoken.list_encoding_names())
-        raise ConfigError.of("tokenizer", name, allowed=f"{_ALLOWED}, of {known}")
+    encoding, known = name.removesuffix(".tiktoken"), tiktoken.list_encoding_names()
+    if encoding not in known:
+        raise ConfigError.of("tokenizer", name, allowed=f"{_ALLOWED}, of {', '.join(known)}")
     read = hashlib.sha256()
 
     def read_file(blobpath: str, expected_hash: str | None = None) -> bytes:
@@ -176,10 +156,7 @@ def _kept_file(encoding: str, url: str) -> bytes:
     folder = next((os.environ[name] for name in names if name in os.environ), default)
     path = os.path.join(folder, hashlib.sha1(url.encode(), usedforsecurity=False).hexdigest())
     if not exists(path):
-        cure = (
-            "Nothing is downloaded here: bring the file beforehand, and set TIKTOKEN_CACHE_DIR or "
-            f"name it, tokenizer='…/{encoding}.tiktoken'"
-        )
-        rule = f"an encoding whose file tiktoken has kept as {path!r}"
+        rule = f"an encoding whose file tiktoken has kept as {path!r}, for nothing is downloaded"
+        cure = f"Bring it beforehand, or name it: tokenizer='…/{encoding}.tiktoken'"
         raise ConfigError.of("tokenizer", encoding, allowed=rule, advice=cure)
     return read_bytes(path)

@@ -1,8 +1,4 @@
-"""Labels and their ids.
-
-vocabularies = make_vocabularies({"label": {"dog", "cat"}}, given={})   # {'label': ('cat', 'dog')}
-label_ids(pa.array(["dog", None]), vocabularies["label"])               # [1, null]
-"""
+"""Labels and their ids."""
 
 import os
 import unicodedata
@@ -12,12 +8,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from trainer_utils.format import ConfigError, InputError
+from trainer_utils.format.errors import did_you_mean
 from trainer_utils.format.naming import vocabulary_file
 from trainer_utils.format.printable import printable
-from trainer_utils.format.spelling import did_you_mean
-from trainer_utils.storage.paths import display_path
-
-__all__ = ["label_ids", "make_vocabularies"]
+from trainer_utils.storage.file_system import display_path
 
 
 def make_vocabularies(
@@ -38,23 +32,16 @@ def make_vocabularies(
     """
     for name in given:
         if name not in labels:
-            features = ", ".join(labels) or "there is none"
-            meant = did_you_mean(name, labels)
-            raise ConfigError(
-                f"vocabulary[{name!r}]: expected a feature of labels ({features})"
-                + (f".{meant}" if meant else "")
-            )
-    vocabularies = {
-        name: given.get(name)
-        or tuple(
-            dict.fromkeys([*(known or {}).get(name, ()), *sorted(set(values), key=os.fsencode)])
-        )
-        for name, values in labels.items()
-    }
-    for name, values in vocabularies.items():
-        _check_vocabulary(name, values)
+            allowed = f"a feature of labels ({', '.join(labels) or 'there is none'})"
+            meant = did_you_mean(name, labels).strip()
+            raise ConfigError.of("vocabulary", name, allowed=allowed, advice=meant)
+    vocabularies = {}
+    for name, values in labels.items():
+        found = [*(known or {}).get(name, ()), *sorted(set(values), key=os.fsencode)]
+        vocabularies[name] = given.get(name) or tuple(dict.fromkeys(found))
+        _check_vocabulary(name, vocabularies[name])
         if name not in given:
-            _check_forms(name, values)
+            _check_forms(name, vocabularies[name])
     return vocabularies
 
 
@@ -62,15 +49,13 @@ def _check_vocabulary(name: str, labels: Sequence[str]) -> None:
     """Refuses a label that cannot be a line of a file, or a name that no file can have."""
     vocabulary_file(name)
     for label in labels:
+        rule = None
         if "\n" in label or "\r" in label:
-            raise InputError(
-                f"{printable(name)} {label!r}: expected one line, since a vocabulary has one each"
-            )
-        if label != display_path(label):
-            raise InputError(
-                f"{printable(name)} {display_path(label)!r}: expected a name in UTF-8. "
-                "Rename that folder."
-            )
+            rule = "one line, since a vocabulary has one each"
+        elif label != display_path(label):
+            rule = "a name in UTF-8. Rename that folder"
+        if rule:
+            raise InputError(f"{printable(name)} {display_path(label)!r}: expected {rule}.")
 
 
 def _check_forms(name: str, labels: Sequence[str]) -> None:

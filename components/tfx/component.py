@@ -1,12 +1,4 @@
-"""What the interfaces of all components share.
-
-class SchemaExportSpec(types.ComponentSpec):
-    PARAMETERS = parameters_of(SchemaExportSettings)
-
-class SchemaExport(base_component.BaseComponent):
-    def __init__(self, examples, *, tfds: bool | Runtime = SchemaExportSettings.tfds) -> None:
-        properties = checked_properties(SchemaExportSettings, locals())
-"""
+"""What the interfaces of all components share."""
 
 from collections.abc import Mapping
 from typing import Any, TypeAlias
@@ -15,24 +7,10 @@ from tfx import types
 from tfx.orchestration import data_types
 from tfx.types import component_spec, standard_artifacts
 
-from components.common.settings import (
-    ComponentSettings,
-    ExecProperties,
-    without_runtime_parameters,
-)
+from components.common.settings import ComponentSettings, ExecProperties, without_runtime_parameters
 from components.schema.properties import SPLIT_NAMES, Properties
 from components.tfx.files import register_object_stores
 from trainer_utils.format.settings import Setting, settings_of
-
-__all__ = [
-    "Artifacts",
-    "Runtime",
-    "channel",
-    "checked_properties",
-    "examples_channel",
-    "parameters_of",
-    "set_properties",
-]
 
 Runtime = data_types.RuntimeParameter
 Artifacts: TypeAlias = dict[str, list[types.Artifact]]
@@ -73,15 +51,8 @@ def checked_properties(
 ) -> ExecProperties:
     """The settings among a constructor's arguments, checked, as execution properties.
 
-    From here on TFX reads and writes object stores as all of this project does: wherever a
-    component is used, its artifacts may lie in a bucket.
-
-    Args:
-        arguments: by name; others than settings are passed over. A setting may be a
-            `RuntimeParameter`, or another value that only a run has.
-
-    Raises:
-        ConfigError: a setting is not allowed.
+    From here on TFX reads and writes object stores as all of this project does. An argument may
+    be a `RuntimeParameter`, or another value that only a run has.
     """
     register_object_stores()
     given = {name: arguments[name] for name in settings_of(settings)}

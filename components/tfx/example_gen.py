@@ -1,9 +1,6 @@
 """What the ExampleGens share as TFX's components: interface, driver, executor.
 
-class TextExampleGen(FilesExampleGen):
-    SPEC_CLASS = TextExampleGenSpec
-    DRIVER_CLASS = TextDriver                   # a FileTreeDriver of TextSettings
-    EXECUTOR_SPEC = executor_spec.BeamExecutorSpec(Executor)    # an ExampleGenExecutor of them
+Names of properties are those of tfx.types.standard_component_specs, which brings TensorFlow.
 """
 
 import copy
@@ -14,42 +11,90 @@ from typing import Any, ClassVar
 
 from tfx import types
 from tfx.dsl.components.base import base_beam_component
-from tfx.orchestration import data_types, data_types_utils
+from tfx.orchestration import data_types_utils
 from tfx.orchestration.portable import data_types as portable_data_types
 from tfx.proto import example_gen_pb2, range_config_pb2
 from tfx.proto.orchestration import driver_output_pb2
 from tfx.types import artifact_utils, component_spec, standard_artifacts
+from tfx.utils import proto_utils
 
 from components import steps
 from components.common.settings import ExecProperties, without_runtime_parameters
 from components.conversions import conversion_class
-from components.example_gen.inputs import fingerprint
+from components.example_gen.inputs import (
+    ALL_FILES,
+    InputSelection,
+    LocatedInputs,
+    fingerprint,
+    patterns_of,
+)
 from components.example_gen.partition import read_output_config
 from components.example_gen.settings import ExampleGenSettings
-from components.tfx.component import (
-    Artifacts,
-    checked_properties,
-    examples_channel,
-    set_properties,
-)
-from components.tfx.driver import PropertiesDriver
-from components.tfx.executor import LocalFirstBeamExecutor
-from components.tfx.properties import (
-    FINGERPRINT,
-    all_files,
-    selection_of,
-    set_span,
-    with_spans,
-)
+from components.tfx.component import Artifacts, checked_properties, examples_channel, set_properties
+from components.tfx.executor import LocalFirstBeamExecutor, PropertiesDriver
 from trainer_utils.format import ConfigError
 
-__all__ = [
-    "TFX_PARAMETERS",
-    "ExampleGenExecutor",
-    "FileTreeDriver",
-    "FilesExampleGen",
-    "FilesExampleGenSpec",
-]
+FINGERPRINT = "input_fingerprint"
+
+
+def all_files() -> example_gen_pb2.Input:
+    """TFX's default `input_config`: all files, in one split."""
+    splits = [example_gen_pb2.Input.Split(name=n, pattern=pattern) for n, pattern in ALL_FILES]
+    return example_gen_pb2.Input(splits=splits)
+
+
+def selection_of(exec_properties: ExecProperties) -> InputSelection:
+    """What `input_base`, `input_config`, `range_config` and `output_config` mean."""
+    given = dict(exec_properties)
+    if _driver_ran(exec_properties):
+        given["range_config"] = None
+    range_config = _message(range_config_pb2.RangeConfig, given.get("range_config"))
+    output_config = _message(example_gen_pb2.Output, given["output_config"])
+    return InputSelection(
+        base=given["input_base"],
+        patterns=patterns_of(_message(example_gen_pb2.Input, given["input_config"])),
+        range_config=range_config if given.get("range_config") else None,
+        partition=read_output_config(output_config),
+    )
+
+
+def _message(kind: type[Any], text: str | None) -> Any:
+    message = kind()
+    if text:
+        proto_utils.json_to_proto(text, message)
+    return message
+
+
+def _driver_ran(exec_properties: ExecProperties) -> bool:
+    """Whether TFX's driver has filled in spans; open-source Kubeflow runs none."""
+    return exec_properties.get(FINGERPRINT) is not None
+
+
+def set_span(
+    artifact: types.Artifact, located: LocatedInputs, exec_properties: ExecProperties
+) -> None:
+    """Sets on the artifact what TFX's driver sets, where no driver ran."""
+    if _driver_ran(exec_properties):
+        return
+    artifact.set_int_custom_property("span", located.span)
+    if located.version is not None:
+        artifact.set_int_custom_property("version", located.version)
+
+
+def with_spans(exec_properties: ExecProperties, located: LocatedInputs) -> ExecProperties:
+    """The properties with spans filled in as TFX's driver does it, where no driver ran."""
+    if _driver_ran(exec_properties):
+        return exec_properties
+    input_config = _message(example_gen_pb2.Input, exec_properties["input_config"])
+    for split, resolved in zip(input_config.splits, located.patterns, strict=True):
+        split.pattern = resolved.pattern
+    return {
+        **exec_properties,
+        "input_config": proto_utils.proto_to_json(input_config),
+        "span": located.span,
+        "version": located.version,
+    }
+
 
 _DESCRIBED = (FINGERPRINT, "span", "version")  # properties of the artifact too
 _parameter = component_spec.ExecutionParameter
@@ -70,15 +115,7 @@ class FilesExampleGenSpec(types.ComponentSpec):
 
 
 class FilesExampleGen(base_beam_component.BaseBeamComponent):
-    """An ExampleGen over files; subclasses write out their constructor's signature.
-
-    Args:
-        settings: the component's.
-        arguments: of its constructor, by name.
-
-    Raises:
-        ConfigError: one is not allowed.
-    """
+    """An ExampleGen over files; subclasses write out their constructor's signature."""
 
     def __init__(self, settings: type[ExampleGenSettings], arguments: Mapping[str, Any]) -> None:
         base = arguments["input_base"]
@@ -103,13 +140,8 @@ class FilesExampleGen(base_beam_component.BaseBeamComponent):
 class FileTreeDriver(PropertiesDriver):
     """TFX's driver of files, with a fingerprint of every nested file: any change is seen.
 
-    TFX's own FileBasedDriver looks at what the pattern matches, which for folders of folders is
-    just the top ones, and at whole seconds of the modification time; and it brings all of TFX's
-    components with TensorFlow, ten seconds of every run. This one stands on TFX's core, and sets
-    what that sets.
-
-    Attributes:
-        settings_class: the executor's, by which the inputs are found as it finds them.
+    TFX's own looks at what the pattern matches, which for folders of folders is just the top
+    ones, and at whole seconds; and it brings all of TFX's components, ten seconds of every run.
 
     Source: tfx/components/example_gen/driver.py, whose interface this is.
     """
@@ -128,18 +160,12 @@ class FileTreeDriver(PropertiesDriver):
         input_artifacts: dict[str, list[types.Artifact]],
         output_dict: dict[str, types.Channel],
         exec_properties: ExecProperties,
-        execution_id: int,
-        pipeline_info: data_types.PipelineInfo,
-        component_info: data_types.ComponentInfo,
+        *others: Any,
+        **named: Any,
     ) -> dict[str, list[types.Artifact]]:
         """TFX's, for notebooks, which its own FileBasedDriver overrides as well."""
         made = super()._prepare_output_artifacts(
-            input_artifacts,
-            output_dict,
-            exec_properties,
-            execution_id,
-            pipeline_info,
-            component_info,
+            input_artifacts, output_dict, exec_properties, *others, **named
         )
         properties = made["examples"][0].mlmd_artifact.custom_properties
         for name in _DESCRIBED:

@@ -1,19 +1,18 @@
-"""A TFX Beam executor that hands on what it is given, and keeps to this machine without.
+"""TFX's Beam executor, which keeps to this machine, and a driver that adds to the cache's key."""
 
-class Executor(LocalFirstBeamExecutor):
-    def Do(self, input_dict, output_dict, exec_properties):
-        with self._runner("balancing.parts") as runner: …
-"""
-
+import abc
 import copy
 
 import apache_beam as beam
-from tfx.dsl.components.base import base_beam_executor
+from tfx.dsl.components.base import base_beam_executor, base_driver
+from tfx.orchestration import data_types, data_types_utils, metadata
+from tfx.orchestration.portable import base_driver as portable_driver
+from tfx.orchestration.portable import data_types as portable_data_types
+from tfx.proto.orchestration import driver_output_pb2
 
 from components.common.beam import make_pipeline, runner_of, takes_package
+from components.common.settings import ExecProperties
 from components.common.tasks import Runner
-
-__all__ = ["LocalFirstBeamExecutor"]
 
 
 class LocalFirstBeamExecutor(base_beam_executor.BaseBeamExecutor):
@@ -44,3 +43,35 @@ class LocalFirstBeamExecutor(base_beam_executor.BaseBeamExecutor):
         if self._make_beam_pipeline_fn is not None:
             return self._make_beam_pipeline_fn()
         return make_pipeline([str(argument) for argument in self._beam_pipeline_args or ()])
+
+
+class PropertiesDriver(base_driver.BaseDriver, portable_driver.BaseDriver):
+    """Serves both of TFX's ways to run a component: `run` is that of pipelines."""
+
+    def __init__(self, metadata_handle: metadata.Metadata) -> None:
+        base_driver.BaseDriver.__init__(self, metadata_handle)
+        portable_driver.BaseDriver.__init__(self, metadata_handle)
+
+    @abc.abstractmethod
+    def resolve(self, exec_properties: ExecProperties) -> ExecProperties:
+        """The properties with others beside them; the same object where there are none."""
+
+    def resolve_exec_properties(
+        self,
+        exec_properties: ExecProperties,
+        pipeline_info: data_types.PipelineInfo,
+        component_info: data_types.ComponentInfo,
+    ) -> ExecProperties:
+        """As `resolve`, for notebooks."""
+        return self.resolve(exec_properties)
+
+    def run(  # noqa: D102
+        self, execution_info: portable_data_types.ExecutionInfo
+    ) -> driver_output_pb2.DriverOutput:
+        given = execution_info.exec_properties
+        resolved = self.resolve(given)
+        output = driver_output_pb2.DriverOutput()
+        for name, value in resolved.items() if resolved is not given else ():
+            if value is not None:
+                data_types_utils.set_metadata_value(output.exec_properties[name], value)
+        return output

@@ -1,11 +1,6 @@
 """TFX's own file access for object stores, so that a pipeline's root may lie in any of them.
 
-    register_object_stores()      # before TFX looks for the file system of s3://bucket/runs
-
-TFX makes, lists and removes folders of artifacts by itself. It knows `gs://` through TensorFlow,
-which has no S3 any more; here these schemes are read and written as all else in this project is.
-
-Source: tfx/dsl/io/filesystem.py, whose methods these are.
+TFX knows `gs://` through TensorFlow, which has no S3 any more. Source: tfx/dsl/io/filesystem.py.
 """
 
 import contextlib
@@ -18,8 +13,6 @@ from typing import Any
 from tfx.dsl.io import filesystem, filesystem_registry
 
 from trainer_utils import storage
-
-__all__ = ["register_object_stores"]
 
 _BLOCK_BYTES = 8 << 20
 

@@ -13,8 +13,6 @@ from pipelines.cli import commands  # noqa: F401  which makes them
 from pipelines.cli.flags import COMMANDS
 from pipelines.cli.terminal import is_verbose, take_over_process
 
-__all__ = ["COMMANDS", "app", "main"]
-
 _PROGRAM = "tfx-shards"
 
 
@@ -47,7 +45,7 @@ class _Commands(click.Group):
         try:
             return super().resolve_command(ctx, args)
         except click.UsageError as error:
-            from trainer_utils.format.spelling import did_you_mean
+            from trainer_utils.format.errors import did_you_mean
 
             hint = did_you_mean(args[0], COMMANDS) or f" Expected one of {', '.join(COMMANDS)}."
             raise click.UsageError(f"{error.message}{hint}", ctx) from None

@@ -150,9 +150,9 @@ def convert(
         print_messages(f"{source}: {conversion.seen}")
     if dry_run:
         with show_progress("Planning"):
-            from pipelines.tools.conversion.dry_run import plan_prepared
+            from pipelines.tools.conversion.dry_run import plan_conversion
 
-            return dataclasses.replace(plan_prepared(conversion), source=source)
+            return dataclasses.replace(plan_conversion(conversion), source=source)
     from pipelines.tools.conversion.convert import run_conversion
 
     _start_tfx()

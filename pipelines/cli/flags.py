@@ -28,8 +28,6 @@ from pipelines.cli.terminal import print_facts, quiet, set_verbose
 if TYPE_CHECKING:  # brings numpy
     from trainer_utils.format.settings import Setting
 
-__all__ = ["COMMANDS", "Dataset", "Files", "With", "command", "given_settings"]
-
 COMMANDS: dict[str, click.Command] = {}
 """By name, in the order of the help."""
 

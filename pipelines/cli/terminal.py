@@ -19,19 +19,6 @@ import click
 
 from pipelines.noise import no_native_output, silence_process
 
-__all__ = [
-    "Facts",
-    "is_own_process",
-    "is_terminal",
-    "is_verbose",
-    "print_facts",
-    "print_messages",
-    "quiet",
-    "set_verbose",
-    "show_progress",
-    "take_over_process",
-]
-
 _LINE_SECONDS = 60.0
 
 _is_own_process = False

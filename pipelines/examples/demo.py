@@ -1,8 +1,7 @@
-"""The demonstration: photos or texts in, a trained model out, every artifact in ML Metadata.
+"""The demonstration: photos in, a trained model out, every artifact in ML Metadata.
 
 python -m pipelines.examples.demo                        # makes its own photos
 python -m pipelines.examples.demo my/photos              # or takes yours: a folder a class
-python -m pipelines.examples.demo --text [my/texts.csv]  # the same with texts
 """
 
 import json
@@ -13,66 +12,54 @@ from pathlib import Path
 
 from pipelines.noise import silence_process
 
-__all__ = ["main"]
-
 FOLDER = "demo-run"
 
 
 def main(arguments: list[str]) -> int:
     """Runs the pipeline and reports the outcome; 0 where it worked, 1 for bad input."""
     silence_process(lambda warning: None)
-    is_text = arguments[:1] == ["--text"]
-    sources = arguments[is_text:]
-    if len(sources) > 1:
-        print("usage: python -m pipelines.examples.demo [--text] [SOURCE]", file=sys.stderr)
+    if len(arguments) > 1:
+        print("usage: python -m pipelines.examples.demo [PHOTOS]", file=sys.stderr)
         return 2
     from trainer_utils import DatasetError
 
     try:
-        _run(is_text, *sources)
+        _run(*arguments)
     except DatasetError as error:
         print(f"\nThe demo stopped: {error}", file=sys.stderr)
         return 1
     return 0
 
 
-def _run(is_text: bool, given: str | None = None) -> None:
+def _run(given: str | None = None) -> None:
     started = time.monotonic()
-    root = Path(FOLDER, ("yours" if given else "own") + ("-texts" if is_text else ""))
-    source = given or _make_source(is_text)
+    root = Path(FOLDER, "yours" if given else "own")
+    photos = given or _make_photos()
     print("Starting TFX (some ten seconds) …", flush=True)
     from pipelines.examples.training import make_strategy
-    from pipelines.examples.training_pipeline import (
-        create_image_pipeline,
-        create_text_pipeline,
-        run_locally,
-    )
+    from pipelines.examples.training_pipeline import create_image_pipeline, run_locally
 
     make_strategy()  # before anything starts TensorFlow, which fixes its devices
     root.mkdir(parents=True, exist_ok=True)
-    component = "TextExampleGen" if is_text else "ImageExampleGen"
-    print(f"Running {component}, StatisticsGen, SchemaGen, ShardBalancer, SchemaExport,")
+    print("Running ImageExampleGen, StatisticsGen, SchemaGen, ShardBalancer, SchemaExport,")
     print("Trainer and Pusher …", flush=True)
-    create_pipeline = create_text_pipeline if is_text else create_image_pipeline
-    run_locally(create_pipeline(source, str(root), num_shards={"train": 4, "eval": 2}))
-    _summarise(component, root, source, time.monotonic() - started)
+    run_locally(create_image_pipeline(photos, str(root), num_shards={"train": 4, "eval": 2}))
+    _summarise(root, photos, time.monotonic() - started)
 
 
-def _make_source(is_text: bool) -> str:
-    source = Path(FOLDER, "texts.csv" if is_text else "photos")
-    if not source.exists():
+def _make_photos() -> str:
+    photos = Path(FOLDER, "photos")
+    if not photos.exists():
         from pipelines.examples.demo_photos import make_photos
-        from pipelines.examples.demo_texts import make_texts
 
-        texts = "a table of 2,000 paragraphs by their source, and three broken rows"
-        print(f"Making {texts if is_text else '600 photos and three broken files'} …")
+        print("Making 600 photos and three broken files …")
         os.makedirs(FOLDER, exist_ok=True)
-        (make_texts if is_text else make_photos)(f"{source}.part")
-        os.rename(f"{source}.part", source)
-    return str(source)
+        make_photos(f"{photos}.part")
+        os.rename(f"{photos}.part", photos)
+    return str(photos)
 
 
-def _summarise(component: str, root: Path, source: str, seconds: float) -> None:
+def _summarise(root: Path, source: str, seconds: float) -> None:
     from components.report.inspection import inspect_dataset
     from pipelines.examples.training import METRICS_FILE
     from pipelines.tools.conversion import METADATA_FILE
@@ -81,7 +68,7 @@ def _summarise(component: str, root: Path, source: str, seconds: float) -> None:
     from trainer_utils.text_output import as_text, list_counts, make_table
 
     latest, cached = latest_artifacts(str(root / METADATA_FILE))
-    examples = latest[component]
+    examples = latest["ImageExampleGen"]
     manifest = inspect_dataset(examples).manifest
     assert manifest is not None
     metrics = json.loads(Path(latest["Trainer"], METRICS_FILE).read_text())

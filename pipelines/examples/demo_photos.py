@@ -10,8 +10,6 @@ import random
 
 from PIL import Image
 
-__all__ = ["REGIONS", "make_photos"]
-
 
 @dataclasses.dataclass(frozen=True)
 class Region:

@@ -22,9 +22,7 @@ from pipelines.examples.training import export_classifier, make_strategy
 from trainer_utils import ImageOptions, LabelOptions
 from trainer_utils.dataset import open_dataset
 from trainer_utils.frameworks.tensorflow import is_chief
-from trainer_utils.reading.normalizing import NORMALIZATIONS
-
-__all__ = ["ImagenetConfig", "learning_rates", "resnet50", "train"]
+from trainer_utils.reading.image_settings import NORMALIZATIONS
 
 MakeModel = Callable[["ImagenetConfig", int], Any]
 """Of the settings and the number of classes: a Keras model of uint8 images, which gives logits."""
@@ -34,45 +32,27 @@ MakeModel = Callable[["ImagenetConfig", int], Any]
 class ImagenetConfig:
     """What is trained, and how.
 
-    Args:
-        uri: of the dataset, with an encoded image and an int label in each record.
-        folder: of the backup and the exported model.
-        train_split, eval_split: slices as `input_fn` takes them.
-        image, label: the names of these features.
-        epochs: of all training.
-        batch_size: of all replicas together.
-        image_size: pixels a side.
-        augment: as `input_fn` takes it, of the training split.
-        learning_rate: its peak, for a batch of 256; it grows with the batch.
-        warmup_epochs: in which it rises from 0.
-        weight_decay: taken off the weights that are no biases or scales in each step, times the
-            learning rate.
-        label_smoothing: from 0 to 1.
-        mixed_precision: bfloat16 where it is enough; weights and loss are float32 all the same.
-        backup_steps: steps between backups.
-        seed: of the weights and the order.
-
     Source: Goyal et al., "Accurate, Large Minibatch SGD", 2017; He et al., "Bag of Tricks for
     Image Classification with Convolutional Neural Networks", 2018.
     """
 
-    uri: str
-    folder: str
-    train_split: str = "train"
+    uri: str  # of the dataset, with an encoded image and an int label in each record
+    folder: str  # of the backup and the exported model
+    train_split: str = "train"  # a slice, as `input_fn` takes it
     eval_split: str = "eval"
-    image: str = "image"
+    image: str = "image"  # the feature's name
     label: str = "label"
     epochs: int = 90
-    batch_size: int = 256
-    image_size: int = 224
-    augment: Any = ("random_resized_crop", "flip")
-    learning_rate: float = 0.1
-    warmup_epochs: float = 5.0
-    weight_decay: float = 1e-4
+    batch_size: int = 256  # of all replicas together
+    image_size: int = 224  # pixels a side
+    augment: Any = ("random_resized_crop", "flip")  # of the training split
+    learning_rate: float = 0.1  # its peak, for a batch of 256; it grows with the batch
+    warmup_epochs: float = 5.0  # in which it rises from 0
+    weight_decay: float = 1e-4  # a step, of weights that are no biases or scales, times the rate
     label_smoothing: float = 0.1
-    mixed_precision: bool = False
-    backup_steps: int = 1000
-    seed: int = 0
+    mixed_precision: bool = False  # bfloat16 where it is enough; weights and loss are float32
+    backup_steps: int = 1000  # between backups
+    seed: int = 0  # of the weights and the order
 
     @property
     def size(self) -> tuple[int, int]:
@@ -148,27 +128,22 @@ def _datasets(
         "seed": config.seed,
     }
     smoothed = LabelOptions(one_hot=True, smoothing=config.label_smoothing, num_classes=num_classes)
+    of_training: dict[str, Any] = {
+        "augment": config.augment,
+        "image": ImageOptions(channels=3),
+        "labels": smoothed,
+        "remainder": "drop",
+    }
+    of_evaluation: dict[str, Any] = {
+        "image": ImageOptions(channels=3, resize="crop"),
+        "labels": dataclasses.replace(smoothed, smoothing=0.0),
+        "shuffle": False,
+        "remainder": "pad",
+    }
+    uri, splits = config.uri, (config.train_split, config.eval_split)
     return (
-        trainer_utils.distribute(
-            strategy,
-            config.uri,
-            config.train_split,
-            **read,
-            augment=config.augment,
-            image=ImageOptions(channels=3),
-            labels=smoothed,
-            remainder="drop",
-        ),
-        trainer_utils.distribute(
-            strategy,
-            config.uri,
-            config.eval_split,
-            **read,
-            image=ImageOptions(channels=3, resize="crop"),
-            labels=dataclasses.replace(smoothed, smoothing=0.0),
-            shuffle=False,
-            remainder="pad",
-        ),
+        trainer_utils.distribute(strategy, uri, splits[0], **read, **of_training),
+        trainer_utils.distribute(strategy, uri, splits[1], **read, **of_evaluation),
     )
 
 
@@ -223,21 +198,19 @@ def _main(augment: str, **settings: Any) -> None:
     click.echo(", ".join(f"{name} {values[-1]:.4f}" for name, values in found.items()))
 
 
+def _parameter(field: Any) -> click.Parameter:
+    if field.default is dataclasses.MISSING:
+        return click.Argument([field.name])
+    default = json.dumps(field.default) if field.name == "augment" else field.default
+    flag = f"--{field.name.replace('_', '-')}"
+    return click.Option([flag], default=default, is_flag=field.type is bool, show_default=True)
+
+
 main = click.Command(
     "imagenet_trainer",
     callback=_main,
     help=_main.__doc__,
-    params=[
-        click.Argument([field.name])
-        if field.default is dataclasses.MISSING
-        else click.Option(
-            [f"--{field.name.replace('_', '-')}"],
-            default=json.dumps(field.default) if field.name == "augment" else field.default,
-            is_flag=field.type is bool,
-            show_default=True,
-        )
-        for field in dataclasses.fields(ImagenetConfig)
-    ],
+    params=[_parameter(field) for field in dataclasses.fields(ImagenetConfig)],
 )
 
 

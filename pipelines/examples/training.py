@@ -15,8 +15,6 @@ from absl import logging
 import trainer_utils
 from trainer_utils.dataset import open_dataset
 
-__all__ = ["METRICS_FILE", "export_classifier", "make_strategy", "train_classifier"]
-
 METRICS_FILE = "metrics.json"
 _LOGICAL_DEVICES = 2
 

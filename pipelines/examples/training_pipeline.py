@@ -17,16 +17,18 @@ from components.common.beam import IN_PROCESS_RUNNER
 from pipelines.examples import image_trainer, text_trainer
 from pipelines.tools.conversion import METADATA_FILE
 
-__all__ = [
-    "BEAM_ARGUMENTS",
-    "create_image_pipeline",
-    "create_text_pipeline",
-    "create_training_pipeline",
-    "run_locally",
-    "training_components",
-]
-
 BEAM_ARGUMENTS = (f"--runner={IN_PROCESS_RUNNER}",)
+_ON_KUBEFLOW: dict[str, tuple[type, Any, str]] = {  # what changes between runs
+    "input_base": (str, None, "The folder, list or table of the inputs: a path or a bucket."),
+    "max_reject_fraction": (float, 0.01, "The run fails if a larger share is rejected."),
+    "num_shards": (str, "", 'A number, or JSON such as {"train": 8}. Empty: by their size.'),
+    "target_shard_bytes": (int, 128 << 20, "Target size of a shard in bytes."),
+    "custom_config": (str, "{}", 'Of the trainer, such as {"batch_size": 64} of all replicas.'),
+    "train_args": (
+        *(str, '{"splits": ["train"]}'),
+        "Of TFX's Trainer; without num_steps: its own epochs.",
+    ),
+}
 
 
 def training_components(
@@ -59,7 +61,33 @@ def training_components(
     return [example_gen, statistics, schema, balanced, exported, trainer]
 
 
-def create_training_pipeline(
+def create_image_pipeline(
+    photos: str, root: str, *, max_reject_fraction: float = 0.01, **options: Any
+) -> tfx.dsl.Pipeline:
+    """From photos: ImageExampleGen, what `training_components` adds, and a Pusher.
+
+    Args:
+        photos: the input base of ImageExampleGen.
+        root: where artifacts, the metadata store and the pushed model go.
+        max_reject_fraction: as ImageExampleGen has it.
+        options: `name` of the pipeline; `num_shards` as ShardBalancer has it; `training`, the
+            trainer's `custom_config`; `beam_pipeline_args` for every Beam component.
+    """
+    example_gen = ImageExampleGen(input_base=photos, max_reject_fraction=max_reject_fraction)
+    options = {"name": "tfx-shards-images", **options}
+    return _create_pipeline(example_gen, root, run_fn=image_trainer.run_fn, **options)
+
+
+def create_text_pipeline(
+    texts: str, root: str, *, max_reject_fraction: float = 0.01, **options: Any
+) -> tfx.dsl.Pipeline:
+    """The same from texts, by TextExampleGen."""
+    example_gen = TextExampleGen(input_base=texts, max_reject_fraction=max_reject_fraction)
+    options = {"name": "tfx-shards-texts", **options}
+    return _create_pipeline(example_gen, root, run_fn=text_trainer.run_fn, **options)
+
+
+def _create_pipeline(
     example_gen: BaseComponent,
     root: str,
     *,
@@ -69,27 +97,13 @@ def create_training_pipeline(
     training: dict[str, Any] | None = None,
     beam_pipeline_args: Sequence[str] = BEAM_ARGUMENTS,
 ) -> tfx.dsl.Pipeline:
-    """What `training_components` makes, and a Pusher.
-
-    Args:
-        example_gen: the component that the examples come from.
-        root: where artifacts, the metadata store and the pushed model go.
-        name: the pipeline's.
-        run_fn: the trainer's, of a module that can be imported.
-        num_shards: as ShardBalancer has it.
-        training: the trainer's `custom_config`.
-        beam_pipeline_args: for every Beam component.
-    """
     components = training_components(
         example_gen, run_fn=run_fn, balancing={"num_shards": num_shards}, training=training
     )
+    folder = tfx.proto.PushDestination.Filesystem(base_directory=os.path.join(root, "serving"))
     pusher = tfx.components.Pusher(
         model=components[-1].outputs["model"],
-        push_destination=tfx.proto.PushDestination(
-            filesystem=tfx.proto.PushDestination.Filesystem(
-                base_directory=os.path.join(root, "serving")
-            )
-        ),
+        push_destination=tfx.proto.PushDestination(filesystem=folder),
     )
     metadata = tfx.orchestration.metadata.sqlite_metadata_connection_config(
         os.path.join(root, METADATA_FILE)
@@ -104,29 +118,33 @@ def create_training_pipeline(
     )
 
 
-def create_image_pipeline(
-    photos: str, root: str, *, max_reject_fraction: float = 0.01, **options: Any
-) -> tfx.dsl.Pipeline:
-    """From photos: ImageExampleGen, and what `create_training_pipeline` adds.
+def create_kubeflow_pipeline(kind: str, *, name: str | None, pipeline_root: str) -> Any:
+    """`image` or `text` as Kubeflow runs it: what changes between runs is a runtime parameter.
 
-    Args:
-        photos: the input base of ImageExampleGen.
-        root: where artifacts, the metadata store and the pushed model go.
-        max_reject_fraction: as ImageExampleGen has it.
-        options: of `create_training_pipeline`: name, num_shards, training, beam_pipeline_args.
+    There is no Pusher: the trained model is an artifact in the pipeline's store, from which a
+    server takes it, and a pod's own disk is nothing to push to.
     """
-    example_gen = ImageExampleGen(input_base=photos, max_reject_fraction=max_reject_fraction)
-    options = {"name": "tfx-shards-images", **options}
-    return create_training_pipeline(example_gen, root, run_fn=image_trainer.run_fn, **options)
-
-
-def create_text_pipeline(
-    texts: str, root: str, *, max_reject_fraction: float = 0.01, **options: Any
-) -> tfx.dsl.Pipeline:
-    """The same from texts, by TextExampleGen."""
-    example_gen = TextExampleGen(input_base=texts, max_reject_fraction=max_reject_fraction)
-    options = {"name": "tfx-shards-texts", **options}
-    return create_training_pipeline(example_gen, root, run_fn=text_trainer.run_fn, **options)
+    is_image = kind == "image"
+    given = {
+        parameter: RuntimeParameter(name=parameter, ptype=ptype, default=default, description=what)
+        for parameter, (ptype, default, what) in _ON_KUBEFLOW.items()
+    }
+    components = training_components(
+        (ImageExampleGen if is_image else TextExampleGen)(
+            input_base=given["input_base"], max_reject_fraction=given["max_reject_fraction"]
+        ),
+        run_fn=(image_trainer if is_image else text_trainer).run_fn,
+        balancing={option: given[option] for option in ("num_shards", "target_shard_bytes")},
+        training=given["custom_config"],
+        train_args=given["train_args"],
+    )
+    return tfx.dsl.Pipeline(
+        pipeline_name=name or f"tfx-shards-{kind}s",
+        pipeline_root=pipeline_root,
+        components=components,
+        enable_cache=True,
+        beam_pipeline_args=list(BEAM_ARGUMENTS),
+    )
 
 
 def run_locally(pipeline: tfx.dsl.Pipeline) -> None:

@@ -22,9 +22,7 @@ from trainer_utils.format.json_text import JsonObject
 from trainer_utils.format.settings import one_of
 from trainer_utils.storage import write_text
 
-__all__ = ["compile_pipeline"]
-
-READY = ("image", "text")  # of pipelines.kubeflow.ready, which brings TFX
+READY = ("image", "text")  # of pipelines.examples.training_pipeline, which brings TFX
 _TEXTS = {
     "output": (r".+\.ya?ml", "the path of a .yaml file"),
     "image": (r"\S+", "a container image"),
@@ -88,7 +86,7 @@ def compile_pipeline(
     options = read_options(step_options)
     if pipeline in READY:
         image, pipeline_root = _needed_by_tfx(pipeline, image, pipeline_root)
-        from pipelines.kubeflow.ready import create_kubeflow_pipeline
+        from pipelines.examples.training_pipeline import create_kubeflow_pipeline
 
         made = create_kubeflow_pipeline(pipeline, name=name, pipeline_root=pipeline_root)
     else:

@@ -35,8 +35,6 @@ from pipelines.kubeflow.steps import FINGERPRINT_SUFFIX
 from trainer_utils.format import ConfigError
 from trainer_utils.format.json_text import Json, JsonObject
 
-__all__ = ["for_open_source"]
-
 _SYSTEM_TYPES = {
     "tfx.Examples": "system.Dataset",
     "tfx.Dataset": "system.Dataset",

@@ -18,8 +18,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from trainer_utils.format import ConfigError
 from trainer_utils.format.json_text import JsonObject
 
-__all__ = ["FINGERPRINT_SUFFIX", "OPTIONS", "apply_options", "read_options"]
-
 _RETRIES = "2"  # of our own steps, which begin anew and leave nothing half-written
 _GPU_TYPE = "nvidia.com/gpu"
 _CLAIM = r"[a-z0-9](?:[-a-z0-9.]*[a-z0-9])?"

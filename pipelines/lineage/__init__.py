@@ -11,7 +11,6 @@ nor TensorFlow is imported, unless something lies on `gs://` and the like.
 """
 
 from pipelines.lineage.description import Lineage, describe_artifact
-from pipelines.lineage.lookup import list_runs
-from pipelines.lineage.run_list import Run, Runs
+from pipelines.lineage.lookup import Run, Runs, list_runs
 
 __all__ = ["Lineage", "Run", "Runs", "describe_artifact", "list_runs"]

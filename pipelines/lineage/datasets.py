@@ -1,7 +1,6 @@
 """Lineage from the datasets alone, where no store of ML Metadata is, or none is left.
 
     found = load_datasets("out/artifacts/ShardBalancer/balanced_examples/4")
-    found.graph.makers(found.artifact_id)[0].settings
     load_datasets(root="out/").graph.executions         # of all datasets below a folder
 
 A dataset names those that it was made from by the digests of their manifests, which are the ids of
@@ -29,13 +28,8 @@ from pipelines.lineage.graph import (
 from trainer_utils.dataset.files import read_manifest, read_origin
 from trainer_utils.format import InputError
 from trainer_utils.format.naming import MANIFEST_FILE, SPLIT_PREFIX, WORKING_FOLDER
-from trainer_utils.format.origin import Ancestor, DatasetInput, DatasetSummary
+from trainer_utils.format.origin import Ancestor, DatasetSummary
 from trainer_utils.storage import is_remote, join, list_files
-
-__all__ = ["RUN_UNKNOWN", "load_datasets"]
-
-RUN_UNKNOWN = "not known: datasets name none, a store of ML Metadata does"
-"""What is said of a run where datasets alone were asked."""
 
 _MOST_LEVELS = 3  # above a dataset: TFX's are <root>/<component>/<output>/<execution>
 
@@ -49,8 +43,8 @@ class _Node:
     ancestors: Mapping[str, Ancestor]
 
     @property
-    def inputs(self) -> tuple[DatasetInput, ...]:
-        return () if self.known.made_by is None else tuple(self.known.made_by.inputs)
+    def inputs(self) -> list[str]:
+        return [each.digest for each in self.known.made_by.inputs] if self.known.made_by else []
 
 
 def load_datasets(uri: str | None = None, *, root: str | None = None) -> Found:
@@ -78,18 +72,17 @@ def load_datasets(uri: str | None = None, *, root: str | None = None) -> Found:
                         there.setdefault(node.known.digest, node)
         nodes = _with_inputs([asked] if root is None and asked else there.values(), there)
     before = {  # those of equal datasets are themselves
-        digest: {each.digest for each in node.inputs} - {digest}
-        for digest, node in sorted(nodes.items(), key=lambda item: item[1].uri)
+        digest: [each for each in node.inputs if each != digest] for digest, node in nodes.items()
     }
-    order = [*graphlib.TopologicalSorter(before).static_order()]
+    order = [nodes[digest] for digest in graphlib.TopologicalSorter(before).static_order()]
     return Found(
         metadata="manifests" if root is None else f"manifests in {root}",
         artifact_id="" if asked is None else asked.known.digest,
         graph=Graph(
-            {digest: _artifact(nodes[digest]) for digest in order},
-            {digest: _execution(nodes[digest]) for digest in order if nodes[digest].known.made_by},
+            {node.known.digest: _artifact(node) for node in order},
+            {node.known.digest: _execution(node.known) for node in order if node.known.made_by},
         ),
-        summaries={d: summary for d in order if (summary := nodes[d].known.summary) is not None},
+        summaries={node.known.digest: node.known.summary for node in order if node.known.summary},
         knows_runs=False,
     )
 
@@ -110,15 +103,13 @@ def _with_inputs(some: Iterable[_Node], there: Mapping[str, _Node]) -> dict[str,
     waiting = collections.deque(some)
     while waiting:
         node = waiting.popleft()
-        if node.known.digest in nodes:
+        if nodes.setdefault(node.known.digest, node) is not node:
             continue
-        nodes[node.known.digest] = node
-        for each in node.inputs:
-            known = node.ancestors.get(each.digest) or Ancestor(digest=each.digest)
-            told = _Node(
-                uri=f"{MISSING_PREFIX}{each.digest}", known=known, ancestors=node.ancestors
-            )
-            waiting.append(there.get(each.digest, told))
+        for digest in node.inputs:
+            known = node.ancestors.get(digest) or Ancestor(digest=digest)
+            told = _Node(uri=f"{MISSING_PREFIX}{digest}", known=known, ancestors=node.ancestors)
+            if digest not in nodes:
+                waiting.append(there.get(digest, told))
     return nodes
 
 
@@ -127,18 +118,18 @@ def _artifact(node: _Node) -> Artifact:
     return Artifact(id=node.known.digest, type=DATASET_TYPE, uri=node.uri, state=state)
 
 
-def _execution(node: _Node) -> Execution:
-    step, inputs = node.known.made_by, dict[str, tuple[str, ...]]()
+def _execution(known: Ancestor) -> Execution:
+    step, inputs = known.made_by, dict[str, tuple[str, ...]]()
     assert step is not None
     for given in step.inputs:
         inputs[given.name] = tuple(dict.fromkeys((*inputs.get(given.name, ()), given.digest)))
     return Execution(
-        id=node.known.digest,
+        id=known.digest,
         type=step.component,
         component=step.component,
         settings=dict(step.settings),
         inputs=inputs,
-        outputs={step.output: (node.known.digest,)},
+        outputs={step.output: (known.digest,)},
     )
 
 

@@ -1,4 +1,4 @@
-"""What is known of one artifact: how it was made, and what was made from it.
+"""What is known of one artifact: how it was made, what was made from it, where a record is.
 
 lineage = describe_artifact("runs/artifacts/ShardBalancer/balanced_examples/4", record="cat/1.jpg")
 print(lineage)
@@ -6,19 +6,33 @@ lineage.to_json()["made_by"]["settings"]
 """
 
 import dataclasses
-from collections.abc import Sequence
+import os
+import posixpath
+from collections.abc import Iterator, Mapping, Sequence
 
+from components.report.records.lookup import Place, find_places, name_features
 from pipelines.lineage.graph import DATASET_TYPE, Artifact, Execution, Found, Id
 from pipelines.lineage.lookup import look_up
-from pipelines.lineage.record_trace import RecordStep, trace_record
-from trainer_utils.format import ConfigError
-from trainer_utils.format.json_text import JsonObject
-
-__all__ = ["Lineage", "describe_artifact"]
+from trainer_utils.dataset import open_dataset
+from trainer_utils.format import ConfigError, InputError
+from trainer_utils.format.json_text import Json, JsonObject, json_lines
+from trainer_utils.format.naming import NAME_FEATURES, REJECTS_FILE
+from trainer_utils.storage import display_path, exists, is_folder, join, read_text
 
 _FINGERPRINT = "input_fingerprint"  # TFX's word for it, and ours
 _MODELS = ("Model", "PushedModel", "system.Model")
 _TFX_VERSION = "tfx_version"  # a property of each artifact that TFX makes
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class RecordStep:
+    """One dataset: `found`, `rejected`, `not found`, or `unknown`; places and rejects."""
+
+    artifact: Id
+    outcome: str
+    detail: str = ""
+    places: Sequence[Place] = ()
+    rejects: Sequence[Mapping[str, Json]] = ()
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -65,6 +79,19 @@ class Lineage(Found):
     def to_json(self) -> JsonObject:
         """Plain JSON types: the artifact, `made_by`, `ancestors`, `descendants`, `record`."""
         found, graph = self.artifact_id, self.graph
+        record = {
+            "name": self.record,
+            "source": self.source,
+            "steps": [
+                {
+                    **dataclasses.asdict(step),
+                    "places": [dataclasses.asdict(place) for place in step.places],
+                    "rejects": [*step.rejects],
+                    "uri": graph.artifacts[step.artifact].uri,
+                }
+                for step in self.steps
+            ],
+        }
         return {
             "metadata": self.metadata,
             **self._artifact_json(found),
@@ -74,35 +101,23 @@ class Lineage(Found):
             "ancestors": [self._artifact_json(each) for each in graph.ancestors(found)],
             "descendants": [self._artifact_json(each) for each in graph.descendants(found)],
             "models": [model.id for model in self.models],
-            "record": None if self.record is None else self._record_json(),
+            "record": None if self.record is None else record,
         }
 
     def _artifact_json(self, artifact: Id) -> JsonObject:
-        makers = self.graph.makers(artifact)
-        summary = self.summaries.get(artifact)
-        node = self.graph.artifacts[artifact]
-        splits = {} if summary is None else summary.accounting
+        makers, summary = self.graph.makers(artifact), self.summaries.get(artifact)
         return {
-            "artifact": dataclasses.asdict(node),
+            "artifact": dataclasses.asdict(self.graph.artifacts[artifact]),
             "fingerprint": self.fingerprint(artifact),
             "content": self.content(artifact),
             "versions": self.versions(artifact),
             "splits": {
                 split: {**dataclasses.asdict(of), "num_shards": summary.num_shards[split]}
-                for split, of in splits.items()
-                if summary
-            },
+                for split, of in summary.accounting.items()
+            }
+            if summary
+            else {},
             "made_by": _execution_json(makers[0]) if makers else None,
-        }
-
-    def _record_json(self) -> JsonObject:
-        return {
-            "name": self.record,
-            "source": self.source,
-            "steps": [
-                {**step.to_json(), "uri": self.graph.artifacts[step.artifact].uri}
-                for step in self.steps
-            ],
         }
 
     def __str__(self) -> str:
@@ -139,14 +154,58 @@ def describe_artifact(
         InputError: there is no such store or artifact, or the record is in none of the datasets.
     """
     if record == "":
-        raise ConfigError(
-            "record: expected the filename or id of a record, got ''", setting="record"
-        )
+        raise ConfigError.of("record", record, allowed="the filename or id of a record")
     found = Lineage(**vars(look_up(uri, metadata=metadata)))
     if record is None:
         return found
-    places = [*found.graph.ancestors(found.artifact_id), found.artifact_id]
     artifacts = found.graph.artifacts
+    places = [*found.graph.ancestors(found.artifact_id), found.artifact_id]
     datasets = [i for i in places if artifacts[i].type == DATASET_TYPE or i in found.summaries]
-    source, steps = trace_record(record, found, datasets=datasets)
+    steps = [_search(place, artifacts[place].uri, record) for place in datasets]
+    if not any(step.outcome in ("found", "rejected") for step in steps):
+        told = "; ".join(f"{artifacts[s.artifact].uri}: {s.outcome}, {s.detail}" for s in steps)
+        raise InputError(
+            f"record {record!r}: expected the filename or id of a record of {uri!r}, the path "
+            f"relative to the input base or file:row, found none. {told or 'It is no dataset.'}"
+        )
+    bases = (base for place in datasets for base in _bases(found, place))
+    source = next((join(base, record) for base in bases), None)
     return dataclasses.replace(found, record=record, source=source, steps=steps)
+
+
+def _search(artifact: Id, uri: str, name: str) -> RecordStep:
+    """Looks for one name among the shards and the rejects of a dataset."""
+    rejects: list[JsonObject] = []
+    try:
+        if not is_folder(uri):
+            detail = f"its files are gone ({uri})"
+            return RecordStep(artifact=artifact, outcome="unknown", detail=detail)
+        dataset = open_dataset(uri)
+        if exists(path := join(uri, REJECTS_FILE)):
+            entries = json_lines(read_text(path), path=path)
+            rejects = [entry for entry in entries if entry.get("source") == display_path(name)]
+        features, places = name_features(dataset), find_places(dataset, name)
+    except (ValueError, OSError) as error:
+        detail = f"it cannot be read: {error}"
+        return RecordStep(artifact=artifact, outcome="unknown", detail=detail)
+    outcome, detail = "found" if places else "rejected", ""
+    if not places and not rejects and not features:
+        outcome = "unknown"
+        wanted = " nor ".join(sorted(NAME_FEATURES))
+        detail = f"its records have no feature that says what they are from: neither {wanted}"
+    elif not places and not rejects:
+        outcome, detail = "not found", f"no record has this {' or '.join(features)}"
+        if dataset.manifest and (skipped := dataset.manifest.total.skipped):
+            detail += f"; {skipped} inputs were skipped by a setting, which are not listed"
+    return RecordStep(
+        artifact=artifact, outcome=outcome, detail=detail, places=places, rejects=rejects
+    )
+
+
+def _bases(found: Found, artifact: Id) -> Iterator[str]:
+    """What an artifact's examples were made from, by the settings of what made it."""
+    for maker in found.graph.makers(artifact)[:1]:
+        roots = maker.settings.get("image_roots")
+        for base in (maker.settings.get("input_base"), *(roots if isinstance(roots, list) else ())):
+            if isinstance(base, str) and base:
+                yield posixpath.dirname(base) if os.path.isfile(base) else base

@@ -11,21 +11,10 @@ artifact is the first that was none of these.
 
 import dataclasses
 import functools
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from trainer_utils.format.json_text import JsonObject
 from trainer_utils.format.origin import DatasetSummary
-
-__all__ = [
-    "DATASET_TYPE",
-    "MISSING_PREFIX",
-    "Artifact",
-    "Execution",
-    "Found",
-    "Graph",
-    "Id",
-    "Ports",
-]
 
 DATASET_TYPE = "Examples"  # what TFX calls datasets
 MISSING_PREFIX = "digest:"  # of the uri of a dataset that is known by its digest alone
@@ -71,7 +60,7 @@ class Execution:
 
 @dataclasses.dataclass(frozen=True)
 class Graph:
-    """Artifacts and executions by id, in order; of an artifact only those before and after it."""
+    """Artifacts and executions by id, what was made first first."""
 
     artifacts: Mapping[Id, Artifact]
     executions: Mapping[Id, Execution]
@@ -90,11 +79,18 @@ class Graph:
 
     @functools.cached_property
     def _makers(self) -> Mapping[Id, list[Execution]]:
-        return _by_artifact((e, _ids(e.outputs)) for e in self.executions.values())
+        return self._by_artifact(lambda execution: execution.outputs)
 
     @functools.cached_property
     def _users(self) -> Mapping[Id, list[Execution]]:
-        return _by_artifact((e, _ids(e.inputs)) for e in self.executions.values())
+        return self._by_artifact(lambda execution: execution.inputs)
+
+    def _by_artifact(self, ports: Callable[[Execution], Ports]) -> dict[Id, list[Execution]]:
+        found: dict[Id, list[Execution]] = {}
+        for execution in self.executions.values():
+            for artifact in _ids(ports(execution)):
+                found.setdefault(artifact, []).append(execution)
+        return found
 
     def sources(self, artifact: Id) -> list[Id]:
         """What it was made from, in the order of the inputs' names."""
@@ -103,31 +99,20 @@ class Graph:
 
     def ancestors(self, artifact: Id) -> list[Id]:
         """All that it was made from, directly or not: what was made first comes first."""
-        order: dict[Id, None] = {}
-        path: set[Id] = set()
-
-        def visit(place: Id) -> Iterator[Id]:
-            path.add(place)
-            return iter(self.sources(place))
-
-        stack = [(artifact, visit(artifact))]
-        while stack:
-            place, rest = stack[-1]
-            following = next((i for i in rest if i not in path), None)
-            if following is not None:
-                stack.append((following, visit(following)))
-                continue
-            stack.pop()
-            order[place] = None
-        del order[artifact]
-        return list(order)
+        found = {*self._reached(artifact, self.sources)}
+        return [i for i in self.artifacts if i in found]
 
     def descendants(self, artifact: Id) -> list[Id]:
         """All that was made from it, directly or not: the nearest come first."""
+        return self._reached(
+            artifact, lambda i: [o for u in self.users(i) for o in _ids(u.outputs)]
+        )
+
+    def _reached(self, artifact: Id, following: Callable[[Id], Iterable[Id]]) -> list[Id]:
         found = {artifact: None}
         for place in (queue := [artifact]):
-            new = [i for user in self.users(place) for i in _ids(user.outputs)]
-            new = [i for i in dict.fromkeys(new) if i in self.artifacts and i not in found]
+            new = [i for i in following(place) if i in self.artifacts and i not in found]
+            new = list(dict.fromkeys(new))
             found |= dict.fromkeys(new)
             queue += new
         return list(found)[1:]
@@ -148,11 +133,3 @@ class Found:
 def _ids(ports: Ports) -> list[Id]:
     """Each artifact once, by the ports' names: within one execution ids follow no order."""
     return list(dict.fromkeys(artifact for name in sorted(ports) for artifact in ports[name]))
-
-
-def _by_artifact(pairs: Iterable[tuple[Execution, list[Id]]]) -> dict[Id, list[Execution]]:
-    found: dict[Id, list[Execution]] = {}
-    for execution, artifacts in pairs:
-        for artifact in artifacts:
-            found.setdefault(artifact, []).append(execution)
-    return found

@@ -12,9 +12,9 @@ import datetime
 import itertools
 import json
 import os
+import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, TypeAlias
-from urllib.parse import urlsplit
 
 from google.protobuf import json_format
 from ml_metadata import errors
@@ -25,8 +25,6 @@ from pipelines.lineage.graph import Artifact, Execution, Graph
 from pipelines.lineage.lookup import METADATA_FORMS
 from trainer_utils.format import ConfigError, InputError
 from trainer_utils.format.json_text import Json, JsonObject
-
-__all__ = ["load_graph", "open_store", "read_executions"]
 
 _GRPC_TIMEOUT_SECONDS = 60.0
 _Event: TypeAlias = metadata_store_pb2.Event
@@ -58,40 +56,31 @@ def open_store(metadata: str) -> Iterator[MetadataStore]:
 
 
 def _hint(error: Exception) -> str:
-    text = str(error)
     if isinstance(error, errors.UnavailableError):
         return "Is the server running, and the address right?"
-    if "older than library version" in text:
-        return "Open it once with TFX's own client, which brings it up to date, or take a copy."
-    if "greater than library version" in text:
-        return "Install the version of ml-metadata that wrote it."
+    if "library version" in str(error):
+        return "Open it once with the ml-metadata of the newer of the two versions, or take a copy."
     return "Is it ML Metadata, and may it be read?"
 
 
-def _config(
-    metadata: str,
-) -> metadata_store_pb2.ConnectionConfig | metadata_store_pb2.MetadataStoreClientConfig:
+def _config(metadata: str) -> Any:
     if "://" not in metadata:
-        return _sqlite(metadata)
-    parts, port = urlsplit(metadata), None
-    with contextlib.suppress(ValueError):
-        port = parts.port
-    if parts.scheme != "grpc" or not parts.hostname or port is None or parts.path.strip("/"):
+        if not os.path.isfile(metadata):
+            raise InputError(
+                f"metadata {metadata!r}: expected {METADATA_FORMS}, found no such file"
+            )
+        config = metadata_store_pb2.ConnectionConfig()
+        config.sqlite.filename_uri = metadata
+        config.sqlite.connection_mode = metadata_store_pb2.SqliteMetadataSourceConfig.READONLY
+        return config
+    address = re.fullmatch(r"grpc://([^/:]+|\[[^/\]]+\]):(\d{1,5})/?", metadata)
+    if address is None:
         raise ConfigError.of("metadata", metadata, allowed=METADATA_FORMS)
-    config = metadata_store_pb2.MetadataStoreClientConfig(
-        host=parts.hostname, port=port, client_timeout_sec=_GRPC_TIMEOUT_SECONDS
+    client = metadata_store_pb2.MetadataStoreClientConfig(
+        host=address[1], port=int(address[2]), client_timeout_sec=_GRPC_TIMEOUT_SECONDS
     )
-    config.channel_arguments.max_receive_message_length = -1  # without a limit
-    return config
-
-
-def _sqlite(path: str) -> metadata_store_pb2.ConnectionConfig:
-    if not os.path.isfile(path):
-        raise InputError(f"metadata {path!r}: expected {METADATA_FORMS}, found no such file")
-    config = metadata_store_pb2.ConnectionConfig()
-    config.sqlite.filename_uri = path
-    config.sqlite.connection_mode = metadata_store_pb2.SqliteMetadataSourceConfig.READONLY
-    return config
+    client.channel_arguments.max_receive_message_length = -1  # without a limit
+    return client
 
 
 def load_graph(store: MetadataStore, artifact: int) -> Graph:
@@ -192,32 +181,22 @@ def _all(ask: Callable[[list[int]], list[Any]], ids: Iterable[int]) -> list[Any]
 
 
 def _properties_of(node: Any) -> JsonObject:
-    """A node's properties, declared and custom ones, by name; those that TFX keeps for itself not.
-
-    Texts that hold JSON objects or lists, as those of TFX's settings do, are parsed.
-    """
+    """A node's properties but TFX's private ones; texts of JSON objects and lists are parsed."""
     values = {**node.properties, **node.custom_properties}
     return {name: _value(values[name]) for name in sorted(values) if not name.startswith("__")}
 
 
 def _value(value: Any) -> Json:
     kind = value.WhichOneof("value")
-    if kind is None:
-        return None
-    content = getattr(value, kind)
+    content: Any = None if kind is None else getattr(value, kind)
     if kind == "proto_value":
         return {"type_url": content.type_url, "bytes": len(content.value)}
     if kind == "struct_value":
         return json_format.MessageToDict(content)
-    return _parsed(content)
-
-
-def _parsed(value: Json) -> Json:
-    """A value; of a text that holds a JSON object or list, as TFX's settings do, that."""
-    if isinstance(value, str) and value[:1] in ("{", "["):
+    if isinstance(content, str) and content[:1] in ("{", "["):
         with contextlib.suppress(ValueError):
-            return json.loads(value)
-    return value
+            return json.loads(content)
+    return content
 
 
 def _time_of(milliseconds: int) -> str | None:

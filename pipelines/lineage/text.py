@@ -11,48 +11,44 @@ from rich.console import Console
 from rich.text import Text
 from rich.tree import Tree
 
-from pipelines.lineage.datasets import RUN_UNKNOWN
-from pipelines.lineage.description import Lineage
+from pipelines.lineage.description import Lineage, RecordStep
 from pipelines.lineage.graph import MISSING_PREFIX, Artifact, Execution, Id
-from pipelines.lineage.record_trace import RecordStep
-from trainer_utils.format.json_text import Json, JsonObject
+from pipelines.lineage.lookup import RUN_UNKNOWN
+from trainer_utils.format.json_text import JsonObject
 from trainer_utils.format.printable import printable
 from trainer_utils.text_output import as_text, quantity
 
-__all__ = ["render_lineage"]
-
 _MOST_LEVELS = 50  # of a tree: models that each start from the one before make chains of any length
 _WIDTH = 100_000  # no line is cut
+_MOST_CHARACTERS = 100  # of a setting
 
 
 def render_lineage(lineage: Lineage) -> str:
     """The artifact, what it was made from, what was made of it, and where a record is in them."""
-    found = lineage.artifact_id
-    makers = lineage.graph.makers(found)
-    lines = [_artifact(lineage.artifact), *_facts(lineage, found)]
+    found, graph = lineage.artifact_id, lineage.graph
+    lines = [_artifact(lineage.artifact), *_facts(lineage)]
     if lineage.same_uri:
         lines.append(f"  same uri: artifacts {', '.join(map(str, lineage.same_uri))}")
-    lines += ["", "Made by nothing that this store knows of"]
-    if makers:
+    lines.append("")
+    if makers := graph.makers(found):
         own = makers[0]
-        lines[-1] = f"Made by {_execution(own)}"
+        lines.append(f"Made by {_execution(own)}")
         lines += [f"  started {own.started}, ended {own.ended}"] if own.started else []
         lines += [] if lineage.knows_runs else [f"  run: {RUN_UNKNOWN} (--metadata)"]
         lines += [f"  {line}" for line in _settings(own)]
         lines += [f"  used again by {_execution(maker)}" for maker in makers[1:]]
-    before, after = Tree("Made from"), Tree("Made of it")
-    _add(before, lineage, found, {found}, is_back=True)
-    _add(after, lineage, found, {found}, is_back=False)
-    lines += ["", *_drawn(before), "", *_drawn(after)]
+    else:
+        lines.append("Made by nothing that this store knows of")
+    for title, is_back in (("Made from", True), ("Made of it", False)):
+        tree = Tree(title)
+        _add(tree, lineage, found, {found}, is_back=is_back)
+        lines += ["", *_drawn(tree)]
     if lineage.models:
         lines += ["", "Models that came of it"]
         lines += [f"  {_artifact(model)}" for model in lineage.models]
     if lineage.record is not None:
-        lines += [
-            "",
-            f"Record {lineage.record}",
-            f"  from {lineage.source or 'a file that the store does not name'}",
-        ]
+        source = lineage.source or "a file that the store does not name"
+        lines += ["", f"Record {lineage.record}", f"  from {source}"]
         lines += [line for step in lineage.steps for line in _step(lineage, step)]
     return as_text(lines)
 
@@ -75,31 +71,28 @@ def _execution(execution: Execution) -> str:
     return printable(f"{execution.component}{number}{run}{pipeline}")
 
 
-def _facts(lineage: Lineage, artifact: Id) -> Iterator[str]:
-    node = lineage.graph.artifacts[artifact]
-    if node.created:
-        yield f"  made {node.created}"
-    if summary := lineage.summaries.get(artifact):
+def _facts(lineage: Lineage) -> Iterator[str]:
+    if lineage.artifact.created:
+        yield f"  made {lineage.artifact.created}"
+    if summary := lineage.summaries.get(lineage.artifact_id):
         for split, accounting in summary.accounting.items():
             yield f"  {split}: {accounting}, {quantity(summary.num_shards[split], 'shard')}"
-    if sums := _fingerprints(lineage, artifact):
+    for sums in _fingerprints(lineage, lineage.artifact_id):
         yield f"  {sums}"
-    if versions := lineage.versions(artifact):
+    if versions := lineage.versions(lineage.artifact_id):
         yield f"  versions: {_one_line(versions)}"
 
 
-def _fingerprints(lineage: Lineage, artifact: Id) -> str:
-    sums = []
-    if fingerprint := lineage.fingerprint(artifact):
-        sums.append(f"fingerprint of the inputs {fingerprint}")
-    if content := lineage.content(artifact):
-        sums.append(f"content {_one_line(content)}")
-    return "; ".join(sums)
+def _fingerprints(lineage: Lineage, artifact: Id) -> list[str]:
+    fingerprint, content = lineage.fingerprint(artifact), lineage.content(artifact)
+    sums = [f"fingerprint of the inputs {fingerprint}"] if fingerprint else []
+    sums += [f"content {_one_line(content)}"] if content else []
+    return ["; ".join(sums)] if sums else []
 
 
-def _settings(execution: Execution) -> Iterator[str]:
-    if settings := {n: v for n, v in execution.settings.items() if v not in (None, "")}:
-        yield f"settings: {_one_line(settings)}"
+def _settings(execution: Execution) -> list[str]:
+    settings = {n: v for n, v in execution.settings.items() if v not in (None, "")}
+    return [f"settings: {_one_line(settings)}"] if settings else []
 
 
 def _add(
@@ -108,10 +101,8 @@ def _add(
     """What it was made from, or what of it; what stands elsewhere already is not followed again."""
     graph = lineage.graph
     steps = graph.makers(artifact)[:1] if is_back else graph.users(artifact)
-    if level == _MOST_LEVELS and (graph.sources(artifact) if is_back else steps):
-        tree.add(
-            f"… and more {'before' if is_back else 'of'} it: ask for the lineage of that artifact"
-        )
+    if level == _MOST_LEVELS:
+        tree.add("…")
         return
     for step in steps:
         branch = tree if is_back else tree.add(_text(_execution(step)))
@@ -126,8 +117,8 @@ def _add(
                 continue
             seen.add(place)
             for own in graph.makers(place)[:1] if is_back else ():
-                lines += [_fingerprints(lineage, place), f"by {_execution(own)}", *_settings(own)]
-            inner = branch.add(_text("\n".join(filter(None, lines))))
+                lines += [*_fingerprints(lineage, place), f"by {_execution(own)}", *_settings(own)]
+            inner = branch.add(_text("\n".join(lines)))
             _add(inner, lineage, place, seen, is_back=is_back, level=level + 1)
         if is_back and not step.inputs and (base := step.settings.get("input_base")):
             tree.add(_text(printable(f"files in {base}")))
@@ -147,8 +138,7 @@ def _drawn(tree: Tree) -> list[str]:
 
 
 def _step(lineage: Lineage, step: RecordStep) -> Iterator[str]:
-    makers = lineage.graph.makers(step.artifact)
-    by = f" by {makers[0].component}" if makers else ""
+    by = "".join(f" by {maker.component}" for maker in lineage.graph.makers(step.artifact)[:1])
     detail = f", {step.detail}" if step.detail else ""
     yield f"  {_artifact(lineage.graph.artifacts[step.artifact])}{by}: {step.outcome}{detail}"
     for place in step.places:
@@ -162,10 +152,10 @@ def _step(lineage: Lineage, step: RecordStep) -> Iterator[str]:
 
 def _one_line(properties: JsonObject) -> str:
     """Properties on one line: `num_shards=8, seed=0`; long values are cut."""
-    return ", ".join(f"{name}={_short(value)}" for name, value in properties.items())
-
-
-def _short(value: Json) -> str:
-    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-    text = " ".join(text.split())
-    return text if len(text) <= 100 else f"{text[:97]}..."
+    parts = []
+    for name, value in properties.items():
+        text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+        text = " ".join(text.split())
+        is_long = len(text) > _MOST_CHARACTERS
+        parts.append(f"{name}={text[: _MOST_CHARACTERS - 3]}..." if is_long else f"{name}={text}")
+    return ", ".join(parts)

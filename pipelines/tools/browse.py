@@ -18,8 +18,6 @@ from components.report.records import Example, ExampleReader
 from components.report.records.display import MOST_SHOWN, describe_value
 from trainer_utils.format import DatasetError
 
-__all__ = ["BrowseServer"]
-
 ADDRESS = "127.0.0.1"
 _PAGE_RECORDS = 48
 

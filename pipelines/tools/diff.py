@@ -14,27 +14,24 @@ first, then by fewer, so that of records of one name equal ones are paired first
 import collections
 import dataclasses
 import hashlib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from components.report.records import ExampleReader
-from trainer_utils.dataset import ShardFile, read_shard_blocks
-from trainer_utils.dataset.record_index import summed_index
-from trainer_utils.format.example_decoding import decode_example
+from trainer_utils.dataset.shards import summed_index
+from trainer_utils.format.example import decode_example
 from trainer_utils.format.json_text import JsonObject
-from trainer_utils.format.record_names import name_crc, name_of
 from trainer_utils.text_output import Part, Shown, make_table
-
-__all__ = ["KINDS", "Change", "Difference", "Place", "compare_datasets"]
 
 KINDS = ("added", "removed", "changed", "moved")
 _READ_AT_ONCE = 1 << 15  # records of one name, in the order in which they lie
 _DIGEST = np.dtype(
     [("name", "<i8"), ("length", "<u8"), ("crc", "<u4"), ("split", "<u2"), ("number", "<i8")]
 )
+_NAMELESS = 1 << 62  # in the place of a name, with the content
 _Digests = npt.NDArray[np.void]
 _Rows = npt.NDArray[np.int64]
 
@@ -117,8 +114,6 @@ def compare_datasets(
     total = sum(reader.count(split) for reader in readers for split in reader.splits)
     join = _Join(readers, advance=lambda done: advance(done, total))
     unchanged = len(join.pairs("name", "length", "crc", "split"))
-    join.look_at_ambiguous()
-    unchanged += len(join.pairs("name", "length", "crc", "split"))
     moved = [join.pairs("name", "length", "crc")]
     alike = np.concatenate([join.pairs("name", "split"), join.pairs("name")])
     features: collections.Counter[str] = collections.Counter()
@@ -138,11 +133,8 @@ def compare_datasets(
                 unchanged += 1  # but for its bytes: writers order features as they like
             else:
                 moved.append(pair[np.newaxis])
-    found = {
-        "added": join.left(side=1),
-        "removed": join.left(side=0),
-        "moved": np.concatenate(moved),
-    }
+    added, removed = join.left(side=1), join.left(side=0)
+    found = {"added": added, "removed": removed, "moved": np.concatenate(moved)}
     listed = {
         kind: [join.change(kind, pair) for pair in join.in_order(pairs)[:most]]
         for kind, pairs in found.items()
@@ -198,23 +190,6 @@ class _Join:
         self._left = np.setdiff1d(self._left, paired, assume_unique=True)
         return paired
 
-    def look_at_ambiguous(self) -> None:
-        """Sums up the values of what is left, where both sides have a name and one has it twice.
-
-        Their bytes may differ where their values do not: writers order features as they like.
-        """
-        names = self.rows["name"][self._left]
-        on_left, on_right = (
-            np.unique(names[self._sides[self._left] == side], return_counts=True) for side in (0, 1)
-        )
-        twice = np.concatenate([name[count > 1] for name, count in (on_left, on_right)])
-        wanted = np.isin(names, np.intersect1d(np.intersect1d(on_left[0], on_right[0]), twice))
-        for row in self._left[wanted]:
-            digest = self.rows[row]
-            split, reader = self._splits[digest["split"]], self._readers[self._sides[row]]
-            ((_, _, record),) = reader.payloads(split, [int(digest["number"])])
-            self.rows["length"][row], self.rows["crc"][row] = _content_of(decode_example(record)), 0
-
     def in_order(self, pairs: _Rows) -> _Rows:
         """As they lie in the second dataset, or the first where it alone has them."""
         rows = self.rows[np.where(pairs[:, 1] < 0, pairs[:, 0], pairs[:, 1])]
@@ -234,16 +209,16 @@ class _Join:
 
     def feature_sums(self, side: int, rows: _Rows) -> dict[int, dict[str, bytes]]:
         """The sums of each feature of some records of one side, by their rows."""
-        found_sums = {}
+        found = {}
         for split, name in enumerate(self._splits):
             mine = rows[self.rows["split"][rows] == split]
             by_number = {int(self.rows["number"][row]): int(row) for row in mine}
-            if by_number:
-                for number, _, record in self._readers[side].payloads(name, sorted(by_number)):
-                    values = decode_example(record)
-                    sums = {n: _sum_of(map(_as_bytes, v)) for n, v in values.items()}
-                    found_sums[by_number[number]] = sums
-        return found_sums
+            for number, _, record in (
+                self._readers[side].payloads(name, sorted(by_number)) if by_number else ()
+            ):
+                values = decode_example(record)
+                found[by_number[number]] = {n: _sum_of(some) for n, some in values.items()}
+        return found
 
     def named(self, changes: Sequence[Change]) -> list[Change]:
         """Changes with what the records are called, in the second dataset where it has them."""
@@ -271,14 +246,11 @@ def _read_digests(
     found = [np.zeros(0, _DIGEST)]
     for split in reader.splits:
         for first, shard in reader.shards(split):
-            index = summed_index(shard)
-            names: Any = index.name_crcs
-            if names.all():
-                digests = np.zeros(len(index), _DIGEST)
-                digests["name"], digests["length"] = names, index.lengths
-                digests["crc"] = index.payload_crcs
-            else:
-                digests = _unnamed(shard)
+            index: Any = summed_index(shard)
+            digests = np.zeros(len(index), _DIGEST)
+            digests["length"], digests["crc"] = index.lengths, index.payload_crcs
+            content = digests["crc"].astype(np.int64) << 24 ^ digests["length"].astype(np.int64)
+            digests["name"] = np.where(index.name_crcs, index.name_crcs, content | _NAMELESS)
             digests["split"] = splits.index(split)
             digests["number"] = np.arange(first, first + len(digests))
             found.append(digests)
@@ -286,29 +258,10 @@ def _read_digests(
     return np.concatenate(found)
 
 
-def _unnamed(shard: ShardFile) -> _Digests:
-    """Of a shard with records that have no name: by their values, in any order of features."""
-    rows = []
-    for block in read_shard_blocks(shard.path):
-        for record in block.records():
-            values = decode_example(record)
-            name, content = name_of(values), _content_of(values)
-            rows.append((content >> 1 if name is None else name_crc(name), content, 0, 0, 0))
-    return np.array(rows, _DIGEST)
-
-
-def _content_of(values: Mapping[str, Sequence[Any]]) -> int:
-    parts = ((name.encode(), *map(_as_bytes, values[name])) for name in sorted(values))
-    return int.from_bytes(_sum_of(p for part in parts for p in part)[:8], "little")
-
-
-def _sum_of(parts: Iterable[bytes | memoryview]) -> bytes:
+def _sum_of(values: Sequence[Any]) -> bytes:
     digest = hashlib.blake2b(digest_size=16)
-    for part in parts:
+    for value in values:
+        part = value if isinstance(value, memoryview) else repr(value).encode()
         digest.update(len(part).to_bytes(8, "little"))
         digest.update(part)
     return digest.digest()
-
-
-def _as_bytes(value: Any) -> bytes | memoryview:
-    return value if isinstance(value, memoryview) else repr(value).encode()

@@ -24,9 +24,9 @@ from components.report.records.lookup import encode_name, read_places
 from trainer_utils.dataset import Dataset, open_dataset
 from trainer_utils.dataset.files import read_manifest
 from trainer_utils.format import ConfigError, DatasetError
+from trainer_utils.format.checksums import NO_CHECKSUM, seal
 from trainer_utils.format.json_text import JsonObject, json_lines, render_json
 from trainer_utils.format.naming import LINEAGE_FILE, MANIFEST_FILE, REJECTS_FILE
-from trainer_utils.format.sealing import NO_CHECKSUM, seal
 from trainer_utils.storage import (
     copy_file,
     display_path,
@@ -54,8 +54,7 @@ from trainer_utils.storage.cache_folder import (
 )
 from trainer_utils.storage.files import file_version
 from trainer_utils.text_output import Part, Shown, make_table, quantity
-from trainer_utils.writing.publishing import working_folder
-from trainer_utils.writing.uploading import upload_dataset
+from trainer_utils.writing.publishing import upload_dataset, working_folder
 
 __all__ = ["Forgetting"]
 

@@ -18,18 +18,16 @@ from trainer_utils.dataset import Dataset, ShardFile
 from trainer_utils.dataset.location import Place
 from trainer_utils.dataset.selection import Source, digest_of, source_of
 from trainer_utils.format import ConfigError, DatasetError
-from trainer_utils.format.file_ranges import RecordName
 from trainer_utils.format.json_text import JsonObject
+from trainer_utils.format.slices import RecordName
 from trainer_utils.options import InputOptions
 from trainer_utils.order import InputOrder
-from trainer_utils.order.ledger import BatchRow, InputHistory, SeenAt, Segment
+from trainer_utils.order.ledger import InputHistory, SeenAt, Segment
 from trainer_utils.order.packing import DocumentPart, PackIndex
 from trainer_utils.planning import mix_parts
 from trainer_utils.reading.packing import PackedSource, packed_sources
 from trainer_utils.recording import read_ledger
 from trainer_utils.text_output import Part, Shown, make_table, quantity
-
-__all__ = ["NamedRecord", "RunLedger", "RunRecord", "RunStep", "RunSummary", "Sighting"]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -57,13 +55,6 @@ class StepRow:
     stands_in: bool
     tokens: tuple[int, int] | None = None
 
-    @property
-    def remark(self) -> str:
-        """What there is to say of it."""
-        if self.tokens is not None:
-            return f"tokens {self.tokens[0]:,} to {self.tokens[1] - 1:,}"
-        return "stands in" * self.stands_in
-
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class RunStep(Shown):
@@ -86,7 +77,12 @@ class RunStep(Shown):
 
     def parts(self) -> list[Part]:
         """What a person sees, as `print_parts` takes it."""
-        rows = [[r.worker, r.replica, r.record.place, r.record.name, r.remark] for r in self.rows]
+        rows = []
+        for row in self.rows:
+            remark = "stands in" * row.stands_in
+            if row.tokens is not None:
+                remark = f"tokens {row.tokens[0]:,} to {row.tokens[1] - 1:,}"
+            rows.append([row.worker, row.replica, row.record.place, row.record.name, remark])
         return [
             f"step {self.step:,}: epoch {self.epoch:,}, step {self.step_in_epoch:,} of it, "
             f"{quantity(len(rows), 'record')}",
@@ -143,11 +139,11 @@ class RunSummary(Shown):
 
     def parts(self) -> list[Part]:
         """What a person sees, as `print_parts` takes it."""
-        rows = []
-        for one in self.segments:
-            unreadable = sum(map(len, one.unreadable.values()))
-            row = one.first_step, one.steps, one.num_workers, one.num_replicas, unreadable
-            rows.append(row)
+        rows = [
+            [s.first_step, s.steps, s.num_workers, s.num_replicas, sum(map(len, lost))]
+            for s in self.segments
+            for lost in [s.unreadable.values()]
+        ]
         header = ["from step", "steps", "workers", "replicas", "unreadable records"]
         title = f"{quantity(self.steps, 'step')} of {', '.join(self.datasets)}"
         return [title, "", make_table(header, rows)]
@@ -221,19 +217,15 @@ class RunLedger:
 
         `rows_of_workers` has as many values as each worker had rows, with those that filled up.
         """
-        batch, first = self._history.batch(step), 0
-        own: list[BatchRow] = []
+        batch = self._history.batch(step)
         for worker, rows in sorted(rows_of_workers.items()):
-            if first <= row < first + len(rows):
-                row -= first
-                own = [one for one in batch.rows if one.worker == worker]
-                break
-            first += len(rows)
-        if row >= len(own):
-            return []
-        records = [part.record for part in self._parts(own[row].record)]
-        named = self._named({*records})
-        return [named[record] for record in records]
+            if row < len(rows):
+                own = [one for one in batch.rows if one.worker == worker][row : row + 1]
+                records = [part.record for one in own for part in self._parts(one.record)]
+                named = self._named({*records})
+                return [named[record] for record in records]
+            row -= len(rows)
+        return []
 
     def of_record(self, name: str) -> RunRecord:
         """The steps that saw the records of a name, a `filename` or `id`.
@@ -270,18 +262,14 @@ class RunLedger:
             if file.split == split and 0 <= number - file.first < file.shard.num_records
         ]
         if not found:
-            raise ConfigError.of(
-                "place", f"{split}:{number}", allowed="the split and the number of a record"
-            )
+            rule = "the split and the number of a record"
+            raise ConfigError.of("place", f"{split}:{number}", allowed=rule)
         return self._seen(found)
 
     def _seen(self, records: Sequence[RecordName]) -> RunRecord:
         named = self._named(records)
-        return RunRecord(
-            sightings=[
-                Sighting(record=named[record], steps=self._steps_of(record)) for record in records
-            ]
-        )
+        seen = [Sighting(record=named[each], steps=self._steps_of(each)) for each in records]
+        return RunRecord(sightings=seen)
 
     def _parts(self, record: RecordName) -> list[DocumentPart]:
         """The documents of a pack; of what is none the record itself, of no length."""
@@ -324,9 +312,8 @@ class RunLedger:
         if not self._moved:
             return [(p if isinstance(p, str) else tuple(p), split) for p, split in then]
         if len(self._moved) != len(then):
-            raise ConfigError.of(
-                "dataset", self._moved, allowed=f"one for each of {len(then)} datasets"
-            )
+            rule = f"one for each of {len(then)} datasets"
+            raise ConfigError.of("dataset", self._moved, allowed=rule)
         return [(now, split) for now, (_, split) in zip(self._moved, then, strict=True)]
 
     def _source(self, place: Place, split: str) -> Source:

@@ -22,11 +22,9 @@ import numpy.typing as npt
 from pipelines.tools.ledger import NamedRecord, RunLedger
 from trainer_utils.format import ConfigError
 from trainer_utils.format.json_text import JsonObject
-from trainer_utils.losses import read_losses
+from trainer_utils.recording import read_losses
 from trainer_utils.storage import is_remote, write_text
 from trainer_utils.text_output import Part, Shown, make_table, quantity
-
-__all__ = ["Suspect", "Suspects", "find_suspects"]
 
 _AROUND = 8  # steps on each side that a step is compared with
 _WEIGHTS = (0.4, 0.3, 0.2, 0.1)  # of the steps after it and up to it, the nearest first

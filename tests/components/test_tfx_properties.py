@@ -3,7 +3,7 @@
 from tfx.components.example_gen import utils
 from tfx.types import standard_component_specs
 
-from components.tfx import properties
+from components.tfx import example_gen as properties
 
 
 def test_names_are_those_of_tfx():

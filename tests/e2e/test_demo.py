@@ -1,6 +1,5 @@
-"""The whole way: photos or texts, a pipeline in its own process, and other people's readers."""
+"""The whole way: photos, a pipeline in its own process, and other people's readers."""
 
-import csv
 import hashlib
 import json
 import os
@@ -12,7 +11,6 @@ from pathlib import Path
 import pytest
 import tensorflow as tf
 from datum.reader import load
-from tensorflow_metadata.proto.v0 import statistics_pb2
 
 import trainer_utils
 from tests.e2e.kubeflow.launcher import Pod, WarmPython
@@ -147,82 +145,3 @@ def test_the_pushed_model_serves_encoded_photos(demo):
 
 def test_a_second_run_takes_all_from_the_cache(demo, warm):
     assert "from the cache: 7 of 7" in run_warm(warm, demo[0])[1]
-
-
-@pytest.fixture(scope="module")
-def text_demo(tmp_path_factory) -> tuple[Path, str]:
-    folder = tmp_path_factory.mktemp("texts")
-    finished = run_demo(folder, "--text")
-    assert finished.returncode == 0, finished.stderr[-3000:]
-    return folder, finished.stdout
-
-
-@pytest.fixture(scope="module")
-def rows(text_demo) -> list[dict[str, str]]:
-    """The rows that are whole, by the standard library."""
-    text = (text_demo[0] / "demo-run/texts.csv").read_text(errors="surrogateescape")
-    found = list(csv.DictReader(text.splitlines(keepends=True)))
-    return [row for row in found if row["label"] and row["words"] and is_utf8(row["text"])]
-
-
-def is_utf8(text: str) -> bool:
-    """Whether no byte of it had to be escaped when it was read."""
-    return not any("\ud800" <= character <= "\udfff" for character in text)
-
-
-@pytest.mark.parametrize(
-    ("component", "output"),
-    [("TextExampleGen", "examples"), ("ShardBalancer", "balanced_examples")],
-)
-def test_the_records_are_the_rows_each_once(text_demo, rows, component, output):
-    uri = artifact(text_demo, component, output, "own-texts")
-    labels = (uri / "vocab/label.txt").read_text().splitlines()
-    found = []
-    for path in sorted(map(str, uri.glob("Split-*/*"))):
-        for record in tf.data.TFRecordDataset(path):
-            example = tf.train.Example.FromString(record.numpy()).features.feature
-            label = labels[example["label"].int64_list.value[0]]
-            words = str(example["words"].int64_list.value[0])
-            found.append((example["text"].bytes_list.value[0].decode(), label, words))
-    assert sorted(found) == sorted((row["text"], row["label"], row["words"]) for row in rows)
-
-
-def test_datum_and_input_fn_read_the_same_texts(text_demo):
-    uri = str(artifact(text_demo, "ShardBalancer", "balanced_examples", "own-texts"))
-    loaded = load(uri)
-    loaded.dataset_configs.batch_size_val = 1
-    for split in ("train", "eval"):
-        theirs = [
-            {name: value.numpy()[0] for name, value in example.items()}
-            for example in loaded.val_fn(split)
-        ]
-        ours = trainer_utils.input_fn(uri, split, batch_size=None).as_numpy_iterator()
-        assert by_id(ours) == by_id(theirs)
-
-
-def by_id(examples) -> dict[bytes, tuple[bytes, int, int]]:
-    """Every example's values."""
-    return {e["id"]: (e["text"], int(e["label"]), int(e["words"])) for e in examples}
-
-
-def test_statistics_see_every_column_of_texts(text_demo):
-    folder = artifact(text_demo, "StatisticsGen", "statistics", "own-texts") / "Split-train"
-    statistics = statistics_pb2.DatasetFeatureStatisticsList.FromString(
-        next(folder.iterdir()).read_bytes()
-    )
-    names = {feature.path.step[0] for feature in statistics.datasets[0].features}
-    assert names == {"text", "label", "words", "id"}
-
-
-def test_the_model_of_texts_is_well_above_chance_and_serves_texts(text_demo):
-    metrics = json.loads(
-        (artifact(text_demo, "Trainer", "model_run", "own-texts") / "metrics.json").read_text()
-    )
-    assert metrics["num_classes"] == 4
-    assert metrics["replicas"] == 2
-    assert metrics["eval_accuracy"] > 0.5
-    (version,) = (text_demo[0] / "demo-run/own-texts/serving").iterdir()
-    serve = tf.saved_model.load(str(version)).signatures["serving_default"]
-    result = serve(text=tf.constant(["Redistributions of source code must retain the notice."]))
-    assert result["probabilities"].shape == (1, 4)
-    assert float(tf.reduce_sum(result["probabilities"])) == pytest.approx(1, abs=1e-5)

@@ -15,7 +15,6 @@ import importlib
 import itertools
 import json
 import os
-import resource
 import signal
 import subprocess
 import sys
@@ -28,7 +27,6 @@ from typing import IO, Any, cast
 from tests.faults.interrupts import members_of
 
 SECONDS = 300  # after which a run counts as hanging, whatever the machine's load
-_NEW_MOUNTS, _RECURSIVE, _PRIVATE = 0x20000, 0x4000, 1 << 18  # of <sched.h> and <sys/mount.h>
 LARGE_BYTES = 2048  # of an allocation that may fail
 SOURCE = Path(__file__).with_name("refused_calls.c")
 
@@ -89,8 +87,6 @@ class Engine:
         whole_group: bool = True,
         refuse: tuple[str, int, str] | tuple[str, int, str, int] | None = None,
         log_syncs: Path | None = None,
-        file_bytes: int | None = None,
-        mount: tuple[str, str] | None = None,
         beam_args: Sequence[str] = (),
         **settings: object,
     ) -> Run:
@@ -107,8 +103,6 @@ class Engine:
                 name of an errno, `SHORT` or `KILL`. With a number behind it, so many of the calls
                 that only look, list and read as well. `MEMORY` is of large allocations, wherever.
             log_syncs: a file that gets the inodes of what is brought to the disk.
-            file_bytes: the most that a file may get, as a quota of the system's has it.
-            mount: over which folder a tmpfs lies for this run alone, with which options.
             beam_args: Beam's own arguments, such as those of a runner.
             settings: of the step; of a conversion also `splits`, shares by name.
         """
@@ -121,8 +115,6 @@ class Engine:
             "whole_group": whole_group,
             "refuse": refuse,
             "log_syncs": None if log_syncs is None else str(log_syncs),
-            "file_bytes": file_bytes,
-            "mount": mount,
             "beam_args": list(beam_args),
             "settings": settings,
         }
@@ -280,12 +272,7 @@ def _do(request: dict[str, Any], shim: Any) -> dict[str, Any]:
     beam = [f"--direct_num_workers={request['processes']}", *request["beam_args"]]
     calls = 0
     outcome: dict[str, Any] = {}
-    unlimited = resource.getrlimit(resource.RLIMIT_FSIZE)
-    if request["mount"] is not None:
-        _mount(*request["mount"])
     try:
-        if request["file_bytes"] is not None:
-            resource.setrlimit(resource.RLIMIT_FSIZE, (request["file_bytes"], unlimited[1]))
         if request["log_syncs"] is not None:
             shim.log_syncs(os.fsencode(request["log_syncs"]))
         if request["refuse"] is not None:
@@ -295,23 +282,10 @@ def _do(request: dict[str, Any], shim: Any) -> dict[str, Any]:
         STEPS[request["step"]](request["source"], request["uri"], request["settings"], beam)
     except BaseException as error:
         calls = shim.disarm()  # or this fails too
-        resource.setrlimit(resource.RLIMIT_FSIZE, unlimited)  # the log is a file too
         traceback.print_exc()
         kinds = [kind.__name__ for kind in type(error).__mro__]
         outcome = {"error": str(error)[:4000] or repr(error), "kinds": kinds}
     return outcome | {"calls": calls or shim.disarm()}
-
-
-def _mount(folder: str, options: str) -> None:
-    """Lays a tmpfs over a folder, which only this process sees."""
-    libc = ctypes.CDLL(None, use_errno=True)
-    done = (
-        libc.unshare(_NEW_MOUNTS),
-        libc.mount(None, b"/", None, _RECURSIVE | _PRIVATE, None),
-        libc.mount(b"tmpfs", os.fsencode(folder), b"tmpfs", 0, options.encode()),
-    )
-    if any(done):
-        raise OSError(ctypes.get_errno(), f"cannot mount over {folder}")
 
 
 def _wait(child: int, kill_after: float | None, whole_group: bool) -> int:

@@ -1,8 +1,6 @@
-"""What reads bytes that nobody vouches for, as functions of bytes: for `fuzz.py` and the tests.
+"""What reads bytes that nobody vouches for, as functions of bytes.
 
-    TARGETS["manifest"](b"{}")           # returns, or raises what `is_ours` knows
-
-Nothing here imports TensorFlow or TFX, so that a fuzzer that counts branches runs them as they are.
+TARGETS["manifest"](b"{}")           # returns, or raises what `is_ours` knows
 """
 
 import contextlib
@@ -20,15 +18,16 @@ from components.layouts.tar_headers import read_headers
 from components.media.audio import store_audio
 from components.media.images import store_image
 from components.media.options import AudioOptions, ImageOptions
-from components.tables.options import TableOptions
+from components.tables.pieces import TableOptions
 from components.tables.reading import pieces_of, read_piece
 from trainer_utils.format import DatasetError, Manifest, RecordIndex
-from trainer_utils.format.datum import parse_features, parse_shard_info
-from trainer_utils.format.example_decoding import decode_example
-from trainer_utils.format.image_size import image_size
+from trainer_utils.format.datum import parse_features
+from trainer_utils.format.example import decode_example
+from trainer_utils.format.images import image_size
 from trainer_utils.format.json_text import json_lines, text_of
+from trainer_utils.format.layouts import find_layout
 from trainer_utils.format.slices import resolve_slices
-from trainer_utils.format.tfds import parse_tfds_features, parse_tfds_splits
+from trainer_utils.format.tfds import parse_tfds_features
 from trainer_utils.format.tfrecord import read_records
 from trainer_utils.order import FileRange, InputOrder, OrderOptions
 from trainer_utils.storage import list_files
@@ -65,18 +64,18 @@ def _records(data: bytes) -> None:
         decode_example(record)
 
 
-def _datum(data: bytes) -> None:
-    text = text_of(data, path="a.json")
-    for parse in (parse_features, parse_shard_info):
+def _described(parse: Callable[..., object], *names: str) -> Callable[[bytes], None]:
+    """The JSON of a dataset, by itself and among the files of its folder."""
+
+    def read(data: bytes) -> None:
+        text = text_of(data, path="a.json")
         with contextlib.suppress(DatasetError):
             parse(text, path="a.json")
+        for name in names:
+            with contextlib.suppress(DatasetError):
+                find_layout({name: len(data)}, {name: text}.__getitem__, uri="a")
 
-
-def _tfds(data: bytes) -> None:
-    text = text_of(data, path="a.json")
-    for parse in (parse_tfds_features, parse_tfds_splits):
-        with contextlib.suppress(DatasetError):
-            parse(text, path="a.json")
+    return read
 
 
 def _rejects(data: bytes) -> None:
@@ -153,8 +152,8 @@ TARGETS: dict[str, Callable[[bytes], None]] = {
     "manifest": _manifest,
     "index": _index,
     "records": _records,
-    "datum": _datum,
-    "tfds": _tfds,
+    "datum": _described(parse_features, "shard_info.json", "datum_to_type_and_shape_mapping.json"),
+    "tfds": _described(parse_tfds_features, "dataset_info.json", "features.json"),
     "rejects": _rejects,
     "slices": _slices,
     "state": _state,

@@ -3,21 +3,16 @@
     found = interrupt(["verify", "out"], folder, at=has_open("out"))
     found.status, found.left                                    # 130, ()
 
-In a terminal the key is sent, and the terminal makes the signal of it; else the process group gets
-the signal, as a terminal's would.
+The process group gets the signal, as a terminal sends it.
 """
 
 import contextlib
-import fcntl
 import os
-import pty
-import select
 import signal
 import subprocess
 import sys
-import termios
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
@@ -37,13 +32,12 @@ class Interrupted(NamedTuple):
 
     Args:
         status: of its end; 0 where it was done before.
-        out, err: what it printed; in a terminal all of it is `err`.
+        err: what it printed to stderr.
         left: the processes of its session that were there after it.
         seconds: from the signal to its end.
     """
 
     status: int
-    out: str
     err: str
     left: tuple[int, ...]
     seconds: float
@@ -80,8 +74,6 @@ def interrupt(
     folder: Path,
     *,
     at: Moment,
-    in_terminal: bool = False,
-    then: float = 0.0,
 ) -> Interrupted:
     """Runs a command of tfx-shards, and presses Ctrl-C.
 
@@ -89,52 +81,36 @@ def interrupt(
         arguments: of the command line.
         folder: to run in; below it `tmp` is for temporary files.
         at: when, asked from the moment on that the command line has begun.
-        in_terminal: whether it has a terminal of its own.
-        then: seconds to wait after that moment.
     """
     (folder / "tmp").mkdir(exist_ok=True)
     ready, tell = os.pipe()
-    with _streams(in_terminal) as (master, streams):
-        process = subprocess.Popen(
-            [sys.executable, "-c", _CODE, str(tell), *arguments],
-            cwd=folder,
-            env={**os.environ, "PYTHONPATH": str(REPOSITORY), "TMPDIR": str(folder / "tmp")},
-            pass_fds=[tell],
-            start_new_session=True,
-            preexec_fn=lambda: _prepare(in_terminal),
-            **streams,
-        )
-        os.close(tell)
-        try:
-            os.read(ready, 1)
-            _wait_for(at, process)
-            time.sleep(then)
-            return _press(process, master)
-        finally:
-            os.close(ready)
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
-
-
-@contextlib.contextmanager
-def _streams(in_terminal: bool) -> Iterator[tuple[int | None, dict[str, int]]]:
-    if not in_terminal:
-        pipe = subprocess.PIPE
-        yield None, {"stdin": subprocess.DEVNULL, "stdout": pipe, "stderr": pipe}
-        return
-    master, slave = pty.openpty()
+    process = subprocess.Popen(
+        [sys.executable, "-c", _CODE, str(tell), *arguments],
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": str(REPOSITORY), "TMPDIR": str(folder / "tmp")},
+        pass_fds=[tell],
+        start_new_session=True,
+        # Whoever runs the tests.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    os.close(tell)
     try:
-        yield master, {"stdin": slave, "stdout": slave, "stderr": slave}
+        os.read(ready, 1)
+        _wait_for(at, process)
+        begun = time.monotonic()
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGINT)
+        _, err = process.communicate(timeout=SECONDS)
+        seconds, left = time.monotonic() - begun, tuple(members_of(process.pid))
+        return Interrupted(process.returncode, err.decode(), left, seconds)
     finally:
-        os.close(master)
-        os.close(slave)
-
-
-def _prepare(in_terminal: bool) -> None:
-    signal.signal(signal.SIGINT, signal.SIG_DFL)  # whoever runs the tests
-    if in_terminal:
-        fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+        os.close(ready)
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
 
 
 def _wait_for(at: Moment, process: subprocess.Popen[bytes]) -> None:
@@ -142,31 +118,6 @@ def _wait_for(at: Moment, process: subprocess.Popen[bytes]) -> None:
     while process.poll() is None and not at(process.pid):
         assert time.monotonic() < end, "the moment did not come"
         time.sleep(0.002)
-
-
-def _press(process: subprocess.Popen[bytes], master: int | None) -> Interrupted:
-    begun = time.monotonic()
-    if master is None:
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGINT)
-        out, err = process.communicate(timeout=SECONDS)
-    else:
-        os.write(master, b"\x03")
-        out, err = b"", _read_terminal(process, master)
-    seconds = time.monotonic() - begun
-    return Interrupted(
-        process.returncode, out.decode(), err.decode(), tuple(members_of(process.pid)), seconds
-    )
-
-
-def _read_terminal(process: subprocess.Popen[bytes], master: int) -> bytes:
-    end, text = time.monotonic() + SECONDS, b""
-    while time.monotonic() < end:
-        if select.select([master], [], [], 0.05)[0]:
-            text += os.read(master, 1 << 16)
-        elif process.poll() is not None:
-            return text
-    raise subprocess.TimeoutExpired(process.args, SECONDS)
 
 
 def members_of(session: int) -> list[int]:

@@ -14,12 +14,12 @@ import pytest
 from components.report.inspection import inspect_dataset
 from pipelines.tools.verification import verify_dataset
 from tests.faults.conftest import SETTINGS
-from tests.faults.counts import long
+from tests.faults.counts import some_or_many
 from tests.faults.engine import Engine, Run
 from tests.faults.outputs import check_not_half, check_whole, content_of, folders_of
 from tests.faults.tfrecords import read_records
 from tests.faults.together import convert_together
-from trainer_utils import DatasetError, input_fn, iterate
+from trainer_utils import DatasetError, iterate
 
 LONG = 5  # times that runs meet, and that readers meet a writer
 REWRITES = 4
@@ -54,6 +54,14 @@ def check_store(metadata: Path, uris: set[str]) -> None:
     assert uris <= set(found)
 
 
+@pytest.mark.slow
+@some_or_many(1, LONG)
+def test_four_runs_at_once_on_one_root_and_one_store(raw, tmp_path, count):
+    for number in range(count):
+        (folder := tmp_path / str(number)).mkdir()
+        run_four(raw, folder)
+
+
 def run_four(raw: dict[str, Path], folder: Path) -> None:
     """Two alike and one with other settings into one folder, and one into another; one store."""
     out, other = folder / "out", folder / "other"
@@ -85,19 +93,6 @@ def run_four(raw: dict[str, Path], folder: Path) -> None:
     assert {path.name for path in other.iterdir()} == {"artifacts", "latest"}
 
 
-@pytest.mark.slow
-def test_four_runs_at_once_on_one_root_and_one_store(raw, tmp_path):
-    run_four(raw, tmp_path)
-
-
-@pytest.mark.faults
-def test_many_times_four_runs_at_once(raw, tmp_path):
-    for number in range(long(LONG)):
-        folder = tmp_path / str(number)
-        folder.mkdir()
-        run_four(raw, folder)
-
-
 def inspected(uri: str) -> int:
     return sum(split.records for split in inspect_dataset(uri).splits.values())
 
@@ -112,17 +107,6 @@ def verified(uri: str) -> int:
 def iterated(uri: str) -> list[bytes]:
     batches = iterate(uri, "train", batch_size=4, features=["text"], shuffle=False)
     return sorted(bytes(text) for batch in batches for text in batch["text"])
-
-
-def trained_on(uri: str) -> list[bytes]:
-    """TensorFlow makes errors of its own of ours: the file is named all the same."""
-    import tensorflow as tf
-
-    batches = input_fn(uri, split="train", batch_size=4, features=["text"], repeat=1, shuffle=False)
-    try:
-        return sorted(text for batch in batches for text in batch["text"].numpy())
-    except tf.errors.OpError as error:
-        raise DatasetError(error.message) from error
 
 
 READERS: dict[str, Callable[[str], Any]] = {
@@ -177,15 +161,10 @@ def two_sources(raw, tmp_path) -> list[Path]:
 
 
 @pytest.mark.slow
-def test_readers_see_what_is_written_anew_whole_or_an_error(engine, two_sources, tmp_path):
-    read_while_written(engine, two_sources, tmp_path / "out", READERS)
-
-
-@pytest.mark.faults
-def test_trainers_see_what_is_written_anew_whole_or_an_error(engine, two_sources, tmp_path):
-    for number in range(long(LONG)):
-        uri = tmp_path / f"out-{number}"
-        read_while_written(engine, two_sources, uri, {"input_fn": trained_on})
+@some_or_many(1, LONG)
+def test_readers_see_what_is_written_anew_whole_or_an_error(engine, two_sources, tmp_path, count):
+    for number in range(count):
+        read_while_written(engine, two_sources, tmp_path / f"out-{number}", READERS)
 
 
 @pytest.fixture(scope="module")
@@ -197,8 +176,8 @@ def engines(engine, tmp_path_factory) -> Iterator[list[Engine]]:
 
 def write_at_once(
     engines: list[Engine], sources: list[Path], folder: Path, chance: random.Random
-) -> int:
-    """Two runs into one folder, one of which may be killed; how many were refused."""
+) -> None:
+    """Two runs into one folder, one of which may be killed."""
     plain = [folder / f"plain-{number}" for number in range(2)]
     for engine, source, uri in zip(engines, sources, plain, strict=True):
         assert engine.run("texts", source, uri, **SETTINGS).is_good
@@ -219,8 +198,7 @@ def write_at_once(
     for thread in threads:
         thread.join()
     done = [run for run in runs if run is not None]
-    refused = [run for run in done if run.error]
-    for run in refused:
+    for run in (run for run in done if run.error):
         assert "DatasetError" in run.kinds
         assert f"'{uri}': expected no other run that writes there" in run.error
     good = [number for number, run in enumerate(done) if run.is_good]
@@ -231,19 +209,13 @@ def write_at_once(
     assert good or (kill_after is not None and done[0].status == -9)
     assert engines[1].run("texts", sources[1], uri, **SETTINGS).is_good
     check_whole(uri, content_of(plain[1]), folders_of(plain[1]))
-    return len(refused)
 
 
 @pytest.mark.slow
-def test_two_runs_into_one_folder_leave_one_whole_dataset(engines, two_sources, tmp_path, chance):
-    write_at_once(engines, two_sources, tmp_path, chance)
-
-
-@pytest.mark.faults
-def test_many_times_two_runs_into_one_folder(engines, two_sources, tmp_path, chance):
-    refused = 0
-    for number in range(long(8 * LONG)):
-        folder = tmp_path / f"round-{number}"
-        folder.mkdir()
-        refused += write_at_once(engines, two_sources, folder, chance)
-    print(f"{refused} were refused")
+@some_or_many(1, 8 * LONG)
+def test_two_runs_into_one_folder_leave_one_whole_dataset(
+    engines, two_sources, tmp_path, chance, count
+):
+    for number in range(count):
+        (folder := tmp_path / f"round-{number}").mkdir()
+        write_at_once(engines, two_sources, folder, chance)

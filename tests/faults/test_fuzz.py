@@ -1,13 +1,10 @@
-"""Bytes that nobody vouches for, changed at random: only our own errors come out of their readers.
-
-`python -m tests.faults.fuzz` does the same by the branches that are taken, where `atheris` is.
-"""
+"""Bytes that nobody vouches for, changed at random: their readers raise our own errors alone."""
 
 import random
 
 import pytest
 
-from tests.faults.counts import long
+from tests.faults.counts import some_or_many
 from tests.faults.fuzz_seeds import seeds
 from tests.faults.fuzz_targets import TARGETS, is_ours
 
@@ -55,23 +52,14 @@ def error_of(name: str, data: bytes) -> Exception | None:
     return None
 
 
-def check_target(name: str, count: int, chance: random.Random) -> None:
+@some_or_many(QUICK, LONG)
+@pytest.mark.parametrize("name", TARGETS)
+def test_only_our_own_errors_come_out(name, count, chance):
     good = seeds()[name]
     for _ in range(count):
         data = mutate(chance.choice(good), chance.choice(good), chance)
         error = error_of(name, data)
         assert error is None or is_ours(error), f"{name}: {error!r}: {data!r}"
-
-
-@pytest.mark.parametrize("name", TARGETS)
-def test_only_our_own_errors_come_out(name, chance):
-    check_target(name, QUICK, chance)
-
-
-@pytest.mark.faults
-@pytest.mark.parametrize("name", TARGETS)
-def test_only_our_own_errors_come_out_of_many_inputs(name, chance):
-    check_target(name, long(LONG), chance)
 
 
 def test_every_target_takes_a_good_input_to_begin_from():

@@ -14,7 +14,7 @@ import pytest
 from tests.docs.markdown import REPOSITORY
 from tests.e2e import engines
 from tests.faults.conftest import STEPS, Undisturbed
-from tests.faults.counts import long
+from tests.faults.counts import long, some_or_many
 from tests.faults.engine import Engine
 from tests.faults.outputs import check_not_half, check_whole
 
@@ -46,17 +46,11 @@ def kill_and_run_again(
     return killed.status == -9
 
 
-@pytest.mark.faults
+@some_or_many(0, LONG)
 @pytest.mark.parametrize("step", STEPS)
-def test_a_killed_run_is_as_if_it_had_not_been(undisturbed, engine, tmp_path, step, chance):
-    kill_and_run_again(undisturbed[step], engine, tmp_path, chance)
-
-
-@pytest.mark.faults
-@pytest.mark.parametrize("step", STEPS)
-def test_many_killed_runs_are_as_if_they_had_not_been(undisturbed, engine, tmp_path, step, chance):
+def test_a_killed_run_is_as_if_it_had_not_been(undisturbed, engine, tmp_path, step, count, chance):
     kills = 0
-    while kills < long(LONG):
+    while kills < count:
         folder = tmp_path / str(kills)
         folder.mkdir(exist_ok=True)
         kills += kill_and_run_again(undisturbed[step], engine, folder, chance)

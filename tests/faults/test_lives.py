@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule, run_state_machine_as_test
 
 from pipelines.tools.ledger import RunLedger
-from tests.faults.counts import long
+from tests.faults.counts import some_or_many
 from tests.faults.engine import STEPS
 from tests.faults.test_plans import batch_sizes
 from trainer_utils import ConfigError, iterate
@@ -262,7 +262,7 @@ class Life(RuleBasedStateMachine):
         if ledger is not None:
             self.recorder.restore(ledger)
         (first, *_) = inputs
-        names = {"input_pipeline": first.batches, "input_epoch": first}
+        names = {"input_pipeline": first, "input_epoch": first}
         self.recorder.begin(SimpleNamespace(**names, input_start=first.input_start))
 
     def changes(self, old: Place, new: Place) -> set[str]:
@@ -342,18 +342,9 @@ def life(tmp_path_factory) -> type[Life]:
     return type("Life", (Life,), {"worlds": Worlds(tmp_path_factory.mktemp("worlds"))})
 
 
-def test_any_life_of_a_trainer_has_each_epoch_once_or_is_told_why_not(life):
-    run_state_machine_as_test(
-        life, settings=settings(max_examples=QUICK, stateful_step_count=STEPS_OF_A_LIFE)
-    )
-
-
-@pytest.mark.faults
-def test_thousands_of_lives(life, seed):
+@some_or_many(QUICK, LONG)
+def test_any_life_of_a_trainer_has_each_epoch_once_or_is_told_why_not(life, count, seed):
     many = settings(
-        max_examples=long(LONG),
-        stateful_step_count=STEPS_OF_A_LIFE,
-        derandomize=False,
-        database=None,
+        max_examples=count, stateful_step_count=STEPS_OF_A_LIFE, derandomize=False, database=None
     )
     run_state_machine_as_test(hypothesis.seed(seed)(life), settings=many)

@@ -9,20 +9,18 @@ import gzip
 import io
 import json
 import os
-import random
 import tarfile
-from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 import pyarrow as pa
 import pyarrow.parquet
 import pytest
-from PIL import Image
 
-from tests.faults.counts import long
+from tests.faults.counts import drawn, some_of_any_or_all_of_each
 from tests.faults.engine import Engine
 from tests.faults.outputs import MANIFEST, check_whole, content_of, folders_of
+from tests.make import jpeg, write_files
 
 FAULTS = (
     "EIO",
@@ -36,8 +34,9 @@ FAULTS = (
     "EREMOTEIO",
     "ENOTCONN",
 )
-QUICK = 1  # call, of each of the inputs
+QUICK = 2  # calls, of each of the inputs
 FOR_EVER = 1_000_000
+TIMES = (1, 3, FOR_EVER)
 ROWS = [{"text": f"words {number}", "label": "ab"[number % 2]} for number in range(12)]
 VOC = (
     "<annotation><size><width>32</width><height>24</height></size><object><name>cat</name>"
@@ -62,13 +61,6 @@ class Source(NamedTuple):
     content: dict[str, bytes]
     folders: set[str]
     calls: int
-
-
-def jpeg(number: int) -> bytes:
-    stream = io.BytesIO()
-    pixels = bytes(random.Random(number).randrange(256) for _ in range(24 * 32 * 3))
-    Image.frombytes("RGB", (32, 24), pixels).save(stream, "JPEG")
-    return stream.getvalue()
 
 
 def table(kind: str) -> bytes:
@@ -142,9 +134,7 @@ def sources(tmp_path_factory, engine) -> dict[str, Source]:
         else:
             step, files = FILES[name]
             settings = {"max_reject_fraction": 1.0}
-            for path, data in files.items():
-                (base / path).parent.mkdir(parents=True, exist_ok=True)
-                (base / path).write_bytes(data)
+            write_files(base, files)
         run = engine.run(step, base, uri, refuse=(str(base), 0, "EIO", 1), **settings)
         assert run.error == ""
         content = content_of(uri)
@@ -173,27 +163,10 @@ def check(
     assert not (uri / MANIFEST).exists(), said
 
 
-def sweep(
-    source: Source, engine: Engine, folder: Path, numbers: Sequence[int], chance: random.Random
-) -> None:
-    for place, number in enumerate(numbers):
-        for times in (1, 3, FOR_EVER):
-            own = folder / f"{place}-{times}"
-            own.mkdir()
-            check(source, engine, own, number, chance.choice(FAULTS), times=times)
-
-
+@some_of_any_or_all_of_each("times", TIMES)
 @pytest.mark.parametrize("name", NAMES)
-def test_a_fault_of_the_machine_rejects_nothing(sources, engine, tmp_path, name, chance):
+def test_a_fault_of_the_machine_rejects_nothing(sources, engine, tmp_path, name, times, chance):
     source = sources[name]
-    numbers = chance.sample(range(1, source.calls + 1), QUICK)
-    sweep(source, engine, tmp_path, numbers, chance)
-
-
-@pytest.mark.faults
-@pytest.mark.parametrize("name", NAMES)
-def test_a_fault_at_every_call_rejects_nothing(sources, engine, tmp_path, name, chance):
-    source = sources[name]
-    calls = range(1, source.calls + 1)
-    numbers = chance.sample(calls, long(len(calls)))
-    sweep(source, engine, tmp_path, sorted(numbers), chance)
+    for number, how_often in drawn(chance, times, QUICK, range(1, source.calls + 1), TIMES):
+        (own := tmp_path / f"{number}-{how_often}").mkdir()
+        check(source, engine, own, number, chance.choice(FAULTS), times=how_often)

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.faults.conftest import OTHERS, STEPS, Undisturbed
-from tests.faults.counts import long
+from tests.faults.counts import drawn, some_of_any_or_all_of_each
 from tests.faults.engine import Engine
 from tests.faults.outputs import MANIFEST, check_not_half, check_whole
 
@@ -45,24 +45,15 @@ def allocations(plain: Undisturbed, engine: Engine, folder: Path) -> range:
     return range(1, counted.calls + 1)
 
 
+@some_of_any_or_all_of_each("times", [1, FOR_EVER])
 @pytest.mark.parametrize("step", [*STEPS, *OTHERS])
 def test_an_allocation_that_fails_is_an_error_and_no_reject(
-    undisturbed, engine, tmp_path, step, chance
+    undisturbed, engine, tmp_path, step, times, chance
 ):
     plain = undisturbed[step]
-    found = set()
-    for number in chance.sample(allocations(plain, engine, tmp_path / "count"), QUICK):
-        (folder := tmp_path / str(number)).mkdir()
-        found.add(refuse(plain, engine, folder, number, chance.choice([1, FOR_EVER])))
-    assert found != {"0"}  # some were seen
-
-
-@pytest.mark.faults
-@pytest.mark.parametrize("step", [*STEPS, *OTHERS])
-@pytest.mark.parametrize("times", [1, FOR_EVER])
-def test_every_allocation_fails(undisturbed, engine, tmp_path, step, times, chance):
-    plain = undisturbed[step]
     numbers = allocations(plain, engine, tmp_path / "count")
-    for number in sorted(chance.sample(numbers, long(len(numbers)))):
-        (folder := tmp_path / str(number)).mkdir()
-        refuse(plain, engine, folder, number, times)
+    found = set()
+    for number, how_often in drawn(chance, times, QUICK, numbers, [1, FOR_EVER]):
+        (folder := tmp_path / f"{number}-{how_often}").mkdir()
+        found.add(refuse(plain, engine, folder, number, how_often))
+    assert found != {"0"}  # some were seen

@@ -1,8 +1,7 @@
 """Any plan that hypothesis can think of: exactly once, equal steps, equal batches, however resumed.
 
 Only what a trainer sees is asked for: the names of the records of a step. What they must be is
-worked out from the sizes of the shards alone. `tests/trainer_utils/order/test_plan.py` holds what
-strategies read to the same arithmetic, from seeds of its own.
+worked out from the sizes of the shards alone.
 """
 
 import dataclasses
@@ -15,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.faults.counts import long
+from tests.faults.counts import some_or_many
 from trainer_utils import ConfigError
 from trainer_utils.order import FileRange, InputOrder, OrderOptions, plan_workers
 
@@ -165,15 +164,10 @@ def check_epochs(plan: Plan, steps: list[list[Name]], sizes: list[int]) -> None:
         assert len(seen) == sum(sizes)
 
 
-@given(plans())
-@settings(max_examples=QUICK)
-def test_any_plan_shows_every_record_once_in_equal_batches_however_resumed(plan):
-    check_plan(plan)
-
-
-@pytest.mark.faults
-def test_thousands_of_plans(seed):
-    many = settings(max_examples=long(LONG), derandomize=False, database=None)
+@some_or_many(QUICK, LONG)
+def test_any_plan_shows_every_record_once_in_equal_batches_however_resumed(count, seed):
+    """The seed is another one in the long part."""
+    many = settings(max_examples=count, derandomize=False, database=None)
     hypothesis.seed(seed)(many(given(plans())(check_plan)))()
 
 

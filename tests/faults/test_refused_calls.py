@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.faults.conftest import OTHERS, STEPS, Undisturbed
-from tests.faults.counts import long
+from tests.faults.counts import drawn, some_of_any_or_all_of_each
 from tests.faults.engine import Engine
 from tests.faults.outputs import MANIFEST, check_not_half, check_whole
 
@@ -18,6 +18,8 @@ QUICK = 2  # calls of each step
 FOR_EVER = 1_000_000
 ERRORS = ("ENOSPC", "EIO", "EACCES", "EMFILE", "ESTALE", "EDQUOT", "EROFS", "EINTR")
 UNSEEN = ("SHORT",)  # what a caller makes good
+FATES = (*ERRORS, *UNSEEN, "KILL")
+LOSSES = ("torn", "gone")
 DURABLE = (*STEPS, "update", "exclude", "write")  # which make datasets
 
 
@@ -66,47 +68,23 @@ def lose_power(
         check_whole(uri, plain.content, plain.folders)
 
 
-@pytest.mark.parametrize("loss", ["torn", "gone"])
+@some_of_any_or_all_of_each("loss", LOSSES)
 @pytest.mark.parametrize("step", DURABLE)
 def test_what_is_whole_stands_when_the_power_is_lost(
     undisturbed, engine, tmp_path, step, loss, chance
 ):
     plain = undisturbed[step]
-    for number in (*chance.sample(range(1, plain.calls + QUICK), QUICK), FOR_EVER):
-        (folder := tmp_path / str(number)).mkdir()
-        lose_power(plain, engine, folder, tmp_path / f"{number}.log", number, loss)
+    calls = drawn(chance, loss, QUICK, range(1, plain.calls + 1), LOSSES)
+    for number, how in [*calls, (FOR_EVER, "torn"), (FOR_EVER, "gone")]:
+        (folder := tmp_path / f"{number}-{how}").mkdir()
+        lose_power(plain, engine, folder, tmp_path / f"{number}-{how}.log", number, how)
 
 
-@pytest.mark.faults
-@pytest.mark.parametrize("loss", ["torn", "gone"])
-@pytest.mark.parametrize("step", DURABLE)
-def test_the_power_is_lost_at_every_call(undisturbed, engine, tmp_path, step, loss, chance):
-    plain = undisturbed[step]
-    calls = range(1, plain.calls + 1)
-    for number in sorted(chance.sample(calls, long(len(calls)))):
-        (folder := tmp_path / str(number)).mkdir()
-        lose_power(plain, engine, folder, tmp_path / f"{number}.log", number, loss)
-
-
+@some_of_any_or_all_of_each("fate", FATES)
 @pytest.mark.parametrize("step", [*STEPS, *OTHERS])
-def test_a_refused_call_is_an_error_and_no_loss(undisturbed, engine, tmp_path, step, chance):
+def test_a_refused_call_is_an_error_and_no_loss(undisturbed, engine, tmp_path, step, fate, chance):
     plain = undisturbed[step]
-    for part in range(QUICK):
-        folder = tmp_path / str(part)
-        folder.mkdir()
-        number = chance.randrange(1, plain.calls + 1)
-        fate = chance.choice([*ERRORS, *UNSEEN, "KILL"])
-        refuse(plain, engine, folder, number, fate, 1)
-
-
-@pytest.mark.faults
-@pytest.mark.parametrize("step", [*STEPS, *OTHERS])
-@pytest.mark.parametrize("fate", [*ERRORS, *UNSEEN, "KILL"])
-def test_every_call_is_refused(undisturbed, engine, tmp_path, step, fate, chance):
-    plain = undisturbed[step]
-    calls = range(1, plain.calls + 1)
-    for number in sorted(chance.sample(calls, long(len(calls)))):
-        for times in (1, FOR_EVER) if fate in ERRORS else (1,):
-            folder = tmp_path / f"{number}-{times}"
-            folder.mkdir()
-            refuse(plain, engine, folder, number, fate, times)
+    for number, how in drawn(chance, fate, QUICK, range(1, plain.calls + 1), FATES):
+        for times in (1, FOR_EVER) if how in ERRORS else (1,):
+            (folder := tmp_path / f"{number}-{how}-{times}").mkdir()
+            refuse(plain, engine, folder, number, how, times)

@@ -6,7 +6,6 @@ input rejected; and the next run, without faults, gives the same objects.
 
 import dataclasses
 import functools
-import random
 from collections.abc import Callable
 from pathlib import Path
 
@@ -17,13 +16,13 @@ from components.balancing.settings import BalancerSettings
 from components.example_gen.inputs import InputSelection
 from components.example_gen.settings import AudioSettings, ImageSettings, TextSettings
 from pipelines.tools.verification import verify_dataset
-from tests.faults.counts import long
+from tests.faults.counts import drawn, some_of_any_or_all_of_each
 from tests.faults.simulated_store import FATES, SimulatedDeath, SimulatedStore, served
 from trainer_utils import ConfigError, DatasetError, DatasetWriter, iterate
 from trainer_utils.format import InputError
 from trainer_utils.format.naming import LINEAGE_FILE
 
-QUICK = 25  # calls of each step
+QUICK = 15  # calls of each step
 OUT = "data/out"
 
 
@@ -163,21 +162,10 @@ def disturb(plain: Undisturbed, task: Task, folder: Path, call: int, fate: str, 
     assert store.objects.items() >= plain.before.items(), f"{said}: an input was changed"
 
 
+@some_of_any_or_all_of_each("fate", FATES)
 @pytest.mark.parametrize("step", TASKS)
-def test_a_call_that_fails_is_an_error_and_no_loss(world, tmp_path, step, chance: random.Random):
+def test_a_call_that_fails_is_an_error_and_no_loss(world, tmp_path, step, fate, chance):
     plain = world(step)
-    for number in range(QUICK):
-        call, fate = chance.randrange(1, len(plain.calls) + 1), chance.choice(FATES)
-        folder = tmp_path / str(number)
-        disturb(plain, TASKS[step], folder, call, fate, chance.random() < 0.3)
-
-
-@pytest.mark.faults
-@pytest.mark.parametrize("step", TASKS)
-@pytest.mark.parametrize("fate", FATES)
-def test_every_call_fails(world, tmp_path, step, fate, chance: random.Random):
-    plain = world(step)
-    calls = range(1, len(plain.calls) + 1)
-    for call in sorted(chance.sample(calls, long(len(calls)))):
-        for ever in (False, True) if fate not in ("DIE", "DIED") else (False,):
-            disturb(plain, TASKS[step], tmp_path / f"{call}-{ever}", call, fate, ever)
+    for call, how in drawn(chance, fate, QUICK, range(1, len(plain.calls) + 1), FATES):
+        for ever in (False, True) if how not in ("DIE", "DIED") else (False,):
+            disturb(plain, TASKS[step], tmp_path / f"{call}-{how}-{ever}", call, how, ever)

@@ -1,7 +1,6 @@
 """Datasets that several tests of reading share."""
 
 import itertools
-from pathlib import Path
 
 import pytest
 
@@ -19,11 +18,3 @@ def uneven(tmp_path_factory, write_dataset) -> str:
     train = [numbered(start, stop) for start, stop in itertools.pairwise(bounds)]
     splits = {"train": train, "eval": [numbered(100, 104), numbered(104, 109)]}
     return write_dataset(tmp_path_factory.mktemp("uneven"), splits, {"id": Feature(type="int")})
-
-
-@pytest.fixture
-def layouts(tmp_path, write_dataset, serialize) -> dict[str, Path]:
-    """One dataset as we write it, as Datum does, and as TFDS does: the folder of each."""
-    from tests.trainer_utils.three_layouts import write_layouts
-
-    return write_layouts(tmp_path, write_dataset, serialize)

@@ -106,27 +106,11 @@ def _check_pairs(uri: str, pairs: list[tuple[str, str]]) -> None:
         assert elements in (None, _read_arrays(uri, settings)), settings
 
 
-@pytest.mark.parametrize(
-    "pair",
-    [
-        ("batch_size", "remainder"),
-        ("augment", "ragged"),
-        ("remainder", "mask"),
-    ],
-    ids=" x ".join,
-)
-def test_pairs_that_go_together_least(uri, pair):
-    _check_pairs(uri, [pair])
-
-
 @pytest.mark.slow
-def test_every_tenth_pair(uri):
-    _check_pairs(uri, PAIRS[::10])
-
-
-@pytest.mark.faults
-@pytest.mark.parametrize("part", range(1, 10))
-def test_every_other_pair(uri, part):
+@pytest.mark.parametrize(
+    "part", [0, *(pytest.param(part, marks=pytest.mark.faults) for part in range(1, 10))]
+)
+def test_every_tenth_pair(uri, part):
     _check_pairs(uri, PAIRS[part::10])
 
 

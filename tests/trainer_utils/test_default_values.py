@@ -24,11 +24,9 @@ def _read(read_by: Any, path: str, **settings: Any) -> list[dict[str, np.ndarray
     return list(dataset.as_numpy_iterator() if read_by is input_fn else dataset)
 
 
-both = pytest.mark.parametrize("read_by", [input_fn, iterate])
-
-
-@both
-@pytest.mark.parametrize("is_one_by_one", [False, True])
+@pytest.mark.parametrize(
+    ("read_by", "is_one_by_one"), [(input_fn, False), (iterate, False), (iterate, True)]
+)
 def test_a_default_stands_where_a_record_lacks_the_feature(path, read_by, is_one_by_one):
     settings = {"default_values": {"score": -1, "name": "none", "pair": 5}}
     if is_one_by_one:
@@ -45,16 +43,7 @@ def test_a_default_stands_where_a_record_lacks_the_feature(path, read_by, is_one
     assert first["score"][0] == expected["score"].numpy()
 
 
-@both
-def test_a_default_that_is_no_value_of_its_feature_is_refused(path, read_by):
+def test_a_default_that_is_no_value_of_its_feature_is_refused(path):
     for name, value in (("score", "x"), ("name", 1), ("id", 0.5), ("scoer", 1)):
         with pytest.raises(ConfigError, match="default_values"):
-            _read(read_by, path, default_values={name: value})
-
-
-def test_every_epoch_of_a_cached_dataset_is_as_the_first(path):
-    """What tf.data calls `reshuffle_each_iteration=False`."""
-    cached = input_fn(path, batch_size=2, features="id").cache()
-    epochs = [[batch.tolist() for batch in cached.as_numpy_iterator()] for _ in range(3)]
-    assert epochs[0] == epochs[1] == epochs[2]
-    assert sorted(number for batch in epochs[0] for number in batch) == list(range(6))
+            _read(iterate, path, default_values={name: value})

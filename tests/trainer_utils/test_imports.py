@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 import trainer_utils
-from trainer_utils import format as on_disk
 
 components = pytest.importorskip("components", exc_type=ImportError)
 
@@ -24,9 +23,6 @@ def run(code: str) -> subprocess.CompletedProcess[str]:
 @pytest.mark.parametrize(
     ("code", "absent"),
     [
-        ("import trainer_utils.format", ["tensorflow", "tfx", "apache_beam"]),
-        ("import trainer_utils.order", ["tensorflow", "tfx", "apache_beam"]),
-        ("import trainer_utils; trainer_utils.InputOptions()", ["tensorflow", "tfx"]),
         ("import trainer_utils; trainer_utils.input_fn", ["tfx", "apache_beam"]),
         (
             "import trainer_utils as t; t.iterate, t.torch_dataset, t.jax_batches, t.keras_dataset",
@@ -98,5 +94,5 @@ def test_the_public_names():
         "ShardBalancer",
         "TextExampleGen",
     ]
-    for package in (trainer_utils, components, on_disk):
+    for package in (trainer_utils, components):
         assert [name for name in package.__all__ if not hasattr(package, name)] == []

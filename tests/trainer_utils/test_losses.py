@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from trainer_utils import losses
-from trainer_utils.losses import LossLog, read_losses
+from trainer_utils import recording
+from trainer_utils.recording import LossLog, read_losses
 
 
 def test_what_was_kept_is_read_again(tmp_path):
@@ -42,20 +42,9 @@ def test_what_was_kept_is_read_again(tmp_path):
                 assert found == {n: values for n, values in kept.items() if n in within}
 
 
-def test_files_of_other_steps_are_not_read(tmp_path):
-    log = LossLog(str(tmp_path))
-    for step in range(10):
-        log.add(step, np.full(4, step))
-        log.save()
-    for path in tmp_path.iterdir():
-        if not path.stem.endswith(("-4", "-5")):
-            path.write_bytes(b"")
-    assert [*read_losses(str(tmp_path), start=4, stop=6)] == [4, 5]
-
-
 def test_little_is_held_where_nobody_saves(tmp_path, monkeypatch):
-    monkeypatch.setattr(losses, "_MOST_KEPT", 1000)
-    monkeypatch.setattr(losses, "_MOST_WAITING", 10)
+    monkeypatch.setattr(recording, "_MOST_KEPT", 1000)
+    monkeypatch.setattr(recording, "_MOST_WAITING", 10)
     log = LossLog(str(tmp_path), worker=3)
     for step in range(250):
         log.add(step, np.full(10, step))

@@ -25,6 +25,8 @@ def test_a_plan_counts_each_workers_records(three_shards):
     assert (plan.records, plan.steps, plan.dropped, plan.padded) == (23, 3, 0, 1)
     assert [worker.records for worker in plan.workers] == [11, 12]
     assert [worker.padded for worker in plan.workers] == [1, 0]
+    told = json.loads(json.dumps(plan.to_dict()))
+    assert [worker["records"] for worker in told["workers"]] == [11, 12]
 
 
 @pytest.mark.parametrize(
@@ -61,24 +63,21 @@ def test_an_empty_input_is_told_of_and_cannot_be_repeated_without_end(
 
 
 @pytest.mark.parametrize(
-    ("settings", "message"),
+    ("settings", "setting"),
     [
-        ({"workers": 3, "batch_size": 8}, "batch_size: expected a multiple of the 3 replicas"),
-        ({"workers": 3, "replicas": 4, "batch_size": 8}, "workers: .* the 4 replicas, got 3"),
-        ({"batch_size": 24, "remainder": "drop"}, "batch_size: expected at most the 23 records"),
-        ({"workers": 8, "batch_size": 8, "split": "train[:3]", "remainder": "balance"}, "'pad'"),
-        ({"workers": 2, "batch_size": 8, "remainder": "keep"}, "remainder: expected one of"),
+        ({"workers": 3, "batch_size": 8}, "batch_size"),
+        ({"workers": 3, "replicas": 4, "batch_size": 8}, "workers"),
+        ({"batch_size": 24, "remainder": "drop"}, "batch_size"),
+        (
+            {"workers": 8, "batch_size": 8, "split": "train[:3]", "remainder": "balance"},
+            "remainder",
+        ),
+        ({"workers": 2, "batch_size": 8, "remainder": "keep"}, "remainder"),
+        ({"workers": 0}, "workers"),
+        ({"replicas": 0}, "replicas"),
     ],
 )
-def test_an_impossible_plan_is_refused_with_the_setting_to_change(three_shards, settings, message):
-    with pytest.raises(ConfigError, match=message):
+def test_an_impossible_plan_is_refused_with_the_setting_to_change(three_shards, settings, setting):
+    with pytest.raises(ConfigError) as caught:
         trainer_utils.plan(three_shards, **{"split": "train", **settings})
-
-
-def test_a_plan_is_text_and_json(three_shards):
-    plan = trainer_utils.plan(three_shards, workers=2, batch_size=8)
-    assert "23 records" in str(plan)
-    assert "3 steps" in str(plan)
-    value = json.loads(json.dumps(plan.to_dict()))
-    assert value["workers"][1]["records"] == 12
-    assert value["dropped"] == 0
+    assert caught.value.setting == setting

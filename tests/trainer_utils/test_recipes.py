@@ -1,6 +1,7 @@
 """Recipes over real datasets: read, changed, written as YAML, told by the ledger, refused."""
 
 import collections
+import contextlib
 import itertools
 import json
 import shutil
@@ -63,21 +64,6 @@ def test_a_run_goes_on_where_what_stays_was_and_without_what_went(uris):
     assert all(sum(name.startswith("code") for name in batch) == 6 for batch in again)
 
 
-def test_workers_of_any_number_share_the_same_batches(uris):
-    recipe = Recipe(
-        [Part(uris[name], name=name) for name in SIZES], schedule=[(3, {"web": 5, "code": 0})]
-    )
-    whole, _ = take(recipe, 12, shuffle=20)
-    assert not any(name.startswith("code") for batch in whole[3:] for name in batch)
-    for start in (0, 2, 7):
-        parts = [
-            take(recipe, 12 - start, shuffle=20, state=start, worker=worker, num_workers=4)[0]
-            for worker in range(4)
-        ]
-        joined = [list(itertools.chain(*rows)) for rows in zip(*parts, strict=True)]
-        assert joined == whole[start:]
-
-
 def test_yaml_is_the_recipe(uris, tmp_path):
     recipe = Recipe(
         [Part(uris["web"], name="web", split="train[:50%]"), Part(uris["books"], weight=0.5)],
@@ -118,8 +104,9 @@ def test_the_ledger_tells_a_run_that_was_changed(uris, tmp_path):
     ]
 
 
-@pytest.mark.parametrize("shuffle", [True, 7, "global", False])
-@pytest.mark.parametrize("steps", [1, 7, 13, 40])
+@pytest.mark.parametrize(
+    ("shuffle", "steps"), [(True, 1), (True, 13), ("global", 7), ("global", 40), (False, 13)]
+)
 def test_a_dataset_that_grew_gives_what_its_epoch_has_not_seen(
     tmp_path, write_dataset, uris, shuffle, steps
 ):
@@ -197,7 +184,6 @@ NO_RECIPES = {
     "text for a weight": lambda web, books: Recipe([Part(web, weight="3")]),
     "nothing": lambda web, books: Recipe([Part(web, weight=0)]),
     "too small": lambda web, books: Recipe([Part(web), Part(books, weight=1e-6)]),
-    "interpolation": lambda web, books: Recipe([Part(web)], interpolation="cubic"),
     "an epoch of none": lambda web, books: Recipe([Part(web)], epoch_records=0),
     "no YAML": lambda web, books: Recipe.from_yaml("{"),
     "another YAML": lambda web, books: Recipe.from_yaml("[1]"),
@@ -210,10 +196,13 @@ NO_RECIPES = {
 }
 
 
-@pytest.mark.parametrize("case", NO_RECIPES)
-def test_what_is_no_recipe_is_refused(uris, case):
-    with pytest.raises(ConfigError):
-        NO_RECIPES[case](uris["web"], uris["books"])
+def test_what_is_no_recipe_is_refused(uris):
+    taken = []
+    for case, make in NO_RECIPES.items():
+        with contextlib.suppress(ConfigError):
+            make(uris["web"], uris["books"])
+            taken.append(case)
+    assert taken == []
 
 
 def test_a_file_that_is_no_recipe_is_refused_and_names_may_be_numbers(uris, tmp_path):

@@ -3,8 +3,6 @@
 import subprocess
 import sys
 
-import pytest
-
 from tests.terminals import on_a_terminal
 
 HEAD = """
@@ -54,11 +52,6 @@ def test_a_pipe_gets_nothing():
     assert (done.stdout, done.stderr) == ("done\n", "")
 
 
-def test_what_is_over_at_once_is_not_shown():
-    program = 'step_display.PATIENCE_SECONDS = 60\nwith show_step("Quick"): pass\nprint("done")\n'
-    assert run_on_a_terminal(program) == (0, "done\r\n")
-
-
 def test_an_error_ends_the_display_and_goes_on():
     status, printed = run_on_a_terminal(
         'with show_step("Failing"):\n    wait()\n    raise KeyError("inside")\n'
@@ -68,14 +61,13 @@ def test_an_error_ends_the_display_and_goes_on():
     assert "KeyError: 'inside'" in printed
 
 
-@pytest.mark.parametrize("threads", [1, 4])
-def test_steps_may_come_and_go_from_any_thread(threads):
-    program = f"""
+def test_steps_may_come_and_go_from_any_thread():
+    program = """
 def come_and_go():
     for number in range(25):
-        with show_step(f"Step {{number}}") as step:
+        with show_step(f"Step {number}") as step:
             step.update(number, 25)
-workers = [threading.Thread(target=come_and_go) for _ in range({threads})]
+workers = [threading.Thread(target=come_and_go) for _ in range(4)]
 [worker.start() for worker in workers]
 [worker.join() for worker in workers]
 assert step_display._steps == []
@@ -85,29 +77,3 @@ print("done")
     status, printed = run_on_a_terminal(program)
     assert status == 0, printed
     assert printed.rstrip().endswith("done")
-
-
-NOTEBOOK = """
-import time
-from trainer_utils.step_display import say, show_step
-from trainer_utils.text_output import as_text, make_table
-with show_step("Reading") as step:
-    for number in range(8):
-        step.update(number, 8)
-        time.sleep(0.1)
-say(as_text(["Read:", make_table(["split", "records"], [["train", 3]])]))
-"""
-
-
-def test_a_notebook_shows_steps_and_what_is_said():
-    nbformat = pytest.importorskip("nbformat", reason="notebooks are executed where Jupyter is")
-    nbclient = pytest.importorskip("nbclient", reason="notebooks are executed where Jupyter is")
-    pytest.importorskip("ipykernel", reason="notebooks are executed where Jupyter is")
-    pytest.importorskip("ipywidgets", reason="steps are shown by a widget")
-    notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(NOTEBOOK)])
-    nbclient.NotebookClient(notebook, timeout=100).execute()
-    outputs = notebook.cells[0].outputs
-    kinds = [kind for output in outputs for kind in output.get("data", ())]
-    assert "application/vnd.jupyter.widget-view+json" in kinds
-    texts = {output["name"]: output["text"] for output in outputs if "text" in output}
-    assert texts == {"stdout": "Read:\nsplit  records\ntrain        3\n"}

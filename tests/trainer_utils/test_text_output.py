@@ -5,27 +5,12 @@ import re
 
 import pytest
 import rich.console
-from rich.cells import cell_len
 
 from trainer_utils.text_output import (
     as_text,
-    human_bytes,
-    list_counts,
     make_table,
     print_parts,
-    quantity,
 )
-
-
-def test_numbers_are_shown_for_people():
-    assert human_bytes(0) == "0 bytes"
-    assert human_bytes(999) == "999 bytes"
-    assert human_bytes(4_200_000) == "4.2 MB"
-    assert human_bytes(361_000) == "361 kB"
-    assert human_bytes(10**18) == "1000 PB"
-    assert [quantity(n, "shard") for n in (0, 1, 1200)] == ["0 shards", "1 shard", "1,200 shards"]
-    assert [quantity(n, "class", "classes") for n in (1, 2)] == ["1 class", "2 classes"]
-    assert list_counts({"a": 1, "b": 1200}) == "1,200 b, 1 a"
 
 
 def test_a_table_has_numbers_to_the_right():
@@ -39,28 +24,11 @@ def test_a_table_has_numbers_to_the_right():
     assert as_text([make_table(["split"], [])]) == "split"
 
 
-def test_a_cell_of_several_lines_lies_below_itself():
-    rows = [["ok", ["one", "two"]], ["bad", "three"]]
-    assert as_text(["head", "", make_table(None, rows, indent=3)]).splitlines() == [
-        "head",
-        "",
-        "   ok   one",
-        "        two",
-        "   bad  three",
-    ]
-
-
 def test_plain_text_is_neither_folded_nor_painted():
     path = "/x" * 3000
     rows = [["bad", path]]
     text = as_text([path, make_table(None, rows, styles={"bad": "red"})])
     assert text.splitlines() == [path, f"bad  {path}"]
-
-
-def test_wide_characters_take_two_columns():
-    text = as_text([make_table(["name", "n"], [["日本", "a"], ["cat", "b"]])])
-    places = [cell_len(line[: re.search("[abn]$", line).start()]) for line in text.splitlines()]
-    assert places == [6, 6, 6]
 
 
 @pytest.mark.parametrize("data", ["a\x1b[2Jb", "a\nforged  1", "\u202ex", "[red]x[/red]", "\udce9"])

@@ -1,6 +1,5 @@
 """Whatever an argument is given: a batch, or an error of ours that names the argument."""
 
-import contextlib
 import dataclasses
 import itertools
 from typing import Any
@@ -80,21 +79,23 @@ def answers(call: Any, uri: str, name: str, arguments: dict[str, Any]) -> None:
     for value in WRONG:
         if name in OWN_FOLDER and value in TEXTS:
             continue
-        with contextlib.suppress(DatasetError):
+        try:
             call(**{"artifact_uri": uri, **arguments, name: WRONG[value]})
+        except DatasetError:
+            pass
+        except Exception as error:
+            raise AssertionError(f"{name} is {value}") from error
 
 
-NAMES = [field.name for field in dataclasses.fields(InputOptions)]
+def test_iterate(uri):
+    names = [field.name for field in dataclasses.fields(InputOptions)]
+    for name in (*names, "worker", "num_workers", "options", "split"):
+        answers(read, uri, name, dict(BASE))
 
 
-@pytest.mark.parametrize("name", [*NAMES, "worker", "num_workers", "options", "split"])
-def test_iterate(uri, name):
-    answers(read, uri, name, dict(BASE))
-
-
-@pytest.mark.parametrize("name", ["workers", "replicas", "options", "split", "batch_size", "state"])
-def test_plan(uri, name):
-    answers(make_plan, uri, name, {"batch_size": 4})
+def test_plan(uri):
+    for name in ("workers", "replicas", "options", "split", "batch_size", "state"):
+        answers(make_plan, uri, name, {"batch_size": 4})
 
 
 @pytest.mark.parametrize("group", GROUPS)
@@ -109,18 +110,11 @@ def test_groups(uri, group):
         answers(call, uri, field.name, {})
 
 
-@pytest.mark.parametrize("options", [*GROUPS.values(), InputOptions])
-def test_what_is_no_setting_of_a_group(options):
-    with pytest.raises(ConfigError) as caught:
-        options(batchsize=3)
-    assert caught.value.setting == "batchsize"
-    with pytest.raises(ConfigError):
-        options({"length": 3})
-
-
-def test_a_name_that_is_misspelt_is_told():
-    with pytest.raises(ConfigError, match="'length'"):
-        PackOptions(lenght=3)
+def test_what_is_no_setting_of_a_group():
+    for options in (*GROUPS.values(), InputOptions):
+        with pytest.raises(ConfigError) as caught:
+            options(batchsize=3)
+        assert caught.value.setting == "batchsize"
 
 
 @pytest.mark.parametrize(
@@ -146,36 +140,12 @@ def test_the_error_names_the_argument(uri, arguments, setting):
     assert caught.value.setting == setting
 
 
-@pytest.mark.parametrize("arguments", [{"workers": "2"}, {"workers": 0}, {"replicas": 0}])
-def test_a_plan_names_the_argument(uri, arguments):
-    with pytest.raises(ConfigError) as caught:
-        plan(uri, "train", **arguments)
-    assert {caught.value.setting: caught.value.value} == arguments
-
-
 def test_state_of_what_is_no_step(uri):
     batches = iterate(uri, "train", features="label")
     for value in ("2", None, -1, 2.0, True):
         with pytest.raises(ConfigError) as caught:
             batches.state(value)
         assert caught.value.setting == "step"
-
-
-def test_numbers_of_numpy_are_numbers(uri):
-    plain = iterate(uri, "train", features="label", batch_size=4, num_workers=2, worker=1)
-    state = plain.state(np.int64(2))
-    assert state == plain.state(2)
-    assert type(state.to_json()) is str
-    again = iterate(
-        uri,
-        "train",
-        features="label",
-        batch_size=np.int32(4),
-        num_workers=np.int64(2),
-        worker=np.int64(1),
-    )
-    for one, other in zip(plain, again, strict=True):
-        np.testing.assert_array_equal(one, other)
 
 
 class TestSizes:
@@ -215,9 +185,9 @@ class TestSizes:
         iterate(uri, "train", **settings)
 
     def test_sounds(self, tmp_path, monkeypatch):
-        from trainer_utils.reading.audio import AudioReading
+        from trainer_utils import InputOptions
 
         for seconds in (0, -1, 1e12, float("inf"), float("nan"), "1", True):
             with pytest.raises(ConfigError):
-                AudioReading(seconds=seconds)
-        assert AudioReading(seconds=3600).seconds == 3600
+                InputOptions(audio_seconds=seconds)
+        assert InputOptions(audio_seconds=3600).audio_seconds == 3600

@@ -1,26 +1,5 @@
-"""A dataset, opened wherever it is and whoever wrote it; without TensorFlow.
-
-    from trainer_utils.dataset import open_dataset
-
-    dataset = open_dataset("gs://bucket/examples/5")
-    dataset.records, dataset.features["image"], dataset.vocabularies["label"]
-
-What a dataset says of itself is read; where it says nothing, its records are inspected.
-"""
+"""A dataset, opened wherever it is and whoever wrote it: `open_dataset("gs://…/examples/5")`."""
 
 from trainer_utils.dataset.location import newest_dataset, split_of, uri_of
-from trainer_utils.dataset.opening import Dataset, ShardFile, open_dataset
-from trainer_utils.dataset.record_index import read_index
-from trainer_utils.dataset.shards import open_records, read_shard_blocks
-
-__all__ = [
-    "Dataset",
-    "ShardFile",
-    "newest_dataset",
-    "open_dataset",
-    "open_records",
-    "read_index",
-    "read_shard_blocks",
-    "split_of",
-    "uri_of",
-]
+from trainer_utils.dataset.opening import Dataset, open_dataset
+from trainer_utils.dataset.shards import ShardFile, open_records, read_index, read_shard_blocks

@@ -1,97 +1,70 @@
-"""A dataset's files, and what layout they are in.
-
-files = list_dataset("datasets/photos")
-files.sizes                       # {'manifest.json': 8123, 'Split-train/data_tfrecord-…': 31457280}
-files.read_text("manifest.json")
-"""
+"""A dataset's files, and what layout they are in: `list_dataset("datasets/photos").layout()`."""
 
 import contextlib
 import dataclasses
+import fnmatch
+import functools
 import posixpath
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
+from trainer_utils import storage
 from trainer_utils.dataset.location import Place, datasets_in, is_pattern
-from trainer_utils.dataset.named_files import find_named_files
-from trainer_utils.format import DatasetError, Manifest
+from trainer_utils.format import DatasetError, Manifest, naming
+from trainer_utils.format.errors import did_you_mean
 from trainer_utils.format.framing import HEADER_BYTES, begins_with_frame
 from trainer_utils.format.json_text import text_of
 from trainer_utils.format.layouts import (
     DESCRIPTIONS,
     DatasetLayout,
+    check_numbers,
     find_layout,
     is_named_as_records,
     layout_of_files,
     may_be_dataset,
 )
-from trainer_utils.format.naming import (
-    INDEX_FOLDER,
-    LINEAGE_FILE,
-    MANIFEST_FILE,
-    SPLIT_PREFIX,
-    WORKING_FOLDER,
-)
 from trainer_utils.format.origin import Origin, Step
-from trainer_utils.storage import (
-    FolderEntry,
-    exists,
-    file_size,
-    file_version,
-    is_fault,
-    is_folder,
-    is_remote,
-    join,
-    list_folder,
-    read_bytes,
-    read_range,
-    read_text,
-)
-
-__all__ = ["DatasetFiles", "list_dataset", "read_manifest", "read_origin"]
 
 _GZIP = b"\x1f\x8b"
 _LISTED_AT_ONCE = 16
+_NO_RECORDS = re.compile(r"^[._]|\.(json|jsonl|pbtxt|txt|md|csv|crc|index)$")
 _MOST_NAMED = 6  # datasets, in a message
 
 
 @dataclasses.dataclass(frozen=True)
 class DatasetFiles:
-    """The files of a folder and of the folders in it.
+    """The files of a folder and of the folders in it, by path relative to its `uri`.
 
-    Args:
-        uri: of the folder.
-        sizes: in bytes, by path relative to `uri`; None of a link to nothing.
-        versions: of files, where listings say them (see `FolderEntry`).
-        named: where only some files were asked for: their paths relative to `uri`, in order.
-        around: of such files, all that lie in the dataset that they are of, where they are of one.
+    Of files that were asked for one by one, `named` are their paths, in order, and `around` all
+    files of the dataset that they are of.
     """
 
     uri: str
-    sizes: Mapping[str, int | None]
-    versions: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    entries: Mapping[str, storage.FolderEntry]
     named: Sequence[str] | None = None
     around: "DatasetFiles | None" = None
 
+    @functools.cached_property
+    def sizes(self) -> Mapping[str, int | None]:
+        """In bytes, by path."""
+        return {path: entry.size for path, entry in self.entries.items()}
+
     def path(self, name: str) -> str:
         """The whole path of a file that the dataset names, which may lie elsewhere."""
-        return join(self.uri, name)
+        return storage.join(self.uri, name)
 
     def read_bytes(self, name: str) -> bytes:
         """A whole small file."""
-        return read_bytes(self.path(name))
+        return storage.read_bytes(self.path(name))
 
     def read_text(self, name: str) -> str:
-        """A whole small file in UTF-8.
-
-        Raises:
-            DatasetError: it is not in UTF-8, or cannot be read.
-            OSError: the machine or the store failed.
-        """
+        """A whole small file in UTF-8; a DatasetError where it is none, or cannot be read."""
         path = self.path(name)
         try:
             return text_of(self.read_bytes(name), path=path)
         except OSError as error:
-            if is_fault(error):
+            if storage.is_fault(error):
                 raise
             raise DatasetError(f"{path!r}: cannot be read: {error}") from error
 
@@ -101,131 +74,103 @@ class DatasetFiles:
         if size is None:
             path = self.path(name)
             with contextlib.suppress(FileNotFoundError):
-                return file_size(path) if exists(path) and not is_folder(path) else None
+                return (
+                    storage.file_size(path)
+                    if storage.exists(path) and not storage.is_folder(path)
+                    else None
+                )
         return size
 
     def version(self, name: str) -> str:
         """What changes when a file does; without a request where the listing has said it."""
-        return self.versions.get(name) or file_version(self.path(name))
+        entry = self.entries.get(name)
+        return (entry and entry.version) or storage.file_version(self.path(name))
 
     def without(self, name: str) -> "DatasetFiles":
         """The same, as if one of the files were not there."""
-        sizes = {n: size for n, size in self.sizes.items() if n != name}
-        return dataclasses.replace(self, sizes=sizes)
+        return dataclasses.replace(
+            self, entries={path: e for path, e in self.entries.items() if path != name}
+        )
 
     def layout(self) -> DatasetLayout:
-        """Which of the files are shards, and what says so.
-
-        Raises:
-            DatasetError: there is no dataset, or it is not whole.
-        """
+        """Which files are shards, as what says so; a DatasetError where they are not whole."""
         if self.named is None:
             return find_layout(self.sizes, self.read_text, uri=self.uri)
         return layout_of_files(self.named, None if self.around is None else self.around.layout())
 
 
 def list_dataset(place: Place, *, with_index: bool = True) -> DatasetFiles:
-    """Lists a dataset.
+    """Lists a dataset: its folder, or the root of pipelines with one below it; or files, by path or
+    pattern.
 
-    Args:
-        place: the folder of one, or the root of pipelines with one below it; or a file or several,
-            by path or pattern.
-        with_index: whether what lies in `index/` is listed too, of a dataset with a manifest: as
-            many files as there are shards, which readers ask for by name.
-
-    Raises:
-        DatasetError: there is no such folder or file.
-        OSError: a folder cannot be listed.
+    What lies in `index/` of a dataset with a manifest, as many files as shards, only `with_index`.
     """
     if not isinstance(place, str):
         return _list_named(place, with_index)
     uri = place.rstrip("/") or place
-    if not is_folder(uri):
+    if not storage.is_folder(uri):
         if not is_pattern(uri) and not is_named_as_records(uri):
             _check_records(uri)
         return _list_named([uri], with_index)
-    sizes: dict[str, int | None] = {}
-    versions: dict[str, str] = {}
-
-    def add(entries: Sequence[FolderEntry], above: str = "") -> None:
-        for entry in entries:
-            path = f"{above}{entry.name}{'/' * entry.is_folder}"
-            sizes[path] = entry.size
-            if entry.version:
-                versions[path] = entry.version
-
-    own = _list_if_there(uri)
-    add([entry for entry in own if not entry.is_folder or entry.name == WORKING_FOLDER])
-    folders = [e.name for e in own if e.is_folder and e.name != WORKING_FOLDER]
-    if MANIFEST_FILE in sizes and not with_index:
-        folders = [folder for folder in folders if folder != INDEX_FOLDER]
-    with ThreadPoolExecutor(_LISTED_AT_ONCE if is_remote(uri) else 1) as pool:
-        inner = pool.map(_list_if_there, [join(uri, folder) for folder in folders])
-        for folder, entries in zip(folders, inner, strict=True):
-            add(entries, f"{folder}/")
-    if not may_be_dataset(sizes):
-        deeper = dict.fromkeys(p.partition("/")[0] for p in sizes if p.endswith("/"))
-        if below := datasets_in([join(uri, folder) for folder in deeper]):
+    own = _listed(uri)
+    has_index = with_index or naming.MANIFEST_FILE not in own
+    skipped = (
+        (naming.WORKING_FOLDER,) if has_index else (naming.WORKING_FOLDER, naming.INDEX_FOLDER)
+    )
+    folders = [name for name, entry in own.items() if entry.is_folder and name not in skipped]
+    with ThreadPoolExecutor(_LISTED_AT_ONCE if storage.is_remote(uri) else 1) as pool:
+        inner = [*pool.map(_listed, [storage.join(uri, folder) for folder in folders])]
+    top = {n: e for n, e in own.items() if not e.is_folder or n == naming.WORKING_FOLDER}
+    entries = {
+        f"{above}{name}{'/' * entry.is_folder}": entry
+        for above, group in zip(["", *(f"{f}/" for f in folders)], [top, *inner], strict=True)
+        for name, entry in group.items()
+    }
+    if not may_be_dataset(entries):
+        deeper = dict.fromkeys(p.partition("/")[0] for p in entries if p.endswith("/"))
+        if below := datasets_in([storage.join(uri, folder) for folder in deeper]):
             return list_dataset(_only(below, uri), with_index=with_index)
-    return DatasetFiles(uri, sizes, versions)
+    return DatasetFiles(uri, entries)
 
 
 def _only(below: Sequence[str], uri: str) -> str:
     """The one dataset below the root of a pipeline; of several the user has to name one."""
     if len(below) == 1:
         return below[0]
-    listed = ", ".join(map(repr, below[:_MOST_NAMED]))
     more = f" and {len(below) - _MOST_NAMED} older" if len(below) > _MOST_NAMED else ""
-    raise DatasetError.at(
-        uri,
-        expected="a dataset",
-        got=f"a folder with {len(below)} below it",
-        advice=f"Name one; the newest come first: {listed}{more}.",
-    )
+    advice = f"the newest come first: {', '.join(map(repr, below[:_MOST_NAMED]))}{more}."
+    got = f"a folder with {len(below)} below it"
+    raise DatasetError.at(uri, expected="a dataset", got=got, advice=f"Name one; {advice}")
 
 
 def read_manifest(uri: str) -> Manifest | None:
-    """The manifest of a dataset, where there is one; whether the rest is whole is not looked at.
-
-    Raises:
-        DatasetError: it is damaged, or somebody else's.
-        OSError: it cannot be read.
-    """
-    path = join(uri, MANIFEST_FILE)
-    return Manifest.from_json(read_text(path), path=path) if exists(path) else None
+    """The manifest of a dataset, where there is one; whether the rest is whole is not looked at."""
+    path = storage.join(uri, naming.MANIFEST_FILE)
+    return Manifest.from_json(storage.read_text(path), path=path) if storage.exists(path) else None
 
 
 def read_origin(uri: str, manifest: Manifest) -> Origin:
-    """How a dataset came to be: as its `lineage.json` says, or as much of it as the manifest does.
-
-    Raises:
-        DatasetError: the file is damaged.
-        OSError: it cannot be read.
-    """
-    path = join(uri, LINEAGE_FILE)
-    if exists(path):
-        return Origin.from_json(read_text(path), path=path)
+    """How a dataset came to be: as its `lineage.json` says, else as much as its manifest does."""
+    path = storage.join(uri, naming.LINEAGE_FILE)
+    if storage.exists(path):
+        return Origin.from_json(storage.read_text(path), path=path)
     return Origin(made_by=Step(component=manifest.producer, settings=manifest.config))
 
 
-def _list_if_there(folder: str) -> list[FolderEntry]:
-    """Nothing of a folder that went after its name was seen, as where a dataset is written anew."""
+def _listed(folder: str) -> dict[str, storage.FolderEntry]:
+    """What is in a folder, by name; nothing where there is none, or none any more."""
     try:
-        return list_folder(folder)
-    except FileNotFoundError:
-        return []
+        return {entry.name: entry for entry in storage.list_folder(folder or ".")}
+    except (FileNotFoundError, NotADirectoryError):
+        return {}
 
 
 def _check_records(path: str) -> None:
-    """Refuses a file that does not begin as one of TFRecords, nor as gzip, and is not called one.
-
-    Raises:
-        DatasetError: so it is, or there is none.
-    """
+    """Refuses a file that is not there, or that begins neither as one of TFRecords nor as gzip."""
     expected = "the folder of a dataset, or a file of TFRecords"
     try:
-        file_size(path)  # says why, where that is another reason than that there is none
-        head = read_range(path, start=0, stop=HEADER_BYTES)
+        storage.file_size(path)  # says why, where that is another reason than that there is none
+        head = storage.read_range(path, start=0, stop=HEADER_BYTES)
     except (FileNotFoundError, NotADirectoryError):
         raise DatasetError.at(path, expected=expected, got="none") from None
     if head and not head.startswith(_GZIP) and not begins_with_frame(head):
@@ -240,15 +185,70 @@ def _list_named(patterns: Sequence[str], with_index: bool) -> DatasetFiles:
     roots = {_dataset_folder(path.rpartition("/")[0]) for path, _ in found}
     root = next(iter(roots)) if len(roots) == 1 else posixpath.commonpath(sorted(roots))
     base = root and f"{root.rstrip('/')}/"
-    sizes = {path.removeprefix(base): size for path, size in found}
     around = None
-    if len(roots) == 1 and root and any(exists(join(root, name)) for name in DESCRIPTIONS):
+    if (
+        len(roots) == 1
+        and root
+        and any(storage.exists(storage.join(root, name)) for name in DESCRIPTIONS)
+    ):
         around = list_dataset(root, with_index=with_index)
     named = [path.removeprefix(base) for path, _ in found]
-    return DatasetFiles(root, sizes, named=named, around=around)
+    entries = {name: entry for name, (_, entry) in zip(named, found, strict=True)}
+    return DatasetFiles(root, entries, named=named, around=around)
 
 
 def _dataset_folder(folder: str) -> str:
     """The folder of the dataset that files of a folder may be of."""
     above, _, name = folder.rpartition("/")
-    return above if name.startswith(SPLIT_PREFIX) else folder
+    return above if name.startswith(naming.SPLIT_PREFIX) else folder
+
+
+def find_named_files(patterns: Sequence[str]) -> list[tuple[str, storage.FolderEntry]]:
+    """The files that paths and patterns name, in order, each folder listed once.
+
+    A path is that file, whatever it is called. In a pattern `*`, `?` and `[…]` stand for parts of
+    one name; hidden files, and those that lie beside records, such as `dataset_info.json`, do not
+    count. A file that is missing by the names of the others is a DatasetError.
+    """
+    listed = functools.cache(_listed)
+    found: list[tuple[str, storage.FolderEntry]] = []
+    for pattern in patterns:
+        folder, _, name = pattern.rpartition("/")
+        folder = folder or "/" * pattern.startswith("/")
+        here = {} if is_pattern(folder) else listed(folder)
+        if name in here and not here[name].is_folder:  # whatever characters are in its name
+            found.append((pattern, here[name]))
+            continue
+        if not is_pattern(pattern):
+            said = f"file {pattern!r}: expected a file of TFRecords, found none."
+            raise DatasetError(f"{said}{did_you_mean(name, here)}", path=pattern)
+        matches = sorted(_matches(pattern, listed))
+        if not matches:
+            said = "expected at least one file of TFRecords that matches, found none"
+            advice = "Check the folder, and that the pattern was not cut by a shell."
+            raise DatasetError(f"files {pattern!r}: {said}. {advice}", path=pattern)
+        is_wanted = re.compile(rf"(?:.*/)?{fnmatch.translate(name)}").match
+        check_numbers([path for path, _ in matches], is_wanted=is_wanted)
+        found += matches
+    return found
+
+
+def _matches(
+    pattern: str, listed: Callable[[str], dict[str, storage.FolderEntry]]
+) -> Iterator[tuple[str, storage.FolderEntry]]:
+    """The files that a pattern matches."""
+    parts = pattern.split("/")
+    first = next(n for n in range(len(parts)) if is_pattern("/".join(parts[: n + 1])))
+    found = ["/".join(parts[:first]) or ("/" if first else "")]
+    for part in parts[first:]:
+        is_match = re.compile(fnmatch.translate(part)).match
+        inside = [
+            (posixpath.join(folder, name), entry)
+            for folder in found
+            for name, entry in listed(folder).items()
+            if is_match(name) and not name.startswith(".")
+        ]
+        found = [path for path, entry in inside if entry.is_folder]
+    for path, entry in inside:
+        if not entry.is_folder and not _NO_RECORDS.search(entry.name):
+            yield path, entry

@@ -1,25 +1,22 @@
 """What the features of examples are where nothing says it: found in the records, all of them.
 
-    facts = DatasetFacts()
     facts.add(block, path=path)
     features_of_facts(facts)      # {'image': Feature(…), 'label': Feature(…)}
 
-Facts of parts of a dataset add up, so that workers each look at their own part. Whoever asks, the
-input pipeline, ShardBalancer or a command, the answer is made here.
+Facts of parts of a dataset add up, so that workers each look at their own part.
 """
 
+import contextlib
 import dataclasses
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from trainer_utils.format import DatasetError, Feature, RecordBlock
 from trainer_utils.format.datum import DATUM_IMAGE_FORMATS
 from trainer_utils.format.example_columns import Column, parse_examples, parse_feature_lists
 from trainer_utils.format.framing import HEADER_BYTES
-from trainer_utils.format.image_size import ImageSize, image_size
+from trainer_utils.format.images import ImageSize, image_size
 from trainer_utils.format.json_text import Json, JsonObject
-
-__all__ = ["DatasetFacts", "FeatureFacts", "ImageFacts", "features_of_facts"]
 
 _COMPANION = "_shape"  # of a feature of variable length and rank 2 or more, as Datum writes it
 _MOST_RANK = 8
@@ -39,11 +36,11 @@ class ImageFacts:
     formats: list[str]
 
     @classmethod
-    def of(cls, found: Iterable[ImageSize | None]) -> "ImageFacts | None":
-        """Of what values are; the first that is no image ends the search."""
+    def of_values(cls, values: Iterable[Any]) -> "ImageFacts | None":
+        """Of values of a feature; the first that is no image ends the search."""
         sizes: dict[ImageSize, None] = {}
-        for size in found:
-            if size is None:
+        for value in values:
+            if (size := image_size(value) if isinstance(value, bytes) else None) is None:
                 return None
             sizes[size] = None
         if not sizes:
@@ -57,16 +54,13 @@ class ImageFacts:
             formats=sorted({size.format for size in sizes}),
         )
 
-    @classmethod
-    def of_values(cls, values: Iterable[Any]) -> "ImageFacts | None":
-        """Of values of a feature."""
-        return cls.of(image_size(value) if isinstance(value, bytes) else None for value in values)
-
-    def merge(self, other: "ImageFacts") -> None:
-        """Takes another part's facts in."""
-        self.one_size &= other.one_size and (self.height, self.width) == (other.height, other.width)
-        self.channels = sorted({*self.channels, *other.channels})
-        self.formats = sorted({*self.formats, *other.formats})
+    def merged(self, other: "ImageFacts") -> "ImageFacts":
+        """With another part's facts."""
+        alike = (self.height, self.width) == (other.height, other.width)
+        one_size = self.one_size and other.one_size and alike
+        channels = sorted({*self.channels, *other.channels})
+        formats = sorted({*self.formats, *other.formats})
+        return ImageFacts(self.height, self.width, one_size, channels, formats)
 
 
 @dataclasses.dataclass
@@ -79,8 +73,7 @@ class FeatureFacts:
         values: in all of them.
         shortest, longest: number of values in an example that has it; of a list, in a step.
         images: of a string whose every value is an image, else None.
-        is_text: of a string: whether every value is UTF-8, and none an image.
-        spaces: of a text: how many.
+        is_text: whether every value is UTF-8, and none an image, with how many `spaces`.
         first: of integers called `<name>_shape`: the values of the first example.
     """
 
@@ -99,10 +92,7 @@ class FeatureFacts:
         if other.values and not self.values:
             self.images, self.is_text = other.images, other.is_text
         elif other.values:
-            if self.images is not None and other.images is not None:
-                self.images.merge(other.images)
-            else:
-                self.images = None
+            self.images = self.images and other.images and self.images.merged(other.images)
             self.is_text &= other.is_text
         self.present += other.present
         self.values += other.values
@@ -120,12 +110,7 @@ class DatasetFacts:
     lists: dict[str, FeatureFacts] = dataclasses.field(default_factory=dict)
 
     def add(self, block: RecordBlock, *, path: str, takes_lists: bool = True) -> None:
-        """Takes the examples of a block in.
-
-        Args:
-            block: of the records.
-            path: of their file, for messages.
-            takes_lists: whether they may have the feature lists of a `tf.train.SequenceExample`.
+        """Takes the examples of a block of a file in, with their feature lists where `takes_lists`.
 
         Raises:
             DatasetError: a record is no such example, or a feature has two types.
@@ -139,10 +124,8 @@ class DatasetFacts:
             offset = block.file_offset + int(block.starts[error.record or 0])
             raise DatasetError(f"{path!r}: {error} (byte {offset})") from error
         if lists and not takes_lists:
-            raise DatasetError(
-                "examples: expected tf.train.Example, got tf.train.SequenceExample, whose feature "
-                f"lists no schema here holds ({where})"
-            )
+            got = "tf.train.SequenceExample, whose feature lists no schema here holds"
+            raise DatasetError(f"examples: expected tf.train.Example, got {got} ({where})")
         features = {name: _facts(column) for name, column in columns.items() if column.kind}
         for name in features.keys() - self.features.keys():
             if name.endswith(_COMPANION) and features[name].kind == "int":
@@ -153,22 +136,18 @@ class DatasetFacts:
         self.merge(DatasetFacts(len(block), features, steps), where=where)
 
     def merge(self, other: "DatasetFacts", *, where: str) -> None:
-        """Takes another part's facts in.
-
-        Raises:
-            DatasetError: a feature has another type there; the message has `where`.
-        """
+        """Takes another part's facts in; a DatasetError where a feature has another type there."""
         for mine, theirs in ((self.features, other.features), (self.lists, other.lists)):
             for name, facts in theirs.items():
                 known = mine.setdefault(name, facts)
-                _check_kinds(name, known.kind, facts.kind, where)
+                if known.kind != facts.kind:
+                    said = f"expected {known.kind} in all examples, got {facts.kind}"
+                    raise DatasetError(f"feature {name!r}: {said} ({where})")
                 if known is not facts:
                     known.merge(facts)
         if both := sorted(self.features.keys() & self.lists.keys()):
-            raise DatasetError(
-                f"feature {both[0]!r}: expected it in the context or in the feature lists of a "
-                f"tf.train.SequenceExample, got it in both ({where})"
-            )
+            rule = "in the context or in the feature lists of a tf.train.SequenceExample"
+            raise DatasetError(f"feature {both[0]!r}: expected it {rule}, got it in both ({where})")
         self.records += other.records
 
     @property
@@ -240,13 +219,6 @@ def _sequence(facts: FeatureFacts) -> Feature:
     return Feature(type=facts.kind, shape=shape, dense=False, extra={"sequence": step})
 
 
-def _check_kinds(name: str, known: str, found: str, where: str) -> None:
-    if known != found:
-        raise DatasetError(
-            f"feature {name!r}: expected {known} in all examples, got {found} ({where})"
-        )
-
-
 def _facts(column: Column) -> FeatureFacts:
     counts = column.counts[column.counts > 0]
     facts = FeatureFacts(
@@ -259,19 +231,14 @@ def _facts(column: Column) -> FeatureFacts:
     if column.kind == "string":
         values = column.values.tolist()
         facts.images = ImageFacts.of_values(values)
-        text = None if facts.images is not None else _joined_text(values)
-        facts.is_text, facts.spaces = text is not None, 0 if text is None else text.count(" ")
+        if facts.images is None and values:
+            # A line's end between two values leaves nothing whole that was not.
+            with contextlib.suppress(UnicodeDecodeError):
+                facts.spaces = b"\n".join(values).decode().count(" ")
+                facts.is_text = True
     return facts
 
 
 def _facts_of_steps(column: Column) -> FeatureFacts:
     counts = [len(step) for steps in column.values for step in steps]
     return FeatureFacts(column.kind, len(counts), sum(counts), min(counts), max(counts))
-
-
-def _joined_text(values: Sequence[bytes]) -> str | None:
-    """All values if all are UTF-8: a line's end between two leaves nothing whole that was not."""
-    try:
-        return b"\n".join(values).decode() if values else None
-    except UnicodeDecodeError:
-        return None

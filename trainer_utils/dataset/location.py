@@ -2,8 +2,6 @@
 
 uri_of("gs://bucket/examples/7/Split-train/*")   # 'gs://bucket/examples/7'
 newest_dataset("out/")                     # 'out/artifacts/ShardBalancer/balanced_examples/4'
-datasets_in(["runs/ShardBalancer"])        # below these folders, the newest first
-group_artifacts(["a/train-00000-of-00002", "a/train-00001-of-00002"])    # one dataset, of two files
 """
 
 import os
@@ -16,20 +14,6 @@ from trainer_utils.format.layouts import is_named_as_records
 from trainer_utils.format.naming import MANIFEST_FILE, SHARD_PREFIX, SPLIT_PREFIX
 from trainer_utils.order.recipe import Recipe
 from trainer_utils.storage import exists, is_remote, join, list_folder
-
-__all__ = [
-    "LATEST",
-    "Artifact",
-    "Artifacts",
-    "Inputs",
-    "Place",
-    "datasets_in",
-    "group_artifacts",
-    "is_pattern",
-    "newest_dataset",
-    "split_of",
-    "uri_of",
-]
 
 
 class Artifact(Protocol):
@@ -62,11 +46,7 @@ _WILDCARDS = re.compile(r"[*?\[]")
 
 
 def uri_of(artifact: _One) -> str:
-    """The uri of a TFX artifact, of a str or path, or of a pattern in TFX's `fn_args.train_files`.
-
-    Raises:
-        ConfigError: it is none of these.
-    """
+    """The uri of a TFX artifact, of a path, or of a pattern in TFX's `fn_args.train_files`."""
     uri = _path_of(artifact) or getattr(artifact, "uri", None)
     if not isinstance(uri, str) or not uri:
         raise ConfigError.of("artifact_uri", artifact, allowed="a uri or an artifact")
@@ -97,15 +77,8 @@ def is_pattern(path: str) -> bool:
 
 
 def group_artifacts(artifacts: Artifacts, *, apart: bool = False) -> list[Place]:
-    """The datasets that somebody named, in order: files that stand side by side are one dataset.
-
-    Args:
-        artifacts: as `input_fn` takes them.
-        apart: whether each is a dataset of its own, as `weights` have it.
-
-    Raises:
-        ConfigError: one is neither a uri nor an artifact.
-    """
+    """The datasets that somebody named, in order: files that stand side by side are one dataset,
+    unless all are `apart`, as `weights` have it."""
     is_list = isinstance(artifacts, (list, tuple))
     places: list[Place] = []
     for uri in map(uri_of, cast(Sequence[_One], artifacts if is_list else [artifacts])):
@@ -119,11 +92,7 @@ def group_artifacts(artifacts: Artifacts, *, apart: bool = False) -> list[Place]
 
 
 def newest_dataset(uri: str) -> str:
-    """The dataset that a conversion's output folder leads to; of any other uri itself.
-
-    Args:
-        uri: of a dataset, of `out` or of `out/latest`; local or not.
-    """
+    """The dataset that a conversion's `out` or `out/latest` leads to; of any other uri itself."""
     uri = uri.rstrip("/") or uri
     if is_remote(uri):
         return uri
@@ -138,14 +107,8 @@ def newest_dataset(uri: str) -> str:
 
 
 def datasets_in(folders: Sequence[str]) -> list[str]:
-    """The datasets that these folders are, or that lie below them, the newest first.
-
-    Args:
-        folders: such as those in the root of pipelines; of a large tree some are looked at.
-
-    Raises:
-        OSError: a folder cannot be listed.
-    """
+    """The datasets that these folders are, or that lie below them, the newest first; of a large
+    tree some folders are looked at."""
     found, level, listed = list[str](), [*folders], 0
     for _ in range(_DEPTH):
         level, above = [], level
@@ -154,17 +117,18 @@ def datasets_in(folders: Sequence[str]) -> list[str]:
             entries = list_folder(folder)
             inner = [entry.name for entry in entries if entry.is_folder]
             splits = [name for name in inner if name.startswith(SPLIT_PREFIX)]
-            if any(entry.name == MANIFEST_FILE for entry in entries) or (
-                splits and _has_records(join(folder, splits[0]))  # statistics have splits too
+            if (
+                any(entry.name == MANIFEST_FILE for entry in entries)
+                or any(
+                    is_named_as_records(entry.name)  # statistics have splits too
+                    for name in splits[:1]
+                    for entry in list_folder(join(folder, name))
+                )
             ):
                 found.append(folder)
             elif not splits and len(entries) - len(inner) <= _MOST_BESIDE:
                 level += [join(folder, name) for name in inner if name[0] != "." and name != LATEST]
     return sorted(found, key=_age, reverse=True)
-
-
-def _has_records(folder: str) -> bool:
-    return any(is_named_as_records(entry.name) for entry in list_folder(folder))
 
 
 def _age(uri: str) -> tuple[int, float]:

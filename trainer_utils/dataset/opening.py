@@ -1,8 +1,7 @@
 """Opens a dataset wherever it is and whoever wrote it: ours, Datum's, TFDS's, TFX's, bare files.
 
 dataset = open_dataset("gs://bucket/examples/5")
-dataset.records           # {'train': 2000, 'eval': 1000}
-dataset.features          # {'image': Feature(…), …}
+dataset.records, dataset.features           # {'train': 2000}, {'image': Feature(…), …}
 """
 
 import contextlib
@@ -12,65 +11,25 @@ import hashlib
 import itertools
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import NamedTuple
 
 from trainer_utils.dataset.files import DatasetFiles, list_dataset
 from trainer_utils.dataset.inspection import DatasetFacts, features_of_facts
 from trainer_utils.dataset.location import Artifact, Place, newest_dataset, uri_of
-from trainer_utils.dataset.shards import is_gzip, look_for_gzip, open_records, read_shard_blocks
-from trainer_utils.format import (
-    DatasetError,
-    Feature,
-    Manifest,
-    Shard,
-    SplitRange,
-    count_records,
+from trainer_utils.dataset.shards import (
+    ShardFile,
+    check_count,
+    look_for_gzip,
+    open_records,
+    read_shard_blocks,
 )
-from trainer_utils.format.example_decoding import decode_example
-from trainer_utils.format.file_ranges import FileRange, RecordPositions
+from trainer_utils.format import DatasetError, Feature, Manifest, SplitRange, count_records
+from trainer_utils.format.example import decode_example
 from trainer_utils.format.layouts import FoundShard
-from trainer_utils.format.naming import DATUM_SHARDS_FILE, index_file
+from trainer_utils.format.naming import DATUM_SHARDS_FILE
+from trainer_utils.format.slices import FileRange, RecordPositions
 from trainer_utils.storage import is_remote
 
-__all__ = ["Dataset", "ShardFile", "check_count", "open_dataset"]
-
 _MOST_LOOKED_AT, _LOOKED_AT_BYTES = 256, 1 << 20  # records of a file, and bytes at once
-
-
-class ShardFile(NamedTuple):
-    """One file of records.
-
-    Args:
-        path: in full.
-        records: None where nothing says it and they were not counted.
-        bytes: of the file as it lies there.
-        entry: what the manifest says of it, if there is one.
-        name: as the dataset names it: relative to its uri, unless it lies elsewhere.
-    """
-
-    path: str
-    records: int | None
-    bytes: int
-    entry: Shard | None = None
-    name: str = ""
-
-    @property
-    def index_path(self) -> str | None:
-        """Of its record index, in full; None where it has none."""
-        if self.entry is None or self.entry.index_crc32c is None:
-            return None
-        return self.path.removesuffix(self.entry.path) + index_file(self.entry.path)
-
-    @property
-    def is_gzip(self) -> bool:
-        """Whether it is compressed."""
-        return is_gzip(self.path)
-
-    @property
-    def num_records(self) -> int:
-        """How many records it has, of a dataset that was inspected."""
-        assert self.records is not None, self.path
-        return self.records
 
 
 @dataclasses.dataclass(frozen=True)
@@ -82,8 +41,7 @@ class Dataset:
         features: by name; empty where `says_features` is false.
         shards: by split, in order.
         manifest: of a dataset of ours.
-        says_features: whether it is known what its features are: its own files say it, or its
-            records were inspected.
+        says_features: whether its own files say its features, or its records were inspected.
         named_in: the file that names the shards, if there is one.
         vocabulary_files: the file of each feature's class names, relative to the uri.
         files: what lies there; None of a dataset that was made of other parts.
@@ -110,8 +68,7 @@ class Dataset:
             for split, shards in self.shards.items()
             for s in shards
         ]
-        text = repr(sizes)
-        return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
+        return hashlib.blake2b(repr(sizes).encode(), digest_size=16).hexdigest()
 
     @functools.cached_property
     def shard_files(self) -> Sequence[ShardFile]:
@@ -130,19 +87,11 @@ class Dataset:
 
     @functools.cached_property
     def vocabularies(self) -> Mapping[str, Sequence[str]]:
-        """The names of classes by feature; an id is the number of its line.
-
-        Raises:
-            DatasetError: a file is not UTF-8, or cannot be read.
-        """
+        """The names of classes by feature; an id is the number of its line."""
         return {name: self.read_lines(path) for name, path in self.vocabulary_files.items()}
 
     def read_text(self, name: str) -> str:
-        """One of its small files.
-
-        Raises:
-            DatasetError: as `DatasetFiles.read_text`; or it is not the manifest's.
-        """
+        """One of its small files, as the manifest says that it is."""
         assert self.files is not None, self.uri
         text = self.files.read_text(name)
         if self.manifest is not None:
@@ -159,23 +108,10 @@ class Dataset:
         files = [FileRange(s.path, 0, s.num_records) for s in self.shards[wanted.split]]
         return RecordPositions(files).cut(wanted.start, wanted.stop)
 
-    def inspected(self) -> "Dataset":
-        """The same with all counts and features, for which records are read where nothing says it.
-
-        Raises:
-            CorruptShardError: a shard is damaged.
-            DatasetError: a record is no example, or a feature has two types.
-        """
-        if self.says_features:
-            return self._counted(_count)
-        return self.with_facts()[0]
-
     def with_facts(self, *, takes_lists: bool = True) -> tuple["Dataset", DatasetFacts]:
-        """As `inspected`, but reads every record in any case, for the facts of all features.
+        """The same with all counts and features, for which every record is read, and their facts.
 
-        Raises:
-            DatasetError: as `inspected`; or a shard has other records than the dataset says; or
-                a record has feature lists, and `takes_lists` is false.
+        Feature lists that are not to be taken, and a count that is not the dataset's, are errors.
         """
         facts = DatasetFacts()
 
@@ -185,35 +121,23 @@ class Dataset:
                 facts.add(block, path=path, takes_lists=takes_lists)
             return facts.records - before
 
-        dataset = self._counted(read, reads_all=True)
+        dataset = self.counted(read, reads_all=True)
         if not self.says_features:
             features = features_of_facts(facts)
             dataset = dataclasses.replace(dataset, features=features, says_features=True)
         return dataset, facts
 
-    def _counted(self, read: Callable[[str], int], *, reads_all: bool = False) -> "Dataset":
+    def counted(self, read: Callable[[str], int], *, reads_all: bool = False) -> "Dataset":
         """The same with the records that `read` finds in shards: in those not counted, or all."""
-        if self.is_counted and not reads_all:
-            return self
-        shards: dict[str, list[ShardFile]] = {}
-        for split, group in self.shards.items():
-            shards[split] = []
-            for shard in group:
-                records = shard.records
-                if records is None or reads_all:
-                    records = read(shard.path)
-                    check_count(shard, records)
-                shards[split].append(shard._replace(records=records))
+
+        def counted(shard: ShardFile) -> ShardFile:
+            if shard.records is not None and not reads_all:
+                return shard
+            check_count(shard, records := read(shard.path))
+            return shard._replace(records=records)
+
+        shards = {split: [*map(counted, group)] for split, group in self.shards.items()}
         return dataclasses.replace(self, shards=shards)
-
-
-def check_count(shard: ShardFile, records: int) -> None:
-    """Refuses a shard that holds another number of records than its dataset says."""
-    if shard.records not in (None, records):
-        said, advice = f"{shard.records} records", "The dataset was changed: write it again."
-        raise DatasetError.at(
-            shard.path, expected=f"{said} as the dataset says", got=str(records), advice=advice
-        )
 
 
 def open_dataset(artifact: Place | os.PathLike[str] | Artifact, *, inspect: bool = True) -> Dataset:
@@ -222,22 +146,21 @@ def open_dataset(artifact: Place | os.PathLike[str] | Artifact, *, inspect: bool
     Args:
         artifact: a uri, a TFX artifact, or a pattern in TFX's `fn_args.train_files`; of the folder
             that `convert` was given, its newest dataset. Or files of TFRecords: a path, a pattern
-            such as `data/train-*`, or a tuple of these; where they lie in a dataset that says
-            what its records hold, that goes for them too.
+            such as `data/train-*`, or a tuple of these, of which goes what their dataset says.
         inspect: whether records are read to count them and to find out their features where
-            nothing says so; see `Dataset.inspected`.
+            nothing says so.
 
     Raises:
         DatasetError: there is no dataset, or it is not whole; the message names the problem.
     """
     place = artifact if isinstance(artifact, tuple) else newest_dataset(uri_of(artifact))
-    uri = place if isinstance(place, str) else ", ".join(place[:3])
     try:
         dataset = _found(list_dataset(place, with_index=False))
         return _inspected(dataset) if inspect else dataset
     except DatasetError:
         raise
     except (OSError, TypeError, ValueError) as error:  # of a path
+        uri = place if isinstance(place, str) else ", ".join(place[:3])
         raise DatasetError(f"{uri!r}: cannot be read: {type(error).__name__}: {error}") from error
 
 
@@ -253,11 +176,11 @@ def _inspected(dataset: Dataset) -> Dataset:
     assert files is not None, dataset.uri
     versions = tuple((s.path, s.records, files.version(s.name)) for s in dataset.shard_files)
     state = dataset.uri, dataset.says_features, versions
-    if state not in _inspections:
+    if (found := _inspections.get(state)) is None:
         if len(_inspections) >= _MOST_INSPECTIONS:
             _inspections.clear()
-        _inspections[state] = dataset.inspected()
-    found = _inspections[state]
+        says = dataset.says_features
+        found = _inspections[state] = dataset.counted(_count) if says else dataset.with_facts()[0]
     features = dataset.features if dataset.says_features else found.features
     return dataclasses.replace(dataset, features=features, shards=found.shards, says_features=True)
 
@@ -287,9 +210,8 @@ def _found(files: DatasetFiles) -> Dataset:
 def _checked(features: Mapping[str, Feature], paths: Iterable[str]) -> Mapping[str, Feature]:
     """Datum's features, of which lists that differ in length are no longer called dense.
 
-    Datum describes features by the last example that it wrote, unless they were named as sparse: of
-    boxes of objects by how many that one image has. So the first records of files are looked at;
-    where they cannot be read, whoever reads them says so.
+    Datum describes features by the last example that it wrote: boxes by how many that image has. So
+    the first records of files are looked at; one that cannot be read is whoever reads it's to say.
     """
     lists = {n: f.shape[0] for n, f in features.items() if f.dense and len(f.shape) == 1}
     counts = {name: {length} for name, length in lists.items()}
@@ -301,12 +223,10 @@ def _checked(features: Mapping[str, Feature], paths: Iterable[str]) -> Mapping[s
                 found = decode_example(record, lists)
                 for name in lists:
                     counts[name].add(len(found.get(name, ())))
-    differing = {name: max(found) for name, found in counts.items() if len(found) > 1}
-    return {
-        name: dataclasses.replace(feature, dense=False, shape=(differing[name],))
-        if name in differing
-        else feature
-        for name, feature in features.items()
+    return {**features} | {
+        name: dataclasses.replace(features[name], dense=False, shape=(max(found),))
+        for name, found in counts.items()
+        if len(found) > 1
     }
 
 

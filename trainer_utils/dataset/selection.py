@@ -1,7 +1,6 @@
-"""Which records of which files an input reads: artifacts, patterns, splits and slices resolved.
+"""Which records of which files an input reads, and the features of several datasets as one.
 
-sources = open_sources(fn_args.train_files, "train[:80%]")
-sources[0].ranges       # the ranges of files that hold its records
+open_sources(fn_args.train_files, "train[:80%]")[0].ranges
 """
 
 import dataclasses
@@ -18,23 +17,13 @@ from trainer_utils.dataset.location import (
     split_of,
     uri_of,
 )
-from trainer_utils.dataset.merging import merge_descriptions, tensor_likeness
 from trainer_utils.dataset.opening import Dataset, open_dataset
 from trainer_utils.dataset.shards import gzip_content_bytes, is_gzip
 from trainer_utils.format import ConfigError, DatasetError, Feature, resolve_slices
-from trainer_utils.format.file_ranges import FileRange
-from trainer_utils.format.spelling import did_you_mean
-
-__all__ = [
-    "Source",
-    "class_names_of",
-    "digest_of",
-    "mean_bytes",
-    "merged_features",
-    "numbers_of_classes",
-    "open_sources",
-    "source_of",
-]
+from trainer_utils.format.datum import DATUM_IMAGE_FORMATS
+from trainer_utils.format.errors import did_you_mean
+from trainer_utils.format.slices import FileRange
+from trainer_utils.format.tensors import TensorSpec
 
 _DEFAULT_SPLIT = "train"
 _DEFAULTS: Mapping[str, tuple[type, ...]] = {
@@ -44,14 +33,8 @@ _DEFAULTS: Mapping[str, tuple[type, ...]] = {
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Source:
-    """A part of a dataset.
-
-    Args:
-        dataset: opened.
-        split: the slices that were asked for.
-        split_names: of the splits that these are slices of, in order.
-        ranges: the ranges of files that hold its records, in order.
-    """
+    """A part of a dataset: the slices that were asked for (`split`), the splits that these are of,
+    and the ranges of files that hold its records, in order."""
 
     dataset: Dataset
     split: str
@@ -90,9 +73,6 @@ def open_sources(
         split: slices. None: the split that a pattern names; of files whose names all say the same
             split, that one; else `train`.
         apart: whether each of a list is a dataset of its own, as `weights` have it.
-
-    Raises:
-        DatasetError, ConfigError: as `input_fn`.
     """
     is_list = isinstance(artifact_uri, (list, tuple))
     artifacts = cast(Sequence[str | Artifact], artifact_uri if is_list else [artifact_uri])
@@ -151,13 +131,9 @@ def merged_features(
         sources: what is read.
         features: as `input_fn` takes them.
         required_features: names that are always parsed, such as the label; None is ignored.
-        has_callback: whether some function may make features that the dataset has not. Where one
-            of those names is such, all of the dataset's are parsed for it.
+        has_callback: whether some function may make features that the dataset has not; for those
+            all of the dataset's are parsed.
         default_values: what stands in records that lack a feature, by name.
-
-    Raises:
-        DatasetError: a dataset has not such a feature, or they have other kinds of it.
-        ConfigError: a default is not a value of its feature.
     """
     datasets = [source.dataset for source in sources]
     first = datasets[0]
@@ -171,17 +147,14 @@ def merged_features(
     for dataset in datasets:
         for name in names:
             if name not in dataset.features:
+                said = f"expected one of {', '.join(dataset.features)} ({dataset.uri})."
                 meant = did_you_mean(name, dataset.features)
-                raise DatasetError(
-                    f"feature {name!r}: expected one of {', '.join(dataset.features)} "
-                    f"({dataset.uri}).{meant}".removesuffix(".")
-                )
+                raise DatasetError(f"feature {name!r}: {said}{meant}".removesuffix("."))
             mine, others = first.features[name], dataset.features[name]
             if _likeness(mine) != _likeness(others):
-                raise DatasetError(
-                    f"feature {name!r}: expected the same in all datasets, got {mine} "
-                    f"({first.uri}) and {others} ({dataset.uri})"
-                )
+                got = f"{mine} ({first.uri}) and {others} ({dataset.uri})"
+                said = f"feature {name!r}: expected the same in all datasets"
+                raise DatasetError(f"{said}, got {got}")
     found = {
         name: merge_descriptions([dataset.features[name] for dataset in datasets]) for name in names
     }
@@ -208,11 +181,7 @@ def _with_default(name: str, feature: Feature, value: Any) -> Feature:
 
 
 def class_names_of(sources: Sequence[Source], label: str) -> list[str] | None:
-    """The names of a label's classes, in the order of their ids; None where no vocabulary says it.
-
-    Raises:
-        DatasetError: a vocabulary cannot be read.
-    """
+    """The names of a label's classes in the order of their ids; None where nothing says them."""
     datasets = [source.dataset for source in sources]
     if not all(label in dataset.vocabulary_files for dataset in datasets):
         return None
@@ -239,3 +208,76 @@ def _likeness(feature: Feature) -> tuple[object, ...]:
     keys += ["image_shape"] if feature.is_raw_image else []
     stored = [feature.extra.get(key) for key in keys]
     return feature.type, feature.dense, shape, tensor_likeness(feature), *stored
+
+
+def merge_descriptions(features: Sequence[Feature]) -> Feature:
+    """The first feature, with those of its extra keys that are true of all.
+
+    An image's sizes are mixed where any two differ; its formats are all that come in any. Of
+    tensors, the sizes in which they differ are not known.
+    """
+    first = features[0]
+    extra = {
+        key: value
+        for key, value in first.extra.items()
+        if all(feature.extra.get(key) == value for feature in features)
+    }
+    tensors = [feature.tensor for feature in features if feature.tensor is not None]
+    if first.tensor is not None:
+        extra["tensor"] = functools.reduce(TensorSpec.merge, tensors).to_json()
+    sizes = {feature.extra.get("sizes") for feature in features}
+    shapes = {(*f.shape, repr(f.extra.get("image_shape"))) for f in features}
+    if first.is_image and ("mixed" in sizes or len(shapes) > 1):
+        extra["sizes"] = "mixed"
+    formats = [feature.extra.get("formats", DATUM_IMAGE_FORMATS) for feature in features]
+    if any("formats" in feature.extra for feature in features):
+        extra["formats"] = sorted(set().union(*formats))
+    return dataclasses.replace(first, extra=extra)
+
+
+def merge_features(by_input: Mapping[str, Mapping[str, Feature]]) -> dict[str, Feature]:
+    """Features that hold for the examples of all inputs together, which are named for messages."""
+    found: dict[str, tuple[str, Feature]] = {}
+    for where, features in by_input.items():
+        for name, feature in features.items():
+            first_where, first = found.setdefault(name, (where, feature))
+            found[name] = first_where, _both(name, first, feature, (first_where, where))
+    everywhere = set.intersection(*(set(features) for features in by_input.values()))
+    return {
+        name: feature if name in everywhere else _sparse(feature)
+        for name, (_, feature) in sorted(found.items())
+    }
+
+
+def _both(name: str, one: Feature, other: Feature, where: tuple[str, str]) -> Feature:
+    if one == other:
+        return one
+    alike = one.type == other.type and one.is_image == other.is_image
+    alike &= one.extra.get("encoding") == other.extra.get("encoding")
+    alike &= tensor_likeness(one) == tensor_likeness(other) and one.tokens == other.tokens
+    if one.is_image or not (one.dense and other.dense):
+        alike &= len(one.shape or (1,)) == len(other.shape or (1,))
+    elif one.shape != other.shape:  # two fixed sizes: lists of no fixed length
+        alike &= len(one.shape) < 2 and len(other.shape) < 2
+    if not alike:
+        said = f"feature {name!r}: expected the same in all inputs"
+        got = f"{one} ({where[0]}) and {other} ({where[1]})"
+        raise DatasetError(f"{said}, got {got}. Balance them apart, or convert one of them.")
+    both = merge_descriptions([one, other])
+    if one.is_image:
+        return dataclasses.replace(both, dense=one.dense and other.dense)
+    if one.dense and other.dense and one.shape == other.shape:
+        return both
+    sizes = zip(one.shape or (1,), other.shape or (1,), strict=True)
+    return Feature(type=one.type, shape=tuple(map(max, sizes)), dense=False, extra=both.extra)
+
+
+def tensor_likeness(feature: Feature) -> tuple[str, int] | None:
+    """The dtype and rank that tensors must have in common to be batched together."""
+    tensor = feature.tensor
+    return None if tensor is None else (tensor.dtype, len(tensor.shape))
+
+
+def _sparse(feature: Feature) -> Feature:
+    shape = feature.shape if feature.is_image else feature.shape or (1,)
+    return dataclasses.replace(feature, dense=False, shape=shape)

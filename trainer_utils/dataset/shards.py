@@ -1,24 +1,90 @@
-"""A shard's bytes and records, wherever it lies and however it is compressed.
+"""A shard: its bytes and records, however they are compressed, and where each record begins.
 
 for block in read_shard_blocks("examples/Split-train/data_tfrecord-00000-of-00008.gz"):
     block.records()
+read_index(shard).offsets              # by its index, or else by the shard itself
 """
 
 import contextlib
+import errno
+import functools
 import gzip
+import logging
+import math
 import zlib
-from collections.abc import Iterator
-from typing import BinaryIO, cast
+from collections.abc import Collection, Iterator, Sequence
+from typing import TYPE_CHECKING, BinaryIO, NamedTuple, cast
 
-from trainer_utils.format import CorruptShardError, RecordBlock, read_blocks
+import numpy as np
+import numpy.typing as npt
+
+from trainer_utils.format import (
+    CorruptShardError,
+    DatasetError,
+    RecordBlock,
+    RecordIndex,
+    Shard,
+    read_blocks,
+    scan_lengths,
+)
+from trainer_utils.format.example import decode_context
+from trainer_utils.format.framing import HEADER_BYTES
+from trainer_utils.format.index import name_crcs, name_of
+from trainer_utils.format.naming import NAME_FEATURES, SPLIT_PREFIX, index_file
+from trainer_utils.format.slices import FileRange
 from trainer_utils.format.tfrecord import BLOCK_BYTES
-from trainer_utils.storage import file_size, open_for_reading, read_range
+from trainer_utils.storage import exists, file_size, open_for_reading, read_bytes, read_range
 
-__all__ = ["gzip_content_bytes", "is_gzip", "open_records", "read_shard_blocks", "unpacked"]
+if TYPE_CHECKING:
+    from trainer_utils.dataset.opening import Dataset
 
-
+_logger = logging.getLogger(__name__)
 _GZIP = b"\x1f\x8b"
 _looked_at: dict[str, bool] = {}  # of others' shards, whether they are compressed, by path
+
+
+class ShardFile(NamedTuple):
+    """One file of records.
+
+    Args:
+        path: in full.
+        records: None where nothing says it and they were not counted.
+        bytes: of the file as it lies there.
+        entry: what the manifest says of it, if there is one.
+        name: as the dataset names it: relative to its uri, unless it lies elsewhere.
+    """
+
+    path: str
+    records: int | None
+    bytes: int
+    entry: Shard | None = None
+    name: str = ""
+
+    @property
+    def index_path(self) -> str | None:
+        """Of its record index, in full; None where it has none."""
+        if self.entry is None or self.entry.index_crc32c is None:
+            return None
+        return self.path.removesuffix(self.entry.path) + index_file(self.entry.path)
+
+    @property
+    def is_gzip(self) -> bool:
+        """Whether it is compressed."""
+        return is_gzip(self.path)
+
+    @property
+    def num_records(self) -> int:
+        """How many records it has, of a dataset that was inspected."""
+        assert self.records is not None, self.path
+        return self.records
+
+
+def check_count(shard: ShardFile, records: int) -> None:
+    """Refuses a shard that holds another number of records than its dataset says."""
+    if shard.records not in (None, records):
+        said = f"{shard.records} records as the dataset says"
+        advice = "The dataset was changed: write it again."
+        raise DatasetError.at(shard.path, expected=said, got=str(records), advice=advice)
 
 
 def is_gzip(path: str) -> bool:
@@ -46,15 +112,7 @@ def open_records(path: str) -> Iterator[BinaryIO]:
 
 @contextlib.contextmanager
 def unpacked(stream: BinaryIO, *, path: str) -> Iterator[BinaryIO]:
-    """The framed records in a shard's own bytes.
-
-    Args:
-        stream: of the shard.
-        path: of it; its name says whether it is compressed.
-
-    Raises:
-        CorruptShardError: it is no whole gzip stream; the message names the file.
-    """
+    """The framed records in a shard's bytes; a CorruptShardError where its gzip is not whole."""
     if not is_gzip(path):
         yield stream
         return
@@ -62,15 +120,118 @@ def unpacked(stream: BinaryIO, *, path: str) -> Iterator[BinaryIO]:
         with gzip.GzipFile(fileobj=stream, mode="rb") as records:
             yield cast(BinaryIO, records)
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-        raise CorruptShardError(
-            f"{path!r}: expected a whole gzip stream: {error} "
-            f"(near byte {stream.tell()}). The file is damaged: write it again.",
-            path=path,
-            offset=stream.tell(),
-        ) from error
+        advice, offset = "The file is damaged: write it again.", stream.tell()
+        said = f"{path!r}: expected a whole gzip stream: {error} (near byte {offset}). {advice}"
+        raise CorruptShardError(said, path=path, offset=offset) from error
 
 
 def gzip_content_bytes(path: str) -> int:
     """How many bytes a gzip file holds, modulo 2**32 (the last field of RFC 1952)."""
     size = file_size(path)
     return int.from_bytes(read_range(path, start=max(size - 4, 0), stop=size), "little")
+
+
+def read_index(shard: ShardFile, *, is_strict: bool = True) -> RecordIndex:
+    """Where a shard's records lie: from its index, else by walking from header to header.
+
+    An index that is damaged or gone is an error where `is_strict`; else the shard is walked.
+
+    Raises:
+        CorruptShardError: the index is not the manifest's, or a header is damaged.
+        DatasetError: it holds another number of records than the dataset says.
+    """
+    if shard.index_path is not None:
+        try:
+            data = read_bytes(shard.index_path)
+            return RecordIndex.from_bytes(data, path=shard.index_path, shard=shard.entry)
+        except (DatasetError, OSError):
+            if is_strict:
+                raise
+    with open_records(shard.path) as stream:
+        index = RecordIndex(scan_lengths(stream, path=shard.path))
+    check_count(shard, len(index))
+    return index
+
+
+def summed_index(shard: ShardFile) -> RecordIndex:
+    """The same with the sums of payloads and names, for which the shard is read if need be."""
+    index = read_index(shard, is_strict=False)
+    if index.name_crcs is not None:
+        return index
+    parts = [np.zeros((2, 0), np.uint32)]
+    for block in read_shard_blocks(shard.path):
+        begins = block.starts + HEADER_BYTES
+        names = name_crcs(block.data, begins, begins + block.lengths)
+        parts.append(np.stack([block.payload_crcs, names]))
+    return RecordIndex(index.lengths, *np.concatenate(parts, axis=1))
+
+
+def record_keys(dataset: "Dataset", ranges: Sequence[FileRange]) -> npt.NDArray[np.uint64]:
+    """`(records,) uint64`: by which records are known in another version of their dataset, made of
+    the sums of payloads and of names, and the lengths."""
+    shards = {shard.path: shard for shard in dataset.shard_files}
+    found = [np.zeros(0, np.uint64)]
+    for path, skip, take in ranges:
+        index = summed_index(shards[path])
+        sums = (index.payload_crcs, index.name_crcs, index.lengths)
+        payloads, names, lengths = (np.asarray(some).astype(np.uint64) for some in sums)
+        keys = payloads << np.uint64(32) | names ^ lengths
+        found.append(keys[skip : skip + take])
+    return np.concatenate(found)
+
+
+def find_numbers(
+    dataset: "Dataset", shard: ShardFile, names: Collection[bytes]
+) -> list[int] | None:
+    """The numbers of a shard's records of some names, in order, of which no others are read.
+
+    None where the shard has to be read for that: nothing is written of its records, or they may
+    have further names, of which the first alone is written.
+    """
+    named = [dataset.features[name] for name in NAME_FEATURES if name in dataset.features]
+    if len(named) != 1 or not named[0].dense or math.prod(named[0].shape) != 1:
+        return None
+    index = read_index(shard, is_strict=False)
+    if index.name_crcs is None:
+        return None
+    numbers = sorted({number for name in names for number in index.numbers_named(name) or ()})
+    if not numbers:
+        return []
+    with open_records(shard.path) as stream:
+        records = [(number, index.read(stream, number, path=shard.path)) for number in numbers]
+    found = [(n, name_of(decode_context(record, NAME_FEATURES))) for n, record in records]
+    return [number for number, name in found if name in names]
+
+
+def believed_index(path: str, *, size: int, entry: Shard | None = None) -> RecordIndex | None:
+    """The index of a shard of `size` uncompressed bytes, where its dataset has one.
+
+    None where it cannot be believed: it is damaged, or of another file, or missing though the
+    manifest (`entry`) names it. One warning says so.
+    """
+    uri, prefix, name = path.rpartition(f"/{SPLIT_PREFIX}")
+    try:
+        index_path = f"{uri}/{index_file(prefix[1:] + name)}"
+    except DatasetError:  # a shard whose name is not one of ours
+        return None
+    try:
+        if not exists(index_path):
+            if entry is None or entry.index_crc32c is None:
+                return None
+            raise CorruptShardError("expected the file that the manifest names, got none.")
+        index = RecordIndex.from_bytes(read_bytes(index_path), path=index_path, shard=entry)
+        if index.framed_bytes != size:
+            raise CorruptShardError(f"expected a shard of {index.framed_bytes} bytes, got {size}.")
+        return index
+    except (CorruptShardError, OSError) as error:
+        if isinstance(error, OSError) and error.errno in (errno.EMFILE, errno.ENFILE):
+            raise  # it is no matter of the index
+        _warn_of(index_path, str(error))
+        return None
+
+
+@functools.lru_cache(maxsize=4096)  # once each
+def _warn_of(index_path: str, why: str) -> None:
+    _logger.warning(
+        "record index %r is not used, the shard is read through instead: %s", index_path, why
+    )

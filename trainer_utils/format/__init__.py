@@ -1,29 +1,16 @@
 """The on-disk contract of a dataset: framing, manifest, Datum JSON, names, slices and plans.
 
-    from trainer_utils.format import Manifest, read_records
-
 The one place where a file name, a JSON key or a framing constant is written. It takes bytes and
 streams, whatever file system they come from, and imports neither tensorflow, tfx nor beam.
 """
 
-from trainer_utils.format.datum import (
-    Feature,
-    parse_features,
-    parse_shard_info,
-    render_features,
-    render_shard_info,
-)
-from trainer_utils.format.errors import (
-    ConfigError,
-    CorruptShardError,
-    DatasetError,
-    InputError,
-)
+from trainer_utils.format.checksums import combine_checksums, multiset_checksum
+from trainer_utils.format.datum import Feature, parse_shard_info
+from trainer_utils.format.errors import ConfigError, CorruptShardError, DatasetError, InputError
 from trainer_utils.format.example import encode_example
-from trainer_utils.format.framing import frame_parts, frame_records
+from trainer_utils.format.framing import frame_parts
 from trainer_utils.format.index import RecordIndex
 from trainer_utils.format.manifest import Accounting, Manifest, Shard
-from trainer_utils.format.multiset import combine_checksums, multiset_checksum
 from trainer_utils.format.naming import ShardName, canonical_split
 from trainer_utils.format.planning import (
     keyed_hash,
@@ -34,46 +21,4 @@ from trainer_utils.format.planning import (
 )
 from trainer_utils.format.shard_writer import ShardWriter
 from trainer_utils.format.slices import SplitRange, resolve_slices
-from trainer_utils.format.tfrecord import (
-    RecordBlock,
-    count_records,
-    read_blocks,
-    read_records,
-    scan_lengths,
-)
-
-__all__ = [
-    "Accounting",
-    "ConfigError",
-    "CorruptShardError",
-    "DatasetError",
-    "Feature",
-    "InputError",
-    "Manifest",
-    "RecordBlock",
-    "RecordIndex",
-    "Shard",
-    "ShardName",
-    "ShardWriter",
-    "SplitRange",
-    "canonical_split",
-    "combine_checksums",
-    "count_records",
-    "encode_example",
-    "frame_parts",
-    "frame_records",
-    "keyed_hash",
-    "keyed_hashes",
-    "multiset_checksum",
-    "num_shards_for",
-    "parse_features",
-    "parse_shard_info",
-    "permute",
-    "read_blocks",
-    "read_records",
-    "render_features",
-    "render_shard_info",
-    "resolve_slices",
-    "scan_lengths",
-    "shard_bounds",
-]
+from trainer_utils.format.tfrecord import RecordBlock, count_records, read_blocks, scan_lengths

@@ -1,10 +1,5 @@
 """`croissant.json`: a dataset's description as catalogues read it, in MLCommons Croissant 1.0.
 
-    render_croissant(features, {"train": 404, "eval": 196}, vocabularies={"label": ["cat", "dog"]})
-
-It says what each feature is, which files hold the records, which splits there are and what the
-classes are called. Records stay TFRecord, which `mlcroissant` describes and does not read.
-
 Source: https://docs.mlcommons.org/croissant/docs/croissant-spec.html, of version 1.0.
 """
 
@@ -15,8 +10,6 @@ from collections.abc import Mapping, Sequence
 from trainer_utils.format.datum import Feature
 from trainer_utils.format.json_text import Json, JsonObject, render_json
 from trainer_utils.format.naming import SHARD_PREFIX, SPLIT_PREFIX, split_folder
-
-__all__ = ["render_croissant"]
 
 _VERSION = "http://mlcommons.org/croissant/1.0"
 _TERMS = (
@@ -39,12 +32,7 @@ _CONTEXT: JsonObject = {  # as the specification has it
     "sc": "https://schema.org/",
 }
 _SHARDS = "shards"
-_TFRECORD = "application/x-tfrecord"
-_ENCODINGS = {
-    ".csv": "text/csv",
-    ".json": "application/json",
-    ".jsonl": "application/jsonlines",
-}
+_ENCODINGS = {".csv": "text/csv", ".json": "application/json", ".jsonl": "application/jsonlines"}
 _DATA_TYPES = {"int": "sc:Integer", "float": "sc:Float", "string": "sc:Text"}
 _SOUND = ("audio", "sample_rate")  # what AudioExampleGen writes: a WAV file, and its rate
 _MOST_NAMED_CLASSES = 1000  # the file of the vocabulary has them all
@@ -59,7 +47,7 @@ def render_croissant(
     producer: str = "tfx-shards",
     fingerprint: str = "",
 ) -> str:
-    """The description as text; equal datasets have equal ones.
+    """The description as text.
 
     Args:
         features: by name.
@@ -101,7 +89,7 @@ def _shards(records: Mapping[str, int]) -> JsonObject:
         "@id": _SHARDS,
         "name": _SHARDS,
         "description": "Records of tf.train.Example; manifest.json has a checksum of each file.",
-        "encodingFormat": _TFRECORD,
+        "encodingFormat": "application/x-tfrecord",
         "includes": [f"{split_folder(split)}/{SHARD_PREFIX}-*" for split in records],
     }
 
@@ -159,7 +147,8 @@ def _examples(features: Mapping[str, Feature], classes: Mapping[str, Sequence[st
     for name, feature in sorted(features.items()):
         # Of its own name space: a feature may be called `split`, too.
         is_sound = name == _SOUND[0] and _SOUND[1] in features
-        kind = "sc:AudioObject" if is_sound else _data_type(feature)
+        kind = "sc:ImageObject" if feature.has_pixels else _DATA_TYPES[feature.type]
+        kind = "sc:AudioObject" if is_sound else kind
         field = _field(f"examples/features/{_escaped(name)}", name, kind)
         field["source"] = {"fileSet": {"@id": _SHARDS}, "extract": {"column": name}}
         if not (feature.dense and (not feature.shape or feature.is_image)):
@@ -172,12 +161,6 @@ def _examples(features: Mapping[str, Feature], classes: Mapping[str, Sequence[st
 
 def _field(place: str, name: str, data_type: Json) -> JsonObject:
     return {"@type": "cr:Field", "@id": place, "name": name, "dataType": data_type}
-
-
-def _data_type(feature: Feature) -> str:
-    if feature.is_image or feature.is_raw_image:
-        return "sc:ImageObject"
-    return _DATA_TYPES[feature.type]
 
 
 def _escaped(name: str) -> str:

@@ -1,12 +1,8 @@
 """Datum's two JSON files: what the features are, and how many records each shard holds.
 
-    features = parse_features(text, path=…)     # {'image': Feature(type='string', shape=(…), …)}
-    render_features(features)                   # and back
-
-Source: `datum/writer/tfrecord_writer.py` and `datum/reader/parser.py` of datum 1.13.
 A `string` feature of rank 2 or 3 is an encoded image of that height, width and channels; its
-rank says how Datum decodes it (2: one channel, 3: three). `dense: false` is variable length.
-Keys that Datum does not know are kept in `Feature.extra`; Datum ignores them.
+rank says how Datum decodes it (2: one channel, 3: three). Keys of ours Datum ignores.
+Source: `datum/writer/tfrecord_writer.py` and `datum/reader/parser.py` of datum 1.13.
 """
 
 import dataclasses
@@ -14,17 +10,7 @@ from collections.abc import Mapping
 
 from trainer_utils.format.errors import DatasetError
 from trainer_utils.format.json_text import Json, parse_json_object, render_json
-from trainer_utils.format.tensors import TensorSpec
-from trainer_utils.format.tokens import TokenSpec
-
-__all__ = [
-    "DATUM_IMAGE_FORMATS",
-    "Feature",
-    "parse_features",
-    "parse_shard_info",
-    "render_features",
-    "render_shard_info",
-]
+from trainer_utils.format.tensors import TensorSpec, TokenSpec
 
 DATUM_IMAGE_FORMATS = frozenset({"GIF", "JPEG", "PNG"})
 """What Datum decodes, by `tf.io.decode_jpeg`, which takes all three (of GIF those of one picture).
@@ -40,7 +26,7 @@ class Feature:
 
     Args:
         type: `int` (int64), `float` (float32) or `string` (bytes).
-        shape: the shape of one example; of an image, `(height, width[, channels])` of one of them.
+        shape: of one example; of an image, `(height, width[, channels])` of one of them.
         dense: every example has it, in that shape; False: any number of values.
         extra: keys of ours beside Datum's, such as `sizes` of an image.
     """
@@ -57,7 +43,6 @@ class Feature:
             raise DatasetError(f"shape: expected sizes of 0 to 2**31, got {self.shape!r}")
         if self.tensor is not None and (self.type != "string" or self.is_image):
             raise DatasetError(f"tensor: expected it in one string, got {self.type} {self.shape!r}")
-
         if self.tokens is not None and (self.type != "string" or self.shape):
             raise DatasetError(f"tokens: expected them in one string, got {self.type} {self.shape}")
 
@@ -110,9 +95,8 @@ def parse_features(text: str, *, path: str) -> dict[str, Feature]:
                 raise TypeError("shape is a list of integers, dense is true or false")
             features[name] = Feature(type=kind, shape=tuple(shape), dense=dense, extra=known)
         except (KeyError, TypeError, ValueError) as error:
-            raise DatasetError(
-                f"feature {name!r}: expected type, shape and dense, got {entry!r} ({path}): {error}"
-            ) from error
+            said = f"feature {name!r}: expected type, shape and dense, got {entry!r}"
+            raise DatasetError(f"{said} ({path}): {error}") from error
     return features
 
 
@@ -127,18 +111,13 @@ def render_features(features: Mapping[str, Feature]) -> str:
 
 
 def parse_shard_info(text: str, *, path: str) -> dict[str, dict[str, int]]:
-    """Reads `shard_info.json`: for each split its shards' paths, in order, and their records.
-
-    A DatasetError, where it is no such JSON, names `path`.
-    """
+    """Reads `shard_info.json`: for each split its shards' paths, in order, and their records."""
     info = parse_json_object(text, path=path)
     for split, shards in info.items():
-        if not isinstance(shards, dict) or not all(
-            type(count) is int and count >= 0 for count in shards.values()
-        ):
-            raise DatasetError(
-                f"split {split!r}: expected records by shard path, got {shards!r} ({path})"
-            )
+        counts = shards.values() if isinstance(shards, dict) else [None]
+        if not all(type(count) is int and count >= 0 for count in counts):
+            said = f"split {split!r}: expected records by shard path, got {shards!r}"
+            raise DatasetError(f"{said} ({path})")
     return info
 
 

@@ -1,31 +1,20 @@
 """The exceptions of tfx-shards: a small family under `ValueError`, with data beside their text.
 
-try:
-    dataset = trainer_utils.input_fn(uri, split="train")
 except trainer_utils.CorruptShardError as error:
     print(error)                                    # what happened, where, and how to mend it
     print(error.path, error.record, error.offset)   # the same as data: nobody parses a message
-
-They pickle as they are. Where only text goes from a worker to whoever waits for it, as through a
-file, `error_to_json` and `error_from_json` take the class, the message and the data across.
 """
 
+import contextlib
+import difflib
 import json
 import pickle
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, TypeVar
 
 from trainer_utils.format.printable import printable
 
-__all__ = [
-    "ConfigError",
-    "CorruptShardError",
-    "DatasetError",
-    "InputError",
-    "error_from_json",
-    "error_to_json",
-]
-
+_ALIKE = 0.7  # of `difflib`'s ratio: further apart, a name is another rather than misspelt
 _Error = TypeVar("_Error", bound="DatasetError")
 
 
@@ -82,15 +71,7 @@ class CorruptShardError(DatasetError):
 
 
 class ConfigError(DatasetError):
-    """A setting has a value that is not allowed.
-
-    Args:
-        message: it names setting, value and rule.
-        setting: its name.
-        value: what it was given.
-        allowed: what it takes, in words.
-        path, record, offset: as `DatasetError`, where it is a file that has the setting.
-    """
+    """A setting has a value that is not allowed; `allowed` says what it takes, in words."""
 
     def __init__(
         self,
@@ -113,6 +94,17 @@ class ConfigError(DatasetError):
 
 class InputError(DatasetError):
     """The raw input cannot be turned into a dataset: missing, empty, or too much of it is bad."""
+
+
+@contextlib.contextmanager
+def reading(path: str, expected: str, *, advice: str = "") -> Iterator[None]:
+    """Makes a DatasetError of whatever a damaged file makes its parser raise."""
+    try:
+        yield
+    except (DatasetError, MemoryError):
+        raise
+    except Exception as error:  # of as many kinds as parsers have
+        raise DatasetError.at(path, expected=expected, got=repr(error), advice=advice) from error
 
 
 def error_to_json(error: DatasetError) -> dict[str, object]:
@@ -139,3 +131,24 @@ def _kept(value: object, dump: Callable[[object], object]) -> object:
     except Exception:  # of as many kinds as there are classes
         return repr(value)
     return value
+
+
+def did_you_mean(given: object, known: Iterable[object]) -> str:
+    """` Did you mean 'seed'?`, to end an error about `given`; empty where nothing known is like it.
+
+    Of what is given, and of what is known, only texts count.
+    """
+    if not isinstance(given, str):
+        return ""
+    names = {_plain(name): name for name in known if isinstance(name, str)}
+    like = difflib.get_close_matches(_plain(given), names, n=1, cutoff=_ALIKE)
+    return f" Did you mean {names[like[0]]!r}?" if like else ""
+
+
+def misspelt(given: object, known: Iterable[object]) -> str:
+    """`'sead'. Did you mean 'seed'?`, to end an error that says what it got, or `'sead'`."""
+    return f"{given!r}.{did_you_mean(given, known)}".removesuffix(".")
+
+
+def _plain(name: str) -> str:
+    return name.lower().replace("_", "").replace("-", "")

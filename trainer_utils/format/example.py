@@ -1,21 +1,22 @@
-"""Serialized `tf.train.Example` messages as parts to be joined, so that images are not copied.
+"""Serialized `tf.train.Example` messages, one at a time. Of many: `example_columns`.
 
     b"".join(encode_example({"image": data, "label": 3, "xmin": (0.1, 0.5)}))
-    b"".join(encode_sequence_example({"label": 3}, {"tokens": [[1, 2], [3]]}))     # two steps
+    decode_example(record, {"label"})             # {'label': [3]}: an image is jumped over
 
-Building a protocol buffer object costs an image two copies and 35 µs, a third of its conversion.
-
+Made in parts, an image is not copied: a protocol buffer object costs it two copies and 35 µs. The
+entries of the map stand sorted by key, as deterministic serialization has it.
 Source: `tensorflow/core/example/{example,feature}.proto` and the protocol buffers' encoding guide.
-The entries of the map stand sorted by key, as deterministic serialization has them.
 """
 
 import functools
 import struct
-from collections.abc import Mapping, Sequence
-from typing import cast
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import Any, cast
 
-__all__ = ["encode_example", "encode_sequence_example", "varint"]
+from trainer_utils.format.errors import DatasetError
 
+Buffer = bytes | memoryview
+Bounds = tuple[int, int]
 Scalar = bytes | int | float
 
 _SHORT = [bytes([number]) for number in range(1 << 7)]  # varints
@@ -24,16 +25,19 @@ _SHORT = [bytes([number]) for number in range(1 << 7)]  # varints
 _FIRST, _SECOND, _THIRD = b"\x0a", b"\x12", b"\x1a"
 _BYTES_LIST, _FLOAT_LIST, _INT64_LIST = _FIRST, _SECOND, _THIRD  # of Feature
 
+_VARINT, _FIXED64, DELIMITED, _FIXED32 = 0, 1, 2, 5  # wire types
+_FEATURES, _FEATURE_LISTS = 1, 2  # of an example, and of a sequence example beside them
+_KEY, _VALUE = 1, 2  # of a map's entry
+_BYTES, _FLOATS, _INTEGERS = 1, 2, 3  # of Feature
+
 
 def encode_example(features: Mapping[str, Scalar | Sequence[Scalar]]) -> list[bytes]:
-    """One example.
+    """One example, in parts that, joined, are the message; single bytes values are among them as
+    given.
 
     Args:
         features: by name: bytes, integers of 64 bits, signed, or floats, which are kept with 32
             bits; or a list of one of these. One without values is left out.
-
-    Returns:
-        Parts that, joined, are the message; single bytes values are among them as given.
     """
     parts = [b""]
     for name in sorted(features):
@@ -55,23 +59,16 @@ def encode_sequence_example(
     context: Mapping[str, Scalar | Sequence[Scalar]],
     lists: Mapping[str, Sequence[Sequence[Scalar]]],
 ) -> list[bytes]:
-    """One `tf.train.SequenceExample`.
+    """One `tf.train.SequenceExample`, in parts: features of the whole, as `encode_example` takes
+    them, and by name for each step its values, of one kind.
 
-    Args:
-        context: the features of the whole, as `encode_example` takes them.
-        lists: by name, for each step its values, of one kind.
-
-    Returns:
-        Parts that, joined, are the message. Its first field is that of an example, so that
-        whoever parses examples finds the context.
+    Its first field is that of an example, so that whoever parses examples finds the context.
     """
     parts = encode_example(context)
     entries = b""
     for name in sorted(lists):
-        steps = b"".join(_FIRST + varint(len(step)) + step for step in map(_step, lists[name]))
-        key = name.encode()
-        entry = _FIRST + varint(len(key)) + key + _SECOND + varint(len(steps)) + steps
-        entries += _FIRST + varint(len(entry)) + entry
+        steps = b"".join(_packed(_step(values)) for values in lists[name])
+        entries += _packed(_packed(name.encode()) + _SECOND + varint(len(steps)) + steps)
     return [*parts, _SECOND + varint(len(entries)) + entries]
 
 
@@ -103,7 +100,7 @@ def _values(values: Sequence[Scalar]) -> tuple[bytes, bytes]:
     """The kind of a list of values, and its bytes."""
     if isinstance(values[0], bytes):
         kind = _BYTES_LIST
-        body = b"".join(_FIRST + varint(len(v)) + v for v in cast(Sequence[bytes], values))
+        body = b"".join(map(_packed, cast(Sequence[bytes], values)))
     elif isinstance(values[0], float):
         kind = _FLOAT_LIST
         body = _packed(struct.pack(f"<{len(values)}f", *cast(Sequence[float], values)))
@@ -121,16 +118,12 @@ def _entry_head(name: str, kind: bytes, size: int) -> bytes:
     """What stands in a map entry before the `size` bytes of its feature's list."""
     head = kind + varint(size)
     head = _SECOND + varint(size + len(head)) + head
-    key = name.encode()
-    head = _FIRST + varint(len(key)) + key + head
+    head = _packed(name.encode()) + head
     return _FIRST + varint(size + len(head)) + head
 
 
 def varint(number: int) -> bytes:
-    """A number of 0 or more in base 128.
-
-    Least significant group first; all but the last group have their high bit set.
-    """
+    """A number of 0 or more in base 128, the least significant group first."""
     if number < 1 << 7:
         return _SHORT[number]
     if number < 1 << 14:
@@ -143,3 +136,140 @@ def varint(number: int) -> bytes:
         number >>= 7
     groups.append(number)
     return bytes(groups)
+
+
+def decode_example(
+    record: Buffer, names: Collection[str] | None = None
+) -> dict[str, list[int] | list[float] | list[memoryview]]:
+    """The values of features by name: int64, float32, or views of bytes; those that are not among
+    `names` (None: all) are jumped over.
+
+    Raises:
+        DatasetError: it is no such message; or all is wanted, and it has feature lists too.
+    """
+    found = decode_context(record, names)
+    if names is None and any(_parts(record, 0, len(record), _FEATURE_LISTS)):
+        raise DatasetError(
+            "record: expected a tf.train.Example, got a tf.train.SequenceExample, whose feature "
+            "lists are for `input_fn` alone. `inspect`, `report` and `verify` take it too."
+        )
+    return found
+
+
+def decode_context(record: Buffer, names: Collection[str] | None = None) -> dict[str, Any]:
+    """The same, of a `tf.train.SequenceExample` too: its context is what features are."""
+    wanted = None if names is None else {name.encode() for name in names}
+    try:
+        return {
+            key.decode(): _read_values(record, *bounds)
+            for key, bounds in _entries(record, _FEATURES)
+            if wanted is None or key in wanted
+        }
+    except ValueError as error:
+        raise DatasetError(f"record: expected a tf.train.Example, got another: {error}") from error
+
+
+def decode_feature_lists(
+    record: Buffer, names: Collection[str] | None = None
+) -> dict[str, list[Any]]:
+    """The feature lists of a `tf.train.SequenceExample`: by name, the values of each step."""
+    try:
+        return {
+            name: [_read_values(record, *step) for step in _parts(record, *bounds)]
+            for key, bounds in _entries(record, _FEATURE_LISTS)
+            if names is None or key.decode() in names
+            for name in [key.decode()]
+        }
+    except ValueError as error:
+        said = "record: expected a tf.train.SequenceExample, got another"
+        raise DatasetError(f"{said}: {error}") from error
+
+
+def _parts(record: Buffer, start: int, stop: int, wanted: int = 1) -> Iterator[Bounds]:
+    """Where the messages are that a message has in one of its fields."""
+    for number, wire, begin, end in read_fields(record, start, stop):
+        if number == wanted and wire == DELIMITED:
+            yield begin, end
+
+
+def _entries(record: Buffer, field: int) -> Iterator[tuple[bytes, Bounds]]:
+    """The keys of a map in a field of a record, and where their values are."""
+    for first, last in _parts(record, 0, len(record), field):
+        for start, stop in _parts(record, first, last):
+            key, bounds = b"", (stop, stop)
+            for number, wire, begin, end in read_fields(record, start, stop):
+                if wire == DELIMITED and number == _KEY:
+                    key = bytes(record[begin:end])
+                elif wire == DELIMITED and number == _VALUE:
+                    bounds = begin, end
+            yield key, bounds
+
+
+def _read_values(record: Buffer, start: int, stop: int) -> list[Any]:
+    """Those of a Feature; the last of several kinds counts, as in any protocol buffer."""
+    values: list[Any] = []
+    for kind, wire, begin, end in read_fields(record, start, stop):
+        if wire == DELIMITED and kind in (_BYTES, _FLOATS, _INTEGERS):
+            values = [
+                value
+                for number, value_wire, first, last in read_fields(record, begin, end)
+                if number == 1
+                for value in _read_list(kind, record, value_wire, first, last)
+            ]
+    return values
+
+
+def _read_list(kind: int, record: Buffer, wire: int, start: int, stop: int) -> Sequence[Any]:
+    """Values of one kind, packed or a single one."""
+    if kind == _BYTES and wire == DELIMITED:
+        return [memoryview(record)[start:stop]]
+    if kind == _FLOATS and wire in (DELIMITED, _FIXED32):
+        count, rest = divmod(stop - start, 4)
+        if rest:
+            raise ValueError(f"{stop - start} bytes of floats of 4 bytes")
+        return struct.unpack_from(f"<{count}f", record, start)
+    values = []
+    while kind == _INTEGERS and wire in (DELIMITED, _VARINT) and start < stop:
+        value, start = read_varint(record, start, stop)
+        values.append(value - (1 << 64) if value >> 63 else value)
+    return values
+
+
+def read_fields(record: Buffer, start: int, stop: int) -> Iterator[tuple[int, int, int, int]]:
+    """The fields of the message from `start` to `stop`: number, wire type, content's bounds."""
+    while start < stop:
+        # Most numbers are of one byte, and a call takes as long as all else here.
+        if (tag := record[start]) < 0x80:
+            start += 1
+        else:
+            tag, start = read_varint(record, start, stop)
+        wire, end = tag & 7, start
+        if wire == DELIMITED:
+            if start < stop and (length := record[start]) < 0x80:
+                start += 1
+            else:
+                length, start = read_varint(record, start, stop)
+            end = start + length
+        elif wire == _VARINT:
+            _, end = read_varint(record, start, stop)
+        elif wire in (_FIXED64, _FIXED32):
+            end = start + (8 if wire == _FIXED64 else 4)
+        else:
+            raise ValueError(f"a field of wire type {wire}")
+        if end > stop:
+            raise ValueError("a message that is cut short")
+        yield tag >> 3, wire, start, end
+        start = end
+
+
+def read_varint(record: Buffer, place: int, stop: int) -> tuple[int, int]:
+    """A number of 64 bits in base 128, and where it ends."""
+    number = shift = 0
+    while place < stop and shift < 64 + 6:
+        group = record[place]
+        place += 1
+        number |= (group & 0x7F) << shift
+        if group < 0x80:
+            return number & 0xFFFF_FFFF_FFFF_FFFF, place
+        shift += 7
+    raise ValueError("a number without an end")

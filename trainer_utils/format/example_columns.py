@@ -1,12 +1,9 @@
 """Serialized `tf.train.Example` messages to columns of numpy, all records at once.
 
-    columns = parse_examples(data, begins, ends, ["label", "text"])
-    columns["label"].counts, columns["label"].values      # [1, 1, …], [3, 0, …]
+    parse_examples(data, begins, ends, ["label", "text"])["label"].values      # [3, 0, …]
 
-Every operation is one of numpy over all records: a message is walked for all of them in parallel,
-some 0.3 us a record and feature. What is written in an unusual way goes one by one.
-
-Source: `tensorflow/core/example/{example,feature}.proto` and the protocol buffers' encoding guide.
+Messages are walked in parallel by numpy, some 0.3 us a record and feature. What is written in an
+unusual way goes one by one. Source: as of `example`.
 """
 
 from collections.abc import Callable, Collection, Iterator
@@ -17,16 +14,12 @@ import numpy.typing as npt
 
 from trainer_utils.format.crc32c import Buffer
 from trainer_utils.format.errors import DatasetError
-from trainer_utils.format.example_decoding import (
-    decode_context,
-    decode_feature_lists,
-    read_fields,
-)
-
-__all__ = ["Column", "parse_examples", "parse_feature_lists"]
+from trainer_utils.format.example import decode_context, decode_feature_lists, read_fields
 
 _FIRST, _SECOND = 0x0A, 0x12  # tags of fields 1 and 2 with a length
 KINDS = {0x0A: "string", 0x12: "float", 0x1A: "int"}  # tags of the kinds of a Feature
+_KINDS_OF_VALUES = {int: "int", float: "float"}  # else views of bytes
+_DTYPES: dict[str, Any] = {"int": np.int64, "float": np.float32}
 _FEW = 8  # records that are walked one by one sooner than all together
 
 Positions = npt.NDArray[np.int64]
@@ -59,11 +52,11 @@ def parse_examples(
     *,
     views: Collection[str] = (),
 ) -> dict[str, Column]:
-    """Parses features of all records; one that was asked for and that none has, has no values.
+    """Parses features of the records in `buffer`; one that was asked for and none has, has no
+    values.
 
     Args:
-        buffer: holds the records.
-        begins, ends: `(records,) int64`, where each is in it.
+        begins, ends: `(records,) int64`, where each record is in it.
         names: of the features; None: all.
         views: those whose bytes come as views of the buffer, not copied.
 
@@ -79,9 +72,7 @@ def parse_examples(
             for name in (map(bytes.decode, found) if names is None else names)
         }
     except (_UnusualError, IndexError, UnicodeDecodeError):
-        return _one_by_one(
-            (bytes(buffer[begin:end]) for begin, end in _bounds(begins, ends)), names, len(begins)
-        )
+        return _one_by_one(buffer, begins, ends, names)
 
 
 class _Places:
@@ -300,26 +291,20 @@ def _bytes(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
 
 
 def _one_by_one(
-    records: Iterator[bytes], names: Collection[str] | None, num_records: int
+    buffer: Buffer, begins: Positions, ends: Positions, names: Collection[str] | None
 ) -> dict[str, Column]:
-    found: dict[str, list[Any]] = {name: [] for name in names or ()}
-    kinds = dict.fromkeys(found, "")
-    counts = {name: np.zeros(num_records, np.int64) for name in found}
-    for row, example in _decoded(records, lambda record: decode_context(record, names)):
-        for name, values in example.items():
-            if values:
-                _check_kind(name, kinds, values[0], row)
-                counts.setdefault(name, np.zeros(num_records, np.int64))[row] = len(values)
-                found.setdefault(name, []).extend(_plain(values))
-    dtypes: dict[str, Any] = {"int": np.int64, "float": np.float32}
-    return {
-        name: Column(
-            kinds[name],
-            counts[name],
-            np.array(values, dtypes[kinds[name]]) if kinds[name] in dtypes else _objects(values),
-        )
-        for name, values in found.items()
-    }
+    def decode(record: bytes, names: Collection[str] | None) -> dict[str, list[Any]]:
+        return {name: [values] for name, values in decode_context(record, names).items()}
+
+    kinds, found = _decoded(buffer, begins, ends, names, decode)
+    columns = {}
+    for name, rows in found.items():
+        counts = np.array([sum(map(len, steps)) for steps in rows], np.int64)
+        values = [value for steps in rows for step in steps for value in step]
+        dtype = _DTYPES.get(kinds[name])
+        array = np.array(values, dtype) if dtype else _objects(values)
+        columns[name] = Column(kinds[name], counts, array)
+    return columns
 
 
 def parse_feature_lists(
@@ -327,11 +312,8 @@ def parse_feature_lists(
 ) -> dict[str, Column]:
     """Parses feature lists of `tf.train.SequenceExample`; one that is not there has no steps.
 
-    Returns:
-        Columns whose counts are of steps, and whose values are lists of these, one for each record.
-
-    Raises:
-        DatasetError: as `parse_examples`.
+    Counts are of steps, and values are lists of these, one for each record; errors as of
+    `parse_examples`.
     """
     if names is None:
         try:  # whether there is anything but features
@@ -341,39 +323,39 @@ def parse_feature_lists(
             return {}
         except (_UnusualError, IndexError):
             pass
-    found: dict[str, list[Any]] = {name: [[]] * len(begins) for name in names or ()}
-    kinds = dict.fromkeys(found, "")
-    records = (bytes(buffer[begin:end]) for begin, end in _bounds(begins, ends))
-    for row, lists in _decoded(records, lambda record: decode_feature_lists(record, names)):
-        for name, steps in lists.items():
-            for value in (step[0] for step in steps if step):
-                _check_kind(name, kinds, value, row)
-            found.setdefault(name, [[]] * len(begins))[row] = [*map(_plain, steps)]
+    kinds, found = _decoded(buffer, begins, ends, names, decode_feature_lists)
     return {
-        name: Column(kinds.get(name, ""), np.array([*map(len, steps)], np.int64), _objects(steps))
+        name: Column(kinds[name], np.array([*map(len, steps)], np.int64), _objects(steps))
         for name, steps in found.items()
     }
 
 
 def _decoded(
-    records: Iterator[bytes], decode: Callable[[bytes], dict[str, Any]]
-) -> Iterator[tuple[int, dict[str, Any]]]:
-    for row, record in enumerate(records):
+    buffer: Buffer,
+    begins: Positions,
+    ends: Positions,
+    names: Collection[str] | None,
+    decode: Callable[[bytes, Collection[str] | None], dict[str, list[Any]]],
+) -> tuple[dict[str, str], dict[str, list[list[Any]]]]:
+    """By name the kind, and the steps of each record."""
+    kinds = dict.fromkeys(names or (), "")
+    found: dict[str, list[list[Any]]] = {name: [[]] * len(begins) for name in kinds}
+    for row, (begin, end) in enumerate(_bounds(begins, ends)):
         try:
-            yield row, decode(record)
+            decoded = decode(bytes(buffer[begin:end]), names)
         except DatasetError as error:
             error.record = row
             raise
-
-
-def _check_kind(name: str, kinds: dict[str, str], value: Any, row: int) -> None:
-    """Refuses a feature of another kind than before."""
-    kind = {int: "int", float: "float"}.get(type(value), "string")
-    if kinds.setdefault(name, kind) not in ("", kind):
-        raise DatasetError(
-            f"feature {name!r}: expected {kinds[name]} in all examples, got {kind}", record=row
-        )
-    kinds[name] = kind
+        for name, steps in decoded.items():
+            kinds.setdefault(name, "")
+            for value in (step[0] for step in steps if step):
+                kind = _KINDS_OF_VALUES.get(type(value), "string")
+                if kinds[name] not in ("", kind):
+                    said = f"expected {kinds[name]} in all examples, got {kind}"
+                    raise DatasetError(f"feature {name!r}: {said}", record=row)
+                kinds[name] = kind
+            found.setdefault(name, [[]] * len(begins))[row] = [*map(_plain, steps)]
+    return kinds, found
 
 
 def _plain(values: list[Any]) -> list[Any]:

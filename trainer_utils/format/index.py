@@ -1,34 +1,30 @@
 """Where every record of a shard lies, and what it is, so that any is reached without a scan.
 
-    index = RecordIndex.from_bytes(data, path=…, shard=shard)    # compared with the manifest
-    index.read(stream, 17, path=…)                               # the 18th record, verified
-    index.numbers_named(b"cat/1.jpg")                            # [17]: what may be called so
-
 On disk these are three NumPy arrays (`.npy`), one after the other: the payloads' lengths in the
 smallest unsigned integer that holds them, the masked CRC-32C of the payloads as their frames have
 it, and the CRC-32C of the records' names, 0 of one without. Format version 2 had the first alone.
 """
 
+import contextlib
 import dataclasses
 import functools
 import io
 import re
+from collections.abc import Mapping
 from typing import Any, BinaryIO
 
+import google_crc32c
 import numpy as np
 import numpy.typing as npt
 
-from trainer_utils.format.crc32c import extend_crc32c
-from trainer_utils.format.errors import CorruptShardError
-from trainer_utils.format.framing import (
-    RECORD_OVERHEAD_BYTES,
-    Lengths,
-    read_record_at,
-)
+from trainer_utils.format.crc32c import Buffer, extend_crc32c
+from trainer_utils.format.errors import CorruptShardError, DatasetError
+from trainer_utils.format.example import decode_context
+from trainer_utils.format.example_columns import Column, parse_examples
+from trainer_utils.format.framing import RECORD_OVERHEAD_BYTES, Lengths, read_record_at
 from trainer_utils.format.manifest import Shard
+from trainer_utils.format.naming import NAME_FEATURES
 from trainer_utils.format.tfrecord import compact
-
-__all__ = ["RecordIndex"]
 
 _ADVICE = "It is of another shard, or damaged: write the dataset again."
 # Not `np.load`: it evaluates the header, and fails in as many ways as Python's parser has.
@@ -38,6 +34,9 @@ _HEADER = re.compile(
     re.DOTALL,
 )
 
+_FEW = 32  # records whose names are looked for one by one sooner than all together
+
+Positions = npt.NDArray[np.int64]
 Sums = npt.NDArray[np.uint32]
 
 
@@ -74,26 +73,11 @@ class RecordIndex:
         return int(self.lengths.sum(dtype=np.int64)) + RECORD_OVERHEAD_BYTES * len(self)
 
     def read(self, stream: BinaryIO, number: int, *, path: str) -> bytes:
-        """The payload of a record, verified.
-
-        Args:
-            stream: the shard, seekable and not compressed.
-            number: of the record, in [0, len(index)).
-            path: the shard's name, for error messages.
-
-        Raises:
-            CorruptShardError: the record is damaged, or is not where the index says.
-            IndexError: there is no record of that number.
-        """
+        """The payload of a record, verified; `stream` is that of the shard, not compressed."""
         if not 0 <= number < len(self):
             raise IndexError(f"record {number}: expected 0 <= record < {len(self)} ({path})")
-        return read_record_at(
-            stream,
-            offset=int(self.offsets[number]),
-            length=int(self.lengths[number]),
-            path=path,
-            record=number,
-        )
+        offset, length = int(self.offsets[number]), int(self.lengths[number])
+        return read_record_at(stream, offset=offset, length=length, path=path, record=number)
 
     def numbers_named(self, name: bytes) -> list[int] | None:
         """The records that may be called so, one of 2**32 others among them; None: any may be."""
@@ -113,15 +97,10 @@ class RecordIndex:
 
     @classmethod
     def from_bytes(cls, data: bytes, *, path: str, shard: Shard | None = None) -> "RecordIndex":
-        """Reads what `to_bytes` made.
-
-        Args:
-            data: the file's.
-            path: its name, for error messages.
-            shard: what the manifest says of its shard, to be compared with.
+        """Reads what `to_bytes` made, and compares it with what the manifest says of its shard.
 
         Raises:
-            CorruptShardError: it is no such file, or not the one of the manifest's shard.
+            CorruptShardError: it is no such file, or that of another shard; `path` is named.
         """
         lengths, stop = _parse_npy(data, 0, path)
         sums: list[Any] = []
@@ -161,3 +140,50 @@ def _parse_npy(
 
 def _error(path: str, expected: str, got: str, offset: int | None = None) -> CorruptShardError:
     return CorruptShardError.at(path, expected=expected, got=got, offset=offset, advice=_ADVICE)
+
+
+def name_of(features: Mapping[str, Any]) -> bytes | None:
+    """What an example is called, by the first of `NAME_FEATURES` that has a text, or None.
+
+    `features` are as `encode_example` takes or `decode_example` gives them.
+    """
+    for feature in NAME_FEATURES:
+        value = features.get(feature)
+        first = value[0] if isinstance(value, list | tuple) and value else value
+        if isinstance(first, bytes | memoryview):
+            return bytes(first)
+    return None
+
+
+def name_crc(name: bytes | None) -> int:
+    """As a record index has it."""
+    return 0 if name is None else int(google_crc32c.value(name))
+
+
+def name_crcs(data: Buffer, begins: Positions, ends: Positions) -> npt.NDArray[np.uint32]:
+    """`name_crc` of the records `[begins, ends)` in some bytes: `(records,) uint32`."""
+    found = np.zeros(len(begins), np.uint32)
+    columns: dict[str, Column] = {}
+    if len(begins) >= _FEW:
+        with contextlib.suppress(DatasetError):
+            columns = parse_examples(data, begins, ends, NAME_FEATURES)
+    if not columns:
+        view = memoryview(data)  # type: ignore[arg-type]
+        bounds = zip(begins.tolist(), ends.tolist(), strict=True)
+        found[:] = [name_crc(name_in(view[begin:end])) for begin, end in bounds]
+    is_found = np.zeros(len(begins), bool)
+    for kind, counts, values in columns.values():
+        rows = np.flatnonzero((counts > 0) & ~is_found)
+        if kind == "string" and len(rows):
+            firsts = values[(np.cumsum(counts) - counts)[rows]]
+            found[rows] = [google_crc32c.value(value) for value in firsts]
+            is_found[rows] = True
+    return found
+
+
+def name_in(record: bytes | memoryview) -> bytes | None:
+    """What a serialized example is called; None of what is none, too."""
+    try:
+        return name_of(decode_context(record, NAME_FEATURES))
+    except DatasetError:
+        return None

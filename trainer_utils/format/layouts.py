@@ -1,11 +1,7 @@
 """Which files of a folder are a dataset's shards, whoever wrote it, and what its own files say.
 
-    found = find_layout(files, read_text, uri="gs://bucket/mnist/3.0.1")
-    found.shards["train"][0].path
-
 Known are datasets of ours (`manifest.json`), Datum's (`shard_info.json`), TFDS's
-(`dataset_info.json`), stock TFX ones (`Split-*/` folders), and folders of bare TFRecord files, such
-as TFRecorder's. It takes names, sizes and a function that reads a small file, and no file system.
+(`dataset_info.json`), stock TFX ones (`Split-*/` folders), and folders of bare TFRecord files.
 """
 
 import dataclasses
@@ -15,7 +11,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple, TypeVar
 
 from trainer_utils.format.datum import Feature, parse_features, parse_shard_info
-from trainer_utils.format.errors import DatasetError
+from trainer_utils.format.errors import DatasetError, reading
 from trainer_utils.format.manifest import Manifest, Shard
 from trainer_utils.format.naming import (
     DATUM_SHARDS_FILE,
@@ -37,18 +33,6 @@ from trainer_utils.format.tfds import (
     parse_tfds_splits,
 )
 
-__all__ = [
-    "DESCRIPTIONS",
-    "DatasetLayout",
-    "FoundShard",
-    "check_numbers",
-    "find_layout",
-    "is_named_as_records",
-    "layout_of_files",
-    "may_be_dataset",
-    "sign_of_dataset",
-]
-
 DESCRIPTIONS = (MANIFEST_FILE, DATUM_SHARDS_FILE, TFDS_INFO_FILE)
 """The files that name a dataset's shards, in the order in which they are believed."""
 
@@ -67,30 +51,18 @@ _Shards = dict[str, list["FoundShard"]]
 
 
 class FoundShard(NamedTuple):
-    """One file of records.
-
-    Args:
-        path: relative to the dataset's uri; those that SchemaExport names may lead out of it.
-        records: None where only reading it shows that.
-        entry: what the manifest says of it, if there is one.
-    """
+    """One file of records, by a path relative to the uri, from which those that SchemaExport names
+    may lead out; `records` is None where only reading it shows that."""
 
     path: str
     records: int | None = None
     entry: Shard | None = None
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
+@dataclasses.dataclass(frozen=True)
 class DatasetLayout:
-    """What was found.
-
-    Args:
-        shards: by split, in order.
-        features: by name; None where only reading the records shows them.
-        named_in: the file that names the shards, if there is one.
-        manifest: of a dataset of ours.
-        vocabulary_files: the file of each feature's class names, relative to the uri.
-    """
+    """What was found: shards by split, in order, and the file that they are `named_in`; features,
+    where not only reading the records shows them; and the files of their class names."""
 
     shards: Mapping[str, Sequence[FoundShard]]
     features: Mapping[str, Feature] | None
@@ -102,16 +74,10 @@ class DatasetLayout:
 def find_layout(
     files: Mapping[str, int | None], read_text: Callable[[str], str], *, uri: str
 ) -> DatasetLayout:
-    """Finds a dataset among files.
+    """Finds a dataset among files: bytes by path relative to `uri`, in it and in the folders there.
 
     What JSON of others names lies inside of the folder. The exception is SchemaExport's artifact,
     known by `example.schema.json`: it describes shards that lie elsewhere.
-
-    Args:
-        files: bytes by path relative to `uri`, with `/`: at least those of its own folder and of
-            the folders in it. Only sizes in `Split-*/` matter.
-        read_text: reads one of these files.
-        uri: for error messages.
 
     Raises:
         DatasetError: there is no dataset, or it is not whole; the message names the problem.
@@ -120,15 +86,11 @@ def find_layout(
     def parsed(parse: Callable[..., _Parsed], name: str) -> _Parsed:
         """What a file says; whatever is wrong with it, the error names it."""
         path = f"{uri}/{name}"
-        try:
+        with reading(path, "to read it"):
             text = read_text(name)
             if manifest is not None:
                 manifest.check_text(name, text, path=path)
             return parse(text, path=path)
-        except DatasetError:
-            raise
-        except (ArithmeticError, LookupError, OSError, TypeError, ValueError) as error:
-            raise DatasetError.at(path, expected="to read it", got=repr(error)) from error
 
     vocabularies = {name: path for path in files if (name := vocabulary_of(path)) is not None}
     in_splits = {p: size or 0 for p, size in files.items() if p.startswith(SPLIT_PREFIX)}
@@ -155,18 +117,12 @@ def find_layout(
             features = parsed(parse_tfds_features, TFDS_FEATURES_FILE)
         vocabularies = {n: labels_file(n) for n in features or () if labels_file(n) in files}
     elif not named_in:
-        shards = _folders(in_splits) if in_splits else _bare(files, uri)
-    return DatasetLayout(
-        shards=shards,
-        features=features,
-        named_in=named_in,
-        manifest=manifest,
-        vocabulary_files=vocabularies,
-    )
+        shards = _by_split(in_splits or _bare(files, uri))
+    return DatasetLayout(shards, features, named_in, manifest, vocabularies)
 
 
 def may_be_dataset(files: Collection[str]) -> bool:
-    """Whether any of these may be of a dataset, whole or not; arguments as of `find_layout`."""
+    """Whether any of these may be of a dataset, whole or not."""
     folders = (SPLIT_PREFIX, f"{WORKING_FOLDER}/")
     return any(
         path in DESCRIPTIONS or path.startswith(folders) or is_named_as_records(path)
@@ -175,27 +131,16 @@ def may_be_dataset(files: Collection[str]) -> bool:
 
 
 def sign_of_dataset(names: Collection[str]) -> str | None:
-    """The file that shows that a folder is a dataset of TFRecords already; None for raw files.
-
-    Args:
-        names: paths of files relative to the folder, with `/`; or the one name of a file.
-    """
-    shards, bare, has_others = [], [], False
-    for name in names:  # of which there may be millions: once
-        if _SHARD.match(name):
-            shards.append(name)
-        if not has_others:
-            if _BARE.search(name):
-                bare.append(name)
-            else:
-                has_others = not name.endswith(_BESIDE_BARE)
-    if shards:
+    """The file that shows that a folder of these is a dataset already; None for raw files."""
+    if shards := [name for name in names if _SHARD.match(name)]:
         return min(shards)
     signs = {DATUM_SHARDS_FILE: DATUM_TYPES_FILE, TFDS_INFO_FILE: TFDS_FEATURES_FILE}
     for own, beside in signs.items():
         if own in names and beside in names:
             return own
-    return min(bare) if bare and not has_others else None
+    if all(_BARE.search(name) or name.endswith(_BESIDE_BARE) for name in names):
+        return min(filter(_BARE.search, names), default=None)
+    return None
 
 
 def is_named_as_records(path: str) -> bool:
@@ -207,13 +152,8 @@ def is_named_as_records(path: str) -> bool:
 def layout_of_files(names: Sequence[str], whole: DatasetLayout | None) -> DatasetLayout:
     """The layout of some files that were named one by one.
 
-    Args:
-        names: relative to the folder of `whole`, or to any other that is above them.
-        whole: of the dataset that they are parts of, where there is one. Files that it does not
-            name are taken all the same, by themselves.
-
-    Returns:
-        Splits as the dataset has them, else as the file's or its folder's name says, else `train`.
+    Splits are those of the dataset that they are parts of (`whole`); of files that it does not name
+    as the file's or its folder's name says, else `train`.
     """
     shards: _Shards = {}
     groups = whole.shards.items() if whole is not None else ()
@@ -222,7 +162,7 @@ def layout_of_files(names: Sequence[str], whole: DatasetLayout | None) -> Datase
         split, shard = known.get(name) or (_split_of_file(name), FoundShard(path=name))
         shards.setdefault(split, []).append(shard)
     if whole is None or not known.keys() >= {*names}:
-        return DatasetLayout(shards=shards, features=None)
+        return DatasetLayout(shards, features=None)
     return dataclasses.replace(whole, shards=shards, manifest=None)
 
 
@@ -258,21 +198,17 @@ def _counted(
     }
 
 
-def _folders(paths: Iterable[str]) -> _Shards:
-    """A stock artifact's shards: all that lies in its splits' folders."""
+def _by_split(paths: Collection[str]) -> _Shards:
+    """Shards that no file names: their folders or their own names say the split."""
     check_numbers(paths)
     shards: _Shards = {}
     for path in sorted(paths):
-        split = path.split("/")[0].removeprefix(SPLIT_PREFIX)
-        shards.setdefault(split, []).append(FoundShard(path))
+        shards.setdefault(_split_of_file(path), []).append(FoundShard(path))
     return shards
 
 
-def _bare(files: Collection[str], uri: str) -> _Shards:
-    """TFRecord files, in the folder or one below it; names say the split, else it is `train`.
-
-    Those without an extension count where none has one.
-    """
+def _bare(files: Collection[str], uri: str) -> list[str]:
+    """TFRecord files in the folder or one below it; without an extension where none has one."""
     near = [path for path in files if path.count("/") < 2]
     paths = [path for path in near if _BARE.search(path)]
     paths = paths or [path for path in near if _PLAIN.search(path)]
@@ -281,17 +217,9 @@ def _bare(files: Collection[str], uri: str) -> _Shards:
         if inner := sorted(p for p in files if p.endswith(f"/{TFDS_INFO_FILE}")):
             hint = f"Give the folder of one version: {uri}/{inner[0].rpartition('/')[0]}"
         what = f"{', '.join(DESCRIPTIONS)}, {SPLIT_PREFIX}*/ folders of TFRecord files, or"
-        raise DatasetError.at(
-            uri,
-            expected=f"a dataset ({what} *.tfrecord files)",
-            got="none of these",
-            advice=hint,
-        )
-    check_numbers(paths)
-    shards: _Shards = {}
-    for path in sorted(paths):
-        shards.setdefault(_split_named(path) or _DEFAULT_SPLIT, []).append(FoundShard(path))
-    return shards
+        expected = f"a dataset ({what} *.tfrecord files)"
+        raise DatasetError.at(uri, expected=expected, got="none of these", advice=hint)
+    return paths
 
 
 def _split_named(path: str) -> str | None:
@@ -301,17 +229,9 @@ def _split_named(path: str) -> str | None:
 
 
 def check_numbers(
-    paths: Iterable[str], *, is_wanted: Callable[[str], bool] = lambda name: True
+    paths: Iterable[str], *, is_wanted: Callable[[str], object] = lambda name: True
 ) -> None:
-    """Refuses a gap among files that say how many they are.
-
-    Args:
-        paths: of the files that there are.
-        is_wanted: whether one that is missing should be there.
-
-    Raises:
-        DatasetError: a file is missing.
-    """
+    """Refuses a gap among files that say how many they are, of those that are wanted."""
     seen: dict[tuple[str, str, str], set[int]] = {}
     for path in paths:
         if match := _NUMBERED.fullmatch(path):
@@ -321,7 +241,5 @@ def check_numbers(
         gaps = (index for index in range(int(count)) if index not in indices)
         names = (f"{head}-{index:0{len(count)}d}-of-{count}{tail}" for index in gaps)
         for name in filter(is_wanted, itertools.islice(names, _MOST_LOOKED_FOR)):
-            missing = int(count) - len(indices)
-            raise DatasetError(
-                f"shard {name!r}: is missing, one of at most {missing}. Write the dataset again."
-            )
+            said = f"is missing, one of at most {int(count) - len(indices)}"
+            raise DatasetError(f"shard {name!r}: {said}. Write the dataset again.")

@@ -17,9 +17,15 @@ import hashlib
 import operator
 from collections.abc import Mapping, Sequence
 
+from trainer_utils.format.checksums import (
+    NO_CHECKSUM,
+    FileDigest,
+    combine_checksums,
+    is_sealed,
+    seal,
+)
 from trainer_utils.format.errors import DatasetError
 from trainer_utils.format.json_text import Json, JsonObject, parse_json_object, render_json
-from trainer_utils.format.multiset import combine_checksums
 from trainer_utils.format.naming import (
     ShardName,
     check_inner_path,
@@ -27,7 +33,6 @@ from trainer_utils.format.naming import (
     index_file,
     is_shard_file,
 )
-from trainer_utils.format.sealing import NO_CHECKSUM, FileDigest, seal
 
 __all__ = ["FORMAT_VERSION", "Accounting", "Manifest", "Shard"]
 
@@ -251,7 +256,8 @@ class Manifest:
             DatasetError: it is no manifest, was changed, or is of a newer format; the message
                 names `path`.
         """
-        value = parse_json_object(text, path=path)
+        is_whole = is_sealed(text)
+        value = parse_json_object(text, path=path, is_sealed=is_whole)
         version = value.get("format_version")
         if version not in _VERSIONS:
             raise DatasetError.at(
@@ -261,7 +267,7 @@ class Manifest:
                 advice="Read it with the tfx-shards that wrote it, or convert it again.",
             )
         try:
-            if is_checked and seal(text) != text:
+            if is_checked and not is_whole:
                 raise ValueError("its own checksum does not agree")
             manifest = cls._from_value(value)
             if is_checked:  # this is how it was written

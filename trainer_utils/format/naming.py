@@ -1,13 +1,5 @@
 """The names of files and folders in a dataset, written and parsed in this one place.
 
-    name = ShardName(split="train", shard_index=0, num_shards=8)
-    name.path                      # 'Split-train/data_tfrecord-00000-of-00008'
-    ShardName.parse(name.path)     # the same again
-
-A feature may be called anything: in the name of its vocabulary's file, what a file system, a shell
-or a terminal would take for more than a letter is percent-encoded (RFC 3986, section 2.1). A path
-that a file of a dataset names is inside it.
-
 Source: `tfx.types.artifact_utils.get_split_uri`; Datum keeps its two JSON files at the top.
 """
 
@@ -19,40 +11,6 @@ from collections.abc import Iterable, Sequence
 
 from trainer_utils.format.errors import ConfigError, DatasetError, InputError
 from trainer_utils.format.printable import is_printable
-
-__all__ = [
-    "CROISSANT_FILE",
-    "DATASET_FILES",
-    "DATUM_SHARDS_FILE",
-    "DATUM_TYPES_FILE",
-    "EXAMPLE_SCHEMA_FILE",
-    "INDEX_FOLDER",
-    "INPUTS_FILE",
-    "LABEL_FEATURES",
-    "LINEAGE_FILE",
-    "MANIFEST_FILE",
-    "NAME_FEATURES",
-    "REJECTS_FILE",
-    "RUN_FILE",
-    "SCHEMA_FILE",
-    "SHARD_PREFIX",
-    "SPLIT_PREFIX",
-    "VOCABULARY_FOLDER",
-    "WORKING_FOLDER",
-    "ShardName",
-    "canonical_split",
-    "check_feature_names",
-    "check_inner_path",
-    "check_split_name",
-    "escape_name",
-    "index_file",
-    "is_index_file",
-    "is_shard_file",
-    "split_folder",
-    "unescape_name",
-    "vocabulary_file",
-    "vocabulary_of",
-]
 
 SPLIT_PREFIX = "Split-"
 SHARD_PREFIX = "data_tfrecord"
@@ -108,14 +66,7 @@ _CANONICAL = {spelling: name for name, spellings in _SPELLINGS.items() for spell
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ShardName:
-    """One shard's place in its dataset.
-
-    Args:
-        split: the split's name, word characters only.
-        shard_index: in [0, num_shards).
-        num_shards: shards in this split.
-        gzip: whether the file is gzip-compressed; readers tell by the `.gz` suffix.
-    """
+    """One shard's place in its dataset: a split of word characters, an index below a count."""
 
     split: str
     shard_index: int
@@ -137,11 +88,7 @@ class ShardName:
 
     @classmethod
     def parse(cls, path: str) -> "ShardName":
-        """The name that a relative path spells.
-
-        Raises:
-            DatasetError: the path is not one that `path` makes.
-        """
+        """The name that a relative path spells; a DatasetError where `path` makes no such."""
         split, index, count, gzip = _parts(path)
         return cls(split=split, shard_index=int(index), num_shards=int(count), gzip=bool(gzip))
 
@@ -155,12 +102,8 @@ def _parts(path: str) -> Sequence[str]:
 
 
 def check_inner_path(path: str, *, named_in: str = "") -> str:
-    """`path` itself, if it leads to a file inside of the folder that it is relative to.
-
-    Raises:
-        DatasetError: it is absolute, leads out, or has a part that no file can be called; the
-            message has `named_in`.
-    """
+    """`path` itself, if it leads to a file inside of the folder that it is relative to; else a
+    DatasetError with the file that it is `named_in`."""
     if _PLAIN_PATH.fullmatch(path):
         return path
     parts = path.split("/")
@@ -170,11 +113,9 @@ def check_inner_path(path: str, *, named_in: str = "") -> str:
         or "\\" in path
         or re.match(r"[A-Za-z]:", path)
     ):
-        where = f" ({named_in})" if named_in else ""
-        raise DatasetError(
-            f"path {path[:1000]!r}: expected a file inside of the dataset's folder{where}. "
-            "The dataset was changed, or is none: write it again."
-        )
+        rule = f"a file inside of the dataset's folder{f' ({named_in})' if named_in else ''}"
+        advice = "The dataset was changed, or is none: write it again."
+        raise DatasetError(f"path {path[:1000]!r}: expected {rule}. {advice}")
     return path
 
 
@@ -185,11 +126,8 @@ def _octets(text: str) -> bytes:
 def escape_name(name: str) -> str:
     """A feature's name as part of a file's name; `unescape_name` leads back.
 
-    Letters, digits, blanks and signs of any script stay. Percent-encoded are separators, control
-    and direction marks, what Windows refuses, and dots or blanks at either end.
-
-    Raises:
-        ConfigError: no file can have so long a name.
+    Percent-encoded (RFC 3986, section 2.1) are separators, control and direction marks, what
+    Windows refuses, and dots or blanks at either end. A ConfigError where it gets too long.
     """
     escaped = ""
     for place, character in enumerate(name):
@@ -208,17 +146,11 @@ def unescape_name(escaped: str) -> str:
 
 
 def check_feature_names(names: Iterable[str]) -> None:
-    """Refuses a name that no feature of an example can have.
-
-    Raises:
-        InputError: it is empty, or is not Unicode, as half of a surrogate pair.
-    """
+    """Refuses, by an InputError, names that are empty, or not Unicode, as half a surrogate pair."""
     for name in names:
         if not name or name.encode(errors="ignore").decode() != name:
-            raise InputError(
-                f"feature {name[:100]!r}: expected a name in UTF-8, of 1 character or more. "
-                "Rename the column."
-            )
+            rule = "a name in UTF-8, of 1 character or more"
+            raise InputError(f"feature {name[:100]!r}: expected {rule}. Rename the column.")
 
 
 def split_folder(split: str) -> str:
@@ -264,11 +196,7 @@ def vocabulary_of(path: str) -> str | None:
 
 @functools.lru_cache(maxsize=64)  # of a hundred thousand shards, nearly all have the same
 def check_split_name(split: str) -> str:
-    """`split` itself, if it can be a folder's name and stand in a slice such as `train[:80%]`.
-
-    Raises:
-        ConfigError: it holds anything but ASCII letters, digits and underscores, or is too long.
-    """
+    """`split` itself, if it is of ASCII letters, digits and underscores, and not too long."""
     if not isinstance(split, str) or not _SPLIT_NAME.fullmatch(split):
         rule = f"letters, digits and underscores, of at most {_MOST_SPLIT_CHARACTERS}"
         shown = split[:1000] if isinstance(split, str) else split

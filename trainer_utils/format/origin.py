@@ -1,25 +1,18 @@
 """`lineage.json`: which step made a dataset, with what settings, and of which datasets.
 
-    origin = Origin.from_json(text, path="…/lineage.json")
-    origin.made_by.settings["input_base"], origin.made_by.inputs[0].digest
-
-It stands beside the manifest and not in it, since it holds the settings as they were given, paths
-among them. Datasets are named by the digests of their manifests, and not by where they were. All
-steps before are told, also where their datasets are gone by now. Nothing but the lineage is lost
-with it, so whoever gives a dataset away may remove it. Its `checksum` is that of its own bytes.
+It stands beside the manifest, since it holds the settings as they were given, paths among them:
+whoever gives a dataset away may remove it. Datasets are named by the digests of their manifests.
 """
 
 import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
-from trainer_utils.format.errors import DatasetError
+from trainer_utils.format.checksums import NO_CHECKSUM, seal
+from trainer_utils.format.errors import reading
 from trainer_utils.format.json_text import Json, JsonObject, parse_json_object, render_json
 from trainer_utils.format.manifest import Accounting, Manifest
 from trainer_utils.format.naming import check_split_name
-from trainer_utils.format.sealing import NO_CHECKSUM, seal
-
-__all__ = ["Ancestor", "DatasetInput", "DatasetSummary", "Origin", "Step"]
 
 _VERSION = 1
 
@@ -35,13 +28,8 @@ class _Texts:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class DatasetInput(_Texts):
-    """A dataset that a step read.
-
-    Args:
-        name: of the step's input, such as `examples`.
-        digest: of its manifest, or of its shards' sizes where it had none; by it, it is known among
-            the ancestors.
-    """
+    """A dataset that a step read: the input's name, and the digest of the dataset's manifest, or of
+    its shards' sizes where it had none, by which it is known among the ancestors."""
 
     name: str
     digest: str
@@ -49,14 +37,8 @@ class DatasetInput(_Texts):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Step(_Texts):
-    """What made a dataset.
-
-    Args:
-        component: which wrote it, as the manifest's `producer`.
-        settings: that shape the outcome, as they were given, the inputs' base among them.
-        inputs: the datasets that it read.
-        output: the name of the output that the dataset is.
-    """
+    """What made a dataset: the component, its settings as they were given, the inputs' base among
+    them, the datasets that it read, and the name of the output that the dataset is."""
 
     component: str
     settings: Mapping[str, Json] = dataclasses.field(default_factory=dict)
@@ -75,13 +57,8 @@ class Step(_Texts):
 class DatasetSummary:
     """What a manifest says of a dataset as a whole.
 
-    Args:
-        producer: the component that wrote it.
-        input_fingerprint: of the inputs.
-        versions: of packages.
-        accounting, num_shards: by split.
-        content: the order-free checksum of the records, by split, where it is known.
-        rejects: rejected inputs by code; empty too where a version before this was kept wrote it.
+    `accounting`, `num_shards` and `content`, the order-free checksum of the records, are by split;
+    `rejects` are counts by code.
     """
 
     producer: str
@@ -129,13 +106,7 @@ class DatasetSummary:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Ancestor(_Texts):
-    """A dataset that was read on the way, as it was then.
-
-    Args:
-        digest: by which inputs name it.
-        summary: of its manifest, where it had one.
-        made_by: what made it, where that is known.
-    """
+    """A dataset that was read on the way, by its digest: what its manifest said, and its maker."""
 
     digest: str
     summary: DatasetSummary | None = None
@@ -158,12 +129,7 @@ class Ancestor(_Texts):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Origin:
-    """How a dataset came to be.
-
-    Args:
-        made_by: the last step.
-        ancestors: every dataset on the way to it, each once; what was made first comes first.
-    """
+    """How a dataset came to be: its last step, and all datasets before, the first made first."""
 
     made_by: Step
     ancestors: tuple[Ancestor, ...] = ()
@@ -180,28 +146,16 @@ class Origin:
 
     @classmethod
     def from_json(cls, text: str, *, path: str) -> "Origin":
-        """Reads what `to_json` made.
-
-        Raises:
-            DatasetError: it is none, was changed, or is of a newer format; the message names
-                `path`.
-        """
-        try:
+        """Reads what `to_json` made; of anything else a DatasetError names `path`."""
+        advice = "It was changed: remove it, or write the dataset again."
+        with reading(path, "the lineage of a dataset", advice=advice):
             value = parse_json_object(text, path=path)
             if value.get("format_version") != _VERSION:
                 raise ValueError(f"format_version: {value.get('format_version')!r}")
             if seal(text) != text:
                 raise ValueError("its own checksum does not agree")
-            return cls(
-                made_by=Step.from_entry(value["made_by"]),
-                ancestors=tuple(map(Ancestor.from_entry, value["ancestors"])),
-            )
-        except (KeyError, TypeError, AttributeError, ValueError) as error:
-            raise DatasetError(
-                f"{path!r}: expected the lineage of a dataset: {type(error).__name__}: {error}. "
-                "It was changed: remove it, or write the dataset again.",
-                path=path,
-            ) from error
+            ancestors = tuple(map(Ancestor.from_entry, value["ancestors"]))
+            return cls(made_by=Step.from_entry(value["made_by"]), ancestors=ancestors)
 
 
 def _known(kind: type[Any], entry: Mapping[str, Json]) -> JsonObject:

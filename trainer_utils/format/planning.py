@@ -1,30 +1,16 @@
 """Which split, which place and which shard: pure functions of identities and a seed.
 
-    keyed_hash(b"cats/1.jpg", seed=0, purpose="split") % 3
-    permute(np.arange(10), num_records=10, seed=0)     # where each record goes
-    shard_bounds(num_records=10, num_shards=3)         # [0, 3, 6, 10]
-
-The same input and seed give the same plan anywhere, and each worker can work out its part alone.
+keyed_hash(b"cats/1.jpg", seed=0, purpose="split") % 3
+permute(np.arange(10), num_records=10, seed=0)     # where each record goes
+shard_bounds(num_records=10, num_shards=3)         # [0, 3, 6, 10]
 """
 
 import hashlib
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 
 import numpy as np
 import numpy.typing as npt
-
-__all__ = [
-    "keyed_digests",
-    "keyed_hash",
-    "keyed_hashes",
-    "num_shards_for",
-    "permute",
-    "remainders",
-    "shard_bounds",
-    "splitmix64",
-    "unpermute",
-]
 
 _ROUNDS = 8  # 4 make a Feistel network pseudo-random (Luby and Rackoff, 1988)
 # A Feistel network over a handful of records cannot reach all orders alike (measured: chi-squared
@@ -33,12 +19,8 @@ _FEW_RECORDS = 1 << 16
 
 
 def keyed_hash(identity: bytes, *, seed: int, purpose: str) -> int:
-    """A 128-bit hash of an identity, independent for each seed and purpose.
-
-    Args:
-        identity: what the thing is, such as its relative path.
-        seed: any integer of 64 bits.
-        purpose: up to 16 ASCII characters that keep one use apart from another.
+    """A 128-bit hash of an identity, such as a relative path, for a seed of 64 bits and a purpose,
+    up to 16 ASCII characters that keep one use apart from another.
 
     Source: BLAKE2b with its own key and personalisation (RFC 7693).
     """
@@ -78,12 +60,9 @@ def _begun(seed: int, purpose: str, identity: bytes = b"") -> "hashlib.blake2b":
 def keyed_hashes(
     numbers: npt.NDArray[np.int64], *, identity: bytes, seed: int, purpose: str
 ) -> npt.NDArray[np.uint64]:
-    """A 64-bit hash of each of many numbered parts of one thing, such as the rows of a file.
+    """A 64-bit hash of each of many parts of one thing, such as the rows of a file.
 
-    Args:
-        numbers: `(n,) int64`, each part's number, not negative.
-        identity: what the whole is.
-        seed, purpose: as of `keyed_hash`.
+    `numbers` are those of the parts, `(n,) int64`, not negative; the rest is as of `keyed_hash`.
     """
     start = np.uint64(keyed_hash(identity, seed=seed, purpose=purpose) % 2**64)
     return splitmix64(start, numbers.astype(np.uint64) + np.uint64(1))
@@ -102,7 +81,7 @@ def permute(
     """
     if num_records <= _FEW_RECORDS:
         return _small_permutation(num_records, seed)[positions]
-    return _walk(_feistel, positions, num_records, seed)
+    return _walk(positions, num_records, seed, is_inverse=False)
 
 
 def unpermute(
@@ -111,24 +90,32 @@ def unpermute(
     """Which positions `permute` puts at `places`: its inverse, at the same cost."""
     if num_records <= _FEW_RECORDS:
         return np.argsort(_small_permutation(num_records, seed), kind="stable")[places]
-    return _walk(_unfeistel, places, num_records, seed)
+    return _walk(places, num_records, seed, is_inverse=True)
 
 
 def _walk(
-    step: Callable[[npt.NDArray[np.uint64], np.uint64, list[np.uint64]], npt.NDArray[np.uint64]],
-    values: npt.NDArray[np.int64],
-    num_records: int,
-    seed: int,
+    values: npt.NDArray[np.int64], num_records: int, seed: int, *, is_inverse: bool
 ) -> npt.NDArray[np.int64]:
-    """Each value after one step of a network or of its inverse, or more until it is one of them."""
-    side = np.uint64(_ceil_sqrt(num_records))
+    """Each value after one step of the network or its inverse, or more until it is one of them."""
+    side = np.uint64(math.isqrt(max(num_records - 1, 0)) + 1)  # of a square that holds all
     keys = [
         np.uint64(keyed_hash(number.to_bytes(1, "little"), seed=seed, purpose="permute") % 2**64)
         for number in range(_ROUNDS)
     ]
-    found = step(values.astype(np.uint64), side, keys)
+
+    def step(values: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
+        left, right = values // side, values % side
+        if is_inverse:
+            for key in reversed(keys):
+                left, right = (right + side - splitmix64(left ^ key) % side) % side, left
+        else:
+            for key in keys:
+                left, right = right, (left + splitmix64(right ^ key) % side) % side
+        return left * side + right
+
+    found = step(values.astype(np.uint64))
     while (outside := found >= num_records).any():
-        found[outside] = step(found[outside], side, keys)
+        found[outside] = step(found[outside])
     return found.astype(np.int64)
 
 
@@ -136,12 +123,8 @@ def splitmix64(
     start: np.uint64 | npt.NDArray[np.uint64],
     steps: np.uint64 | npt.NDArray[np.uint64] | None = None,
 ) -> npt.NDArray[np.uint64]:
-    """The random numbers of a generator begun at `start` after so many steps, `uint64`.
-
-    With None in place of steps: the generator's finalizer of `start`, a bijection of 64 bits.
-
-    Source: splitmix64 (Steele, Lea and Flood, 2014).
-    """
+    """The random numbers of a generator begun at `start` after so many steps, `uint64`; of no steps
+    the generator's finalizer, a bijection. Source: splitmix64 (Steele, Lea and Flood, 2014)."""
     value: npt.NDArray[np.uint64] = np.asarray(start)
     if steps is not None:
         value = value + steps * np.uint64(0x9E3779B97F4A7C15)
@@ -163,7 +146,8 @@ def num_shards_for(
     shard_multiple: int = 1,
     num_shards: int | None = None,
 ) -> int:
-    """How many shards bring each closest to the target, none of them empty.
+    """How many shards bring each closest to the target, none of them empty; at least 1, since TFX's
+    readers expect a file of an empty split.
 
     Args:
         num_records, num_bytes: of the split.
@@ -171,9 +155,6 @@ def num_shards_for(
         shard_multiple: the number is rounded up to a multiple of this, such as the number of
             workers; down where there are not enough records for that.
         num_shards: wished instead of what the target makes.
-
-    Returns:
-        At least 1: an empty split keeps one empty shard, since TFX readers expect a file.
     """
     wished = num_shards or max(1, round(num_bytes / target_shard_bytes))
     wished += -wished % shard_multiple
@@ -189,25 +170,3 @@ def _small_permutation(num_records: int, seed: int) -> npt.NDArray[np.int64]:
     places = np.empty(num_records, np.int64)
     places[order] = np.arange(num_records)
     return places
-
-
-def _feistel(
-    values: npt.NDArray[np.uint64], side: np.uint64, keys: list[np.uint64]
-) -> npt.NDArray[np.uint64]:
-    left, right = values // side, values % side
-    for key in keys:
-        left, right = right, (left + splitmix64(right ^ key) % side) % side
-    return left * side + right
-
-
-def _unfeistel(
-    values: npt.NDArray[np.uint64], side: np.uint64, keys: list[np.uint64]
-) -> npt.NDArray[np.uint64]:
-    left, right = values // side, values % side
-    for key in reversed(keys):
-        left, right = (right + side - splitmix64(left ^ key) % side) % side, left
-    return left * side + right
-
-
-def _ceil_sqrt(number: int) -> int:
-    return max(math.isqrt(max(number - 1, 0)) + 1, 1)

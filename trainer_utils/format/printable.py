@@ -1,19 +1,11 @@
 """Texts of the data on their way to a terminal, a log or a line of a file.
 
-    printable("a\\x1b[2Jb")             # 'a\\\\x1b[2Jb'
-    printable_json('{"a": "\\u2028"}')  # the same JSON, in ASCII where it matters
-
-A name may hold whatever a file system or a table holds: controls that drive a terminal (ESC, C1),
-ends of lines (also U+2028, U+2029) with which it would forge lines, marks that turn the direction
-of what stands beside it, halves of surrogate pairs, which no UTF-8 has. Those are shown as escapes,
-as Python writes them; all other characters of any script stay.
-
+Shown as escapes are controls that drive a terminal, ends of lines with which a name would forge
+one, marks that turn the direction of what stands beside it, and halves of surrogate pairs.
 Source: Unicode Technical Report 36, sections 3.6 and 3.7; ECMA-48 for C0 and C1.
 """
 
 import re
-
-__all__ = ["is_printable", "printable", "printable_json"]
 
 _UNPRINTABLE = re.compile(
     "[\x00-\x1f\x7f-\x9f"  # C0, DEL, C1
@@ -28,12 +20,7 @@ def is_printable(text: str) -> bool:
 
 
 def printable(text: str, *, keep: str = "") -> str:
-    """A text with escapes for what is no sign, such as `\\x1b`.
-
-    Args:
-        text: of the data, or made of some.
-        keep: characters that stay, such as a newline where lines are ours.
-    """
+    """A text with escapes such as `\\x1b`; what is in `keep`, such as a newline, stays."""
     if is_printable(text):
         return text
     return _UNPRINTABLE.sub(lambda found: found[0] if found[0] in keep else _escape(found[0]), text)

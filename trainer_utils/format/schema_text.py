@@ -1,11 +1,6 @@
 """`schema.pbtxt`: a dataset's features as a TensorFlow Metadata schema, in protobuf's text format.
 
-    render_schema_text(features, vocabularies={"label": ["cat", "dog"]})
-    feature_entry("image", features["image"])      # 'name: "image" type: BYTES …'
-
-What TFMD has no words for, such as an image's size, stands in a feature's annotation as JSON, after
-`datum:`. It is text, so that whoever writes a dataset needs neither protobuf nor TFMD.
-
+What TFMD has no words for, such as an image's size, is JSON in an annotation, after `datum:`.
 Source: `tensorflow_metadata/proto/v0/schema.proto`; protobuf's text format language specification.
 """
 
@@ -14,19 +9,12 @@ from collections.abc import Mapping, Sequence
 
 from trainer_utils.format.datum import Feature
 
-__all__ = ["SCHEMA_TAG", "feature_entry", "render_schema_text", "schema_tag"]
-
 SCHEMA_TAG = "datum:"
 _TYPES = {"int": "INT", "float": "FLOAT", "string": "BYTES"}
 
 
 def schema_tag(feature: Feature, *, shape: Sequence[int], is_dense: bool) -> str | None:
-    """What an entry of the schema does not say of a feature, for its annotation; None: nothing.
-
-    Args:
-        feature: that the entry is of.
-        shape, is_dense: as the entry has them.
-    """
+    """What an entry of this shape does not say of a feature, as JSON; None: nothing."""
     extra = {name: value for name, value in feature.extra.items() if name != "tfmd"}
     if not extra and (feature.shape, feature.dense) == (tuple(shape), is_dense):
         return None
@@ -35,13 +23,7 @@ def schema_tag(feature: Feature, *, shape: Sequence[int], is_dense: bool) -> str
 
 
 def feature_entry(name: str, feature: Feature, *, num_classes: int | None = None) -> str:
-    """A feature in TFMD's words, as the fields of a message `Feature`.
-
-    Args:
-        name: of the feature.
-        feature: what it is.
-        num_classes: of ids of a vocabulary, its size.
-    """
+    """A feature as the fields of TFMD's message `Feature`; `num_classes`: it is their ids."""
     shape = () if feature.is_image or not feature.dense else feature.shape
     fields = [f"name: {_quoted(name)}", f"type: {_TYPES[feature.type]}"]
     if feature.dense:
@@ -62,12 +44,7 @@ def feature_entry(name: str, feature: Feature, *, num_classes: int | None = None
 def render_schema_text(
     features: Mapping[str, Feature], *, vocabularies: Mapping[str, Sequence[str]]
 ) -> str:
-    """`schema.pbtxt` as text.
-
-    Args:
-        features: by name.
-        vocabularies: the labels in the order of their ids, of features that are such ids.
-    """
+    """`schema.pbtxt` as text, with the labels of features that are ids, in the order of these."""
     lines = []
     for name, feature in sorted(features.items()):
         size = len(vocabularies[name]) if name in vocabularies else None

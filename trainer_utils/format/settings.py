@@ -8,12 +8,12 @@
     Resizing(side=0)                # ConfigError: side: expected int at least 1, got 0
     settings_of(Resizing)["side"]   # Setting(name='side', kind=int | None, default=None, …)
 
-Constructors, execution properties, flags, Kubeflow's functions and the tables of the docs are made
-from these declarations.
+Constructors, execution properties, flags, Kubeflow's functions and the docs' tables are made of it.
 """
 
 import collections.abc
 import dataclasses
+import functools
 import inspect
 import numbers
 import textwrap
@@ -22,47 +22,19 @@ import typing
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any, TypeVar
 
-from trainer_utils.format.errors import ConfigError
-from trainer_utils.format.spelling import did_you_mean
-
-__all__ = [
-    "Rule",
-    "Setting",
-    "Settings",
-    "add_arguments",
-    "documents_settings",
-    "flag",
-    "format_value",
-    "group",
-    "groups_of",
-    "is_int",
-    "number",
-    "one_of",
-    "setting",
-    "settings_of",
-    "settings_or_dict",
-    "text",
-    "where",
-]
+from trainer_utils.format.errors import ConfigError, did_you_mean
 
 Rule = Callable[[str, Any], Any]  # takes name and value, returns the value to keep, or raises
 _SETTING, _GROUP = "setting", "group"
 _INT64 = -(2**63)
-_WIDTH = 92  # of a docstring's line, without its indentation
 _Options = TypeVar("_Options", bound="type[Settings]")
+_Checked = TypeVar("_Checked")
 
 
 @dataclasses.dataclass(frozen=True)
 class Setting:
-    """One declared setting.
-
-    Args:
-        name: of the field.
-        kind: its annotation, such as `int | None`.
-        default: of the field.
-        rule: what is allowed.
-        help: a sentence that says what the setting does, as it follows its name and a colon.
-    """
+    """One declared setting: a field's name, annotation and default, what is allowed, and a sentence
+    that says what it does, as it follows its name and a colon."""
 
     name: str
     kind: Any
@@ -78,12 +50,8 @@ class Setting:
     @property
     def kinds(self) -> tuple[type, ...]:
         """The classes of its values, but for None."""
-        return tuple(typing.get_origin(member) or member for member in self.members)
-
-    @property
-    def members(self) -> tuple[Any, ...]:
-        """The parts of its kind, but for None: of `int | Mapping[str, int] | None` two."""
-        return tuple(member for member in _members(self.kind) if member is not type(None))
+        members = [member for member in _members(self.kind) if member is not type(None)]
+        return tuple(typing.get_origin(member) or member for member in members)
 
     @property
     def is_collection(self) -> bool:
@@ -125,11 +93,7 @@ def group(options: type["Settings"], *, only: Collection[str] | None = None) -> 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Settings:
-    """Base of the dataclasses of settings: every value is checked where an object is made.
-
-    Raises:
-        ConfigError: a value is not allowed; the message names the setting.
-    """
+    """Base of the dataclasses of settings: every value is checked where an object is made."""
 
     def __post_init__(self) -> None:
         for name, declared in _declared(type(self)).items():
@@ -169,22 +133,63 @@ def _declared(options: type[Settings]) -> Mapping[str, Setting]:
 
 def documents_settings(options: _Options) -> _Options:
     """Adds the settings of a class to its docstring, for `help()`."""
-    options.__doc__ = add_arguments(inspect.getdoc(options) or "", settings_of(options).values())
+    wrapper = textwrap.TextWrapper(92, "    ", "        ")
+    wrapper.break_long_words = wrapper.break_on_hyphens = False
+    settings = settings_of(options).values()
+    entries = "\n".join(wrapper.fill(f"{one.name}: {one.sentence}") for one in settings)
+    before, end, after = (inspect.getdoc(options) or "").partition("\n\nRaises:\n")
+    options.__doc__ = f"{before}\n\nArgs:\n{entries}{end}{after}"
     return options
 
 
-def add_arguments(doc: str, settings: Iterable[Setting]) -> str:
-    """A docstring with the settings at the end of its section `Args`, or with such a section."""
-    wrapper = textwrap.TextWrapper(_WIDTH, "    ", "        ")
-    wrapper.break_long_words = wrapper.break_on_hyphens = False
-    entries = "\n".join(wrapper.fill(f"{one.name}: {one.sentence}") for one in settings)
-    before, start, arguments = doc.partition("Args:\n")
-    if not start:
-        before, end, after = doc.partition("\n\nRaises:\n")
-        return f"{before}\n\nArgs:\n{entries}{end}{after}"
-    own, end, after = arguments.partition("\n\n")
-    listed = "\n".join(filter(None, [own.rstrip("\n"), entries]))
-    return f"{before}{start}{listed}{end}{after}"
+def check_names(
+    taker: str,
+    given: Mapping[str, object],
+    known: Collection[str],
+    *,
+    alternatives: Iterable[str] = (),
+    called: str = "setting",
+    allowed: str | None = None,
+    moved: Mapping[str, str] | None = None,
+) -> None:
+    """Refuses a setting that there is not by a ConfigError that says which name was meant.
+
+    Args:
+        taker: what takes the settings, for the message.
+        given: settings by name.
+        known: the names that there are.
+        alternatives: other names that may be meant, such as its positional arguments.
+        called: what the taker calls a setting.
+        allowed: the known names in words; None: a list of them.
+        moved: what took the place of settings that there are no more.
+    """
+    for name, value in given.items():
+        if name not in known:
+            rule, meant = (moved or {}).get(name), ""
+            if rule is None:
+                rule = allowed or f"one of {', '.join(known)}"
+                meant = did_you_mean(name, [*alternatives, *known])
+            said = f"{taker}, {called} {name!r}: expected {rule}, got {name}={value!r}.{meant}"
+            raise ConfigError(said.removesuffix("."), setting=name, value=value, allowed=rule)
+
+
+def checks_names(
+    options: type[_Checked], *, moved: Mapping[str, str] | None = None
+) -> type[_Checked]:
+    """Makes a dataclass refuse what is not a field of it as `check_names` does."""
+    make: Any = options.__init__
+    known = [field.name for field in dataclasses.fields(options)]  # type: ignore[arg-type]
+
+    @functools.wraps(make)
+    def checked(self: _Checked, *values: Any, **settings: Any) -> None:
+        if values:
+            rule = f"settings by name, such as {known[0]}=…"
+            raise ConfigError.of(options.__name__, values[0], allowed=rule)
+        check_names(options.__name__, settings, known, moved=moved)
+        make(self, **settings)
+
+    options.__init__ = checked  # type: ignore[assignment]
+    return options
 
 
 def _members(kind: Any) -> tuple[Any, ...]:
@@ -202,19 +207,6 @@ def format_value(value: object) -> str:
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         return str(value)
     return f"{value:,}" if isinstance(value, int) else f"{value:.4g}"
-
-
-@dataclasses.dataclass(frozen=True)
-class _Rule:
-    """What a predicate is true of, in words for the message."""
-
-    is_allowed: Callable[[Any], bool]
-    allowed: str
-
-    def __call__(self, name: str, value: Any) -> Any:
-        if not self.is_allowed(value):
-            raise ConfigError.of(name, value, allowed=self.allowed)
-        return value
 
 
 @dataclasses.dataclass(frozen=True)
@@ -278,7 +270,13 @@ def settings_or_dict(options: type[Settings]) -> Rule:
 
 def where(is_allowed: Callable[[Any], bool], allowed: str) -> Rule:
     """A rule: what a predicate is true of, in words for the message."""
-    return _Rule(is_allowed, allowed)
+
+    def check(name: str, value: Any) -> Any:
+        if not is_allowed(value):
+            raise ConfigError.of(name, value, allowed=allowed)
+        return value
+
+    return check
 
 
 def is_int(value: object) -> bool:

@@ -15,6 +15,7 @@ from typing import Any, BinaryIO
 import numpy as np
 import numpy.typing as npt
 
+from trainer_utils.format.checksums import multiset_checksum
 from trainer_utils.format.crc32c import extend_crc32c
 from trainer_utils.format.framing import (
     FOOTER_BYTES,
@@ -22,9 +23,7 @@ from trainer_utils.format.framing import (
     RECORD_OVERHEAD_BYTES,
     frame_parts,
 )
-from trainer_utils.format.index import RecordIndex
-from trainer_utils.format.multiset import multiset_checksum
-from trainer_utils.format.record_names import name_crc, name_crcs, name_in
+from trainer_utils.format.index import RecordIndex, name_crc, name_crcs, name_in
 
 __all__ = ["ShardDigest", "ShardWriter"]
 

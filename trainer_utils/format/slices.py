@@ -1,4 +1,4 @@
-"""The slices of splits that a reader asks for: `train[:80%]`, `train[10%:]+eval`.
+"""The slices of splits that a reader asks for, and the ranges of files that hold these.
 
     resolve_slices("train[:80%]+eval", {"train": 100, "eval": 20})
     # [SplitRange('train', 0, 80), SplitRange('eval', 0, 20)]
@@ -8,14 +8,16 @@ Source: the grammar and the rounding of percentages are Datum's and TFDS's
 """
 
 import dataclasses
+import functools
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
-from trainer_utils.format.errors import ConfigError, DatasetError
+import numpy as np
+import numpy.typing as npt
+
+from trainer_utils.format.errors import ConfigError, DatasetError, did_you_mean
 from trainer_utils.format.naming import canonical_split
-from trainer_utils.format.spelling import did_you_mean
-
-__all__ = ["SplitRange", "resolve_slices"]
 
 _SLICE = re.compile(
     r"(?P<split>\w+)"
@@ -36,15 +38,10 @@ class SplitRange:
 
 
 def resolve_slices(spec: str, records: Mapping[str, int]) -> list[SplitRange]:
-    """Turns a spec into ranges of records.
+    """Turns slices joined by `+` into ranges of records, one each, in order.
 
-    Args:
-        spec: slices joined by `+`. `val` and the like find the split that goes by another usual
-            spelling, such as `eval`, where no split has that very name.
-        records: by split.
-
-    Returns:
-        One range a slice, in the order of the spec.
+    `val` and the like find the split that goes by another usual spelling, such as `eval`, where no
+    split has that very name.
 
     Raises:
         ConfigError: the spec does not parse, or has more than 100%.
@@ -57,19 +54,16 @@ def resolve_slices(spec: str, records: Mapping[str, int]) -> list[SplitRange]:
 def _resolve(part: str, records: Mapping[str, int]) -> SplitRange:
     match = _SLICE.fullmatch(part) if isinstance(part, str) else None
     if match is None:
-        raise ConfigError.of(
-            "split", part, allowed="a name, or a slice such as 'train[:80%]' or 'train[100:200]'"
-        )
+        rule = "a name, or a slice such as 'train[:80%]' or 'train[100:200]'"
+        raise ConfigError.of("split", part, allowed=rule)
     split = _find_split(match["split"], records)
     size = records[split]
     percent = bool(match["start_percent"] or match["stop_percent"])
     start = _bound(match["start"], 0, size, percent, part)
     stop = _bound(match["stop"], size, size, percent, part)
     if start > stop:
-        raise DatasetError(
-            f"split {part!r}: expected a start before the stop, "
-            f"got [{start}:{stop}] of {size} records"
-        )
+        got = f"[{start}:{stop}] of {size} records"
+        raise DatasetError(f"split {part!r}: expected a start before the stop, got {got}")
     return SplitRange(split, start, stop)
 
 
@@ -95,3 +89,61 @@ def _bound(text: str | None, default: int, size: int, percent: bool, part: str) 
     if abs(bound) > size:
         raise DatasetError(f"split {part!r}: expected bounds within its {size} records, got {text}")
     return bound + size if bound < 0 else bound
+
+
+class FileRange(NamedTuple):
+    """`take` records of a file, after the first `skip`."""
+
+    path: str
+    skip: int
+    take: int
+
+
+class RecordName(NamedTuple):
+    """A record: the path of its file, and its number there, from 0."""
+
+    path: str
+    number: int
+
+
+class RecordPositions:
+    """Record ranges of files as one long list of records, in which each has a position."""
+
+    def __init__(self, ranges: Sequence[FileRange]) -> None:
+        self._ranges = ranges
+        takes = np.array([part.take for part in ranges], np.int64)
+        self._starts = np.cumsum(takes) - takes
+        self._shifts = np.array([part.skip for part in ranges], np.int64) - self._starts
+
+    def cut(self, start: int, stop: int) -> list[FileRange]:
+        """The ranges that hold the positions `start` to `stop`, the latter not included."""
+        first, last = np.searchsorted(self._starts, (start + 1, stop)).tolist()
+        parts = []
+        for index in range(max(first - 1, 0), last):
+            (path, skip, take), place = self._ranges[index], int(self._starts[index])
+            begin, end = max(start - place, 0), min(stop - place, take)
+            if begin < end:
+                parts.append(FileRange(path, skip + begin, end - begin))
+        return parts
+
+    def positions_of(self, name: RecordName) -> list[int]:
+        """The positions of a record, in rising order: none, one, or several where ranges repeat."""
+        return [
+            name.number - int(self._shifts[index])
+            for index in self._ranges_of_paths.get(name.path, ())
+            if 0 <= name.number - self._ranges[index].skip < self._ranges[index].take
+        ]
+
+    @functools.cached_property
+    def _ranges_of_paths(self) -> dict[str, list[int]]:
+        found: dict[str, list[int]] = {}
+        for index, part in enumerate(self._ranges):
+            found.setdefault(part.path, []).append(index)
+        return found
+
+    def locate(self, positions: npt.NDArray[np.int64]) -> list[RecordName]:
+        """Which file, and which record in it, each of `(n,) int64` positions is."""
+        indices = np.searchsorted(self._starts, positions, side="right") - 1
+        numbers = (positions + self._shifts[indices]).tolist()
+        places = zip(indices.tolist(), numbers, strict=True)
+        return [RecordName(self._ranges[index].path, number) for index, number in places]

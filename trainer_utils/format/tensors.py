@@ -1,12 +1,8 @@
-"""Arrays of any rank and dtype as `tf.io.serialize_tensor` makes bytes of them, by numpy alone.
+"""Arrays as one value of bytes in an example: tensors of any rank and dtype, documents of tokens.
 
-    data = encode_tensor(np.zeros((2, 3), np.float16))       # tf.io.parse_tensor(data, tf.float16)
-    decode_tensor(data)                                      # the array again
-    TensorSpec.of(array)                                     # TensorSpec('float16', (2, 3))
-
-An example holds int64, float32 and bytes. Every other array is one value of bytes in it, a
-`TensorProto`; what all have in common is a `TensorSpec`, the feature's `extra["tensor"]`.
-
+A tensor's bytes are a `TensorProto`, as `tf.io.serialize_tensor` makes it; what all of a feature
+have in common is its `extra["tensor"]`, a `TensorSpec`. Tokens are unsigned little-endian integers;
+theirs is `extra["tokens"]`, a `TokenSpec`.
 Source: `tensorflow/core/framework/{tensor,tensor_shape,types}.proto`.
 """
 
@@ -20,18 +16,8 @@ import numpy as np
 import numpy.typing as npt
 
 from trainer_utils.format.errors import DatasetError
-from trainer_utils.format.example import varint
-from trainer_utils.format.example_decoding import Buffer, read_fields, read_varint
+from trainer_utils.format.example import DELIMITED, Buffer, read_fields, read_varint, varint
 from trainer_utils.format.json_text import Json
-
-__all__ = [
-    "TENSOR_DTYPES",
-    "TensorSpec",
-    "decode_tensor",
-    "encode_tensor",
-    "numpy_dtype",
-    "tensor_header",
-]
 
 # The numbers of DataType. Texts and bytes are `string`.
 TENSOR_DTYPES = {
@@ -43,16 +29,14 @@ _NAMES = {number: name for name, number in TENSOR_DTYPES.items()}
 _DTYPE, _SHAPE, _CONTENT, _STRINGS = 1, 2, 4, 8  # fields of TensorProto
 _DIM, _SIZE = 2, 1  # of TensorShapeProto, and of its Dim
 _TEXT = re.compile(r"(?P<dtype>\w+)\[(?P<shape>(?:\d+|\?)(?:,(?:\d+|\?))*)?\]")
-_DELIMITED = 2  # wire type
+_TOKEN_DTYPES = ("uint16", "uint32")
 
 
 @dataclasses.dataclass(frozen=True)
 class TensorSpec:
     """What the tensors of a feature have in common; `str()` is `float16[3,?]`.
 
-    Args:
-        dtype: one of `TENSOR_DTYPES`.
-        shape: its length is the rank of all; None along an axis in which they differ.
+    `dtype` is one of `TENSOR_DTYPES`; `shape` has None along an axis in which they differ.
     """
 
     dtype: str
@@ -67,19 +51,13 @@ class TensorSpec:
 
     @classmethod
     def of(cls, array: npt.NDArray[Any]) -> "TensorSpec":
-        """That of one array.
-
-        Raises:
-            DatasetError: no tensor has its dtype.
-        """
+        """That of one array; a DatasetError where no tensor has its dtype."""
         kind = array.dtype.kind
         if kind in "SU" or (kind == "O" and all(isinstance(v, (bytes, str)) for v in array.flat)):
             return cls("string", array.shape)
         if array.dtype.name not in TENSOR_DTYPES:
-            raise DatasetError(
-                f"array: expected one of {', '.join(TENSOR_DTYPES)}, got {array.dtype}. "
-                "Cast it first: array.astype('float32')."
-            )
+            said = f"expected one of {', '.join(TENSOR_DTYPES)}, got {array.dtype}"
+            raise DatasetError(f"array: {said}. Cast it first: array.astype('float32').")
         return cls(array.dtype.name, array.shape)
 
     @classmethod
@@ -106,11 +84,7 @@ class TensorSpec:
         return math.prod(size or 0 for size in self.shape)
 
     def merge(self, other: "TensorSpec") -> "TensorSpec":
-        """What holds for the tensors of both.
-
-        Raises:
-            DatasetError: they differ in dtype or rank.
-        """
+        """What holds for the tensors of both; a DatasetError where they differ in dtype or rank."""
         if (self.dtype, len(self.shape)) != (other.dtype, len(other.shape)):
             raise DatasetError(f"expected tensors of one dtype and rank, as {self}, got {other}")
         pairs = zip(self.shape, other.shape, strict=True)
@@ -145,11 +119,7 @@ def item_bytes(dtype: str) -> int:
 
 
 def encode_tensor(array: npt.NDArray[Any]) -> bytes:
-    """A `TensorProto`, byte for byte as `tf.io.serialize_tensor` makes it.
-
-    Raises:
-        DatasetError: no tensor has the array's dtype.
-    """
+    """A `TensorProto`, as `tf.io.serialize_tensor` makes it; errors as of `TensorSpec.of`."""
     spec = TensorSpec.of(array)
     head = tensor_header(spec.dtype, array.shape)
     if spec.dtype != "string":
@@ -163,16 +133,13 @@ def decode_tensor(data: Buffer) -> npt.NDArray[Any]:
     """The array, read-only, that a `TensorProto` with its elements in `tensor_content` holds.
 
     Of texts it is one of objects, which are bytes; bfloat16 is that of the package `ml_dtypes`.
-
-    Raises:
-        DatasetError: it is no such message.
     """
     dtype, shape, content, texts = 0, [], b"", []
     try:
         for number, wire, start, stop in read_fields(data, 0, len(data)):
             if number == _DTYPE:
                 dtype, _ = read_varint(data, start, stop)
-            elif number == _SHAPE and wire == _DELIMITED:
+            elif number == _SHAPE and wire == DELIMITED:
                 shape = [*_sizes(data, start, stop)]
             elif number == _CONTENT:
                 content = bytes(data[start:stop])
@@ -184,9 +151,8 @@ def decode_tensor(data: Buffer) -> npt.NDArray[Any]:
             return array.reshape(shape)
         return np.frombuffer(content, numpy_dtype(_NAMES[dtype])).reshape(shape)
     except (DatasetError, KeyError, ValueError, IndexError) as error:
-        raise DatasetError(
-            f"tensor: expected a TensorProto, got {bytes(data[:40])!r}…: {error}"
-        ) from error
+        said = f"expected a TensorProto, got {bytes(data[:40])!r}…"
+        raise DatasetError(f"tensor: {said}: {error}") from error
 
 
 def _sizes(data: Buffer, start: int, stop: int) -> Iterator[int]:
@@ -208,3 +174,43 @@ def numpy_dtype(name: str) -> np.dtype[Any]:
 
         return np.dtype(ml_dtypes.bfloat16)
     return np.dtype(name)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class TokenSpec:
+    """What documents of tokens have in common: `uint16`, or `uint32` of a larger vocabulary; tokens
+    are smaller than its size; `tokenizer` is the SHA-256 of the tokenizer's file, in
+    hexadecimal."""
+
+    dtype: str
+    vocabulary_size: int
+    tokenizer: str
+
+    def __post_init__(self) -> None:
+        if self.dtype not in _TOKEN_DTYPES:
+            rule = f"one of {', '.join(_TOKEN_DTYPES)}"
+            raise DatasetError(f"dtype: expected {rule}, got {self.dtype!r}")
+
+    @classmethod
+    def of(cls, *, vocabulary_size: int, tokenizer: str) -> "TokenSpec":
+        """That of a tokenizer's documents."""
+        dtype = "uint16" if vocabulary_size <= 1 << 16 else "uint32"
+        return cls(dtype=dtype, vocabulary_size=vocabulary_size, tokenizer=tokenizer)
+
+    @property
+    def stored(self) -> np.dtype[Any]:
+        """The dtype as it lies on the disk."""
+        return np.dtype(self.dtype).newbyteorder("<")
+
+    def decode(self, data: Any) -> npt.NDArray[Any]:
+        """The tokens that bytes are, read-only."""
+        return np.frombuffer(data, self.stored)
+
+    def to_json(self) -> Json:
+        """As `extra["tokens"]` has it."""
+        return dataclasses.asdict(self)
+
+    @classmethod
+    def from_json(cls, value: Any) -> "TokenSpec":
+        """Reads what `to_json` made; raises DatasetError, KeyError or TypeError."""
+        return cls(**{field.name: value[field.name] for field in dataclasses.fields(cls)})

@@ -1,11 +1,7 @@
 """TFDS's two JSON files, `dataset_info.json` and `features.json`, read.
 
-    parse_tfds_features(text, path=…)       # {'image': Feature(…), 'objects/label': Feature(…)}
-    parse_tfds_splits(text, path=…)         # {'train': {'mnist-train.tfrecord-00000-of-…': 60000}}
-
 TFDS joins the names of nested features by `/`. It keeps one dimension of unknown size as a flat
 list, and two or more as flat values with row lengths beside them.
-
 Source: `tensorflow_datasets/core/{dataset_info,example_serializer,naming}.py` of TFDS 4.9 and
 `core/proto/{dataset_info,feature}.proto`.
 """
@@ -15,16 +11,8 @@ import re
 from collections.abc import Mapping
 
 from trainer_utils.format.datum import Feature
-from trainer_utils.format.errors import DatasetError
+from trainer_utils.format.errors import DatasetError, reading
 from trainer_utils.format.json_text import Json, parse_json_object
-
-__all__ = [
-    "TFDS_FEATURES_FILE",
-    "TFDS_INFO_FILE",
-    "labels_file",
-    "parse_tfds_features",
-    "parse_tfds_splits",
-]
 
 TFDS_INFO_FILE = "dataset_info.json"
 TFDS_FEATURES_FILE = "features.json"
@@ -41,26 +29,15 @@ def labels_file(feature: str) -> str:
 
 
 def parse_tfds_splits(text: str, *, path: str) -> dict[str, dict[str, int]]:
-    """Reads the splits of `dataset_info.json`: for each its shards' names, in order, and records.
-
-    Raises:
-        DatasetError: it is no such JSON, or the shards are no TFRecord files.
-    """
-    try:
+    """Reads `dataset_info.json`: for each split its shards' names, in order, and records."""
+    with reading(path, "TFDS's dataset_info.json"):
         info = parse_json_object(text, path=path)
         file_format = info.get("fileFormat", "tfrecord")
         if file_format != "tfrecord":
-            raise DatasetError.at(
-                path,
-                expected="the file format tfrecord",
-                got=repr(file_format),
-                advice="Convert it: tfds build --file_format=tfrecord, or `tfds convert_format`.",
-            )
+            advice = "Convert it: tfds build --file_format=tfrecord, or `tfds convert_format`."
+            expected, got = "the file format tfrecord", repr(file_format)
+            raise DatasetError.at(path, expected=expected, got=got, advice=advice)
         return {split["name"]: _shards(info, split) for split in info.get("splits", ())}
-    except DatasetError:
-        raise
-    except (KeyError, TypeError, AttributeError, ValueError) as error:
-        raise DatasetError.at(path, expected="TFDS's dataset_info.json", got=repr(error)) from error
 
 
 def _shards(info: Mapping[str, Json], split: Mapping[str, Json]) -> dict[str, int]:
@@ -87,24 +64,12 @@ def _shards(info: Mapping[str, Json], split: Mapping[str, Json]) -> dict[str, in
 
 
 def parse_tfds_features(text: str, *, path: str) -> dict[str, Feature] | None:
-    """Reads `features.json`.
-
-    Returns:
-        Features by name, nested ones joined by `/`; None where one is of a kind that is not known
-        here, so that only the records can tell. An image of open size has 0 for it.
-
-    Raises:
-        DatasetError: it is no such JSON; the message names `path`.
-    """
-    try:
-        root = parse_json_object(text, path=path)
-        features: dict[str, Feature] = {}
-        is_known = _collect("", root, (), features)
-    except DatasetError:
-        raise
-    except (KeyError, TypeError, AttributeError, ValueError, RecursionError) as error:
-        raise DatasetError.at(path, expected="TFDS's features.json", got=repr(error)) from error
-    return features if is_known else None
+    """Reads `features.json`: features by name, nested ones joined by `/`; None where one is of a
+    kind that is not known here, so that only the records can tell. An image of open size has 0 for
+    it."""
+    features: dict[str, Feature] = {}
+    with reading(path, "TFDS's features.json"):
+        return features if _collect("", parse_json_object(text, path=path), (), features) else None
 
 
 def _collect(
@@ -134,7 +99,10 @@ def _collect(
         else:
             features[name] = _image(*sizes)
     elif leaf.get("encoding", "none").lower() in ("none", ""):
-        _add(name, _type(leaf["dtype"]), (*outer, *sizes), features)
+        dtype = leaf["dtype"]
+        type_ = "string" if dtype in ("string", "object") else "int"
+        type_ = "float" if dtype.startswith(("float", "bfloat")) else type_
+        _add(name, type_, (*outer, *sizes), features)
     elif sizes.count(_UNKNOWN) < 2:
         _add(name, "string", outer, features)
     elif outer:
@@ -164,9 +132,3 @@ def _image(height: int, width: int, channels: int) -> Feature:
     sizes = "fixed" if min(height, width) > 0 else "mixed"
     shape = size if channels == 1 else (*size, 3)
     return Feature(type="string", shape=shape, extra={"sizes": sizes})
-
-
-def _type(dtype: str) -> str:
-    if dtype.startswith(("float", "bfloat")):
-        return "float"
-    return "string" if dtype in ("string", "object") else "int"

@@ -1,10 +1,7 @@
 """TFRecord files: their records found and verified, a block of many at a time.
 
-    for block in read_blocks(open("data_tfrecord-00000-of-00008", "rb"), path="…"):
-        block.records()            # verified payloads
-    scan_lengths(stream, path="…")     # where the payloads will be read later
-
-Every sum of every record is checked. How a record is framed: `framing`.
+for block in read_blocks(open("data_tfrecord-00000-of-00008", "rb"), path="…"):
+    block.records()            # verified payloads
 """
 
 import dataclasses
@@ -29,17 +26,6 @@ from trainer_utils.format.framing import (
     payload_crcs,
     raise_bad_checksum,
 )
-
-__all__ = [
-    "BLOCK_BYTES",
-    "RecordBlock",
-    "compact",
-    "count_records",
-    "read_blocks",
-    "read_records",
-    "scan_lengths",
-    "scan_until_damage",
-]
 
 BLOCK_BYTES = 8 << 20  # 8 MiB: past the point where a larger read is any faster on disk or GCS
 _MOST_BYTES_A_READ = 256 << 20  # so that a length made up by an attacker allocates no more
@@ -94,16 +80,11 @@ class RecordBlock:
 def read_blocks(
     stream: BinaryIO, *, path: str, block_bytes: int = BLOCK_BYTES
 ) -> Iterator[RecordBlock]:
-    """Reads and verifies a TFRecord stream in blocks of whole records, each of at least one.
-
-    Args:
-        stream: yields the uncompressed bytes; read from where it stands to its end.
-        path: the file's name, for error messages.
-        block_bytes: about how much is held at a time; a longer record is held whole.
+    """Reads and verifies a TFRecord stream, uncompressed, from where it stands to its end, in
+    blocks of about `block_bytes` of whole records; a longer record is held whole.
 
     Raises:
-        CorruptShardError: a sum does not agree, or the stream ends inside a record. The message
-            names `path`, the record's number and its byte offset.
+        CorruptShardError: a sum does not agree, or the stream ends inside a record.
     """
     record_number = 0
     for data, starts, end, offset in _whole_frames(stream, path, block_bytes):
@@ -118,10 +99,10 @@ def read_records(stream: BinaryIO, *, path: str) -> Iterator[bytes]:
         yield from block.records()
 
 
-def compact(lengths: Lengths, *, least_bytes: int = 2) -> Lengths:
-    """The same numbers in the smallest unsigned type, of so many bytes or more, that holds them."""
+def compact(lengths: Lengths) -> Lengths:
+    """The same numbers in the smallest unsigned type, of two bytes or more, that holds them."""
     longest = int(lengths.max(initial=0))
-    width = next(n for n in (1, 2, 4, 8) if n >= least_bytes and longest < 1 << 8 * n)
+    width = next(n for n in (2, 4, 8) if longest < 1 << 8 * n)
     return lengths.astype(f"<u{width}")
 
 

@@ -1,81 +1,45 @@
-"""`Input`: what the inputs of all frameworks have in common.
+"""`Input`: what the inputs of all frameworks have in common, batches and where an iterator is.
 
 source = Input(uri, "train", options, worker=0, num_workers=4)
 source.input_steps, source.state(120), source.class_names
 """
 
+import functools
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
 
 from trainer_utils.dataset.location import Inputs
 from trainer_utils.dataset.selection import class_names_of, numbers_of_classes
-from trainer_utils.format import ConfigError, Feature
+from trainer_utils.format import ConfigError
 from trainer_utils.options import InputOptions
-from trainer_utils.order import InputOrder, InputState
 from trainer_utils.planning import open_input
 from trainer_utils.reading.audio import check_batches
-from trainer_utils.reading.batches import Batches
+from trainer_utils.reading.batches import Batch, Batches
+from trainer_utils.reading.decoding_threads import run_ahead
 
-__all__ = ["Input"]
+SHOWN_OF_INPUT = (
+    *("state", "input_start", "input_epoch", "input_steps"),
+    *("unreadable", "features", "class_names", "num_classes"),
+)
+"""What the datasets of all frameworks tell."""
 
 _logger = logging.getLogger(__name__)
 
 
-class Input:
-    """The batches of one worker, and where it is in them.
+class Input(Batches):
+    """The batches of what `input_fn` was asked for, and which epoch an iterator reads next.
 
-    Args:
-        artifact_uri, split, options: as `input_fn` takes them.
-        worker, num_workers, num_replicas, callbacks: as `Batches` takes them.
-
-    Attributes:
-        batches: what makes them.
-        options: all settings.
-        sources: what is read.
-        order: which record comes at which step.
-        worker: which of the workers this is, from 0.
-        input_start: the token of where it begins.
-        input_steps: of an epoch.
-        unreadable: why each record that was left out could not be read, by path and number.
-        features: those that are read, by name.
-
-    Raises:
-        DatasetError: no dataset, not whole, or without that split or feature.
-        ConfigError: a setting is not allowed, or the plan is impossible.
+    Takes what `input_fn` and `Batches` take, and raises what they do.
     """
 
     def __init__(
-        self,
-        artifact_uri: Inputs,
-        split: str | None,
-        options: InputOptions,
-        *,
-        worker: int = 0,
-        num_workers: int = 1,
-        num_replicas: int | None = None,
-        callbacks: bool = True,
+        self, artifact_uri: Inputs, split: str | None, options: InputOptions, **arguments: Any
     ) -> None:
         sources, options = open_input(artifact_uri, split, options)
-        self.batches = Batches(
-            sources,
-            options,
-            worker=worker,
-            num_workers=num_workers,
-            num_replicas=num_replicas,
-            callbacks=callbacks,
-        )
-        self.options, self.sources, self.worker = options, self.batches.sources, worker
-        self.order: InputOrder = self.batches.order
-        self.input_start: InputState = self.batches.start
-        self.input_steps: int = self.batches.steps_per_epoch
-        self.unreadable = self.batches.unreadable
-        self.features: Mapping[str, Feature] = self.batches.features
+        super().__init__(sources, options, **arguments)
         self._next_epoch = self.input_start.epoch
         self._check_examples()
-
-    def state(self, step: int) -> InputState:
-        """The token to go on from after so many steps of all epochs, by the trainer's count."""
-        return self.batches.state(step)
 
     @property
     def class_names(self) -> Sequence[str] | None:
@@ -95,15 +59,11 @@ class Input:
         return epoch, range(start.step if epoch == start.epoch else 0, self.input_steps)
 
     def end(self, step: int) -> None:
-        """Takes note that the last batch of an epoch was taken: an iterator reads the next one now.
-
-        Args:
-            step: of that batch, by all steps of all epochs.
-        """
+        """The last batch of an epoch was taken, by all steps of all epochs: the next one comes."""
         epoch = step // self.input_steps
         if self.options.repeat is False:
             self._next_epoch = max(self._next_epoch, epoch + 1)
-        self.batches.report_unreadable(epoch)
+        self.report_unreadable(epoch)
 
     def read(self) -> int:
         """The epoch that comes next."""
@@ -125,22 +85,18 @@ class Input:
         is_pair = options.label is not None and options.labels.sample_weight is None
         return options.remainder == "pad" and is_pair
 
-    def _check_examples(self) -> None:
-        """Refuses what no batch can hold, before it is read."""
-        options, layout = self.options, self.order.layout
-        if options.batch_size is None or layout.rows_per_replica == 1:
-            return
-        check_batches(self.features, options.audio)
-        if options.image_size is not None or self.batches.before is not None:
-            return  # a callback may resize them; if it does not, the framework says what differs
-        for name, feature in self.features.items():
-            if feature.has_pixels and feature.extra.get("sizes") == "mixed":
-                raise ConfigError(
-                    f"image_size: expected (height, width), since the images of {name!r} differ "
-                    "in size and cannot be batched as they are, got None. Or resize them in a "
-                    "pre_batching_callback, or read them one by one, with batch_size=None.",
-                    setting="image_size",
-                )
+    def made_ahead(self, epoch: int, steps: Sequence[int]) -> Iterator[tuple[int, Batch]]:
+        """Some rising steps and their batches, made in threads ahead of whoever takes them."""
+        at_once = self.steps_at_once
+        groups = [steps[first : first + at_once] for first in range(0, len(steps), at_once)]
+        ahead = max(self.options.prefetch, self.options.processes)
+        make = functools.partial(self.batches, epoch)
+        made: Iterable[list[Batch]] = map(make, groups)
+        if ahead:
+            most = max(1, ahead // at_once)
+            made = run_ahead(make, groups, threads=self.calls_at_once, most=most)
+        for group, batches in zip(groups, made, strict=True):
+            yield from zip(group, batches, strict=True)
 
     def report_empty(self, empty: int, num_replicas: int) -> None:
         """Warns where some replicas get no row of the last batch."""
@@ -152,3 +108,20 @@ class Input:
                 empty,
                 num_replicas,
             )
+
+    def _check_examples(self) -> None:
+        """Refuses what no batch can hold, before it is read."""
+        options, layout = self.options, self.order.layout
+        if options.batch_size is None or layout.rows_per_replica == 1:
+            return
+        check_batches(self.features, options.audio_seconds)
+        if options.image_size is not None or self.before is not None:
+            return  # a callback may resize them; if it does not, the framework says what differs
+        for name, feature in self.features.items():
+            if feature.has_pixels and feature.extra.get("sizes") == "mixed":
+                raise ConfigError(
+                    f"image_size: expected (height, width), since the images of {name!r} differ "
+                    "in size and cannot be batched as they are, got None. Or resize them in a "
+                    "pre_batching_callback, or read them one by one, with batch_size=None.",
+                    setting="image_size",
+                )

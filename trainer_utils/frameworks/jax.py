@@ -1,11 +1,9 @@
 """`jax_batches`: the batches of a dataset as global arrays of JAX.
 
     sharding = NamedSharding(mesh, PartitionSpec("data"))
-    for batch in jax_batches(uri, "train", batch_size=256, sharding=sharding, repeat=True):
-        state = train_step(state, batch)
+    for batch in jax_batches(uri, "train", batch_size=256, sharding=sharding, repeat=True): ...
 
-Every process reads the rows that its own devices hold, and no others. JAX is imported when this is
-called, and TensorFlow never.
+JAX is imported when this is called, and TensorFlow never.
 """
 
 import itertools
@@ -18,8 +16,6 @@ from trainer_utils.dataset.location import Inputs
 from trainer_utils.format import ConfigError
 from trainer_utils.frameworks.numpy import NumpyInput
 from trainer_utils.options import InputOptions, choose_options, shows_settings
-
-__all__ = ["JaxBatches", "jax_batches"]
 
 
 @shows_settings
@@ -91,7 +87,7 @@ class JaxBatches(NumpyInput):
         super().__init__(artifact_uri, split, options, worker=first // rows, num_workers=workers)
         mixed = [
             name
-            for name, spec in self.batches.structure.items()
+            for name, spec in self.structure.items()
             if None in spec.shape and spec.dtype != "bytes"
         ]
         if workers > 1 and mixed:
@@ -121,11 +117,7 @@ class JaxBatches(NumpyInput):
 
 
 def _own_rows(sharding: Any, size: int) -> tuple[int, int]:
-    """The first row that a device of this process holds, and the one after the last.
-
-    Raises:
-        ConfigError: there are rows of other processes between them, or they cannot be divided.
-    """
+    """The first row that a device of this process holds, and the one after the last."""
     try:
         places = sharding.addressable_devices_indices_map((size,)).values()
     except ValueError as error:

@@ -3,7 +3,6 @@
     train = keras_dataset(uri, "train", batch_size=64, features="image", label="label")
     model.fit(train, epochs=3, shuffle=False)
 
-Without `shuffle=False` Keras takes an epoch's steps in an order of its own, each once.
 TensorFlow is imported only where it is Keras's backend.
 """
 
@@ -13,11 +12,8 @@ from typing import Any
 
 from trainer_utils.dataset.location import Inputs
 from trainer_utils.format import ConfigError
-from trainer_utils.frameworks.base import Input
+from trainer_utils.frameworks.base import SHOWN_OF_INPUT, Input
 from trainer_utils.options import InputOptions, choose_options, shows_settings
-from trainer_utils.order import InputState
-
-__all__ = ["keras_dataset"]
 
 
 @shows_settings
@@ -74,19 +70,21 @@ def _keras_class() -> Any:
             # Keras's own threads would not begin anew after the batch that it builds a model by.
             super().__init__(workers=1)
             self._pool = ThreadPoolExecutor(
-                source.batches.calls_at_once, thread_name_prefix="tfx-shards-keras"
+                source.calls_at_once, thread_name_prefix="tfx-shards-keras"
             )
             self._ahead: dict[int, Future[Any]] = {}
             self._taken = 0
             self._source, start = source, source.input_start
             self._prefetch = max(source.options.prefetch, source.options.processes)
             self._first = start.epoch * source.input_steps + start.step  # of Keras's epoch
-            self.input_start, self.input_steps = start, source.input_steps
-            self.unreadable, self.features = source.unreadable, source.features
-            self.class_names, self.num_classes = source.class_names, source.num_classes
+
+        def __getattr__(self, name: str) -> Any:
+            if name in SHOWN_OF_INPUT:
+                return getattr(self._source, name)
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
         def __len__(self) -> int:
-            return self.input_steps
+            return int(self.input_steps)
 
         def __getitem__(self, index: int) -> Any:
             self._taken += 1
@@ -99,20 +97,14 @@ def _keras_class() -> Any:
             return self._ahead.pop(number).result()
 
         def _make(self, number: int) -> Any:
-            batches = self._source.batches
             epoch, step = divmod(number, self.input_steps)
-            batches.upcoming(epoch, step)
-            return batches.arranged(batches.batch(epoch, step))
+            return self._source.arranged(self._source.batch(epoch, step))
 
         def on_epoch_end(self) -> None:
             """Keras calls it, also after one batch that it only builds a model by."""
             if self._taken >= self.input_steps:
-                self._source.batches.report_unreadable(self._first // self.input_steps)
+                self._source.report_unreadable(self._first // self.input_steps)
                 self._first += self.input_steps
             self._taken = 0
-
-        def state(self, step: int) -> InputState:
-            """The token to go on from after so many steps of all epochs."""
-            return self._source.state(step)
 
     return KerasDataset

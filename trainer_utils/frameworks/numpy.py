@@ -10,9 +10,6 @@ from typing import Any
 from trainer_utils.dataset.location import Inputs
 from trainer_utils.frameworks.base import Input
 from trainer_utils.options import InputOptions, choose_options, shows_settings
-from trainer_utils.reading.prefetch import read_ahead
-
-__all__ = ["NumpyInput", "iterate"]
 
 
 @shows_settings
@@ -60,10 +57,10 @@ class NumpyInput(Input):
         repeat = self.options.repeat
         epoch, steps = self.begin()
         while self.input_steps and (isinstance(repeat, bool) or epoch < repeat):
-            for step, batch in read_ahead(self.batches, epoch=epoch, steps=steps):
+            for step, batch in self.made_ahead(epoch, steps):
                 if step == steps[-1]:  # before the last batch, after which nobody may ask for more
                     self.end(epoch * self.input_steps + step)
-                yield self.batches.arranged(batch)
+                yield self.arranged(batch)
             if repeat is False:
                 return
             epoch, steps = epoch + 1, range(self.input_steps)

@@ -1,23 +1,13 @@
 """Counts the seconds that whoever takes batches waits for them, for all inputs of this process.
 
-    dataset = add_read_timer(dataset)       # last of all, after prefetch
-    before = time_in_reads()
-    …                                       # take batches
-    (time_in_reads() - before).seconds      # spent in waiting for them
-
-The count lies in a resource of TensorFlow's that is found by its name, so that no Python runs in
-the pipeline, nothing is captured, and the pipeline may be sharded and copied to devices. On several
-devices, or where batches are copied to a device ahead, what waits is the thread that copies.
+dataset = add_read_timer(dataset)       # last of all, after prefetch
+time_in_reads().seconds                 # spent in waiting for batches
 """
 
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import tensorflow as tf
-
-__all__ = ["ReadTime", "add_read_timer", "time_in_reads"]
-
-_CPU = "/CPU:0"
 
 
 class ReadTime(NamedTuple):
@@ -36,13 +26,13 @@ def add_read_timer(
 ) -> tf.data.Dataset:
     """The same dataset, with the time that its consumer waits counted, at some 0.1 ms each.
 
-    Args:
-        dataset: whichever.
-        change: what becomes of each element beside.
+    What becomes of each element beside is what `change` makes of it. The count lies in a resource
+    of TensorFlow's that is found by its name, so that no Python runs in the pipeline, and it may be
+    sharded and copied to devices; then what waits is the thread that copies.
     """
 
     def count(started: tf.Tensor, element: Any) -> Any:
-        with tf.device(_CPU):
+        with tf.device("/CPU:0"):
             waited = tf.stack([tf.ones((), tf.float64), tf.timestamp() - started])
             tf.raw_ops.AssignAddVariableOp(resource=_handle(), value=waited)
         return change(*element) if isinstance(element, tuple) else change(element)
@@ -57,7 +47,7 @@ def add_read_timer(
 
 def time_in_reads() -> ReadTime:
     """What was counted since the process began."""
-    with tf.init_scope(), tf.device(_CPU):
+    with tf.init_scope(), tf.device("/CPU:0"):
         if not tf.raw_ops.VarIsInitializedOp(resource=_handle()):
             tf.raw_ops.AssignVariableOp(resource=_handle(), value=tf.zeros(2, tf.float64))
         found = tf.raw_ops.ReadVariableOp(resource=_handle(), dtype=tf.float64)

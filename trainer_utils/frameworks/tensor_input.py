@@ -1,7 +1,5 @@
 """`TensorInput`: the graph of an input pipeline, from the numbers of steps to batches of tensors.
 
-    dataset = TensorInput(uri, "train", options, context).dataset()
-
 A step's number goes through `tf.numpy_function`, and its batch comes out. TensorFlow keeps each
 function that it was ever given, with all that this holds, so these are functions of this module,
 which find their input by a number.
@@ -20,17 +18,13 @@ import numpy as np
 import numpy.typing as npt
 import tensorflow as tf
 
-from trainer_utils.dataset.location import Inputs
 from trainer_utils.format import ConfigError
-from trainer_utils.frameworks.base import Input
+from trainer_utils.frameworks.base import SHOWN_OF_INPUT, Input
 from trainer_utils.frameworks.read_timer import add_read_timer
 from trainer_utils.machine import usable_cores
-from trainer_utils.options import InputOptions
 from trainer_utils.order import InputState
 from trainer_utils.reading.arrangement import call_hook
-from trainer_utils.reading.batches import ArraySpec, Ragged
-
-__all__ = ["TensorInput"]
+from trainer_utils.reading.arrays import ArraySpec, Ragged
 
 _EXIT_SECONDS, _TURN_SECONDS, _STILL_TURNS = 10, 0.01, 3  # see `_wait_for_calls`
 
@@ -43,45 +37,26 @@ _NO_STEP = tf.int64.min
 _NEXT = -1  # epoch: the one that comes next where each iterator is one
 
 
-class TensorInput(Input):
-    """What one input pipeline reads, and the dataset of it.
+class TensorInput:
+    """The dataset of one input pipeline; `is_shared`: it is one worker's share already."""
 
-    Args:
-        artifact_uri, split, options, context: as of `input_fn`.
-    """
-
-    def __init__(
-        self,
-        artifact_uri: Inputs,
-        split: str | None,
-        options: InputOptions,
-        context: tf.distribute.InputContext | None,
-    ) -> None:
-        super().__init__(
-            artifact_uri,
-            split,
-            options,
-            worker=context.input_pipeline_id if context else 0,
-            num_workers=context.num_input_pipelines if context else 1,
-            num_replicas=context.num_replicas_in_sync if context else None,
-            callbacks=False,
-        )
-        self._is_shared = context is not None
-        if options.processes and self.batches.before is not None:
+    def __init__(self, source: Input, *, is_shared: bool) -> None:
+        self.source, self.order, self.options = source, source.order, source.options
+        self._is_shared = is_shared
+        if self.options.processes and source.before is not None:
             rule = "0 with a pre_batching_callback, which TensorFlow runs"
-            raise ConfigError.of("processes", options.processes, allowed=rule)
-        self.report_empty(self.order.layout.empty_replicas(), self.order.layout.num_replicas)
-        self._before, self._after = map(_in_a_graph, (self.batches.before, self.batches.after))
+            raise ConfigError.of("processes", self.options.processes, allowed=rule)
+        source.report_empty(self.order.layout.empty_replicas(), self.order.layout.num_replicas)
+        self._before, self._after = map(_in_a_graph, (source.before, source.after))
         number = next(_numbers)
         _inputs[number] = self
         self._number = tf.constant(number, tf.int64)
 
     def attach_to(self, dataset: Any, resumed_at: Callable[[InputState], Any]) -> Any:
         """A dataset with what `input_fn` promises beside a `tf.data.Dataset`."""
-        dataset.input_pipeline = self
-        for name in ("state", "input_start", "input_epoch", "input_steps", "unreadable",
-                     "features", "class_names", "num_classes"):  # fmt: skip
-            setattr(dataset, name, getattr(self, name))
+        dataset.input_pipeline, dataset.tensor_input = self.source, self
+        for name in SHOWN_OF_INPUT:
+            setattr(dataset, name, getattr(self.source, name))
         dataset.resumed_at = resumed_at
         return dataset
 
@@ -91,7 +66,7 @@ class TensorInput(Input):
         return tf.autograph.experimental.do_not_convert(self._dataset)()
 
     def _dataset(self) -> tf.data.Dataset:
-        start, steps, repeat = self.input_start, self.input_steps, self.options.repeat
+        start, steps, repeat = self.source.input_start, self.source.input_steps, self.options.repeat
         if repeat is False:
             epochs = tf.data.Dataset.from_tensors(tf.constant(_NEXT, tf.int64))
             count = tf.data.UNKNOWN_CARDINALITY if start.step else steps * self._parts
@@ -108,11 +83,12 @@ class TensorInput(Input):
         is_single = self._before is not None or self.options.batch_size is None
         dataset = self._examples(numbers) if is_single else self._batches(numbers)
         if self._after is not None:
-            dataset = dataset.map(
-                lambda step, element: (step, self._arranged(self._changed(element))),
-                num_parallel_calls=usable_cores(),
-                deterministic=True,
-            )
+            kept = [self.options.mask] if self.options.remainder == "pad" else ()
+
+            def finish(step: tf.Tensor, element: Element) -> Element:
+                return step, self._arranged(call_hook(self._after, element, keep=kept))
+
+            dataset = dataset.map(finish, num_parallel_calls=usable_cores(), deterministic=True)
         dataset = add_read_timer(dataset.prefetch(self.options.prefetch), self._counted)
         if count != tf.data.UNKNOWN_CARDINALITY:
             dataset = dataset.apply(tf.data.experimental.assert_cardinality(count))
@@ -132,7 +108,7 @@ class TensorInput(Input):
     def _counted(self, step: tf.Tensor, element: Element) -> Element:
         """The element alone; with the last of an epoch, the next epoch's turn comes."""
         done = tf.cond(
-            tf.equal((step + 1) % max(self.input_steps, 1), 0),
+            tf.equal((step + 1) % max(self.source.input_steps, 1), 0),
             lambda: self._call("finish", [step], [tf.int64])[0],
             lambda: step,
         )
@@ -144,18 +120,18 @@ class TensorInput(Input):
         """How many steps one call makes; where rows are small, a call costs more than they do."""
         if self.options.batch_size is None:
             return _SINGLES_AT_ONCE
-        specs = self.batches.structure.values()
+        specs = self.source.structure.values()
         is_alike = not any(spec.is_ragged or None in spec.shape[1:] for spec in specs)
         is_simple = is_alike and self._parts == 1 and self._before is None
-        return self.batches.steps_at_once if is_simple else 1
+        return self.source.steps_at_once if is_simple else 1
 
     def groups(self, epoch: int) -> npt.NDArray[np.int64]:
         """Which steps are made together, by all steps of all epochs: the first, one after the last.
 
         Those of a group have equally many rows.
         """
-        epoch = self._next_epoch if epoch == _NEXT else epoch
-        start, steps = self.input_start, self.input_steps
+        epoch = self.source.read() if epoch == _NEXT else epoch
+        start, steps = self.source.input_start, self.source.input_steps
         first = start.step if epoch == start.epoch else 0
         full = steps
         if self.options.batch_size is not None and not self.options.keeps_rows:
@@ -170,7 +146,7 @@ class TensorInput(Input):
 
     def _batches(self, numbers: tf.data.Dataset) -> tf.data.Dataset:
         """Pairs of a step and a dict of its tensors: of a replica's part, if there are several."""
-        structure = self.batches.structure
+        structure = self.source.structure
         kinds = [kind for spec in structure.values() for kind in _kinds(spec)]
         finish = self._arranged if self._after is None else _unchanged
 
@@ -217,10 +193,10 @@ class TensorInput(Input):
         pads = options.remainder == "pad"
         specs = {
             name: ArraySpec(spec.shape[1:] if is_batched else spec.shape, spec.dtype)
-            for name, spec in self.batches.structure.items()
+            for name, spec in self.source.structure.items()
             if not (pads and name == options.mask)
         }
-        encoding = self.batches.encoding
+        encoding = self.source.encoding
         if encoding is not None and encoding.label in specs:  # a callback has ids
             specs[encoding.label] = ArraySpec(specs[encoding.label].shape[:-1], "int64")
         kinds = [kind for spec in specs.values() for kind in (_kinds(spec)[0], tf.int64)]
@@ -274,7 +250,7 @@ class TensorInput(Input):
 
     def _encoded(self, element: Element) -> Element:
         """With the label one-hot, where a callback had it before."""
-        encoding = self.batches.encoding
+        encoding = self.source.encoding
         if encoding is None:
             return element
         ids = element[encoding.label_in(element)]
@@ -282,26 +258,22 @@ class TensorInput(Input):
         shape = ids.shape.concatenate(encoding.num_classes)
         return {**element, encoding.label: tf.ensure_shape(encoded, shape)}
 
-    def _changed(self, element: Element) -> Element:
-        kept = [self.options.mask] if self.options.remainder == "pad" else ()
-        return call_hook(self._after, element, keep=kept)
-
     def _arranged(self, element: Element) -> Element:
         """What the trainer gets."""
         weight = self.options.labels.sample_weight
         if weight in element:
             element = {**element, weight: tf.cast(element[weight], tf.float32)}
-        return self.batches.arranged(element)
+        return self.source.arranged(element)
 
     def bounds(self, step: int) -> npt.NDArray[np.int64]:
         """Where each replica's rows of a step begin among this worker's, and where they end."""
         layout, count = self.order.layout, self._parts
-        size = layout.batch_size
-        if self.options.remainder != "pad":
-            size = layout.size(step // self.options.echoing)
-        ends = (self.worker * count + np.arange(count + 1)) * size // layout.num_replicas
-        ends -= ends[0]
-        return ends
+        is_padded, batch = self.options.remainder == "pad", step // self.options.echoing
+        size: int = layout.batch_size if is_padded else layout.size(batch)
+        ends = np.arange(count + 1) + self.source.worker * count
+        ends = ends * size // layout.num_replicas
+        bounds: npt.NDArray[np.int64] = ends - ends[0]
+        return bounds
 
     # What the graph calls, by name.
 
@@ -311,31 +283,29 @@ class TensorInput(Input):
 
     def finish(self, step: Any) -> Any:
         """Ends the epoch whose last step this is."""
-        self.end(int(step))
+        self.source.end(int(step))
         return np.int64(step)
 
     def make(self, step: Any) -> list[Any]:
         """The arrays of a step, and the bounds of its replicas' parts."""
-        epoch, within = divmod(int(step), self.input_steps)
-        self.batches.upcoming(epoch, within)
-        batch = self.batches.batch(epoch, within)
-        flat = [array for name in self.batches.structure for array in _flat(batch[name])]
+        epoch, within = divmod(int(step), self.source.input_steps)
+        batch = self.source.batch(epoch, within)
+        flat = [array for name in self.source.structure for array in _flat(batch[name])]
         return [*flat, self.bounds(within)]
 
     def make_group(self, begin: Any, end: Any) -> list[Any]:
         """Each feature of some steps of an epoch, which have equally many rows, as one array."""
-        epoch, first = divmod(int(begin), self.input_steps)
-        self.batches.upcoming(epoch, first)
-        made = self.batches.batches(epoch, range(first, first + int(end - begin)))
-        return [np.stack([batch[name] for batch in made]) for name in self.batches.structure]
+        epoch, first = divmod(int(begin), self.source.input_steps)
+        made = self.source.batches(epoch, range(first, first + int(end - begin)))
+        return [np.stack([batch[name] for batch in made]) for name in self.source.structure]
 
     def make_examples(self, begin: Any, end: Any) -> list[Any]:
         """Each feature's values in one vector; where in it each row's begin and end; its shape."""
-        epoch, first = divmod(int(begin), self.input_steps)
+        epoch, first = divmod(int(begin), self.source.input_steps)
         steps = range(first, first + int(end - begin))
-        rows = self.batches.examples(epoch, *steps)
+        rows = self.source.examples(epoch, *steps)
         flat: list[Any] = []
-        for name, spec in self.batches.structure.items():
+        for name, spec in self.source.structure.items():
             if name not in rows[0]:
                 continue  # the mask
             kind = object if spec.dtype == "bytes" else None
@@ -346,14 +316,14 @@ class TensorInput(Input):
         if self.options.batch_size is None:
             return [*flat, np.zeros(0, np.float32), np.zeros(0, np.int64)]
         within = first // self.options.echoing
-        begun, ended = self.order.layout.rows(self.worker, step=within)
+        begun, ended = self.order.layout.rows(self.source.worker, step=within)
         mask = (np.arange(len(rows)) < ended - begun).astype(np.float32)
         return [*flat, mask, self.bounds(first)]
 
     def encode(self, ids: Any) -> Any:
         """Ids of the label as one-hot rows."""
-        assert self.batches.encoding is not None
-        return self.batches.encoding.encode(ids)
+        assert self.source.encoding is not None
+        return self.source.encoding.encode(ids)
 
 
 _lock = threading.Lock()
@@ -384,10 +354,9 @@ def _entry(method: str) -> Callable[..., Any]:
 
 @atexit.register
 def _wait_for_calls() -> None:
-    """Has Python wait at its end until nothing is made any more, which nobody takes.
+    """Has Python wait at its end until nothing is made any more.
 
-    A thread of TensorFlow's that comes for a Python that is ending never comes back, and an
-    iterator that is dropped then would wait for it for ever.
+    A thread of TensorFlow's that comes for a Python that is ending never comes back.
     """
     still, deadline = 0, time.monotonic() + _EXIT_SECONDS
     while _calls["begun"] and still < _STILL_TURNS and time.monotonic() < deadline:
@@ -462,12 +431,7 @@ def _in_a_graph(callback: Any) -> Any:
 
 
 def _tf_options(*, is_shared: bool, processes: int) -> tf.data.Options:
-    """How TensorFlow runs an input.
-
-    Args:
-        is_shared: whether it is one worker's share already.
-        processes: that make batches, for each of which a thread waits.
-    """
+    """How TensorFlow runs an input: with a thread more for each process that it waits for."""
     options = tf.data.Options()
     options.threading.private_threadpool_size = max(usable_cores(), processes) + 1
     options.threading.max_intra_op_parallelism = 1

@@ -17,11 +17,10 @@ except ModuleNotFoundError as error:
 from trainer_utils.dataset import open_dataset, uri_of
 from trainer_utils.dataset.location import Artifacts, Inputs, group_artifacts
 from trainer_utils.format import DatasetError, resolve_slices
+from trainer_utils.frameworks.base import Input
 from trainer_utils.frameworks.tensor_input import TensorInput
 from trainer_utils.options import InputOptions, choose_options, shows_settings
 from trainer_utils.order import InputState
-
-__all__ = ["distribute", "input_fn", "is_chief", "load", "num_workers"]
 
 
 @shows_settings
@@ -59,14 +58,19 @@ def input_fn(
     """
     own = ("split", "options", "input_context")
     chosen = choose_options(options, settings, of="input_fn", arguments=own)
-    source = TensorInput(artifact_uri, split, chosen, input_context)
-    dataset = source.dataset()
+    shared = {} if input_context is None else {
+        "worker": input_context.input_pipeline_id,
+        "num_workers": input_context.num_input_pipelines,
+        "num_replicas": input_context.num_replicas_in_sync,
+    }  # fmt: skip
+    source = Input(artifact_uri, split, chosen, callbacks=False, **shared)
+    tensors = TensorInput(source, is_shared=input_context is not None)
 
     def resumed_at(state: InputState) -> tf.data.Dataset:
         resumed = chosen.replace(state=state)
         return input_fn(artifact_uri, split, options=resumed, input_context=input_context)
 
-    return source.attach_to(dataset, resumed_at)
+    return tensors.attach_to(tensors.dataset(), resumed_at)
 
 
 @shows_settings
@@ -104,17 +108,16 @@ def distribute(
 
     if num_workers(strategy) == 1:  # its layout knows no replicas: TensorFlow divides
         distributed = strategy.experimental_distribute_dataset(dataset_fn(None))
-        layout, replicas = made[0].input_pipeline.order.layout, strategy.num_replicas_in_sync
-        layout.check_divided(replicas)
-        made[0].input_pipeline.report_empty(layout.empty_replicas(divided=replicas), replicas)
+        source, replicas = made[0].input_pipeline, strategy.num_replicas_in_sync
+        source.order.layout.check_divided(replicas)
+        source.report_empty(source.order.layout.empty_replicas(divided=replicas), replicas)
     else:
         distributed = strategy.distribute_datasets_from_function(dataset_fn)
-    return made[0].input_pipeline.attach_to(
-        distributed,
-        lambda state: distribute(
-            strategy, artifact_uri, split, options=chosen.replace(state=state)
-        ),
-    )
+
+    def resumed_at(state: InputState) -> tf.distribute.DistributedDataset:
+        return distribute(strategy, artifact_uri, split, options=chosen.replace(state=state))
+
+    return made[0].tensor_input.attach_to(distributed, resumed_at)
 
 
 def load(

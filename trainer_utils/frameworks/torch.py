@@ -2,26 +2,19 @@
 
     dataset = torch_dataset(uri, "train", batch_size=256, num_workers=world_size, worker=rank)
     loader = DataLoader(dataset, batch_size=None, num_workers=4)
-    for epoch in range(3):
-        dataset.set_epoch(epoch)
-        for batch in loader: ...
 
 The index is the step, so that the processes of a DataLoader share the steps and batches come in
-their order however many there are. PyTorch is imported when this is called, and TensorFlow never.
+their order. PyTorch is imported when this is called, and TensorFlow never.
 """
 
-import functools
 import sys
 from collections.abc import Mapping
 from typing import Any
 
 from trainer_utils.dataset.location import Inputs
 from trainer_utils.format import ConfigError
-from trainer_utils.frameworks.base import Input
+from trainer_utils.frameworks.base import SHOWN_OF_INPUT, Input
 from trainer_utils.options import InputOptions, choose_options, shows_settings
-from trainer_utils.order import InputState
-
-__all__ = ["cu_seqlens", "torch_dataset"]
 
 
 @shows_settings
@@ -33,7 +26,7 @@ def torch_dataset(
     num_workers: int = 1,
     options: InputOptions | None = None,
     **settings: Any,
-) -> Any:
+) -> "TorchDataset":
     """Reads a dataset as batches for PyTorch.
 
     Args:
@@ -42,7 +35,7 @@ def torch_dataset(
         num_workers: how many of these there are. The processes of a DataLoader do not count here.
 
     Returns:
-        A `Dataset` of whole batches, for `DataLoader(dataset, batch_size=None)` without `shuffle`:
+        A map-style dataset of batches, for `DataLoader(dataset, batch_size=None)` in their order:
         what `iterate` yields, as tensors; bytes stay arrays of objects. It has one epoch, that of
         `set_epoch(…)`, or those of `repeat`. `state(step)` is the token to go on from; torchdata's
         `StatefulDataLoader` goes on by itself.
@@ -52,7 +45,7 @@ def torch_dataset(
     """
     own = ("split", "worker", "num_workers", "options")
     chosen = choose_options(options, settings, of="torch_dataset", arguments=own)
-    return _torch_class()(artifact_uri, split, chosen, worker=worker, num_workers=num_workers)
+    return TorchDataset(artifact_uri, split, chosen, worker=worker, num_workers=num_workers)
 
 
 def cu_seqlens(segment_ids: Any) -> tuple[Any, int]:
@@ -75,12 +68,8 @@ def cu_seqlens(segment_ids: Any) -> tuple[Any, int]:
     return found, int(found.diff().max()) if len(begins) else 0
 
 
-class StepDataset:
-    """Batches by their step: what a torch dataset is but for its base class.
-
-    Args:
-        artifact_uri, split, options, worker, num_workers: as of `torch_dataset`.
-    """
+class TorchDataset:
+    """Batches by their step: a map-style dataset by its methods, which is all that PyTorch asks."""
 
     def __init__(
         self,
@@ -91,8 +80,13 @@ class StepDataset:
         worker: int,
         num_workers: int,
     ) -> None:
-        import torch
-
+        try:
+            import torch
+        except ImportError as error:
+            raise ConfigError(
+                "torch_dataset: expected PyTorch, found none. Install it: pip install torch. "
+                "trainer_utils.iterate gives the same batches without it."
+            ) from error
         if options.processes:
             rule = "0: DataLoader(num_workers=…) says how many there are"
             raise ConfigError.of("processes", options.processes, allowed=rule)
@@ -114,8 +108,7 @@ class StepDataset:
         self._open()
 
     def __getattr__(self, name: str) -> Any:
-        if name in ("input_start", "input_steps", "unreadable", "features", "class_names",
-                    "num_classes", "order", "sources", "worker", "input_epoch"):  # fmt: skip
+        if name in (*SHOWN_OF_INPUT, "order", "sources", "worker"):
             return getattr(self._input, name)
         raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
@@ -131,9 +124,7 @@ class StepDataset:
         if not 0 <= index < len(self):
             raise IndexError(index)
         epoch, step = divmod(self._first + index, self._input.input_steps)
-        batches = self._input.batches
-        batches.upcoming(epoch, step)
-        return batches.arranged(batches.batch(epoch, step))
+        return self._input.arranged(self._input.batch(epoch, step))
 
     @property
     def _first(self) -> int:
@@ -148,10 +139,6 @@ class StepDataset:
         self._epoch.fill_(epoch)
         self._input.assign(epoch)
 
-    def state(self, step: int) -> InputState:
-        """The token to go on from after so many steps of all epochs, in any framework."""
-        return self._input.state(step)
-
     def state_dict(self) -> dict[str, Any]:
         """The epoch; which of its steps comes next, a loader knows."""
         return {"epoch": int(self._epoch)}
@@ -159,25 +146,3 @@ class StepDataset:
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Goes on in the epoch of a `state_dict()`."""
         self.set_epoch(state["epoch"])
-
-
-@functools.cache
-def _torch_class() -> type[StepDataset]:
-    """The same as a class of PyTorch's, which its DataLoader looks for."""
-    try:
-        from torch.utils.data import Dataset  # type: ignore[import-not-found]
-    except ImportError as error:
-        raise ConfigError(
-            "torch_dataset: expected PyTorch, found none. Install it: pip install torch. "
-            "trainer_utils.iterate gives the same batches without it."
-        ) from error
-    bases = (StepDataset, Dataset)
-    made = type("TorchDataset", bases, {"__module__": __name__, "__qualname__": "TorchDataset"})
-    globals()["TorchDataset"] = made  # by which it is pickled
-    return made
-
-
-def __getattr__(name: str) -> Any:
-    if name == "TorchDataset":
-        return _torch_class()
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,20 +1,15 @@
 """How fast each stage of an input is on this machine, and what bounds it.
 
-    report = measure_input(uri, "train", batch_size=64, features="image", image_size=(224, 224))
-    print(report.render())
+    print(measure_input(uri, "train", batch_size=64, image_size=(224, 224)).render())
 
-The stages are those of every framework's input, in its order of records. One is measured with all
-before it, so that each line is what the trainer would get if the rest cost nothing; a stage's own
-share is what it adds to the time of the one before.
+One stage is measured with all before it; its own share is what it adds to the time of that.
 """
 
 import dataclasses
 import itertools
 import os
 import time
-from collections import deque
 from collections.abc import Callable, Iterator, Mapping
-from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
 from trainer_utils.dataset.location import Inputs
@@ -24,14 +19,20 @@ from trainer_utils.format.json_text import JsonObject
 from trainer_utils.frameworks.base import Input
 from trainer_utils.machine import cpu_seconds, machine_seconds, usable_cores
 from trainer_utils.options import choose_options
-from trainer_utils.reading.prefetch import read_ahead
+from trainer_utils.reading.decoding_threads import run_ahead
 from trainer_utils.text_output import Part, as_text, make_table, quantity
-
-__all__ = ["InputReport", "Stage", "measure_input", "report_of"]
 
 _WARM_UP = 5  # batches: opening of files
 _BUSY = 0.8  # of the cores' time that others leave: the processor bounds it
 _NOISE = 0.15  # of the cores' time: of other processes, to be told
+_CURES = {
+    "storage": "Set cache= to a folder on a fast disk, or put the shards nearer.",
+    "processor": ("Decode less: ImageExampleGen(resize_shorter_side=…) or encoding='raw'."),
+    "copying": (
+        "Cores are idle while one thread hands on. Ask for less: uint8 in place of normalize=…, "
+        "fewer features, a smaller image_size; or take a larger batch_size."
+    ),
+}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -94,15 +95,13 @@ class InputReport:
             ]
             for stage in self.stages
         ]
-        told = []
-        if self.others >= _NOISE:
-            told = [
-                f"Other processes took {self.others:.0%} of the cores meanwhile: without them it "
-                "is faster. Measure again when they have ended."
-            ]
+        noise = (
+            f"Other processes took {self.others:.0%} of the cores meanwhile: without them it "
+            "is faster. Measure again when they have ended."
+        )
         return [
             make_table(header, rows, right=header[3:]),
-            *told,
+            *([noise] if self.others >= _NOISE else []),
             f"Bound by: {self.bound}, mostly in {self.slowest}, on "
             f"{quantity(self.cores, 'core')}. {_CURES[self.bound]}",
             f"A step of {quantity(self.batch_size, 'record')} that takes the accelerator at least "
@@ -112,16 +111,6 @@ class InputReport:
     def render(self) -> str:
         """All of it as a table and two sentences."""
         return as_text(self.parts())
-
-
-_CURES = {
-    "storage": "Set cache= to a folder on a fast disk, or put the shards nearer.",
-    "processor": ("Decode less: ImageExampleGen(resize_shorter_side=…) or encoding='raw'."),
-    "copying": (
-        "Cores are idle while one thread hands on. Ask for less: uint8 in place of normalize=…, "
-        "fewer features, a smaller image_size; or take a larger batch_size."
-    ),
-}
 
 
 def measure_input(
@@ -140,9 +129,6 @@ def measure_input(
         seconds: that each of the three stages is measured for; a dataset that is shorter is gone
             through again.
 
-    Returns:
-        The report.
-
     Raises:
         DatasetError, ConfigError: as `input_fn`; or there are no records.
     """
@@ -150,10 +136,10 @@ def measure_input(
         raise ConfigError.of("seconds", seconds, allowed="a number above 0")
     # In the order of the files unless asked, so that a disk is measured by what it reads in a row.
     settings = {"shuffle": False, **options, "batch_size": batch_size, "repeat": True}
-    chosen = choose_options(
-        None, settings, of="measure_input", arguments=("split", "batch_size", "seconds")
+    own = ("split", "batch_size", "seconds")
+    source = Input(
+        artifact_uri, split, choose_options(None, settings, of="measure_input", arguments=own)
     )
-    source = Input(artifact_uri, split, chosen)
     if not source.input_steps:
         raise DatasetError(f"split {split!r}: expected records to measure with, got none")
     before = machine_seconds() - cpu_seconds(), time.perf_counter()
@@ -179,26 +165,24 @@ def report_of(
     others: float = 0.0,
 ) -> InputReport:
     """Draws conclusions: pure, from records per second and the share of busy cores by stage."""
-    stages = []
-    before = 0.0
+    stages, before = [], 0.0
     for name, (rate, busy) in measured.items():
-        milliseconds = 1000 / rate
+        added = max(0.0, 1000 / rate - before)
         stages.append(
             Stage(
                 name=name,
                 records_per_second=rate,
                 megabytes_per_second=rate * mean_bytes / 1e6,
                 busy=busy,
-                added_milliseconds=max(0.0, milliseconds - before),
+                added_milliseconds=added,
             )
         )
-        before = max(before, milliseconds)
+        before += added
     last = stages[-1]
     slowest = max(stages, key=lambda stage: stage.added_milliseconds)
+    bound = "storage" if slowest.name == "read" else "copying"  # idle cores could decode more
     if max(last.busy, slowest.busy) >= _BUSY * (1 - others):
         bound = "processor"
-    else:  # there are idle cores, which more decoding at a time would use
-        bound = "storage" if slowest.name == "read" else "copying"
     return InputReport(
         stages=tuple(stages),
         batch_size=batch_size,
@@ -212,28 +196,22 @@ def report_of(
 
 def _stages(source: Input) -> dict[str, Iterator[int]]:
     """The work of an input without end, up to each stage: the rows of one step after the other."""
-    batches, steps = source.batches, source.input_steps
+    steps = source.input_steps
     rows = [source.order.layout.size(step) for step in range(steps)]
 
     def whole() -> Iterator[int]:
         for epoch in itertools.count():
-            for step, _ in read_ahead(batches, epoch=epoch, steps=range(steps)):
+            for step, _ in source.made_ahead(epoch, range(steps)):
                 yield rows[step]
 
     def side_by_side(work: Callable[[int, int], Any]) -> Iterator[int]:
-        waiting: deque[tuple[int, Future[Any]]] = deque()
-        with ThreadPoolExecutor(usable_cores()) as pool:
-            for number in itertools.count():
-                epoch, step = divmod(number, steps)
-                waiting.append((rows[step], pool.submit(work, epoch, step)))
-                if len(waiting) > 2 * usable_cores():
-                    count, done = waiting.popleft()
-                    done.result()
-                    yield count
+        make, cores = (lambda number: work(*divmod(number, steps))), usable_cores()
+        made = run_ahead(make, itertools.count(), threads=cores, most=2 * cores)
+        return (rows[number % steps] for number, _ in enumerate(made))
 
     return {
-        "read": side_by_side(batches.records),
-        "decode": side_by_side(batches.batch),
+        "read": side_by_side(source.records),
+        "decode": side_by_side(source.batch),
         "batch": whole(),
     }
 

@@ -1,7 +1,6 @@
 """`preview`: a grid of a dataset's images, with their labels, as PNG.
 
     preview(input_fn(uri, label="label", features="image"), path="preview.png")
-    preview(iterate(uri, "train", batch_size=8), labels=["cat", "dog"])
 
 Labels are written in the font that Pillow brings along, which has ASCII alone: accents are dropped,
 and letters of other scripts become question marks.
@@ -20,8 +19,6 @@ from PIL import Image, ImageDraw, ImageFont
 from trainer_utils.format import ConfigError, DatasetError
 from trainer_utils.format.settings import number
 from trainer_utils.storage import write_atomically
-
-__all__ = ["preview"]
 
 _MARGIN = 2  # pixels round an image and below its label
 _TEXT_HEIGHT = 12  # pixels, of Pillow's default font
@@ -95,9 +92,8 @@ def _images_and_labels(
     for setting, value in (("image", name), ("label", label)):
         if value is not None and value not in inputs:
             raise ConfigError.of(setting, value, allowed=f"one of {', '.join(inputs)}")
-    marks = inputs[label] if label is not None else target
-    if marks is None:
-        marks = inputs.get("label")
+    marks = target if label is None else inputs[label]
+    marks = inputs.get("label") if marks is None else marks
     pictures = np.asarray(inputs[name])
     pictures = pictures[np.newaxis] if pictures.ndim == 3 else pictures
     if marks is None or isinstance(marks, Mapping):
@@ -130,12 +126,11 @@ def _grid(pictures: Sequence[Image.Image], texts: Sequence[str], columns: int) -
     line = _TEXT_HEIGHT + _MARGIN if any(texts) else 0
     cell_height, cell_width = height + line + 2 * _MARGIN, width + 2 * _MARGIN
     columns = min(columns, len(pictures))
-    canvas = Image.new(
-        "RGB", (columns * cell_width, -(-len(pictures) // columns) * cell_height), "white"
-    )
+    size = columns * cell_width, -(-len(pictures) // columns) * cell_height
+    canvas = Image.new("RGB", size, "white")
     for index, (picture, text) in enumerate(zip(pictures, texts, strict=True)):
-        row, column = divmod(index, columns)
-        top, left = row * cell_height + _MARGIN, column * cell_width + _MARGIN
+        top = index // columns * cell_height + _MARGIN
+        left = index % columns * cell_width + _MARGIN
         down, right = (height - picture.height) // 2, (width - picture.width) // 2
         canvas.paste(picture, (left + right, top + down))
         if text:  # of which nothing reaches into the next cell

@@ -2,29 +2,27 @@
 
     timer = StepTimer()
     model.fit(train, callbacks=[timer])     # warns once where waiting takes more than 5% of a step
-    timer.shares                            # [0.02, 0.01, …], one for every 50 steps
 
-It works with Keras 3 and with tf-keras, for datasets of `input_fn` (of others:
-`add_read_timer(dataset)`).
+It works with Keras 3 and with tf-keras, for datasets of `input_fn`, or of `add_read_timer`.
 """
 
 import time
 import warnings
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+import numpy as np
+import numpy.typing as npt
 import tensorflow as tf
 
 from trainer_utils.format import ConfigError
-from trainer_utils.frameworks.read_timer import ReadTime, time_in_reads
+from trainer_utils.frameworks.read_timer import time_in_reads
 from trainer_utils.machine import cpu_seconds, usable_cores
 
 if TYPE_CHECKING:
     _Callback = object
 else:
     _Callback = tf.keras.callbacks.Callback  # Keras 3, or tf-keras where TF_USE_LEGACY_KERAS is set
-
-__all__ = ["StepTimer", "advice"]
 
 _WARM_UP = 3  # steps: tracing, and filling of buffers
 _BUSY = 0.8  # of all cores' time: then more of it would help, and waiting for storage is not it
@@ -60,8 +58,9 @@ class StepTimer(_Callback):
         self._cpu: Callable[[], float] = cpu_seconds
         self._steps = 0
         self._has_warned = False
-        self._window: _Window | None = None
-        self._epoch: _Window | None = None
+        # The first steps that are measured together, and what the clocks said before them.
+        self._window: tuple[int, npt.NDArray[Any]] | None = None
+        self._epoch: tuple[int, npt.NDArray[Any]] | None = None
 
     def on_epoch_begin(self, epoch: int, logs: dict[str, object] | None = None) -> None:
         """Keras calls it."""
@@ -70,25 +69,22 @@ class StepTimer(_Callback):
 
     def on_train_batch_begin(self, batch: int, logs: dict[str, object] | None = None) -> None:
         """Keras calls it."""
-        if self._steps >= _WARM_UP:
-            self._window = self._window or self._open()
+        if self._steps >= _WARM_UP and self._window is None:
+            self._window = self._steps, self._clocks()
             self._epoch = self._epoch or self._window
 
     def on_train_batch_end(self, batch: int, logs: dict[str, object] | None = None) -> None:
         """Keras calls it."""
         self._steps += 1
-        if self._window is not None:
-            self._window.steps += 1
-            if self._window.steps == self.every:
-                self._close(self._window)
-                self._window = None
+        if self._window is not None and self._steps - self._window[0] == self.every:
+            self._close(*self._window)
 
     def on_epoch_end(self, epoch: int, logs: dict[str, object] | None = None) -> None:
         """Keras calls it."""
         if self._epoch is not None and logs is not None:
-            logs["input_wait"] = self._measure(self._epoch).share
-        if self._window is not None and self._window.steps:
-            self._close(self._window)
+            logs["input_wait"] = _share(self._clocks() - self._epoch[1])
+        if self._window is not None and self._steps > self._window[0]:
+            self._close(*self._window)
 
     # What tf-keras asks its callbacks, also where `tf.keras` is Keras 3 and this is not its child.
     def _implements_train_batch_hooks(self) -> bool:
@@ -100,54 +96,36 @@ class StepTimer(_Callback):
     def _implements_predict_batch_hooks(self) -> bool:
         return False
 
-    def _open(self) -> "_Window":
-        return _Window(self._clock(), self._cpu(), time_in_reads())
+    def _clocks(self) -> npt.NDArray[Any]:
+        """Seconds, those of the cores and those of waiting, and the batches waited for."""
+        waiting = time_in_reads()
+        return np.array([self._clock(), self._cpu(), waiting.seconds, waiting.batches])
 
-    def _measure(self, window: "_Window") -> "_Measured":
-        seconds = max(self._clock() - window.started, 1e-9)
-        waited = time_in_reads() - window.waiting
-        cores = (self._cpu() - window.cpu) / seconds / usable_cores()
-        return _Measured(min(waited.seconds / seconds, 1.0), waited.batches, cores)
-
-    def _close(self, window: "_Window") -> None:
-        measured = self._measure(window)
-        self.shares.append(measured.share)
-        if self._has_warned or (measured.batches and measured.share <= self.threshold):
+    def _close(self, first_step: int, before: npt.NDArray[Any]) -> None:
+        spent, self._window = self._clocks() - before, None
+        share, batches = _share(spent), spent[3]
+        self.shares.append(share)
+        if self._has_warned or (batches and share <= self.threshold):
             return
         self._has_warned = True
-        if not measured.batches:
+        message = (
+            f"{share:.0%} of the time of steps {first_step + 1} to {self._steps} went into waiting "
+            f"for input. {advice(spent[1] / max(spent[0], 1e-9) / usable_cores())}"
+        )
+        if not batches:
             message = (
                 "cannot tell how long input takes, since the dataset is not of input_fn. "
                 "Train on trainer_utils.frameworks.read_timer.add_read_timer(dataset)."
             )
-        else:
-            message = (
-                f"{measured.share:.0%} of the time of steps {self._steps - window.steps + 1} to "
-                f"{self._steps} went into waiting for input. {advice(measured.busy)}"
-            )
         warnings.warn(f"StepTimer: {message}", stacklevel=2)
 
 
-class _Window:
-    """Steps that are measured together, and what the clocks said before them."""
-
-    def __init__(self, started: float, cpu: float, waiting: ReadTime) -> None:
-        self.started, self.cpu, self.waiting = started, cpu, waiting
-        self.steps = 0
-
-
-class _Measured:
-    """The share of time in waiting, the batches it was for, and the share of the cores in use."""
-
-    def __init__(self, share: float, batches: float, busy: float) -> None:
-        self.share, self.batches, self.busy = share, batches, busy
+def _share(spent: npt.NDArray[Any]) -> float:
+    return min(float(spent[2]) / max(float(spent[0]), 1e-9), 1.0)
 
 
 def advice(busy: float) -> str:
-    """The setting to change, from the share of the cores' time that the process takes, in [0, 1].
-
-    Source: what costs time in `benchmarks/image_input.py`.
-    """
+    """The setting to change, from the share of the cores' time that the process takes."""
     used = f"The cores are {min(busy, 1):.0%} busy"
     if busy >= _BUSY:
         return (

@@ -1,16 +1,13 @@
 """Which worker reads which record at which step: pure functions over numpy, without TensorFlow.
 
-    from trainer_utils.order import FileRange, InputOrder, OrderOptions
-
-    shards = [FileRange("a.tfrecord", skip=0, take=1000)]
-    order = InputOrder(shards, OrderOptions(batch_size=64, shuffle="global", seed=7), num_workers=4)
+    order = InputOrder([FileRange("a.tfrecord", skip=0, take=1000)],
+                       OrderOptions(batch_size=64, shuffle="global", seed=7), num_workers=4)
     order.records(epoch=2, step=10, worker=3)
 
-`BatchLayout` says which rows of a batch are whose, `shuffling` which records these are, and an
-`InputState` where to go on. docs/order.md specifies all of it.
+docs/order.md specifies all of it.
 """
 
-from trainer_utils.format.file_ranges import FileRange, RecordName
+from trainer_utils.format.slices import FileRange, RecordName
 from trainer_utils.order.input_order import InputOrder
 from trainer_utils.order.layout import BatchLayout
 from trainer_utils.order.mixing import MixPart, WeightSchedule

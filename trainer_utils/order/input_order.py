@@ -1,10 +1,7 @@
-"""`InputOrder`: which record comes at which step on which worker.
+"""`InputOrder`: which record comes at which step on which worker; docs/order.md specifies it.
 
-    order = InputOrder(ranges, OrderOptions(batch_size=64, shuffle="global"), num_workers=4)
-    order.records(epoch=2, step=100, worker=3)      # [RecordName(path='…', number=17), …]
-
-Every input reads by this object: what is said here, without reading anything, is what a trainer
-gets. docs/order.md specifies it.
+order = InputOrder(ranges, OrderOptions(batch_size=64, shuffle="global"), num_workers=4)
+order.records(epoch=2, step=100, worker=3)      # [RecordName(path='…', number=17), …]
 """
 
 import functools
@@ -13,8 +10,8 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 
 from trainer_utils.format import ConfigError, CorruptShardError
-from trainer_utils.format.file_ranges import FileRange, RecordName, RecordPositions
 from trainer_utils.format.settings import number
+from trainer_utils.format.slices import FileRange, RecordName, RecordPositions
 from trainer_utils.order.layout import BatchLayout
 from trainer_utils.order.mixing import (
     MixPart,
@@ -26,17 +23,8 @@ from trainer_utils.order.mixing import (
     part_seed,
 )
 from trainer_utils.order.options import OrderOptions
-from trainer_utils.order.shuffling import (
-    BlockShuffle,
-    FileOrder,
-    GlobalShuffle,
-    Order,
-    Positions,
-    SequenceOrder,
-)
+from trainer_utils.order.shuffling import BlockShuffle, FileOrder, GlobalShuffle, Order, Positions
 from trainer_utils.order.state import InputState, MixState, check_state, order_digest
-
-__all__ = ["InputOrder"]
 
 _BLOCK_BYTES = 256 << 20  # that `shuffle=True` shuffles together: 2,500 photos of 100 KB
 _RECORD_BYTES = 40  # of a record in memory, beside its own
@@ -56,7 +44,6 @@ class InputOrder:
         parts: with weights, the datasets whose records `ranges` hold one after the other.
 
     Attributes:
-        ranges, options: as given, the former without those that are empty.
         layout: of an epoch's batches.
         digest: of the dataset, the slices of it and the settings that shape batches.
         start: where the input begins.
@@ -95,8 +82,10 @@ class InputOrder:
         _check_pairs(options, self.layout)
         self._mean_record_bytes = mean_record_bytes
         self._files = RecordPositions(self.ranges)
-        self.digest = order_digest(digest, options)
+        self.digest = self._token_digest = order_digest(digest, options)
         self._stages = self._make_stages()
+        if self._stages:  # the parts and weights of a mixture may change later
+            self._token_digest = order_digest("", options, with_weights=False)
         self._gone: Mapping[str, tuple[int, str]] = {}
         self.start = self._first_state()
 
@@ -107,26 +96,17 @@ class InputOrder:
 
     @property
     def block_records(self) -> int:
-        """How many records are shuffled together, at the least.
-
-        Raises:
-            ConfigError: it follows from the size of a record, which was not said.
-        """
+        """How many records are shuffled together, at the least."""
         return _block_records(self.options, self._mean_record_bytes)
 
     def positions(self, epoch: int, step: int, worker: int = 0) -> Positions:
-        """The records of a worker's rows of a batch, as places in `ranges`' records.
+        """The records of a worker's rows of a batch, as places, `(rows,)`, in `ranges`' records.
 
-        Args:
-            epoch: counted from 0.
-            step: in that epoch, counted from 0; without a batch size, an example.
-            worker: which input pipeline.
-
-        Returns:
-            `(rows,) int64`; with `remainder="pad"` the rows of weight 0 after them are not listed.
+        With `remainder="pad"` the rows of weight 0 after them are not listed. Without a batch size
+        a step is an example.
 
         Raises:
-            ConfigError: there is no such step or worker.
+            ConfigError: there is no such step, counted from 0 in its epoch, or worker.
         """
         layout = self.layout
         if not 0 <= worker < layout.num_workers:
@@ -137,12 +117,6 @@ class InputOrder:
         batch = step // self.options.echoing
         rows = layout.rows(worker, step=batch)
         return self._order.batch(self._epoch_of_order(epoch), batch, *rows)
-
-    def upcoming(self, epoch: int, step: int, worker: int = 0, *, steps: int = 8) -> Positions:
-        """The records of the steps that follow one, of the next epoch as well, to be read ahead."""
-        each = self.steps_per_epoch
-        places = (divmod(epoch * each + step + ahead, each) for ahead in range(1, steps + 1))
-        return np.concatenate([self.positions(*place, worker) for place in places])
 
     def records(self, *, epoch: int, step: int, worker: int) -> list[RecordName]:
         """`positions` by their files: the records of a worker's part of a batch, row by row."""
@@ -165,11 +139,7 @@ class InputOrder:
         return sorted(found)
 
     def next_of(self, record: RecordName, is_good: Callable[[RecordName], bool]) -> RecordName:
-        """A record, or the one that stands in its place: the next of the epoch's list that is good.
-
-        Raises:
-            CorruptShardError: none is.
-        """
+        """A record, or the one that stands in its place: the next good one of the epoch's list."""
         if is_good(record):
             return record
         total = self._num_records
@@ -189,16 +159,9 @@ class InputOrder:
             step=within,
             batch_size=self.layout.batch_size,
             seed=self.options.seed,
-            digest=self._digest_of_token,
+            digest=self._token_digest,
             mix=self._mix_until(epoch, within) if self._stages else None,
         )
-
-    @property
-    def _digest_of_token(self) -> str:
-        """Of a mixture, whose parts and weights may change later, of the other settings alone."""
-        if not self._stages:
-            return self.digest
-        return order_digest("", self.options, with_weights=False)
 
     def _mix_until(self, epoch: int, step: int) -> MixState:
         """What a mixture has behind it at a step: the stages that gave records, and their parts."""
@@ -213,10 +176,7 @@ class InputOrder:
                 own[name] = part.records, part.digest
         parts = {name: part for name, part in {**self._gone, **own}.items() if name in read}
         return MixState(
-            records=self.layout.num_records,
-            steps=self.steps_per_epoch,
-            stages=stages,
-            parts=parts,
+            records=self.layout.num_records, steps=self.steps_per_epoch, stages=stages, parts=parts
         )
 
     def _row(self, epoch: int, step: int) -> int:
@@ -225,11 +185,7 @@ class InputOrder:
         return epoch * self.layout.num_records + begin
 
     def _make_stages(self) -> Sequence[Stage]:
-        """The stages of a mixture, by the rows of the run; those of the same shares are one.
-
-        Raises:
-            ConfigError: there are several, though each epoch is to be as the first.
-        """
+        """The stages of a mixture, by the rows of the run; those of the same shares are one."""
         stages: dict[int, Shares] = {}
         for step, shares in self._schedule.shares if self._schedule is not None else ():
             each = self.steps_per_epoch
@@ -243,11 +199,7 @@ class InputOrder:
         return [*stages.items()]
 
     def _first_state(self) -> InputState:
-        """Where the input begins.
-
-        Raises:
-            ConfigError: the token is of another dataset, seed, order, or, within an epoch, batch.
-        """
+        """Where the input begins; a token must be of this dataset, seed and order."""
         state = self.options.state
         token = None if isinstance(state, int) else check_state(state)
         if token is None:
@@ -275,11 +227,7 @@ class InputOrder:
         return self.state(token.epoch * self.steps_per_epoch + token.step)
 
     def _go_on_from(self, token: InputState) -> None:
-        """Takes over what is gone of a mixture.
-
-        Raises:
-            ConfigError: parts and weights before the token are not those that it says.
-        """
+        """Takes over what is gone of a mixture, of which all else must be as the token says."""
         here, then = self._mix_until(token.epoch, token.step), token.mix
         cure = "Take the recipe of the run and change it: recipe.change(state, …)"
         if then is None:
@@ -304,13 +252,11 @@ class InputOrder:
             return Mixture(layout, self._stages, self._parts, self._order_of_part)
         return self._order_of(layout, options.seed, self._mean_record_bytes)
 
-    def _order_of_part(self, name: str, part: MixPart, layout: BatchLayout) -> SequenceOrder:
+    def _order_of_part(self, name: str, part: MixPart, layout: BatchLayout) -> Order:
         size = self._mean_record_bytes if part.record_bytes is None else part.record_bytes
         return self._order_of(layout, part_seed(self.options.seed, name), size)
 
-    def _order_of(
-        self, layout: BatchLayout, seed: int, record_bytes: float | None
-    ) -> SequenceOrder:
+    def _order_of(self, layout: BatchLayout, seed: int, record_bytes: float | None) -> Order:
         if self.options.shuffle == "global":
             return GlobalShuffle(layout, seed=seed)
         if self.options.shuffle:

@@ -1,18 +1,12 @@
 """How many rows each global batch has, and which of them are whose: arithmetic on counts alone.
 
-    layout = BatchLayout(num_records=23, batch_size=8, num_workers=2, remainder="pad")
-    layout.steps                  # 3
-    layout.rows(1, step=2)        # (3, 7): the last batch has 7 records, worker 1 has rows 3 to 6
-
-A worker's rows of a batch are its part of equal ones, one after the other, so that a step is a
-step, and its records are the same, for any number of workers.
+layout = BatchLayout(num_records=23, batch_size=8, num_workers=2, remainder="pad")
+layout.rows(1, step=2)        # (3, 7): the last batch has 7 records, worker 1 has rows 3 to 6
 """
 
 import dataclasses
 
 from trainer_utils.format import ConfigError
-
-__all__ = ["REMAINDERS", "BatchLayout"]
 
 REMAINDERS = (None, "drop", "pad", "balance")
 
@@ -24,7 +18,7 @@ class BatchLayout:
     Args:
         num_records: of an epoch.
         batch_size: of the GLOBAL batch.
-        num_workers: input pipelines, each of which gets an equal share.
+        num_workers: input pipelines, each of which gets an equal share, one after the other.
         num_replicas: of all workers together, each of which gets an equal share of a batch; a
             multiple of the workers. 0: one each.
         remainder: what becomes of the records that fill no whole batch, as in `OrderOptions`.
@@ -59,9 +53,6 @@ class BatchLayout:
         """Refuses `balance` where TensorFlow, dividing one worker's batches, leaves a replica none.
 
         Of 4 records for 3 replicas it makes 2, 2 and 0.
-
-        Raises:
-            ConfigError: one would get none of some batch.
         """
         sizes = (*self.rest, self.batch_size) if self.full_steps else self.rest
         if any(_left_empty(rows, num_replicas) for rows in sizes):
@@ -138,8 +129,7 @@ class BatchLayout:
     def empty_replicas(self, *, divided: int = 0) -> int:
         """Replicas that get no row of the last batch, and none of weight 0 either.
 
-        Args:
-            divided: replicas among which TensorFlow divides one worker's batches.
+        `divided`: of so many among which TensorFlow divides one worker's batches.
         """
         if self.remainder is not None or not self.rest:
             return 0

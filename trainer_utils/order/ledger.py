@@ -1,13 +1,10 @@
 """`InputLedger`: what a run leaves, so that which records it saw at which step can be told later.
 
-    InputLedger.from_json(ledger.to_json()) == ledger
-    history = InputHistory(ledger, open_order)
+    history = InputHistory(InputLedger.from_json(text), open_order)
     history.batch(1234).rows[0].record      # RecordName(path='…', number=17)
-    history.steps_of(record)                # [SeenAt(step=1234, epoch=2, step_in_epoch=10), …]
 
-One line of JSON for each start of a process: what it read, in which order, from where on and how
-far. The records follow from the order, asked forwards and backwards; those that could not be read
-are the only ones that are listed.
+A line of JSON for each start of a process. The records follow from the order, asked forwards and
+backwards; those that could not be read are the only ones that are listed.
 """
 
 import bisect
@@ -18,21 +15,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from trainer_utils.format import ConfigError, DatasetError
-from trainer_utils.format.file_ranges import FileRange, RecordName
 from trainer_utils.format.json_text import JsonObject, parse_json_object
+from trainer_utils.format.slices import FileRange, RecordName
 from trainer_utils.order.input_order import InputOrder
 from trainer_utils.order.mixing import MixPart, WeightSchedule
 from trainer_utils.order.options import OrderOptions
-
-__all__ = [
-    "BatchRow",
-    "InputHistory",
-    "InputLedger",
-    "SeenAt",
-    "SeenBatch",
-    "Segment",
-    "settings_of_order",
-]
 
 _VERSION = 2
 _ORDER_SETTINGS = (
@@ -157,11 +144,7 @@ class InputLedger:
 
     @classmethod
     def from_json(cls, text: str, *, path: str = "ledger") -> "InputLedger":
-        """Reads what `to_json` made.
-
-        Raises:
-            DatasetError: it is none, or of another version; the message has `path`.
-        """
+        """Reads what `to_json` made; the error has `path`."""
         segments = []
         for number, line in enumerate(text.splitlines(), 1):
             value = parse_json_object(line, path=path)
@@ -220,12 +203,7 @@ class SeenBatch(NamedTuple):
 
 
 class InputHistory:
-    """What a run saw.
-
-    Args:
-        ledger: of the run.
-        open_order: makes the order of a segment.
-    """
+    """What a run saw; `open_order` makes the order of a segment."""
 
     def __init__(self, ledger: InputLedger, open_order: Callable[[Segment], InputOrder]) -> None:
         self.ledger = ledger
@@ -237,11 +215,7 @@ class InputHistory:
         return order
 
     def batch(self, step: int) -> SeenBatch:
-        """The records of a step's global batch; steps count over the whole run, from 0.
-
-        Raises:
-            ConfigError: the run has no such step.
-        """
+        """The records of a step's global batch; steps count over the whole run, from 0."""
         segments = self.ledger.segments
         index = bisect.bisect_right([one.first_step for one in segments], step) - 1
         if index < 0 or step >= segments[index].stop_step:

@@ -1,12 +1,7 @@
 """`weights=`: several datasets mixed, every row of a batch from the part whose turn it is.
 
-    weights = WeightSchedule.of([3, 1])
-    weights = WeightSchedule(names=("web", "books"),
-                             stages=((0, {"web": 3, "books": 1}), (1000, {"web": 1, "books": 1})))
-
-The rows of a run are numbered through all of its epochs. Which part a row is of follows from the
-weights; each part has an order of its own, and begins its next epoch when all of its records have
-come. So parts may come, go and change their weights at any step without touching what others read.
+The rows of a run are numbered through all of its epochs, and each part has an order of its own. So
+parts may come, go and change their weights at any step without touching what others read.
 """
 
 import dataclasses
@@ -24,28 +19,11 @@ import numpy as np
 import numpy.typing as npt
 
 from trainer_utils.format import ConfigError
+from trainer_utils.format.errors import did_you_mean
 from trainer_utils.format.json_text import JsonObject
 from trainer_utils.format.planning import keyed_hash
-from trainer_utils.format.spelling import did_you_mean
 from trainer_utils.order.layout import BatchLayout
-from trainer_utils.order.shuffling import (
-    Order,
-    Positions,
-    SequenceOrder,
-    step_at,
-    wrapped_seed,
-)
-
-__all__ = [
-    "MixPart",
-    "Mixture",
-    "Shares",
-    "Stage",
-    "WeightSchedule",
-    "Weights",
-    "make_schedule",
-    "part_seed",
-]
+from trainer_utils.order.shuffling import Order, Positions, step_at, wrapped_seed
 
 _MOST_TURNS = 10_000  # in a period, after which the turns of the parts repeat
 
@@ -126,11 +104,7 @@ Weights: TypeAlias = Sequence[float] | WeightSchedule
 
 
 def shares_of(weights: Mapping[str, float]) -> Shares:
-    """Weights as whole numbers: exactly, where such add up to 10,000 at most, else rounded to that.
-
-    Raises:
-        ConfigError: they are no numbers, or lie too far apart.
-    """
+    """Weights as whole numbers: exactly, where they add up to 10,000 at most."""
     for name, weight in weights.items():
         is_number = isinstance(weight, numbers.Real) and not isinstance(weight, bool)
         if not is_number or not 0 <= float(weight) < math.inf:
@@ -188,8 +162,8 @@ class MixPart:
         digest: of which these are.
         record_bytes: the mean size of one, from which follows how `shuffle=True` shuffles them.
         keys: makes `(records,) uint64`, by which the same record is known in another version.
-        after: the name of the part that was an older version of it, and that part: what that one
-            gave in its last epoch does not come in the first epoch of this one.
+        after: the part that was an older version of it, by name: what that one gave in its last
+            epoch does not come in the first epoch of this one.
     """
 
     records: int
@@ -203,7 +177,7 @@ class _PartOrder:
     """The records of one part by their numbers in the run, through all of its epochs."""
 
     def __init__(
-        self, part: MixPart, make: Callable[[int], SequenceOrder], unread: Positions | None
+        self, part: MixPart, make: Callable[[int], Order], unread: Positions | None
     ) -> None:
         self._part, self._order, self._unread = part, make(part.records), unread
         self._first_order = self._order if unread is None else make(max(len(unread), 1))
@@ -289,14 +263,10 @@ class _Turns:
 
 
 class Mixture(Order):
-    """The order of several parts, mixed by stages.
+    """The order of several parts, mixed by stages of the run, the first at row 0.
 
-    Args:
-        layout: of an epoch.
-        stages: of the run, the first at row 0.
-        parts: what is read, by name, in the order of positions.
-        make_order: the order of a part by itself, of so many records in batches of one, by its
-            name.
+    `parts` are in the order of positions; `make_order` gives that of a part by itself, of so many
+    records in batches of one, by its name.
     """
 
     def __init__(
@@ -304,7 +274,7 @@ class Mixture(Order):
         layout: BatchLayout,
         stages: Sequence[Stage],
         parts: Mapping[str, MixPart],
-        make_order: Callable[[str, MixPart, BatchLayout], SequenceOrder],
+        make_order: Callable[[str, MixPart, BatchLayout], Order],
     ) -> None:
         self._layout, self._make_order = layout, make_order
         starts = itertools.accumulate((part.records for part in parts.values()), initial=0)
@@ -358,7 +328,7 @@ class Mixture(Order):
     def _order_of(self, name: str, part: MixPart) -> _PartOrder:
         """The order of a part; of a newer version without what the older one gave."""
 
-        def make(records: int) -> SequenceOrder:
+        def make(records: int) -> Order:
             return self._make_order(name, part, BatchLayout(num_records=records, batch_size=1))
 
         if part.after is None or part.keys is None:
@@ -380,11 +350,7 @@ class Mixture(Order):
 def make_schedule(
     schedule: WeightSchedule, parts: Sequence[MixPart]
 ) -> tuple[Mapping[str, MixPart], int]:
-    """The parts of a schedule by name, and the records of an epoch.
-
-    Raises:
-        ConfigError: there is not a weight for each dataset, or one of them is empty.
-    """
+    """The parts of a schedule by name, and the records of an epoch."""
     if len(parts) != len(schedule.names) or not all(part.records for part in parts):
         rule = f"one for each of {len(parts)} datasets with records in them"
         raise ConfigError.of("weights", [*schedule.names], allowed=rule)

@@ -25,8 +25,6 @@ from trainer_utils.order.layout import REMAINDERS
 from trainer_utils.order.mixing import Weights, WeightSchedule
 from trainer_utils.order.packing import PackOptions
 
-__all__ = ["OrderOptions", "check_setting"]
-
 
 def _is_shuffle(value: Any) -> bool:
     return _is_repeat(value) or (isinstance(value, str) and value == "global")
@@ -94,10 +92,7 @@ class OrderOptions(Settings):
     )
     weights: Weights | None = setting(
         None,
-        where(
-            _are_weights,
-            "a number above 0 for each dataset",
-        ),
+        where(_are_weights, "a number above 0 for each dataset"),
         "how often records of each of several datasets come, in any unit; datasets that run out "
         "begin their next epoch, and an epoch lasts until every record of all of them has come. A "
         "`Recipe` in place of the uri says more. None: every record comes once.",

@@ -1,11 +1,7 @@
 """Packs: documents of tokens in rows of one length, by index. No document is written anew.
 
-    index = PackIndex(lengths, PackOptions(length=4096, strategy="best_fit", eos=2))
-    index.pieces(np.array([17]))       # which documents, from which token on, how many tokens
-    index.padding                      # 0.0004, the share of all rows that holds no token
-
-An index follows from the lengths of the documents alone, so that another length or strategy costs
-seconds. Packs then are what an order puts into batches, as it does records.
+index = PackIndex(lengths, PackOptions(length=4096, strategy="best_fit", eos=2))
+index.pieces(np.array([17]))       # which documents, from which token on, how many tokens
 """
 
 import dataclasses
@@ -15,26 +11,16 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from trainer_utils.format.file_ranges import FileRange, RecordName, RecordPositions
 from trainer_utils.format.settings import (
     Settings,
+    checks_names,
     documents_settings,
     number,
     one_of,
     setting,
     text,
 )
-from trainer_utils.format.spelling import checks_names
-
-__all__ = [
-    "MOST_TOKEN",
-    "PACK_FEATURES",
-    "STRATEGIES",
-    "DocumentPart",
-    "PackIndex",
-    "PackOptions",
-    "Pieces",
-]
+from trainer_utils.format.slices import FileRange, RecordName, RecordPositions
 
 STRATEGIES = ("concat", "best_fit", "one_document")
 
@@ -99,16 +85,10 @@ class DocumentPart(NamedTuple):
 
 
 class PackIndex:
-    """The packs of some documents. Takes 12 bytes of memory for each piece.
+    """The packs of some documents, of so many tokens each, in 12 bytes of memory for each piece.
 
-    Args:
-        lengths: `(documents,)` integers: tokens of each, without what `eos` adds.
-        options: of the packs.
-        ranges: the parts of files that hold the documents, to name them by.
-
-    Attributes:
-        lengths, options: as given.
-        num_tokens: of all packs, with what `eos` adds.
+    `ranges` are the parts of files that hold the documents, to name them by; `num_tokens` are those
+    of all packs, with what `eos` adds.
     """
 
     def __init__(

@@ -1,8 +1,6 @@
 """What each worker reads in an epoch, worked out before anything is read.
 
-    print(plan_workers(InputOrder(ranges, options, num_workers=8)))
-
-A plan that is impossible raises, with the setting to change.
+print(plan_workers(InputOrder(ranges, options, num_workers=8)))
 """
 
 import dataclasses
@@ -12,10 +10,8 @@ from trainer_utils.format.json_text import JsonObject
 from trainer_utils.order.input_order import InputOrder
 from trainer_utils.text_output import Part, Shown, make_table, quantity
 
-__all__ = ["InputPlan", "WorkerPlan", "plan_workers"]
 
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
+@dataclasses.dataclass(frozen=True)
 class WorkerPlan:
     """What one worker reads in an epoch: records and steps, and rows of weight 0 that it adds."""
 
@@ -27,16 +23,10 @@ class WorkerPlan:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class InputPlan(Shown):
-    """What all workers read in an epoch. As text it is a table.
+    """What all workers read in an epoch; as text it is a table.
 
-    Args:
-        records: that there are.
-        batch_size: of the global batch.
-        steps: of an epoch.
-        dropped: records that no worker yields in an epoch, others in the next.
-        block_records: that are shuffled together at the least; 0 in the order of the files.
-        files: that an epoch reads.
-        workers: what each reads.
+    `dropped` are records that no worker yields, others in the next epoch; `block_records` are
+    shuffled together at the least, none in the order of the files.
     """
 
     records: int
@@ -74,7 +64,7 @@ def plan_workers(order: InputOrder) -> InputPlan:
     """What every worker of an order reads."""
     layout, shuffle = order.layout, order.options.shuffle
     block = layout.num_records if shuffle == "global" else order.block_records if shuffle else 0
-    is_padded = layout.remainder == "pad"
+    rows = layout.steps * layout.rows_per_worker if layout.remainder == "pad" else 0
     records = [layout.records_of(worker) for worker in range(layout.num_workers)]
     return InputPlan(
         records=layout.num_records,
@@ -84,12 +74,7 @@ def plan_workers(order: InputOrder) -> InputPlan:
         block_records=min(block, layout.num_records),
         files=len({part.path for part in order.ranges}),
         workers=[
-            WorkerPlan(
-                worker=worker,
-                records=own,
-                steps=order.steps_per_epoch,
-                padded=layout.steps * layout.rows_per_worker - own if is_padded else 0,
-            )
+            WorkerPlan(worker, own, order.steps_per_epoch, max(rows - own, 0))
             for worker, own in enumerate(records)
         ],
     )

@@ -1,12 +1,8 @@
 """`Recipe`: what is read and in which shares, as one object or as YAML, and how that changes.
 
-    recipe = Recipe([Part("data/web", name="web", weight=3), Part("data/books", name="books")],
-                    schedule=[(10_000, {"web": 1})])
-    train = input_fn(recipe, batch_size=256, repeat=True, state=token)
-    recipe = recipe.change(token, add=[Part("data/code", name="code")], drop=["web"])
-
-A recipe holds its whole history: what a change adds is one line of its schedule. So a run goes on
-from a token with every recipe that is the same up to there.
+recipe = Recipe([Part("data/web", name="web", weight=3), Part("data/books", name="books")],
+                schedule=[(10_000, {"web": 1})])
+recipe = recipe.change(token, add=[Part("data/code", name="code")], drop=["web"])
 """
 
 import dataclasses
@@ -15,11 +11,9 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from trainer_utils.format import ConfigError
-from trainer_utils.format.spelling import did_you_mean
+from trainer_utils.format.errors import did_you_mean
 from trainer_utils.order.mixing import WeightSchedule
 from trainer_utils.order.state import check_state
-
-__all__ = ["Part", "Recipe"]
 
 _STAIRS = 32  # of a slope between two steps
 _INTERPOLATIONS = ("stages", "linear")
@@ -99,15 +93,17 @@ class Recipe:
             rule = "a number of records of at least 1, or None"
             raise ConfigError.of("epoch_records", records, allowed=rule)
         for change in self.schedule:
-            _check_change(change)
+            is_pair = isinstance(change, (tuple, list)) and len(change) == 2
+            if not is_pair or type(change[0]) is not int or not isinstance(change[1], Mapping):
+                rule = "pairs of a step from 0 on and weights by the names of parts"
+                raise ConfigError.of("schedule", change, allowed=rule)
         _ = self.weights
 
     @property
     def weights(self) -> WeightSchedule:
         """The weights as `input_fn` takes them for the parts' datasets."""
-        stages = dict(self._changes())
-        if self.interpolation == "linear":
-            stages = _with_slopes(stages)
+        changes = self._changes()
+        stages = _with_slopes(changes) if self.interpolation == "linear" else changes
         older = {}
         for part in self.parts:
             while part.after is not None:
@@ -115,7 +111,7 @@ class Recipe:
                 part = part.after
         return WeightSchedule(
             names=[part.name for part in self.parts],
-            stages=[*stages.items()],
+            stages=stages,
             epoch_records=self.epoch_records,
             older=older,
         )
@@ -211,21 +207,14 @@ class Recipe:
 
     @classmethod
     def from_dict(cls, value: Mapping[str, Any]) -> "Recipe":
-        """What `to_dict` gave, or somebody wrote.
-
-        Raises:
-            ConfigError: it is none.
-        """
+        """What `to_dict` gave, or somebody wrote."""
         try:
             parts = [Part(**part) for part in value["parts"]]
             schedule = [(one["step"], one["weights"]) for one in value.get("schedule") or ()]
-            rest = {n: v for n, v in value.items() if n not in ("parts", "schedule")}
-            return cls(parts, schedule=schedule, **rest)
+            return cls(**{**value, "parts": parts, "schedule": schedule})
         except (AttributeError, KeyError, TypeError) as error:
-            rule = (
-                "parts, each with uri, name, split and weight, and a schedule of step and weights"
-            )
-            raise ConfigError.of("recipe", value, allowed=f"{rule} ({error})") from error
+            rule = f"parts of uri, name, split, weight; a schedule of step and weights ({error})"
+            raise ConfigError.of("recipe", value, allowed=rule) from error
 
     def to_yaml(self) -> str:
         """The recipe as YAML."""
@@ -235,11 +224,7 @@ class Recipe:
 
     @classmethod
     def from_yaml(cls, text: str) -> "Recipe":
-        """Reads what `to_yaml` made, or somebody wrote; JSON is YAML too.
-
-        Raises:
-            ConfigError: it is no recipe.
-        """
+        """Reads what `to_yaml` made, or somebody wrote; JSON is YAML too."""
         import yaml
 
         try:
@@ -249,30 +234,22 @@ class Recipe:
         return cls.from_dict(value)
 
 
-def _check_change(change: Any) -> None:
-    is_pair = isinstance(change, (tuple, list)) and len(change) == 2
-    if not is_pair or type(change[0]) is not int or not isinstance(change[1], Mapping):
-        rule = "pairs of a step from 0 on and weights by the names of parts"
-        raise ConfigError.of("schedule", change, allowed=rule)
-
-
 def _next_name(name: str) -> str:
     """What a part is called when its dataset has a newer version: `photos@2`, then `photos@3`."""
     stem, at, number = name.rpartition("@")
     return f"{stem}@{int(number) + 1}" if at and number.isdecimal() else f"{name}@2"
 
 
-def _with_slopes(stages: Mapping[int, Mapping[str, float]]) -> dict[int, Mapping[str, float]]:
+def _with_slopes(stages: Sequence[Change]) -> list[Change]:
     """The stages with stairs between them, each of the mean weights of its steps."""
-    steps, found = [*stages], dict[int, Mapping[str, float]]()
-    for begin, end in itertools.pairwise(steps):
+    found: list[Change] = []
+    for (begin, old), (end, new) in itertools.pairwise(stages):
         count = min(_STAIRS, end - begin)
         for stair in range(count):
-            at, share = begin + stair * (end - begin) // count, (stair + 0.5) / count
-            names = {**stages[begin], **stages[end]}
-            found[at] = {
-                n: round((1 - share) * stages[begin].get(n, 0) + share * stages[end].get(n, 0), 12)
-                for n in names
+            share = (stair + 0.5) / count
+            weights = {
+                n: round((1 - share) * old.get(n, 0) + share * new.get(n, 0), 12)
+                for n in {**old, **new}
             }
-    found[steps[-1]] = stages[steps[-1]]
-    return found
+            found.append((begin + stair * (end - begin) // count, weights))
+    return [*found, stages[-1]]

@@ -2,14 +2,10 @@
 
     order = BlockShuffle(layout, seed=7, block_records=10_000)
     order.batch(epoch=2, step=5, first=0, stop=8)     # positions of rows 0 to 7 of that batch
-    order.steps_of(epoch=2, position=123)             # [5]
 
-A position is a record's place in the list of all records of an epoch. docs/order.md specifies all
-three orders, with test vectors. Any step of any epoch is worked out alone, for any worker; nothing
-depends on how many workers there are.
+docs/order.md specifies all three orders. Nothing depends on how many workers there are.
 """
 
-import abc
 import functools
 from typing import NamedTuple
 
@@ -19,18 +15,6 @@ import numpy.typing as npt
 from trainer_utils.format.planning import keyed_hash, permute, splitmix64, unpermute
 from trainer_utils.order.layout import BatchLayout
 
-__all__ = [
-    "BlockShuffle",
-    "FileOrder",
-    "GlobalShuffle",
-    "Order",
-    "Positions",
-    "SequenceOrder",
-    "epoch_key",
-    "step_at",
-    "wrapped_seed",
-]
-
 Positions = npt.NDArray[np.int64]
 """`(records,) int64`: places in the list of all records of an epoch, from 0."""
 
@@ -38,31 +22,27 @@ _CHUNKS_PER_BLOCK = 256  # neighbours that stay together are 1 MiB of a block of
 _BLOCKS_KEPT = 3  # the one in use, the next one, and that of a validation in between
 
 
-class Order(abc.ABC):
+class Order:
     """One order of the records of each epoch."""
 
-    @abc.abstractmethod
     def batch(self, epoch: int, step: int, first: int, stop: int) -> Positions:
         """The records in the rows `first` to `stop` of a global batch, the latter not included."""
+        raise NotImplementedError
 
-    @abc.abstractmethod
     def steps_of(self, epoch: int, position: int) -> list[int]:
         """The steps whose batches have a record, in rising order; none: the epoch drops it."""
+        raise NotImplementedError
 
-
-class SequenceOrder(Order):
-    """One that tells the records of many batches at once where each batch is a single record."""
-
-    @abc.abstractmethod
     def sequence(self, epoch: int, places: Positions) -> Positions:
-        """The records at some neighbouring places of an epoch.
+        """The records at some neighbouring places of an epoch whose batches are single records.
 
         Those that are shuffled together may come in any order, so that who has the first of them
         batch for batch, as a worker has, reads neighbours.
         """
+        raise NotImplementedError
 
 
-class FileOrder(SequenceOrder):
+class FileOrder(Order):
     """`shuffle=False`: the order of the files.
 
     With `remainder="drop"` each epoch begins later by as many records as one drops.
@@ -88,12 +68,12 @@ class FileOrder(SequenceOrder):
         return epoch * self._layout.num_dropped % max(self._layout.num_records, 1)
 
 
-class GlobalShuffle(SequenceOrder):
+class GlobalShuffle(Order):
     """`shuffle="global"`: a true permutation of all records, another one each epoch."""
 
     def __init__(self, layout: BatchLayout, *, seed: int) -> None:
         self._layout, self._seed = layout, seed
-        self._table = functools.lru_cache(maxsize=2)(self._small_table)
+        self._small = functools.lru_cache(maxsize=2)(self._table)
 
     def batch(self, epoch: int, step: int, first: int, stop: int) -> Positions:
         """As of `Order`."""
@@ -102,25 +82,21 @@ class GlobalShuffle(SequenceOrder):
 
     def sequence(self, epoch: int, places: Positions) -> Positions:
         """As of `Order`."""
-        if self._layout.num_records <= 1 << 16:  # `permute` would make a table each time
-            found: Positions = self._table(epoch)[places]
-            return found
         records = self._layout.num_records
+        if records <= 1 << 16:  # `permute` would make a table each time
+            found: Positions = self._small(epoch)[places]
+            return found
         return permute(places, num_records=records, seed=self._epoch_seed(epoch))
 
     def steps_of(self, epoch: int, position: int) -> list[int]:
         """As of `Order`."""
-        (place,) = unpermute(
-            np.array([position], np.int64),
-            num_records=self._layout.num_records,
-            seed=self._epoch_seed(epoch),
-        ).tolist()
+        place = _unpermuted(position, self._layout.num_records, self._epoch_seed(epoch))
         return step_at(self._layout, place)
 
     def _epoch_seed(self, epoch: int) -> int:
         return epoch_key(self._seed, epoch, "global") >> 1
 
-    def _small_table(self, epoch: int) -> Positions:
+    def _table(self, epoch: int) -> Positions:
         places = np.arange(self._layout.num_records)
         return permute(places, num_records=len(places), seed=self._epoch_seed(epoch))
 
@@ -142,7 +118,7 @@ class _Block(NamedTuple):
     chunks: Positions
 
 
-class BlockShuffle(SequenceOrder):
+class BlockShuffle(Order):
     """`shuffle=True` or a number: chunks of neighbours in a random order, shuffled within blocks.
 
     An epoch begins anywhere, and takes the chunks, each of 1/256 of a block, in a random order.
@@ -182,21 +158,13 @@ class BlockShuffle(SequenceOrder):
             found.append(self._records(self._block(epoch, number), within.astype(np.int64)))
         return np.concatenate(found)
 
-    def _records(self, block: _Block, within: Positions) -> Positions:
-        """The records at some places of a block."""
-        chunk, place = np.divmod(within + block.first_place, self._chunk)
-        positions: Positions = block.chunks[chunk - block.first_place // self._chunk] + place
-        positions %= self._layout.num_records
-        return positions
-
     def steps_of(self, epoch: int, position: int) -> list[int]:
         """As of `Order`."""
         layout = self._layout
         begin = self._begin(epoch)
         chunk, place = divmod((position - begin) % layout.num_records, self._chunk)
         if chunk < self._chunks:
-            seed = self._chunk_seed(epoch)
-            (chunk,) = unpermute(np.array([chunk]), num_records=self._chunks, seed=seed).tolist()
+            chunk = _unpermuted(chunk, self._chunks, self._chunk_seed(epoch))
         place += chunk * self._chunk
         number = self._block_at(place // layout.batch_size)
         block: _Block = self._block(epoch, number)
@@ -208,6 +176,13 @@ class BlockShuffle(SequenceOrder):
         row, column = divmod(within - before, block.steps)
         order: list[int] = self._row_order(epoch, number, row, row + 1)[0].tolist()
         return [self._first_step(number) + order.index(column)]
+
+    def _records(self, block: _Block, within: Positions) -> Positions:
+        """The records at some places of a block."""
+        chunk, place = np.divmod(within + block.first_place, self._chunk)
+        positions: Positions = block.chunks[chunk - block.first_place // self._chunk] + place
+        positions %= self._layout.num_records
+        return positions
 
     def _block_at(self, step: int) -> int:
         """The block of a step; the last has those whose batch is not full as well."""
@@ -229,12 +204,8 @@ class BlockShuffle(SequenceOrder):
         full = chunks < self._chunks
         seed = self._chunk_seed(epoch)
         chunks[full] = permute(chunks[full], num_records=self._chunks, seed=seed)
-        return _Block(
-            steps=steps,
-            first_place=first_place,
-            left=(2 * np.arange(left) + 1) * places // max(2 * left, 1),
-            chunks=chunks * self._chunk + self._begin(epoch),
-        )
+        spread = (2 * np.arange(left) + 1) * places // max(2 * left, 1)
+        return _Block(steps, first_place, spread, chunks * self._chunk + self._begin(epoch))
 
     def _row_order(self, epoch: int, number: int, first: int, stop: int) -> npt.NDArray[np.int32]:
         """`(rows, steps)`: which record of its stratum each row of each of a block's steps is."""
@@ -266,17 +237,21 @@ def wrapped_seed(seed: int) -> int:
     return (seed + (1 << 63)) % (1 << 64) - (1 << 63)
 
 
-def _places(block: _Block, indices: Positions) -> Positions:
-    """Places within a block of some of those that are in its full batches, by their index."""
-    if not len(block.left):
-        return indices
-    # The k-th place that is left over comes after `left[k] - k` that are not.
-    return indices + np.searchsorted(block.left - np.arange(len(block.left)), indices, side="right")
-
-
 def step_at(layout: BatchLayout, place: int) -> list[int]:
     """The step whose batch has the `place`-th record of an epoch; none: it is dropped."""
     if place < layout.full_steps * layout.batch_size:
         return [place // layout.batch_size]
     rest = range(layout.full_steps, layout.steps)
     return [step for step in rest if place < layout.begin(step + 1)][:1]
+
+
+def _unpermuted(place: int, count: int, seed: int) -> int:
+    return int(unpermute(np.array([place], np.int64), num_records=count, seed=seed)[0])
+
+
+def _places(block: _Block, indices: Positions) -> Positions:
+    """Places within a block of some of those that are in its full batches, by their index."""
+    if not len(block.left):
+        return indices
+    # The k-th place that is left over comes after `left[k] - k` that are not.
+    return indices + np.searchsorted(block.left - np.arange(len(block.left)), indices, side="right")

@@ -1,10 +1,7 @@
 """Tokens to go on from: where an input is, small enough to lie beside every checkpoint.
 
-    token = train.state(step).to_json()
-    train = input_fn(uri, "train", batch_size=256, state=token)   # in a new process
-
-Any number of workers goes on from a token, and all that comes after the order may change: features,
-decoding, callbacks; between two epochs the batch size, too.
+Any number of workers goes on from a token, and all that comes after the order may change; between
+two epochs the batch size, too.
 """
 
 import dataclasses
@@ -19,18 +16,11 @@ from trainer_utils.order.mixing import Stage, WeightSchedule
 if TYPE_CHECKING:
     from trainer_utils.order.options import OrderOptions
 
-__all__ = ["InputState", "MixState", "check_state", "order_digest"]
-
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class MixState:
-    """What a mixture has behind it.
-
-    Args:
-        records: of an epoch.
-        steps: of an epoch.
-        stages: the rows of the run from which on parts had these shares.
-        parts: those that gave records: how many they have, and a digest of which.
+    """What a mixture has behind it: records and steps of an epoch, stages by rows of the run,
+    and the parts that gave records: how many they have, and a digest of which.
     """
 
     records: int
@@ -98,11 +88,7 @@ class InputState:
 
     @classmethod
     def from_json(cls, text: str) -> "InputState":
-        """Reads what `to_json` made.
-
-        Raises:
-            ConfigError: it is no such text, or of another version.
-        """
+        """Reads what `to_json` made."""
         try:
             fields = json.loads(text)
             if not {"epoch", "version"} & fields.keys():
@@ -117,21 +103,14 @@ class InputState:
 
 
 def check_state(token: Any) -> InputState | None:
-    """The token that a setting brings, in whatever form; None: there is none.
-
-    Raises:
-        ConfigError: it is no token, or of another version.
-    """
+    """The token that a setting brings, in whatever form; None: there is none."""
     if token is None or isinstance(token, InputState):
         return token
     return InputState.from_json(json.dumps(token) if isinstance(token, dict) else str(token))
 
 
 def order_digest(digest: str, options: "OrderOptions", *, with_weights: bool = True) -> str:
-    """A digest of the dataset's own and of the settings that shape batches.
-
-    Each setting counts in one form, whatever it was given as: SHA-256 of their JSON, 32 hex digits.
-    """
+    """SHA-256, 32 hex digits, of a dataset's own digest and of the settings that shape batches."""
     weights: Any = options.weights
     if weights is not None:
         weights = WeightSchedule.of(weights).to_dict() if with_weights else "mixed"

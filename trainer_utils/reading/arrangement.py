@@ -1,36 +1,28 @@
 """What one element looks like: features, or these with a label, weights and a mask.
 
-    options = InputOptions(features="image", label="label")
-    Arrangement(options, ["image", "label"]).arrange({"image": …, "label": …})
-
-Of tensors tensors, and of arrays of numpy arrays: the same for `input_fn` and `iterate`.
+Arrangement(options, ["image", "label"]).arrange({"image": …, "label": …})
+LabelEncoding.of(options, features, sources).encode(np.array([0, 2]))   # (2, classes) float32
 """
 
-from collections.abc import Collection, Mapping
+import dataclasses
+from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import numpy.typing as npt
 
-from trainer_utils.format import ConfigError
+from trainer_utils.dataset.selection import Source, numbers_of_classes
+from trainer_utils.format import ConfigError, Feature
 
 if TYPE_CHECKING:
     from trainer_utils.options import InputOptions
 
-__all__ = ["MADE", "Arrangement", "call_hook"]
 
 MADE = "\0made"  # no feature's name: the key of what a callback returns instead of a dict
 
 
 class Arrangement:
-    """What one element looks like.
-
-    Args:
-        options: all settings.
-        features: the names of those that are read.
-
-    Raises:
-        ConfigError: the mask would take the place of one of them.
-    """
+    """What one element looks like; a mask that would take the place of a feature is refused."""
 
     def __init__(self, options: "InputOptions", features: Collection[str]) -> None:
         self.features, self.label = options.features, options.label
@@ -75,7 +67,9 @@ class Arrangement:
     def _weights(self, tensors: dict[str, Any]) -> list[Any]:
         weights = []
         if self.sample_weight is not None:
-            weights.append(_as_floats(tensors[self.sample_weight]))
+            values = tensors[self.sample_weight]  # whoever gives tensors has cast them
+            is_array = isinstance(values, np.ndarray)
+            weights.append(values.astype(np.float32) if is_array else values)
         if self.mask is not None:
             weights.append(tensors[self.mask])
         if self.packs:  # whose own weights are 0 in rows to ignore
@@ -86,16 +80,8 @@ class Arrangement:
 def call_hook(hook: Any, tensors: dict[str, Any], keep: Collection[str] = ()) -> dict[str, Any]:
     """What a callback makes of an example or a batch.
 
-    Args:
-        hook: None: there is none.
-        tensors: or what this made of them before: a tuple is taken apart.
-        keep: what stays beside a tuple that it returns.
-
-    Returns:
-        A dict by name, or with what it returned instead of one as `MADE`.
-
-    Raises:
-        ConfigError: it returns nothing.
+    A dict by name, or with what it returned instead of one as `MADE`, beside which `keep` stays; a
+    tuple that the one before made is taken apart for it. Raises ConfigError where it returns None.
     """
     if hook is None:
         return tensors
@@ -108,6 +94,77 @@ def call_hook(hook: Any, tensors: dict[str, Any], keep: Collection[str] = ()) ->
     return {**{name: tensors[name] for name in keep}, MADE: made}
 
 
-def _as_floats(values: Any) -> Any:
-    """Of arrays; whoever gives tensors has cast them."""
-    return values.astype(np.float32) if isinstance(values, np.ndarray) else values
+@dataclasses.dataclass(frozen=True)
+class LabelEncoding:
+    """How ids of a label become floats: `smoothing` of 1 is spread evenly over all classes."""
+
+    label: str
+    num_classes: int
+    smoothing: float = 0.0
+
+    @classmethod
+    def of(
+        cls, options: "InputOptions", features: Mapping[str, Feature], sources: Sequence[Source]
+    ) -> "LabelEncoding | None":
+        """That which the options ask for; None where labels stay as they are.
+
+        Raises:
+            ConfigError: it is not known how many classes there are, or the label is no class id.
+        """
+        asks = options.labels.one_hot or options.labels.smoothing > 0
+        if not (asks or options.augmentation.mixing):
+            return None
+        label = options.label
+        assert label is not None
+        feature = features.get(label)
+        if feature is None:  # a callback makes it
+            sources = []
+        elif feature.type == "float" and feature.dense and not asks:
+            return None  # numbers are mixed as they are
+        elif feature.type != "int" or not feature.dense or feature.is_sequence:
+            raise ConfigError(
+                f"label, feature {label!r}: expected int64, one or as many for each example, to "
+                f"be made one-hot, got {feature}",
+                setting="label",
+                value=label,
+            )
+        num_classes = options.labels.num_classes or _num_classes(label, sources)
+        return cls(label, num_classes, options.labels.smoothing)
+
+    def label_in(self, names: Collection[str]) -> str:
+        """The label, which must be one of some features, or a callback must have made it."""
+        if self.label not in names:
+            raise ConfigError.of(
+                "label", self.label, allowed="one of the dataset or of a pre_batching_callback"
+            )
+        return self.label
+
+    def encode(self, ids: npt.NDArray[np.int64]) -> npt.NDArray[np.float32]:
+        """Class ids one-hot: `(…, num_classes) float32`, of sum 1.
+
+        Source: Szegedy et al., "Rethinking the Inception Architecture for Computer Vision", 2015.
+        """
+        wrong = ids[(ids < 0) | (ids >= self.num_classes)]
+        if wrong.size:
+            raise ConfigError(
+                f"num_classes: expected ids of {self.label!r} below the number of classes, "
+                f"{self.num_classes}, got {int(wrong[0])}. Set num_classes.",
+                setting="num_classes",
+                value=self.num_classes,
+            )
+        spread = self.smoothing / self.num_classes
+        encoded = np.full((*ids.shape, self.num_classes), spread, np.float32)
+        np.put_along_axis(encoded, ids[..., np.newaxis], 1 - self.smoothing + spread, axis=-1)
+        return encoded
+
+
+def _num_classes(label: str, sources: Sequence[Source]) -> int:
+    """As the datasets say, which must agree."""
+    found = numbers_of_classes(sources, label) or {0}
+    if len(found) != 1 or found == {0}:
+        raise ConfigError(
+            f"num_classes: expected the number of classes of {label!r}, since the datasets say "
+            f"{' and '.join(str(number or 'nothing') for number in sorted(found))}, got None",
+            setting="num_classes",
+        )
+    return found.pop()

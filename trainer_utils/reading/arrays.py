@@ -1,9 +1,4 @@
-"""Arrays of rows that differ in length: filled up, or end to end.
-
-stack([np.ones((2, 3)), np.ones((1, 3))], "x")      # (2, 2, 3), the last row of zeros
-padded(column, np.int64, 0, 64)                     # (64, longest) of the first 64 records
-ragged(column, np.int64, 0, 64).row_splits          # (65,)
-"""
+"""Arrays of rows that differ in length: filled up, or end to end."""
 
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -13,17 +8,6 @@ import numpy.typing as npt
 
 from trainer_utils.format import DatasetError
 from trainer_utils.format.example_columns import Column
-
-__all__ = [
-    "ArraySpec",
-    "Ragged",
-    "array_of",
-    "end_to_end",
-    "padded",
-    "ragged",
-    "splits_of",
-    "stack",
-]
 
 Array = npt.NDArray[Any]
 
@@ -43,27 +27,17 @@ class ArraySpec(NamedTuple):
 
 
 class Ragged(NamedTuple):
-    """Rows of different lengths, end to end.
-
-    Attributes:
-        values: of all rows; rows again where these are ragged too.
-        row_splits: `(rows + 1,) int64`, where each row begins in them, and the last one ends.
-    """
+    """Values of all rows, end to end, which may be rows again, and `(rows + 1,)` splits of them."""
 
     values: Any
     row_splits: npt.NDArray[np.int64]
 
 
 def stack(values: Sequence[Array], name: str, *, pads: bool = True) -> Array:
-    """Arrays as one; of unequal ones the shorter are filled up.
-
-    Args:
-        values: of one rank.
-        name: of the feature, for the message.
-        pads: False: they are to be alike, as images are.
+    """Arrays of one rank as one; of unequal ones the shorter are filled up, if `pads`.
 
     Raises:
-        DatasetError: they cannot be one array.
+        DatasetError: they cannot be one array; the message names the feature.
     """
     arrays = [np.asarray(value) for value in values]
     if not arrays:

@@ -1,12 +1,8 @@
 """Sound that is kept as 16-bit WAV, as samples of float32.
 
-    samples = decode_wav(data, feature, AudioReading(seconds=1.0))    # (16000, 1)
-
-Source: RIFF, "Multimedia Programming Interface and Data Specifications 1.0" (1991), of which
-TensorFlow reads PCM of 16 bits.
+Source: RIFF, "Multimedia Programming Interface and Data Specifications 1.0" (1991).
 """
 
-import dataclasses
 import io
 import wave
 from collections.abc import Mapping
@@ -16,48 +12,19 @@ import numpy.typing as npt
 
 from trainer_utils.format import ConfigError, Feature
 
-__all__ = ["AudioReading", "check_batches", "decode_wav", "is_audio"]
-
-_DAY = 86_400
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class AudioReading:
-    """What sounds are to become.
-
-    Args:
-        seconds: that each example is cut or, with silence at its end, filled up to; None keeps
-            their lengths, and batches are filled up to the longest.
-
-    Raises:
-        ConfigError: the setting is not allowed.
-    """
-
-    seconds: float | None = None
-
-    def __post_init__(self) -> None:
-        is_number = isinstance(self.seconds, (int, float)) and not isinstance(self.seconds, bool)
-        if self.seconds is not None and not (is_number and 0 < self.seconds <= _DAY):
-            rule = f"seconds above 0, up to {_DAY:,} (a day), or None"
-            raise ConfigError.of("audio_seconds", self.seconds, allowed=rule)
-
 
 def is_audio(feature: Feature) -> bool:
     """Whether a feature's bytes are a WAV file."""
     return feature.type == "string" and feature.extra.get("encoding") == "wav"
 
 
-def check_batches(features: Mapping[str, Feature], reading: AudioReading) -> None:
-    """Refuses sounds that no batch can hold.
-
-    Raises:
-        ConfigError: seconds are asked for and rates are mixed, or numbers of channels are mixed.
-    """
+def check_batches(features: Mapping[str, Feature], seconds: float | None) -> None:
+    """Refuses sounds that no batch can hold, of several rates or numbers of channels."""
     for name, feature in features.items():
         if not is_audio(feature):
             continue
         for key, setting, needed in (
-            ("sample_rate", "sample_rate=16_000", reading.seconds is not None),
+            ("sample_rate", "sample_rate=16_000", seconds is not None),
             ("channels", "channels=1", True),
         ):
             if needed and feature.extra.get(key) is None:
@@ -69,16 +36,8 @@ def check_batches(features: Mapping[str, Feature], reading: AudioReading) -> Non
                 )
 
 
-def decode_wav(data: bytes, feature: Feature, reading: AudioReading) -> npt.NDArray[np.float32]:
-    """Decodes one sound.
-
-    Args:
-        data: a WAV file of 16-bit PCM.
-        feature: whose `extra` holds `sample_rate`, in Hz, where all records have the same.
-        reading: what it is to become.
-
-    Returns:
-        `(samples, channels) float32` in [-1, 1).
+def decode_wav(data: bytes, feature: Feature, seconds: float | None) -> npt.NDArray[np.float32]:
+    """`(samples, channels) float32` in [-1, 1) of a WAV file of 16-bit PCM.
 
     Raises:
         ValueError: it is no such file, or has another rate than the dataset says.
@@ -93,7 +52,7 @@ def decode_wav(data: bytes, feature: Feature, reading: AudioReading) -> npt.NDAr
     if width != 2 or known not in (None, rate):
         raise ValueError(f"a WAV file of {8 * width} bits and {rate} Hz")
     samples = np.frombuffer(frames, "<i2").reshape(-1, channels).astype(np.float32) / 32768
-    if reading.seconds is None:
+    if seconds is None:
         return samples
-    count = round(rate * reading.seconds)
+    count = round(rate * seconds)
     return np.pad(samples[:count], [(0, max(count - len(samples), 0)), (0, 0)])

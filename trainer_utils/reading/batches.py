@@ -1,10 +1,8 @@
 """`Batches`: a batch of a dataset as a function of epoch, step and worker. numpy alone.
 
-    batches = Batches(sources, options, worker=0, num_workers=4)
-    batches.batch(epoch=0, step=17)          # {'label': (64,) int64, 'image': (64, 224, 224, 3)}
-    batches.arranged(batches.batch(0, 17))   # what a trainer gets: dict, array, pair or triple
-
-Every framework reads by this class, so that all of them get the same batches.
+batches = Batches(sources, options, worker=0, num_workers=4)
+batches.batch(epoch=0, step=17)          # {'label': (64,) int64, 'image': (64, 224, 224, 3)}
+batches.arranged(batches.batch(0, 17))   # what a trainer gets: dict, array, pair or triple
 """
 
 import contextlib
@@ -29,17 +27,14 @@ from trainer_utils.machine import free_memory
 from trainer_utils.options import InputOptions, callback_of
 from trainer_utils.order import InputState
 from trainer_utils.planning import check_has_records, order_of
-from trainer_utils.reading.arrangement import Arrangement, call_hook
+from trainer_utils.reading.arrangement import Arrangement, LabelEncoding, call_hook
 from trainer_utils.reading.arrays import ArraySpec, Ragged, stack
 from trainer_utils.reading.audio import is_audio
 from trainer_utils.reading.features import FeatureArrays
-from trainer_utils.reading.labels import LabelEncoding
 from trainer_utils.reading.packing import PackArrays, PackReader, packed_sources
 from trainer_utils.reading.processes import BatchProcesses
 from trainer_utils.reading.record_reader import RecordReader, Rows
 from trainer_utils.storage import MachineError, is_fault
-
-__all__ = ["ArraySpec", "Batches", "Ragged"]
 
 _logger = logging.getLogger(__name__)
 # So much is parsed together, since an operation of numpy has a price of its own.
@@ -65,13 +60,12 @@ class Batches:
             here; else whoever reads calls them.
 
     Attributes:
-        sources, options, worker: as given.
         order: which record comes at which step.
         features: those that are read, by name.
         structure: shape and dtype of each array of `batch`, known without reading.
         unreadable: why each record that was left out could not be read, by path and number.
-        start: the token of where the input begins.
-        steps_per_epoch: so many; without a batch size, examples of each worker.
+        input_start: the token of where the input begins.
+        input_steps: of an epoch; without a batch size, examples of each worker.
         before, after: the callbacks of the splits that are read, where there are any.
 
     Raises:
@@ -103,7 +97,8 @@ class Batches:
             has_callback=options.has_callback,
             default_values=options.default_values,
         )
-        self.start, self.steps_per_epoch = self.order.start, self.order.steps_per_epoch
+        self.input_start: InputState = self.order.start
+        self.input_steps: int = self.order.steps_per_epoch
         self._arrange = Arrangement(options, self.features).arrange
         self._decoder: Any = FeatureArrays(self.features, options)
         self._reader: Any = None
@@ -122,13 +117,10 @@ class Batches:
         )
         self._before, self._after = (self.before, self.after) if callbacks else (None, None)
         if self.before is not None and self._mixer is not None:
-            raise ConfigError.of(
-                "pre_batching_callback",
-                self.before,
-                allowed=f"None with augment={options.augmentation.mixing[0].name!r}, which mixes "
-                "rows as they were read",
-                advice="Change batches in a post_batching_callback",
-            )
+            mixing = options.augmentation.mixing[0].name
+            rule = f"None with augment={mixing!r}, which mixes rows as they were read"
+            cure = "Change batches in a post_batching_callback"
+            raise ConfigError.of("pre_batching_callback", self.before, allowed=rule, advice=cure)
         self._arguments: dict[str, Any] = {
             "worker": worker,
             "num_workers": num_workers,
@@ -158,10 +150,6 @@ class Batches:
     def batch(self, epoch: int, step: int) -> Batch:
         """The arrays of a step by name, or of one example without a batch size.
 
-        Args:
-            epoch: counted from 0.
-            step: in that epoch, counted from 0.
-
         Raises:
             CorruptShardError: a record is damaged, or a shard is not the manifest's.
             DatasetError: a value is not what the dataset says of it.
@@ -188,9 +176,10 @@ class Batches:
     def batches(self, epoch: int, steps: Sequence[int]) -> list[Batch]:
         """The batches of some steps, in the order given; of small records faster than one by one.
 
-        Args:
-            epoch, steps: as of `batch`.
+        What is needed some steps later is asked for beside, where that is worth while.
         """
+        for step in steps if self._reader.reads_ahead and not self._processes else ():
+            self._read_ahead(epoch, step)
         reads = list(dict.fromkeys(step // self.options.echoing for step in steps))
         made = dict(zip(reads, self.make(epoch, reads), strict=True))
         return [dict(made[step // self.options.echoing]) for step in steps]
@@ -200,6 +189,8 @@ class Batches:
 
         Rows that fill a batch up stand behind those of its records; where there is none, one.
         """
+        for step in steps if self._reader.reads_ahead else ():
+            self._read_ahead(epoch, step)
         reads = [step // self.options.echoing for step in steps]
         positions = [self._with_fillers(self._positions(epoch, read)) for read in reads]
         return self._decoded(epoch, np.concatenate(positions), None)[0]
@@ -220,15 +211,12 @@ class Batches:
         """A batch or an example as the trainer gets it: dict, array, (x, y) or (x, y, weight)."""
         return self._arrange(dict(batch))
 
-    def upcoming(self, epoch: int, step: int) -> None:
+    def _read_ahead(self, epoch: int, step: int) -> None:
         """Has records at hand that are needed some steps later; errors come when they are."""
-        if self._processes or not self._reader.reads_ahead or not self.steps_per_epoch:
-            return
-        epochs, step = divmod(step + _STEPS_AHEAD * self.options.echoing, self.steps_per_epoch)
-        if self.options.repeat is not True and epochs:
-            return
-        with contextlib.suppress(DatasetError, OSError):
-            self._reader.read_ahead(self.order.positions(epoch + epochs, step, self.worker))
+        epochs, step = divmod(step + _STEPS_AHEAD * self.options.echoing, self.input_steps)
+        if self.options.repeat is True or not epochs:
+            with contextlib.suppress(DatasetError, OSError):
+                self._reader.read_ahead(self.order.positions(epoch + epochs, step, self.worker))
 
     @property
     def steps_at_once(self) -> int:
@@ -245,16 +233,14 @@ class Batches:
 
     def report_unreadable(self, epoch: int) -> None:
         """Says in a warning which records could not be read, where there are any."""
-        if not self.unreadable:
-            return
-        first = "; ".join(reason for _, reason in sorted(self.unreadable.items())[:3])
-        _logger.warning(
-            "epoch %d: %d of %d records could not be read, and others stand in for them: %s",
-            epoch,
-            len(self.unreadable),
-            self.order.layout.num_records,
-            first,
-        )
+        if self.unreadable:
+            _logger.warning(
+                "epoch %d: %d of %d records could not be read, and others stand in for them: %s",
+                epoch,
+                len(self.unreadable),
+                self.order.layout.num_records,
+                "; ".join(reason for _, reason in sorted(self.unreadable.items())[:3]),
+            )
 
     @property
     def _rows(self) -> int:
@@ -294,7 +280,11 @@ class Batches:
         """Batches of these sizes, or examples, of some records; and the records' keys."""
         while True:
             rows = self._reader.read(positions)
-            keys = self._keys(epoch, rows) if self._decoder.is_random else None
+            keys = None
+            if self._decoder.is_random:  # from a record's bytes and the epoch, wherever it comes
+                seed = np.array([self.options.seed % (1 << 64), epoch], np.uint64)
+                sums = rows.checksums.astype(np.uint64)
+                keys = splitmix64(splitmix64(seed[:1], seed[1:]) ^ sums)
             try:
                 if sizes is None:
                     return self._decoder.examples(rows, keys), keys
@@ -312,26 +302,20 @@ class Batches:
         if is_named or self.options.pack is not None:
             return error
         for row in range(len(rows)):
-            path, record = rows.name(row)
             try:
-                self._decoder.examples(
-                    rows.part(row, row + 1), None if keys is None else keys[row : row + 1]
-                )
+                own_keys = None if keys is None else keys[row : row + 1]
+                self._decoder.examples(rows.part(row, row + 1), own_keys)
             except Exception as own:
                 if is_fault(own):
                     raise _machine_error(own) from own
                 if isinstance(own, DatasetError) and own.record is not None:
                     return own
+                path, record = rows.name(row)
                 message = f"{path!r}: {own} (record {record})"
                 found = CorruptShardError(message, path=path, record=record)
                 found.__cause__ = own
                 return found
         return error
-
-    def _keys(self, epoch: int, rows: Rows) -> Keys:
-        """Of all that is random: of a record's bytes and the epoch, wherever it comes in it."""
-        seed = np.array([self.options.seed % (1 << 64), epoch], np.uint64)
-        return splitmix64(splitmix64(seed[:1], seed[1:]) ^ rows.checksums.astype(np.uint64))
 
     def _with_fillers(self, positions: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
         """Positions with as many more as a batch must have; one where there is none at all."""
@@ -357,9 +341,8 @@ class Batches:
         return [call_hook(self._before, one) for one in examples]
 
     def _called(self, batch: Batch) -> Batch:
-        return call_hook(
-            self._after, batch, keep=[self.options.mask] if self.options.remainder == "pad" else ()
-        )
+        kept = [self.options.mask] if self.options.remainder == "pad" else ()
+        return call_hook(self._after, batch, keep=kept)
 
     def _structure(self) -> dict[str, ArraySpec]:
         structure: dict[str, ArraySpec] = self._decoder.structure
@@ -379,10 +362,10 @@ class Batches:
 
     def _check_memory(self) -> None:
         """Refuses batches that are larger than what is left of the memory, before one is read."""
-        layout = self.order.layout
-        is_full = layout.full_steps or layout.remainder == "pad" or self.options.batch_size is None
+        layout, options = self.order.layout, self.options
+        is_full = layout.full_steps or layout.remainder == "pad" or options.batch_size is None
         rows = self._rows if is_full else max(layout.rest, default=0)
-        has_rows = self.options.batch_size is not None  # in its shapes
+        has_rows = options.batch_size is not None  # in its shapes
         sizes = {
             name: rows * math.prod(n or 1 for n in spec.shape[has_rows:]) * item_bytes(spec.dtype)
             for name, spec in self.structure.items()
@@ -392,19 +375,20 @@ class Batches:
             return
         largest = max(sizes, key=lambda name: sizes[name])
         feature = self.features.get(largest)
+        is_label = self.encoding is not None and largest == self.encoding.label
         setting = "batch_size"
-        if self.options.pack is not None:
-            setting = "pack"
-        elif feature is not None and feature.has_pixels and self.options.image_size is not None:
-            setting = "image_size"
-        elif self.encoding is not None and largest == self.encoding.label:
-            setting = "labels"
-        elif feature is not None and is_audio(feature) and self.options.audio_seconds is not None:
-            setting = "audio_seconds"
-        given = getattr(self.options, setting)
+        for name, is_to_blame in (
+            ("pack", True),
+            ("image_size", feature is not None and feature.has_pixels),
+            ("labels", is_label),
+            ("audio_seconds", feature is not None and is_audio(feature)),
+        ):
+            if is_to_blame and getattr(options, name) is not None:
+                setting = name
+                break
         rule = f"batches that the {free >> 20:,} MiB of free memory hold"
         advice = f"{rows:,} rows of {largest!r} would take {sizes[largest] >> 20:,} MiB"
-        raise ConfigError.of(setting, given, allowed=rule, advice=advice)
+        raise ConfigError.of(setting, getattr(options, setting), allowed=rule, advice=advice)
 
 
 def _machine_error(error: Exception) -> MachineError:

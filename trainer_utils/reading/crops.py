@@ -1,24 +1,21 @@
 """Which part of each image is kept, at what scale, and its new size: geometry, no pixels.
 
-    plans = plan_images(settings, [(480, 640), …], keys)    # an `ImagePlan` for each
-    are_mirrored(keys)                                      # (images,) bool
-
 All images of a batch at once. Points and extents are `(images, 2)` integers, rows before columns,
-in pixels. What is random follows from a record's key alone, on every machine.
+in pixels. What is random follows from a record's key alone. Boxes and label maps follow images.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
+from trainer_utils.format import ConfigError, Feature
 from trainer_utils.format.planning import splitmix64
 from trainer_utils.reading.image_settings import ImageSettings
 
-__all__ = ["ImagePlan", "are_mirrored", "draw_uniforms", "plan_images"]
-
+_BOXES = ("xmin", "xmax", "ymin", "ymax")  # shares of the whole image's width and height
 _ATTEMPTS = 10  # at a crop of the area and aspect drawn
 _MOST_SCALING = 3  # powers of two: libjpeg decodes at 1/2, 1/4 and 1/8
 
@@ -32,8 +29,7 @@ class ImagePlan(NamedTuple):
 
     Attributes:
         box: what is kept of it: top, left, height, width.
-        ratio: a JPEG is decoded at 1 / `ratio`.
-        scaled_box: the box at that scale, its corners to the nearest pixel.
+        ratio, scaled_box: a JPEG is decoded at 1 / `ratio`, where the box has these corners.
         target: height and width that what is kept is resized to.
         is_mirrored: whether that is then mirrored.
     """
@@ -52,13 +48,10 @@ def plan_images(
     *,
     scales: bool = True,
 ) -> list[ImagePlan]:
-    """A plan for each image.
+    """A plan for each image, of a height and width.
 
-    Args:
-        settings: what they are to become.
-        sizes: height and width of each.
-        keys: `(images,) uint64`, where the settings are random.
-        scales: whether JPEGs may be decoded at a smaller scale, if the settings allow it.
+    `keys` are `(images,) uint64`, where the settings are random; `scales` says whether JPEGs may be
+    decoded at a smaller scale, if the settings allow it.
     """
     whole = np.array(sizes, np.int64).reshape(-1, 2)
     begin, extent, ratios = np.zeros_like(whole), whole, np.ones_like(whole)
@@ -106,17 +99,10 @@ def are_mirrored(keys: Keys) -> npt.NDArray[np.bool_]:
 
 
 def draw_uniforms(keys: Keys, *, count: int, purpose: int = 0) -> npt.NDArray[np.float64]:
-    """Numbers in [0, 1) for each key.
+    """`(images, count)` numbers in [0, 1) for each key, multiples of 2**-53, on every machine.
 
-    Args:
-        keys: `(images,)`.
-        count: of numbers for each.
-        purpose: other numbers come for another one; from 0.
-
-    Returns:
-        `(images, count)`, multiples of 2**-53, the same on every machine.
-
-    The purpose goes into the state, rather than on along one sequence, which would overlap.
+    The purpose, from 0, goes into the state, rather than along one sequence, which
+    would overlap.
     """
     state = splitmix64(
         keys ^ splitmix64(np.zeros(1, np.uint64), np.array([purpose + 1], np.uint64))
@@ -148,3 +134,47 @@ def _random_boxes(
     middle = np.clip(limits, 1, whole)
     found = fits.any(axis=1)[:, np.newaxis]
     return np.where(found, begin, (whole - middle) // 2), np.where(found, extent, middle)
+
+
+def boxes_of(features: Mapping[str, Feature]) -> list[str]:
+    """The features that are sides of boxes."""
+    return [name for name in _BOXES if name in features]
+
+
+def check_followers(features: Mapping[str, Feature], settings: ImageSettings) -> None:
+    """Refuses features that cannot follow the images that they are read with, as a ConfigError."""
+    boxes, chain = boxes_of(features), settings.augmentation
+    maps = [name for name, feature in features.items() if feature.extra.get("label_map")]
+    if boxes and not settings.keeps_boxes:
+        raise ConfigError(
+            f"features: expected none of {', '.join(boxes)} beside images that are cut or padded, "
+            f"which they do not fit, got {settings}. "
+            "Set resize='stretch' without random_resized_crop, or leave these features out."
+        )
+    own = [one.name for one in chain.pixels if one.function]
+    mixing = [one.name for one in chain.mixing]
+    for operation, followers in (
+        *((name, boxes) for name in chain.moves_pixels),
+        *((name, [*boxes, *maps]) for name in (*own, *mixing)),
+    ):
+        if followers:
+            raise ConfigError(
+                f"augment, {operation!r}: expected none of {', '.join(followers)} to be read, "
+                f"which cannot follow their image, got {settings.augment!r}. Leave the operation "
+                "or these features out.",
+                setting="augment",
+                value=settings.augment,
+            )
+    if chain.flips and len({"xmin", "xmax"} & set(boxes)) == 1:
+        raise ConfigError(
+            f"features: expected both xmin and xmax or neither, since flip exchanges them, "
+            f"got {', '.join(boxes)}",
+            setting="features",
+        )
+
+
+def mirror_boxes(
+    left: npt.NDArray[Any], right: npt.NDArray[Any], is_mirrored: npt.NDArray[np.bool_]
+) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
+    """Sides of boxes, `(boxes,)` from 0 to 1, mirrored where their images are."""
+    return np.where(is_mirrored, 1 - right, left), np.where(is_mirrored, 1 - left, right)

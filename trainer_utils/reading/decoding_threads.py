@@ -1,18 +1,17 @@
-"""Threads that work off a batch, one a core: one pool for the process.
+"""Threads that work off a batch, one a core: one pool for the process; and those ahead of it."""
 
-run_in_threads(decode_row, 64)      # decode_row(0), decode_row(1), … decode_row(63)
-"""
-
+import collections
 import contextlib
 import functools
+import itertools
 import os
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any, TypeVar
 
 from trainer_utils.machine import usable_cores
 
-__all__ = ["run_in_threads"]
-
+_Result = TypeVar("_Result")
 most: int | None = None  # threads of this process, where several share the cores
 
 
@@ -26,15 +25,10 @@ if hasattr(os, "register_at_fork"):  # a child has none of its parent's threads
 
 
 def run_in_threads(work: Callable[[int], None], count: int, *, threads: int | None = None) -> None:
-    """Works off the numbers below `count`, each thread taking the next.
+    """Calls `work` with the numbers below `count`, each of so many threads taking the next.
 
-    Args:
-        work: called with numbers. The calling thread works too, so that it may be one of these.
-        count: of numbers.
-        threads: at most so many. None: as many as there are cores for this process.
-
-    Raises:
-        Exception: what the lowest number raised: the same with any number of threads.
+    The calling thread works too, so that it may be one of these. What the lowest number raised is
+    raised, the same with any number of threads.
     """
     numbers, errors = iter(range(count)), dict[int, Exception]()
 
@@ -56,3 +50,21 @@ def run_in_threads(work: Callable[[int], None], count: int, *, threads: int | No
             one.result()
     if errors:
         raise errors[min(errors)]
+
+
+def run_ahead(
+    work: Callable[[Any], _Result], items: Iterable[Any], *, threads: int, most: int
+) -> Iterator[_Result]:
+    """What comes of each item, in order, so many of which are begun before they are asked for."""
+    waiting: collections.deque[Future[_Result]] = collections.deque()
+    pool = ThreadPoolExecutor(threads, thread_name_prefix="tfx-shards-batches")
+    left = iter(items)
+    try:
+        while True:
+            for item in itertools.islice(left, most + 1 - len(waiting)):
+                waiting.append(pool.submit(work, item))
+            if not waiting:
+                return
+            yield waiting.popleft().result()
+    finally:
+        pool.shutdown(wait=False, cancel_futures=True)

@@ -1,8 +1,5 @@
 """What the values of examples become: arrays, padded lists, pixels, samples, tensors.
 
-    arrays = FeatureArrays(features, options)
-    arrays.batches(rows, [256, 256])     # two of {'label': (256,) int64, 'text': (256,) object}
-
 Shapes and types are those of `tf.io.parse_example`, with bytes in arrays of objects.
 """
 
@@ -14,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from trainer_utils.format import DatasetError, Feature
+from trainer_utils.format import CorruptShardError, DatasetError, Feature
 from trainer_utils.format.example_columns import Column
 from trainer_utils.format.tensors import decode_tensor, item_bytes, numpy_dtype, tensor_header
 from trainer_utils.reading.arrays import (
@@ -28,31 +25,29 @@ from trainer_utils.reading.arrays import (
     stack,
 )
 from trainer_utils.reading.audio import decode_wav, is_audio
-from trainer_utils.reading.augmentation.mixing import Mixer
-from trainer_utils.reading.boxes import boxes_of, check_followers, mirror_boxes
-from trainer_utils.reading.crops import Keys, are_mirrored
-from trainer_utils.reading.examples import documents_of, parse_lists, parse_rows
+from trainer_utils.reading.crops import Keys, are_mirrored, boxes_of, check_followers, mirror_boxes
 from trainer_utils.reading.images import ImageDecoder
+from trainer_utils.reading.pixels import Mixer
 from trainer_utils.reading.record_reader import Rows
 from trainer_utils.storage import is_fault
 
 if TYPE_CHECKING:
     from trainer_utils.options import InputOptions
 
-__all__ = ["FeatureArrays"]
-
 _DTYPES: Mapping[str, Any] = {"int": np.int64, "float": np.float32, "string": object}
+_NAMES = {"int": "int64", "float": "float32", "string": "bytes"}
 _COMPANION = "_shape"  # of a sparse feature of rank 2 or more, as Datum writes it
+_CURE = "The dataset was changed: write it again."
 
 Array = npt.NDArray[Any]
 
 
 class FeatureArrays:
-    """Parses and decodes the features of `features`, and no others.
+    """Parses and decodes the features that it is given, and no others.
 
-    Args:
-        features: by name.
-        options: of the input.
+    Attributes:
+        decodes: whether there is more to do than parsing.
+        is_random: whether the keys of records are needed.
 
     Raises:
         ConfigError: a setting does not go with a feature.
@@ -73,18 +68,16 @@ class FeatureArrays:
             if feature.has_pixels
         }
         self.decodes = bool(self._decoders)
-        """Whether there is more to do than parsing."""
         if self.decodes:
             check_followers(features, options.images)
         self.is_random = self.decodes and options.images.is_random
-        """Whether the keys of records are needed."""
         mirrors = self.decodes and options.images.augmentation.flips
         self._mirrors_boxes = mirrors and "xmin" in boxes_of(features)
         self._lists = [name for name, feature in features.items() if feature.is_sequence]
         self._names = [name for name, feature in features.items() if not feature.is_sequence]
-        for name, feature in features.items():
-            if _has_companion(feature):
-                self._names.append(name + _COMPANION)
+        self._names += [
+            n + _COMPANION for n, feature in features.items() if _has_companion(feature)
+        ]
         self._views = {n for n, one in features.items() if one.is_image or one.is_raw_image}
         self._views |= {*self._tokens}
 
@@ -104,9 +97,7 @@ class FeatureArrays:
     def examples(self, rows: Rows, keys: Keys | None = None) -> list[dict[str, Any]]:
         """Each record's features by themselves, of their own lengths and sizes.
 
-        Args:
-            rows: the records.
-            keys: `(rows,)`, from which follows what is random; None: nothing is.
+        What is random follows from `keys`, `(rows,)`; None: nothing is.
         """
         columns = self._parsed(rows, keys)
         values = {}
@@ -123,10 +114,6 @@ class FeatureArrays:
         self, rows: Rows, sizes: Sequence[int], keys: Keys | None = None
     ) -> list[dict[str, Any]]:
         """Arrays of so many records each; lists are padded with zeros or `b""`.
-
-        Args:
-            rows, keys: as of `examples`.
-            sizes: of the batches, in order.
 
         Raises:
             DatasetError: a value is not what the dataset says of it; it has path and record.
@@ -148,9 +135,8 @@ class FeatureArrays:
         is_list = shape[:1] == (None,) and name not in self._decoders
         is_nested = feature.is_sequence and feature.extra["sequence"] == "ragged"
         is_ragged = self._options.ragged and self._options.batch_size is not None
-        return ArraySpec(
-            shape, dtype, is_ragged and is_list and (None not in shape[1:] or is_nested)
-        )
+        is_ragged = is_ragged and is_list and (None not in shape[1:] or is_nested)
+        return ArraySpec(shape, dtype, is_ragged)
 
     def _shape_of(self, name: str, feature: Feature) -> tuple[tuple[int | None, ...], str]:
         """Of one example, and its dtype."""
@@ -166,34 +152,28 @@ class FeatureArrays:
             return feature.tensor.shape, "bytes" if dtype == "string" else dtype
         if is_audio(feature):
             length, rate = feature.extra.get("num_frames"), feature.extra.get("sample_rate")
-            if (seconds := self._options.audio.seconds) is not None:
+            if (seconds := self._options.audio_seconds) is not None:
                 length = None if rate is None else round(rate * seconds)
             return (length, feature.extra.get("channels")), "float32"
-        dtype = {"int": "int64", "float": "float32", "string": "bytes"}[feature.type]
+        shape: tuple[int | None, ...] = feature.shape
         if feature.is_sequence:
-            inner = (None,) if feature.extra["sequence"] == "ragged" else feature.shape
-            return (None, *inner), dtype
-        if feature.dense:
-            return feature.shape, dtype
-        return (None,) * max(len(feature.shape), 1), dtype
+            shape = (None, *((None,) if feature.extra["sequence"] == "ragged" else shape))
+        elif not feature.dense:
+            shape = (None,) * max(len(shape), 1)
+        return shape, _NAMES[feature.type]
 
     def _parsed(self, rows: Rows, keys: Keys | None) -> dict[str, Any]:
         """The columns of all features; their kinds are as the dataset says."""
-        columns: dict[str, Any] = parse_rows(rows, self._names, views=self._views)
+        columns: dict[str, Any] = rows.parse(self._names, views=self._views)
         if self._lists:
-            columns |= parse_lists(rows, self._lists)
+            columns |= rows.parse_lists(self._lists)
         for name, spec in self._tokens.items():
-            lengths, tokens = documents_of(rows, name, columns[name], spec)
+            lengths, tokens = rows.documents(name, columns[name], spec)
             columns[name] = Column("int", lengths, tokens.astype(np.int64))
         for name, feature in self._features.items():
             kind = columns[name].kind
             if kind not in ("", feature.type):
-                raise rows.error(
-                    0,
-                    expected=f"feature {name!r} of {feature.type} values as the dataset says",
-                    got=kind,
-                    advice="The dataset was changed: write it again.",
-                )
+                raise _unlike(rows, 0, f"feature {name!r} of {feature.type} values", kind)
             if "default" in feature.extra:
                 columns[name] = _filled(columns[name], feature)
         if self._mirrors_boxes and keys is not None:
@@ -217,48 +197,35 @@ class FeatureArrays:
         if name in self._decoders:
             images = self._encoded(name, rows, columns)
             return [self._decoded(name, rows, images, part, keys) for part in parts]
-        if feature.dense and not feature.is_sequence:
-            if _is_plain(feature):
-                _check_dense(name, column, feature.shape, rows)
-                values = column.values.astype(_DTYPES[feature.type], copy=False)
-                values = values.reshape(len(rows), *feature.shape)
-                return [values[start:stop] for start, stop in parts]
-            if feature.tensor is not None and feature.tensor.is_fixed:
-                values = self._equal_tensors(name, column, rows)
-                if values is not None:
-                    return [values[start:stop] for start, stop in parts]
+        whole = None
+        if feature.dense and _is_plain(feature):
+            whole = _dense(name, column, feature, rows)
+        elif feature.dense and feature.tensor is not None and feature.tensor.is_fixed:
+            whole = self._equal_tensors(name, column, rows)
         elif _is_plain(feature) and not _has_companion(feature):
             part = ragged if self._options.ragged else padded
             return [part(column, _DTYPES[feature.type], start, stop) for start, stop in parts]
-        if feature.is_sequence and self._options.ragged:
-            return [self._ragged_steps(feature, column.values[a:b]) for a, b in parts]
+        elif feature.is_sequence and self._options.ragged:
+            return [_ragged_steps(feature, column.values[a:b]) for a, b in parts]
+        if whole is not None:
+            return [whole[start:stop] for start, stop in parts]
         each = list(self._values(name, rows, columns, keys))
         if self._spec_of(name, feature).is_ragged:
             return [end_to_end(each[start:stop]) for start, stop in parts]
         return [stack(each[start:stop], name) for start, stop in parts]
 
     def _decoded(
-        self,
-        name: str,
-        rows: Rows,
-        images: Sequence[Any],
-        part: tuple[int, int],
-        keys: Keys | None,
+        self, name: str, rows: Rows, images: Sequence[Any], part: tuple[int, int], keys: Keys | None
     ) -> Array:
-        """The pixels of some images; the first that cannot be decoded is its record's error."""
+        """The pixels of some images; one that cannot be decoded is its record's error."""
         start, stop = part
-
-        def name_of(row: int) -> str:
-            path, record = rows.name(start + row)
-            return f"{path!r}, record {record}, feature {name!r}"
-
         own = None if keys is None else keys[start:stop]
-        decoder = self._decoders[name]
-        failed: dict[int, DatasetError] = {}
-        found = decoder.decode(images[start:stop], own, name_of=name_of, failed=failed)
-        for row, error in sorted(failed.items())[:1]:
-            error.path, error.record = rows.name(start + row)
-            raise error
+        try:
+            found = self._decoders[name].decode(images[start:stop], own)
+        except CorruptShardError as error:
+            path, record = rows.name(start + (error.record or 0))
+            message = f"{path!r}, record {record}, feature {name!r}: {error}"
+            raise CorruptShardError(message, path=path, record=record) from error
         size = self._spec_of(name, self._features[name]).shape
         if any(n not in (None, own) for n, own in zip(size, found.shape[1:], strict=True)):
             raise ValueError(f"expected pixels {size} as the dataset says, got {found.shape[1:]}")
@@ -272,18 +239,12 @@ class FeatureArrays:
         if feature.is_image:
             return values
         shape = feature.extra["image_shape"]
-        pixels = []
         for row, value in enumerate(values):
-            try:
-                pixels.append(np.frombuffer(value, np.uint8).reshape(shape))
-            except ValueError:
-                raise rows.error(
-                    row,
-                    expected=f"feature {name!r} of pixels {shape} as the dataset says",
-                    got=f"{len(value)} bytes",
-                    advice="The dataset was changed: write it again.",
-                ) from None
-        return pixels
+            if len(value) != math.prod(shape):
+                raise _unlike(
+                    rows, row, f"feature {name!r} of pixels {shape}", f"{len(value)} bytes"
+                )
+        return [np.frombuffer(value, np.uint8).reshape(shape) for value in values]
 
     def _equal_tensors(self, name: str, column: Column, rows: Rows) -> Array | None:
         """Tensors of one shape at once; None where that is not so simple."""
@@ -297,11 +258,7 @@ class FeatureArrays:
         values = column.values.tolist()
         for row, value in enumerate(values):
             if len(value) != size or not value.startswith(header):
-                raise rows.error(
-                    row,
-                    expected=f"feature {name!r} of tensors {spec} as the dataset says",
-                    got="another",
-                )
+                raise _unlike(rows, row, f"feature {name!r} of tensors {spec}", "another")
         content = b"".join([value[len(header) :] for value in values])
         return np.frombuffer(content, numpy_dtype(spec.dtype)).reshape(len(values), *spec.shape)
 
@@ -315,7 +272,7 @@ class FeatureArrays:
             for row in range(len(rows)):  # each by itself, so that an error is its own
                 yield self._decoded(name, rows, images, (row, row + 1), keys)[0]
         elif feature.is_sequence:
-            yield from (self._steps(feature, one) for one in column.values)
+            yield from (_steps(feature, one) for one in column.values)
         elif feature.tensor is not None:
             sizes = [size or 0 for size in feature.tensor.shape]
             nothing = np.zeros(sizes, numpy_dtype(feature.tensor.dtype))
@@ -327,47 +284,45 @@ class FeatureArrays:
         elif is_audio(feature):
             _check_dense(name, column, (), rows)
             for value in column.values:
-                yield decode_wav(value, feature, self._options.audio)
+                yield decode_wav(value, feature, self._options.audio_seconds)
+        elif feature.dense:
+            yield from _dense(name, column, feature, rows)
         else:
-            if feature.dense:
-                _check_dense(name, column, feature.shape, rows)
-            yield from self._own_values(feature, column, columns.get(name + _COMPANION))
+            yield from _own_values(feature, column, columns.get(name + _COMPANION))
 
-    def _own_values(
-        self, feature: Feature, column: Column, companion: Column | None
-    ) -> Iterator[Any]:
-        """Of each record, in its own shape."""
-        values = column.values.astype(_DTYPES[feature.type], copy=False)
-        rows = itertools.pairwise(splits_of(column.counts).tolist())
-        shapes: Iterator[Any] = itertools.repeat(feature.shape if feature.dense else (-1,))
-        if companion is not None:
-            bounds = itertools.pairwise(splits_of(companion.counts).tolist())
-            shapes = (companion.values[a:b].tolist() or feature.shape for a, b in bounds)
-        for (start, stop), shape in zip(rows, shapes, strict=False):
-            own = values[start:stop]
-            yield own.reshape(shape) if len(shape) else own[0]
 
-    def _steps(self, feature: Feature, steps: Sequence[Sequence[Any]]) -> Array:
-        """One record's feature list: `(steps, *shape)`, or `(steps, longest)` of unequal ones."""
-        dtype, lengths = _DTYPES[feature.type], [len(step) for step in steps]
-        values = array_of([value for step in steps for value in step], dtype)
-        if feature.extra["sequence"] == "ragged":
-            column = Column("", np.array(lengths, np.int64), values)
-            return padded(column, dtype, 0, len(steps))
-        size = int(np.prod(feature.shape, dtype=np.int64))
-        if any(length != size for length in lengths):
-            raise ValueError(f"steps of {sorted(set(lengths))} values")
-        return values.reshape(len(steps), *feature.shape)
+def _own_values(feature: Feature, column: Column, companion: Column | None) -> Iterator[Array]:
+    """A sparse feature of each record, in its own shape."""
+    values = column.values.astype(_DTYPES[feature.type], copy=False)
+    rows = itertools.pairwise(splits_of(column.counts).tolist())
+    shapes: Iterator[Any] = itertools.repeat((-1,))
+    if companion is not None:
+        bounds = itertools.pairwise(splits_of(companion.counts).tolist())
+        shapes = (companion.values[a:b].tolist() or feature.shape for a, b in bounds)
+    for (start, stop), shape in zip(rows, shapes, strict=False):
+        yield values[start:stop].reshape(shape)
 
-    def _ragged_steps(self, feature: Feature, records: Sequence[Sequence[Any]]) -> Ragged:
-        """Feature lists: rows of steps, which are rows again where they differ in length."""
-        splits = splits_of(np.array([len(steps) for steps in records], np.int64))
-        steps = [step for steps in records for step in steps]
-        if feature.extra["sequence"] != "ragged":
-            return Ragged(self._steps(feature, steps), splits)
-        values = array_of([value for step in steps for value in step], _DTYPES[feature.type])
-        inner = splits_of(np.array([len(step) for step in steps], np.int64))
-        return Ragged(Ragged(values, inner), splits)
+
+def _steps(feature: Feature, steps: Sequence[Sequence[Any]]) -> Array:
+    """One record's feature list: `(steps, *shape)`, or `(steps, longest)` of unequal ones."""
+    dtype, lengths = _DTYPES[feature.type], [len(step) for step in steps]
+    values = array_of([value for step in steps for value in step], dtype)
+    if feature.extra["sequence"] == "ragged":
+        return padded(Column("", np.array(lengths, np.int64), values), dtype, 0, len(steps))
+    if any(length != math.prod(feature.shape) for length in lengths):
+        raise ValueError(f"steps of {sorted(set(lengths))} values")
+    return values.reshape(len(steps), *feature.shape)
+
+
+def _ragged_steps(feature: Feature, records: Sequence[Sequence[Any]]) -> Ragged:
+    """Feature lists: rows of steps, which are rows again where they differ in length."""
+    splits = splits_of(np.array([len(steps) for steps in records], np.int64))
+    steps = [step for steps in records for step in steps]
+    if feature.extra["sequence"] != "ragged":
+        return Ragged(_steps(feature, steps), splits)
+    values = array_of([value for step in steps for value in step], _DTYPES[feature.type])
+    inner = splits_of(np.array([len(step) for step in steps], np.int64))
+    return Ragged(Ragged(values, inner), splits)
 
 
 def _is_plain(feature: Feature) -> bool:
@@ -391,13 +346,19 @@ def _filled(column: Column, feature: Feature) -> Column:
     return Column(feature.type, counts, np.insert(values, places, default))
 
 
+def _dense(name: str, column: Column, feature: Feature, rows: Rows) -> Array:
+    """`(rows, *shape)` of a feature that every record has."""
+    _check_dense(name, column, feature.shape, rows)
+    values = column.values.astype(_DTYPES[feature.type], copy=False)
+    return values.reshape(len(rows), *feature.shape)
+
+
 def _check_dense(name: str, column: Column, shape: Sequence[int], rows: Rows) -> None:
-    size = int(np.prod(shape, dtype=np.int64))
+    size = math.prod(shape)
     if (column.counts != size).any():
         row = int((column.counts != size).argmax())
-        raise rows.error(
-            row,
-            expected=f"feature {name!r} of {size} values as the dataset says",
-            got=str(column.counts[row]),
-            advice="The dataset was changed: write it again.",
-        )
+        raise _unlike(rows, row, f"feature {name!r} of {size} values", str(column.counts[row]))
+
+
+def _unlike(rows: Rows, row: int, expected: str, got: str) -> DatasetError:
+    return rows.error(row, expected=f"{expected} as the dataset says", got=got, advice=_CURE)

@@ -1,9 +1,5 @@
 """Encoded images to pixels: JPEGs by simplejpeg, PNGs by OpenCV, all else by Pillow.
 
-    size = plain_jpeg_size(data)        # None: another decoder is to say
-    decode_jpeg_part(data, size, plan, channels=3)
-    decode_image(data, channels=3)      # whole
-
 Their pixels are those of `tf.io.decode_jpeg(dct_method="INTEGER_ACCURATE")` and `decode_png`; CMYK
 and the like within a level. Tags of EXIF turn nothing: images are turned when they are written.
 """
@@ -14,11 +10,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from trainer_utils.format.jpeg import BASELINE, EXTENDED, FRAMES, SOS, frame_at, jpeg_segments
+from trainer_utils.format.images import BASELINE, EXTENDED, FRAMES, SOS, frame_at, jpeg_segments
 from trainer_utils.format.media_formats import JPEG, PNG
 from trainer_utils.reading.crops import ImagePlan
-
-__all__ = ["decode_image", "decode_jpeg_part", "image_size", "plain_jpeg_size"]
 
 _COLOURS = {1: "GRAY", 3: "RGB"}
 _MODES = {1: "L", 3: "RGB"}
@@ -48,14 +42,7 @@ def plain_jpeg_size(data: Data) -> tuple[int, int] | None:
 def decode_jpeg_part(
     data: Data, size: tuple[int, int], plan: ImagePlan, *, channels: int
 ) -> Pixels | None:
-    """What is kept of a plain JPEG, at the scale that is enough; None: decode it otherwise.
-
-    Args:
-        data: of the image.
-        size: its height and width.
-        plan: for it.
-        channels: 1 or 3.
-    """
+    """What is kept of a plain JPEG, at the scale that is enough; None: decode it otherwise."""
     import simplejpeg
 
     (height, width), ratio = size, plan.ratio
@@ -110,13 +97,8 @@ def image_size(data: Data) -> tuple[int, int]:
 def decode_image(data: Data, *, channels: int, keeps_values: bool = False) -> Pixels:
     """An image of any format, `(height, width, channels)`; of a film, its first picture.
 
-    Args:
-        data: of the image.
-        channels: 1 or 3.
-        keeps_values: of a grey or indexed image they stay as they are, as in maps of class ids.
-
-    Raises:
-        Exception: it cannot be decoded, or its end is missing.
+    With `keeps_values` a grey or indexed image's stay as they are, as in maps of class ids. Raises
+    whatever its decoder does where it cannot be decoded, or its end is missing.
     """
     import cv2
 

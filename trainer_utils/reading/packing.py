@@ -1,10 +1,8 @@
 """Rows that are packs of documents: found by an index, cut out of records, laid side by side.
 
-    sources = packed_sources(sources, options)        # their ranges now count packs
-    rows = PackReader(sources, options, order.ranges).read(positions)
-    PackArrays(sources, options).batches(rows, [8])   # [{'tokens': (8, 4096) int32, …}]
-
-A document is read and checked whole, as the record that it is, wherever a piece of it is needed.
+sources = packed_sources(sources, options)        # their ranges now count packs
+rows = PackReader(sources, options, order.ranges).read(positions)
+PackArrays(sources, options).batches(rows, [8])   # [{'tokens': (8, 4096) int32, …}]
 """
 
 import dataclasses
@@ -19,11 +17,10 @@ import numpy.typing as npt
 
 from trainer_utils.dataset.selection import Source, merged_features
 from trainer_utils.format import ConfigError, Feature
-from trainer_utils.format.file_ranges import FileRange
-from trainer_utils.format.spelling import did_you_mean
+from trainer_utils.format.errors import did_you_mean
+from trainer_utils.format.slices import FileRange
 from trainer_utils.order.packing import MOST_TOKEN, PACK_FEATURES, PackIndex, PackOptions, Pieces
 from trainer_utils.reading.arrays import ArraySpec, splits_of
-from trainer_utils.reading.examples import documents_of, parse_rows
 from trainer_utils.reading.record_reader import RecordReader, Rows
 from trainer_utils.storage import exists, join, read_bytes, write_atomically
 from trainer_utils.storage.cache_folder import own_folder
@@ -31,7 +28,6 @@ from trainer_utils.storage.cache_folder import own_folder
 if TYPE_CHECKING:
     from trainer_utils.options import InputOptions
 
-__all__ = ["PackArrays", "PackReader", "PackRows", "PackedSource", "packed_sources"]
 
 _SCAN_BYTES, _SCAN_ROWS = 16 << 20, 1 << 16  # of records whose lengths are taken together
 _ITEM_BYTES = 4  # of a token in a batch, which is int32
@@ -42,12 +38,7 @@ Numbers = npt.NDArray[np.int64]
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class PackedSource(Source):
-    """A source whose `ranges`, and so whose records, are packs.
-
-    Args:
-        records: the source that it was.
-        packs: its index.
-    """
+    """A source whose `ranges`, and so whose records, are packs of those of `records`."""
 
     records: Source
     packs: PackIndex
@@ -62,12 +53,7 @@ def packed_sources(sources: Sequence[Source], options: "InputOptions") -> list[S
     """Sources as `options.pack` has them: where it is None, or they are packed, as they are.
 
     The lengths of all documents are found by one pass over the dataset, and kept in the cache's
-    folder for the next time, for whatever packs.
-
-    Raises:
-        ConfigError: there is no such feature, it holds no tokens, or `eos` is none of its
-            tokenizer's.
-        DatasetError: a record is damaged, or holds what no token is.
+    folder for the next time, for whatever packs. Refuses features that hold no tokens.
     """
     pack = options.pack
     if pack is None:
@@ -78,7 +64,7 @@ def packed_sources(sources: Sequence[Source], options: "InputOptions") -> list[S
             cure = f"PackOptions(feature=…) says which.{did_you_mean(pack.feature, there)}"
             raise ConfigError.of("pack", pack.feature, allowed=rule, advice=cure)
     feature = merged_features(sources, pack.feature, ())[pack.feature]
-    check_tokens(feature, pack)
+    _check_tokens(feature, pack)
     made: list[Source] = []
     for source in sources:
         if not isinstance(source, PackedSource):
@@ -94,31 +80,26 @@ def packed_sources(sources: Sequence[Source], options: "InputOptions") -> list[S
     return made
 
 
-def check_tokens(feature: Feature, pack: PackOptions) -> None:
-    """Refuses a feature that is no list of tokens, and an `eos` that its tokenizer has not.
-
-    Raises:
-        ConfigError: it is so.
-    """
+def _check_tokens(feature: Feature, pack: PackOptions) -> None:
+    """Refuses a feature that is no list of tokens, and an `eos` that its tokenizer has not."""
     is_list = feature.type == "int" and not feature.is_sequence and len(feature.shape) <= 1
     if not (is_list or feature.tokens):
-        rule = "a feature of tokens, as TextExampleGen(tokenizer=…) writes it, or of flat lists of "
-        kind = "texts or bytes" if feature.type == "string" else f"{feature.type} values"
-        cure = ""
+        kind, cure = f"{feature.type} values", ""
         if feature.tensor is not None:
             kind = f"serialized tensors {feature.tensor}"
             cure = ". Write arrays as lists: tokens.tolist(), or of one dimension and int64"
-        elif feature.type == "int":
-            kind = f"integers of shape {feature.shape}"
+        elif feature.type != "float":
+            is_text = feature.type == "string"
+            kind = "texts or bytes" if is_text else f"integers of shape {feature.shape}"
         raise ConfigError(
-            f"pack: expected {rule}integers, got {pack.feature!r} of {kind}{cure}",
+            "pack: expected a feature of tokens, as TextExampleGen(tokenizer=…) writes it, or of "
+            f"flat lists of integers, got {pack.feature!r} of {kind}{cure}",
             setting="pack",
             value=pack.feature,
         )
     size = feature.tokens.vocabulary_size if feature.tokens else None
     if pack.eos is not None and size is not None and pack.eos >= size:
-        rule = f"a token of the tokenizer, below {size}"
-        raise ConfigError.of("eos", pack.eos, allowed=rule)
+        raise ConfigError.of("eos", pack.eos, allowed=f"a token of the tokenizer, below {size}")
 
 
 def _lengths(source: Source, feature: Feature, options: "InputOptions") -> npt.NDArray[np.uint32]:
@@ -158,13 +139,13 @@ def _scan(
 
 def _documents(rows: Rows, name: str, feature: Feature) -> tuple[Numbers, Array]:
     """How many tokens each record has, and those of all, end to end."""
-    column = parse_rows(rows, [name], views=[name])[name]
+    column = rows.parse([name], views=[name])[name]
     if column.kind not in ("", feature.type):
         kind = f"feature {name!r} of {feature.type} values as the dataset says"
         raise rows.error(0, expected=kind, got=column.kind)
     lengths, tokens = column.counts, column.values
     if feature.tokens is not None:
-        lengths, tokens = documents_of(rows, name, column, feature.tokens)
+        lengths, tokens = rows.documents(name, column, feature.tokens)
     if len(tokens) and not 0 <= tokens.min() <= tokens.max() <= MOST_TOKEN:
         place = int(((tokens < 0) | (tokens > MOST_TOKEN)).argmax())
         row = int(np.searchsorted(np.cumsum(lengths), place, side="right"))
@@ -196,13 +177,7 @@ class PackRows:
 
 
 class PackReader:
-    """Reads the documents of packs: a `RecordReader` of them.
-
-    Args:
-        sources: that are packed.
-        options: of the input.
-        ranges: of packs, that positions are places in, one after the other.
-    """
+    """Reads the documents of packs: a `RecordReader` of them; `ranges` are of packs."""
 
     def __init__(
         self, sources: Sequence[Source], options: "InputOptions", ranges: Sequence[FileRange]
@@ -222,11 +197,7 @@ class PackReader:
         self._sources = np.array([numbers[part.path] for part in ranges], np.int64)
 
     def read(self, positions: Numbers) -> PackRows:
-        """The documents of some packs.
-
-        Raises:
-            CorruptShardError: a record is damaged, or a shard is not the manifest's.
-        """
+        """The documents of some packs."""
         pieces, lengths = self._pieces(positions)
         records, first, places = np.unique(pieces.records, return_index=True, return_inverse=True)
         rows = self._reader.read(records)
@@ -262,12 +233,7 @@ class PackReader:
 
 
 class PackArrays:
-    """Makes arrays of packs, as `FeatureArrays` does of records.
-
-    Args:
-        sources: that are packed.
-        options: of the input.
-    """
+    """Makes arrays of packs, as `FeatureArrays` does of records."""
 
     decodes = is_random = False
 
@@ -293,11 +259,7 @@ class PackArrays:
     def batches(
         self, rows: PackRows, sizes: Sequence[int], keys: None = None
     ) -> list[dict[str, Array]]:
-        """Arrays of so many packs each.
-
-        Raises:
-            DatasetError: a document is not as long as the index says.
-        """
+        """Arrays of so many packs each, of documents as long as the index says."""
         arrays = self._arrays(rows)
         parts = itertools.pairwise(itertools.accumulate(sizes, initial=0))
         return [{name: own[a:b] for name, own in arrays.items()} for a, b in parts]

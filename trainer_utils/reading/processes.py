@@ -1,12 +1,8 @@
 """Batches made by processes of their own, and handed over in memory that they share.
 
-    processes = BatchProcesses(batches, count=8)
-    made, unreadable = processes.make(epoch=0, reads=[17])
-
-A batch is a function of epoch and step, so any process may make any of them. Each answers one call
-at a time; as many threads call as there are processes. The arrays of a batch lie in a file of
-memory, which comes once over a socket and is used again when nobody holds its arrays any more. The
-processes are new ones of this Python, which import nothing of the main module.
+A batch is a function of epoch and step, so any process may make any of them. Its arrays lie in a
+file of memory, which comes once over a socket and is used again when nobody holds them any more.
+The processes are new ones of this Python, which import nothing of the main module.
 """
 
 import collections
@@ -36,7 +32,6 @@ from trainer_utils.reading import decoding_threads
 if TYPE_CHECKING:
     from trainer_utils.reading.batches import Batches
 
-__all__ = ["BatchProcesses", "serve"]
 
 _ALIGNMENT = 64  # bytes; TensorFlow copies what lies otherwise
 _LEAST_BYTES = 1 << 20
@@ -49,12 +44,7 @@ _SERVE = (
 class BatchProcesses:
     """Makes batches, for any number of threads; the processes start with the first call.
 
-    Args:
-        batches: what each process gets a copy of.
-        count: of processes.
-
-    Raises:
-        ConfigError: a function of the options is not one that another process can import.
+    Refuses functions in the options that another process cannot import.
     """
 
     def __init__(self, batches: "Batches", count: int) -> None:
@@ -69,9 +59,7 @@ class BatchProcesses:
     def make(self, epoch: int, reads: Sequence[int]) -> tuple[list[Any], dict[Any, str]]:
         """The batches of some reads of an epoch, and which records were found unreadable since.
 
-        Raises:
-            Exception: what `Batches` raises.
-            RuntimeError: the process was killed.
+        Raises what `Batches` raises, and RuntimeError where the process was killed.
         """
         idle = self._processes()
         process = idle.get()

@@ -1,16 +1,13 @@
 """Records by their positions: read wherever they lie, and every checksum checked.
 
-    records = RecordReader(sources, options, ranges)
-    rows = records.read(np.array([17, 3]))
-    rows.data, rows.begins, rows.ends        # payloads, row by row
-
-With `on_corrupt="skip"` another record stands in the place of each that cannot be read: the next
-one that can, so that every batch has its size and every step is there.
+With `on_corrupt="skip"` the next record that can be read stands in the place of each that cannot,
+so that every batch has its size and every step is there.
 """
 
+import contextlib
 import copy
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -19,7 +16,7 @@ import numpy.typing as npt
 from trainer_utils.dataset.selection import Source, mean_bytes
 from trainer_utils.format import CorruptShardError, DatasetError
 from trainer_utils.format.crc32c import Buffer
-from trainer_utils.format.file_ranges import FileRange, RecordName
+from trainer_utils.format.example_columns import Column, parse_examples, parse_feature_lists
 from trainer_utils.format.framing import (
     FOOTER_BYTES,
     HEADER_BYTES,
@@ -31,27 +28,19 @@ from trainer_utils.format.framing import (
     payload_crcs,
     unframe,
 )
+from trainer_utils.format.slices import FileRange, RecordName
+from trainer_utils.format.tensors import TokenSpec
 from trainer_utils.reading.shard_files import ShardFiles
 
 if TYPE_CHECKING:
     from trainer_utils.options import InputOptions
 
-__all__ = ["RecordReader", "Rows"]
 
 Positions = npt.NDArray[np.int64]
 
 
 class Rows:
-    """Records, one after the other.
-
-    Args:
-        data: framed records, in any order, and some zeros.
-        begins, ends: `(rows,) int64`, of the payloads in it, in bytes.
-        name: the record of a row, by its number.
-
-    Attributes:
-        data, begins, ends, name: as given.
-    """
+    """Records, one after the other: framed in `data`, payloads by `(rows,)` begins and ends."""
 
     def __init__(
         self, data: Buffer, begins: Positions, ends: Positions, name: Callable[[int], RecordName]
@@ -71,19 +60,48 @@ class Rows:
         """`(rows,) uint32`, masked, of the payloads."""
         return footers_of(self.data, self.ends + FOOTER_BYTES)
 
+    def parse(self, names: Collection[str], *, views: Collection[str] = ()) -> dict[str, Column]:
+        """Some features of all records, as `parse_examples` has them."""
+        with self._naming():
+            return parse_examples(self.data, self.begins, self.ends, names, views=views)
+
+    def parse_lists(self, names: Collection[str]) -> dict[str, Column]:
+        """Some feature lists of all records, as `parse_feature_lists` has them."""
+        with self._naming():
+            return parse_feature_lists(self.data, self.begins, self.ends, names)
+
+    def documents(
+        self, name: str, column: Column, spec: TokenSpec
+    ) -> tuple[Positions, npt.NDArray[Any]]:
+        """How many tokens each record has, and those of all, of bytes that are tokens."""
+        values = column.values.tolist()
+        sizes, lengths = np.fromiter(map(len, values), np.int64, len(values)), column.counts.copy()
+        is_bad = column.counts > 1
+        if not is_bad.any():
+            lengths[lengths > 0], rest = np.divmod(sizes, spec.stored.itemsize)
+            is_bad[column.counts > 0] = rest > 0
+        if is_bad.any():
+            rule = f"feature {name!r} of one document of {spec.dtype} tokens as the dataset says"
+            raise self.error(int(is_bad.argmax()), expected=rule, got="another")
+        return lengths, spec.decode(b"".join(values))
+
     def error(self, row: int, *, expected: str, got: str, advice: str = "") -> DatasetError:
         """The error of a record that is not what its dataset says."""
         path, record = self.name(row)
         return DatasetError.at(path, expected=expected, got=got, record=record, advice=advice)
 
+    @contextlib.contextmanager
+    def _naming(self) -> Iterator[None]:
+        try:
+            yield
+        except DatasetError as error:
+            path, record = self.name(error.record or 0)
+            message = f"{path!r}: {error} (record {record})"
+            raise DatasetError(message, path=path, record=record) from error
+
 
 class RecordReader:
-    """Reads records; for any number of threads, and in processes that are forked.
-
-    Args:
-        sources: what is read.
-        options: of the input.
-        ranges: the parts of files that positions are places in, one after the other.
+    """Reads records of `ranges`, which positions are places in; for threads and forked processes.
 
     Attributes:
         unreadable: why each record that another stands in for could not be read, by path and
@@ -107,15 +125,13 @@ class RecordReader:
         skips = np.array([part.skip for part in ranges], np.int64)
         self._shifts = skips - (self._stops - takes)
         self._range_shards = np.array([self._indices[part.path] for part in ranges], np.int64)
-        self._open()
+        self._process = 0
+        self._open_here()
 
     def _open_here(self) -> None:
-        if self._process != os.getpid():  # forked: threads and locks are its parent's
-            self._open()
-
-    def _open(self) -> None:
-        self._files = ShardFiles(self._shards, self._options, mean_bytes=self._mean_bytes)
-        self._process = os.getpid()
+        if self._process != os.getpid():  # as yet, or forked: threads and locks are its parent's
+            self._files = ShardFiles(self._shards, self._options, mean_bytes=self._mean_bytes)
+            self._process = os.getpid()
 
     def read(self, positions: Positions) -> Rows:
         """The records of some positions, in their order.
@@ -143,11 +159,7 @@ class RecordReader:
         return self._files.reads_ahead
 
     def leave_out(self, error: Exception) -> None:
-        """Has another record stand in for the one that an error names from now on.
-
-        Raises:
-            Exception: the error, where it names none, or nothing is to be skipped.
-        """
+        """Has another record stand in for the one that an error names, or raises it."""
         if not isinstance(error, DatasetError) or error.record is None:
             raise error
         self._note(self._indices[error.path or ""], error.record, error)
@@ -176,10 +188,9 @@ class RecordReader:
                     self._note(*record, self._missing(*record))
                 tried += 1
                 if tried > self._num_records:
-                    raise CorruptShardError(
-                        "records: expected one at least that can be read, got "
-                        f"{next(iter(self.unreadable.values()))}"
-                    )
+                    first = next(iter(self.unreadable.values()))
+                    rule = f"records: expected one at least that can be read, got {first}"
+                    raise CorruptShardError(rule)
                 part = int(np.searchsorted(self._stops, place, side="right"))
                 place = (int(self._stops[part]) if is_behind else place + 1) % self._num_records
                 found = self._locate(np.array([place]))
@@ -200,10 +211,7 @@ class RecordReader:
                 self._note(index, number, self._missing(index, number))
                 self._ends[index] = min(number, self._ends.get(index, number))
             return None
-        gathered = self._files.gather(shards, begins, ends)
-        if gathered is None:
-            return None
-        data, starts = gathered
+        data, starts = self._files.gather(shards, begins, ends)
         stops = starts + (ends - begins)
         # A shard of another run may be of the same size, and its records whole.
         footers = footers_of(data, stops)
@@ -236,8 +244,7 @@ class RecordReader:
 
     def _missing(self, index: int, number: int) -> CorruptShardError:
         """What is wrong where a shard has no such record."""
-        damage = self._files.damage.get(index)
-        if damage is not None:
+        if (damage := self._files.damage.get(index)) is not None:
             return copy.copy(damage)  # each time that it is raised, an error's traceback grows
         path = self._shards[index].path
         return CorruptShardError.at(

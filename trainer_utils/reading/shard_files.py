@@ -1,64 +1,287 @@
 """The bytes of shards, wherever they lie: local files, gzip, parts of remote ones.
 
     files = ShardFiles(shards, options, mean_bytes=120.0)
-    begins, ends = files.bounds(indices, numbers)       # of records' frames in their shards
+    begins, ends, *_ = files.bounds(indices, numbers)   # of records' frames in their shards
     data, starts = files.gather(indices, begins, ends)
 
-What lies side by side is read at once, and no more files are open than may be. Of remote files, and
-with `cache=` of local ones, parts are kept in the cache folder.
+Short records are cut out of mapped files: a call of the system for each would cost more than all.
 """
 
 import contextlib
+import functools
 import itertools
+import mmap
+import os
 import resource
+import tempfile
 import threading
 from collections import OrderedDict
-from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from trainer_utils.dataset.opening import ShardFile
-from trainer_utils.dataset.record_index import believed_index
+from trainer_utils.dataset.shards import ShardFile, believed_index, open_records
 from trainer_utils.format import CorruptShardError, RecordIndex
 from trainer_utils.format.tfrecord import scan_until_damage
 from trainer_utils.options import CacheOptions, InputOptions
-from trainer_utils.reading.remote_parts import CachedFile, RemoteParts, Run
-from trainer_utils.reading.shard_bytes import (
-    CHANGED,
-    File,
-    LocalFile,
-    UnpackedFile,
-    naming_what_went,
-    resized,
-)
-from trainer_utils.storage import file_size, open_for_reading
-from trainer_utils.storage.cache_folder import PART_BYTES, CacheFolder
-from trainer_utils.storage.paths import is_remote
+from trainer_utils.storage import FileRefusedError, file_size, open_for_reading, read_range
+from trainer_utils.storage.cache_folder import PART_BYTES, CacheFolder, copy_name, shard_version
+from trainer_utils.storage.file_system import is_remote
+from trainer_utils.storage.files import file_version
 
-__all__ = ["ShardFiles"]
-
+_CHANGED = "It was written to since its dataset was opened: open the dataset again."
+_UNPACKED_AT_ONCE = 64 << 10  # so much of a damaged gzip file may be lost before the damage
 _LONG_BYTES = 8 << 10  # a record
 _PADDING = bytes(16)  # after the last record, so that who parses reads nothing past the end
 _MOST_OPEN = 512  # files of which each holds a descriptor or two
 _MOST_OFFSETS = 64 << 20  # of records, 8 bytes each, that are held
 _INDICES_AT_ONCE = 16
+_MOST_RECENT = 512  # parts that are held in memory, for want of room on the disk: twice a block
+_FETCHES, _READS = 16, 32  # requests at once: of parts ahead, and of what is waited for
 
+Bytes = npt.NDArray[np.uint8]
 Positions = npt.NDArray[np.int64]
+Run = tuple[int, int, int]
+"""The index of a shard, and where some bytes of it begin and end."""
+
+
+class LocalFile:
+    """A local file, mapped into memory or read.
+
+    Attributes:
+        size: of the framed records, in bytes.
+        memory: all of them, of a mapped file.
+        damage: what is wrong with the file as a whole.
+    """
+
+    damage: CorruptShardError | None = None
+
+    def __init__(self, path: str, stream: Any, *, is_mapped: bool) -> None:
+        self.path, self._stream, self._is_mapped = path, stream, is_mapped
+        self.size, self.memory = os.fstat(stream.fileno()).st_size, b""  # type: int, Any
+        if is_mapped and self.size:
+            self.memory = mmap.mmap(stream.fileno(), self.size, access=mmap.ACCESS_READ)
+            stream.close()  # a mapping has a descriptor of its own
+
+    @classmethod
+    def unpacked(cls, path: str, *, is_mapped: bool) -> "LocalFile":
+        """A gzip file, unpacked to a temporary one; as much of it as can be."""
+        stream, damage = tempfile.TemporaryFile(), None  # noqa: SIM115 it is closed with the file
+        try:
+            with open_records(path) as packed:
+                while data := packed.read(_UNPACKED_AT_ONCE):
+                    stream.write(data)
+        except CorruptShardError as error:
+            damage = error
+        stream.flush()
+        file = cls(path, stream, is_mapped=is_mapped)
+        file.damage = damage
+        return file
+
+    def check(self) -> None:
+        """Refuses a file that has changed since it was opened."""
+        size = self.memory.size() if self.memory else os.fstat(self._stream.fileno()).st_size
+        if size != self.size:  # a look behind the end of a mapped file would end the process
+            raise _resized(self.path, self.size, size)
+
+    def read(self, begin: int, end: int) -> Any:
+        """Some bytes."""
+        if self._is_mapped:
+            return self.memory[begin:end]
+        return os.pread(self._stream.fileno(), end - begin, begin)
+
+    def read_into(self, view: Bytes, begin: int) -> None:
+        """As many bytes as there is room for; of a file cut short, records have other sums."""
+        os.preadv(self._stream.fileno(), [view.data], begin)
+
+    def read_ahead(self, begin: int, end: int) -> None:
+        """Asks for bytes that are needed soon."""
+        if not self._is_mapped and hasattr(os, "posix_fadvise"):
+            with contextlib.suppress(OSError):  # a file system that takes no advice
+                os.posix_fadvise(self._stream.fileno(), begin, end - begin, os.POSIX_FADV_WILLNEED)
+
+    def forget(self, begin: int, end: int) -> bool:
+        """Drops copies of damaged bytes; False: there are none."""
+        return False
+
+
+class CachedFile:
+    """A file of which parts are copied when they are first read; used as a `LocalFile`."""
+
+    memory = b""
+    damage: CorruptShardError | None = None
+
+    def __init__(self, shard: ShardFile, parts: "RemoteParts") -> None:
+        self.path, self.size, self._parts = shard.path, shard.bytes, parts
+        version = file_version(self.path) if shard.entry is None else shard_version(shard.entry)
+        name = copy_name(self.path, version)
+        self.copy = parts.folder.open(name, self.size) if self.size else None
+
+    def check(self) -> None:
+        """A copy stays as it is."""
+
+    def holds(self, begin: int, end: int) -> bool:
+        """Whether some bytes are in the copy."""
+        return self.copy is not None and self.copy.holds(begin, end)
+
+    def read(self, begin: int, end: int) -> Any:
+        """Some bytes, from the copy or fetched."""
+        if self.copy is not None and self.copy.holds(begin, end):
+            return self.copy.memory[begin:end]
+        return self._parts.fetched(self, begin, end)
+
+    def read_into(self, view: Bytes, begin: int) -> None:
+        """As many bytes as there is room for."""
+        view[:] = np.frombuffer(self.read(begin, begin + len(view)), np.uint8)
+
+    def read_ahead(self, begin: int, end: int) -> None:
+        """Begins to fetch some bytes."""
+        self._parts.read_ahead(self, begin, end)
+
+    def forget(self, begin: int, end: int) -> bool:
+        """Drops copies of damaged bytes."""
+        self._parts.forget(self, begin, end)
+        if self.copy is not None:
+            self.copy.forget(begin, end)
+        return True
+
+
+File = LocalFile | CachedFile
+
+
+class _Stream:
+    """All bytes of a file, in order."""
+
+    def __init__(self, file: File) -> None:
+        self._file, self._place = file, 0
+
+    def read(self, count: int) -> bytes:
+        begin = self._place
+        self._place = min(begin + count, self._file.size)
+        return bytes(self._file.read(begin, self._place))
+
+
+class RemoteParts:
+    """Fetches parts of remote files, once each, and keeps them as there is room.
+
+    Where the cache folder has none, some are held in memory, or, with `is_global`, where records
+    are read from everywhere, these records alone are fetched.
+    """
+
+    def __init__(self, folder: CacheFolder, *, is_global: bool) -> None:
+        self.folder, self._is_global = folder, is_global
+        self._lock = threading.Lock()
+        self._coming: dict[tuple[str, int], Future[bytes]] = {}
+        self._recent: OrderedDict[tuple[str, int], bytes] = OrderedDict()
+
+    @functools.cached_property
+    def _ahead(self) -> ThreadPoolExecutor:
+        return ThreadPoolExecutor(_FETCHES, thread_name_prefix="tfx-shards-parts")
+
+    @functools.cached_property
+    def _reads(self) -> ThreadPoolExecutor:
+        return ThreadPoolExecutor(_READS, thread_name_prefix="tfx-shards-reads")
+
+    def fetch(self, files: Mapping[int, File], runs: Sequence[Run]) -> dict[Run, bytes]:
+        """All of some runs that is not in copies, fetched at the same time."""
+        missing = []
+        for run in runs:
+            file = files[run[0]]
+            if isinstance(file, CachedFile) and not file.holds(*run[1:]):
+                missing.append((run, file))
+        if not missing:
+            return {}
+        found = self._reads.map(lambda one: self.fetched(one[1], *one[0][1:]), missing)
+        return dict(zip([run for run, _ in missing], found, strict=True))
+
+    def read_ahead(self, file: CachedFile, begin: int, end: int) -> None:
+        """Begins to fetch parts, where they will find room."""
+        for part in () if self._is_ranged else _parts_of(begin, end):
+            key, place = (file.path, part), part * PART_BYTES
+            with self._lock:
+                is_there = key in self._coming or key in self._recent
+            if not is_there and not file.holds(place, min(place + PART_BYTES, file.size)):
+                self._ahead.submit(self._part, file, part)
+
+    def forget(self, file: CachedFile, begin: int, end: int) -> None:
+        """Drops parts that are held in memory."""
+        with self._lock:
+            for part in _parts_of(begin, end):
+                self._recent.pop((file.path, part), None)
+
+    @property
+    def _is_ranged(self) -> bool:
+        return self._is_global and self.folder.is_full
+
+    def fetched(self, file: CachedFile, begin: int, end: int) -> bytes:
+        """The bytes of a run that is not in a copy, or was not a moment ago."""
+        if self._is_ranged:
+            return _range(file, begin, end)
+        pieces = []
+        for part in _parts_of(begin, end):
+            first = part * PART_BYTES
+            pieces.append(self._part(file, part)[max(begin - first, 0) : end - first])
+        return b"".join(pieces)
+
+    def _part(self, file: CachedFile, part: int) -> bytes:
+        """The bytes of a part, which whoever asks for first fetches."""
+        key = file.path, part
+        begin = part * PART_BYTES
+        end = min(begin + PART_BYTES, file.size)
+        with self._lock:
+            if (recent := self._recent.get(key)) is not None:
+                self._recent.move_to_end(key)
+                return recent
+            if file.copy is not None and file.holds(begin, end):
+                return bytes(file.copy.memory[begin:end])
+            coming = self._coming.get(key)
+            own: Future[bytes] = Future()
+            if coming is None:
+                self._coming[key] = own
+        if coming is not None:
+            return coming.result()
+        try:
+            data = _range(file, begin, end)
+            is_kept = file.copy is not None and file.copy.store(part, data)
+            with self._lock:
+                if not is_kept:
+                    self._recent[key] = data
+                while len(self._recent) > _MOST_RECENT:
+                    self._recent.popitem(last=False)
+            own.set_result(data)
+            return data
+        except BaseException as error:
+            own.set_exception(error)
+            raise
+        finally:
+            with self._lock:
+                del self._coming[key]
+
+
+def _parts_of(begin: int, end: int) -> range:
+    return range(begin // PART_BYTES, -(-end // PART_BYTES))
+
+
+def _range(file: CachedFile, begin: int, end: int) -> bytes:
+    with _naming_what_went(file.path):
+        data = read_range(file.path, start=begin, stop=end)
+    if len(data) != end - begin:
+        expected, got = f"{end - begin} bytes", f"{len(data)} of them"
+        raise CorruptShardError.at(
+            file.path, expected=expected, got=got, offset=begin, advice=_CHANGED
+        )
+    return data
 
 
 class ShardFiles:
     """Opens shards when they are first read; for several threads.
 
-    Args:
-        shards: all of them.
-        options: of the input: its cache, `shuffle` and `on_corrupt` count here.
-        mean_bytes: of a record.
-
     Attributes:
         damage: what is wrong with shards, by index, behind the last record that they have.
+        reads_ahead: whether it is worth while to say what is read soon.
     """
 
     def __init__(
@@ -67,15 +290,13 @@ class ShardFiles:
         self.damage: dict[int, CorruptShardError] = {}
         self._shards, self._is_long = shards, mean_bytes >= _LONG_BYTES
         self._is_strict = options.on_corrupt != "skip"
-        self.reads_ahead = self._is_long
-        """Whether it is worth while to say what is read soon."""
         self._parts: RemoteParts | None = None
         self._caches_all, cache = options.cache is not None, options.cache or CacheOptions()
         if self._caches_all or any(is_remote(shard.path) for shard in shards):
             assert isinstance(cache, CacheOptions)
             folder = CacheFolder(cache.folder, cache.max_bytes)
             self._parts = RemoteParts(folder, is_global=options.shuffle == "global")
-            self.reads_ahead = True
+        self.reads_ahead = self._is_long or self._parts is not None
         self._lock = threading.Lock()  # of the open files
         self._opening: dict[int, threading.Lock] = {}
         self._open: OrderedDict[int, File] = OrderedDict()
@@ -93,15 +314,8 @@ class ShardFiles:
         """Where records' frames begin and end in their shards; -1 where there are not so many.
 
         Beside them the masked CRC-32C of each as the index of its shard says it, and whether it
-        does.
-
-        Args:
-            indices: `(n,)`, of shards.
-            numbers: `(n,)`, of records in them.
-
-        Raises:
-            CorruptShardError: a shard is not there, or is not the one of its dataset, unless what
-                is damaged is skipped.
+        does. `indices` are of shards, `numbers` of records in them, `(n,)`. A shard that is not
+        that of its dataset is an error, unless what is damaged is skipped.
         """
         with self._loading:
             self._load(indices)
@@ -116,18 +330,10 @@ class ShardFiles:
 
     def gather(
         self, indices: Positions, begins: Positions, ends: Positions
-    ) -> tuple[Any, Positions] | None:
+    ) -> tuple[Any, Positions]:
         """The bytes between some begins and ends, and where in them each row's begin.
 
-        Args:
-            indices: `(n,)`, of shards.
-            begins, ends: `(n,)`, in bytes.
-
-        Returns:
-            None where a shard was written to, so that its records begin elsewhere now.
-
-        Raises:
-            CorruptShardError: as `bounds`.
+        Raises CorruptShardError where a shard was written to, whatever is skipped.
         """
         order, runs = _runs(indices, begins, ends, gap=0)
         lengths = (ends - begins)[order]
@@ -140,9 +346,8 @@ class ShardFiles:
         place = 0
         for some in _by_shards(runs, self._most_open):
             files = {index: self._file(index) for index in {run[0] for run in some}}
-            for index, file in files.items():
-                if not self._is_as_it_was(index, file):
-                    return None
+            for file in files.values():
+                file.check()
             fetched = {} if self._parts is None else self._parts.fetch(files, some)
             if data is None and self._parts is None:  # a call for each would take as long as all
                 memory = {index: file.memory for index, file in files.items()}
@@ -171,20 +376,6 @@ class ShardFiles:
         """Drops copies of damaged bytes; False: there are none."""
         return self._file(index).forget(begin, end)
 
-    def _is_as_it_was(self, index: int, file: File) -> bool:
-        """Whether nobody has written to a file since it was opened."""
-        try:
-            file.check()
-        except CorruptShardError:
-            if self._is_strict:
-                raise
-            with self._loading:
-                self._first[index] = -1
-            with self._lock:
-                self._open.pop(index, None)
-            return False
-        return True
-
     def _file(self, index: int) -> File:
         file = self._open.get(index)
         if file is not None:
@@ -202,12 +393,12 @@ class ShardFiles:
             return file
 
     def _opened(self, shard: ShardFile) -> File:
-        with naming_what_went(shard.path):
+        with _naming_what_went(shard.path):
             size = shard.bytes if is_remote(shard.path) else file_size(shard.path)
             if size != shard.bytes and self._is_strict:
-                raise resized(shard.path, shard.bytes, size)
+                raise _resized(shard.path, shard.bytes, size)
             if shard.is_gzip:
-                file = UnpackedFile(shard.path, is_mapped=not self._is_long)
+                file = LocalFile.unpacked(shard.path, is_mapped=not self._is_long)
                 if file.damage is not None and self._is_strict:
                     raise file.damage
                 return file
@@ -250,23 +441,22 @@ class ShardFiles:
                 raise
             self.damage[index] = error
             return RecordIndex(np.zeros(0, np.int64))
-        found = believed_index(shard.path, size=file.size, entry=shard.entry)
-        damage = file.damage
+        found, damage = believed_index(shard.path, size=file.size, entry=shard.entry), file.damage
         if found is None:
-            lengths, behind = scan_until_damage(file.stream(), path=shard.path)
+            lengths, behind = scan_until_damage(_Stream(file), path=shard.path)  # type: ignore[arg-type]
             damage, found = damage or behind, RecordIndex(lengths)
-        offsets = found.offsets
-        if self._is_strict and shard.records is not None and len(offsets) - 1 > shard.records:
+        count = len(found)
+        if self._is_strict and shard.records is not None and count > shard.records:
             raise CorruptShardError.at(
                 shard.path,
                 expected=f"{shard.records} records, as its dataset says",
-                got=str(len(offsets) - 1),
+                got=str(count),
                 record=shard.records,
-                offset=int(offsets[shard.records]),
-                advice=CHANGED,
+                offset=int(found.offsets[shard.records]),
+                advice=_CHANGED,
             )
         if damage is not None:
-            if self._is_strict and len(offsets) - 1 == shard.records:
+            if self._is_strict and count == shard.records:
                 raise damage  # behind the last record
             self.damage[index] = damage
         return found
@@ -296,3 +486,26 @@ def _by_shards(runs: list[Run], most: int) -> Iterator[list[Run]]:
     bounds = [*firsts[::most], len(runs)]
     for start, stop in itertools.pairwise(bounds):
         yield runs[start:stop]
+
+
+@contextlib.contextmanager
+def _naming_what_went(path: str) -> Iterator[None]:
+    """Makes a `CorruptShardError` of a shard that is no file any more."""
+    try:
+        yield
+    except (FileNotFoundError, NotADirectoryError, IsADirectoryError, FileRefusedError) as error:
+        is_other = isinstance(error, (IsADirectoryError, FileRefusedError))
+        raise CorruptShardError.at(
+            path,
+            expected="a shard that is there as long as it is read",
+            got="something else of that name" if is_other else "no such file",
+            advice="It was removed, or the dataset is being written anew: open it again.",
+        ) from error
+
+
+def _resized(path: str, expected: int, got: int) -> CorruptShardError:
+    wanted = f"a file of {expected} bytes, as when its dataset was opened"
+    offset = min(expected, got)
+    return CorruptShardError.at(
+        path, expected=wanted, got=f"one of {got}", offset=offset, advice=_CHANGED
+    )

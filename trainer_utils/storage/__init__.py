@@ -1,21 +1,21 @@
 """Where bytes lie: local files and object stores behind one protocol, without TensorFlow.
 
-    from trainer_utils.storage import join, list_files, read_bytes
-
-    for file in list_files("gs://bucket/photos"):
-        data = read_bytes(join("gs://bucket/photos", file.path))
-
-Local paths go to the operating system directly, every other scheme through fsspec.
+for file in list_files("gs://bucket/photos"):
+    data = read_bytes(join("gs://bucket/photos", file.path))
 """
 
-from trainer_utils.storage.durability import begin_sync, sync_files, sync_folder
 from trainer_utils.storage.file_system import (
     FileRefusedError,
     FileSystem,
     FolderEntry,
     InputFile,
     MachineError,
+    display_path,
     is_fault,
+    is_object_store,
+    is_remote,
+    join,
+    naming_file,
     persist,
     problem_of,
 )
@@ -32,7 +32,6 @@ from trainer_utils.storage.files import (
     list_folder,
     list_names,
     make_folder,
-    naming_file,
     open_for_reading,
     read_bytes,
     read_bytes_of_size,
@@ -46,47 +45,4 @@ from trainer_utils.storage.files import (
     write_atomically,
     write_text,
 )
-from trainer_utils.storage.paths import display_path, is_object_store, is_remote, join
-
-__all__ = [
-    "FileRefusedError",
-    "FileSystem",
-    "FolderEntry",
-    "InputFile",
-    "MachineError",
-    "begin_sync",
-    "copy_file",
-    "display_path",
-    "exists",
-    "file_size",
-    "file_system_of",
-    "file_version",
-    "find_file",
-    "is_fault",
-    "is_folder",
-    "is_object_store",
-    "is_remote",
-    "is_seen_by_others",
-    "join",
-    "list_files",
-    "list_folder",
-    "list_names",
-    "make_folder",
-    "naming_file",
-    "open_for_reading",
-    "persist",
-    "problem_of",
-    "read_bytes",
-    "read_bytes_of_size",
-    "read_range",
-    "read_text",
-    "register_file_system",
-    "remove_file",
-    "remove_tree",
-    "rename",
-    "sync_files",
-    "sync_folder",
-    "walk_files",
-    "write_atomically",
-    "write_text",
-]
+from trainer_utils.storage.local import begin_sync, sync_files, sync_folder

@@ -1,15 +1,12 @@
 """A folder of copies of remote files that never takes more than it may, shared by all processes.
 
-    folder = CacheFolder("/nvme/cache", most_bytes=64 << 30)
-    copy = folder.open(copy_name("s3://bucket/d/data_tfrecord-00000-of-00008", version), size)
+    copy = CacheFolder("/nvme/cache", most_bytes=64 << 30).open(copy_name(path, version), size)
     copy.store(0, data)                       # its first MiB; False: there is no room for it
     copy.holds(0, 1 << 20)                    # True: copy.memory[: 1 << 20] are these bytes
 
-A copy is a sparse file of parts of a MiB, of which each is there or not, as a byte for each behind
-them says. What is there stays while its dataset is read: in a dataset that is read round and round
-nothing that went out for something else would save a request. Room is made of copies of other
-datasets that nobody has used for a while. Locks are the kernel's (flock): a process that is killed
-leaves none behind. Nothing is removed but files of this cache's own names in its own folder.
+A copy is a sparse file of parts of a MiB, and a byte for each behind them says which are there.
+They stay while their dataset is read, round and round; room is made of copies that nobody has used
+for a while. Locks are the kernel's (flock), so that a killed process leaves none behind.
 """
 
 import contextlib
@@ -23,25 +20,10 @@ import re
 import shutil
 import stat
 import tempfile
-import threading
 import time
 from collections.abc import Callable, Iterator
 
 from trainer_utils.format import ConfigError, Shard
-
-__all__ = [
-    "COPIES_FOLDER",
-    "COPY_NAME",
-    "OWN_FILES",
-    "PART_BYTES",
-    "CacheFolder",
-    "Copy",
-    "copy_ending",
-    "copy_name",
-    "default_cache_dir",
-    "own_folder",
-    "shard_version",
-]
 
 PART_BYTES = 1 << 20
 """Little enough for the first batch to come soon, enough that 16 requests at once fill a network of
@@ -50,10 +32,12 @@ COPIES_FOLDER = "shards"
 """Within the folder that the user names, which may hold other things."""
 
 COPY_NAME = re.compile(r"[0-9a-f]{16}-[A-Za-z0-9_.-]+")
-_LOCK, _LEDGER = OWN_FILES = "lock", "bytes"
+OWN_FILES = ("lock",)
+"""The file beside the copies in which stands how many bytes they take."""
 _BLOCK = 4096  # what a file takes at the least, and in multiples of
-_OWN_BYTES = 16 * _BLOCK  # of the lock, the ledger, and the folder itself
+_OWN_BYTES = 16 * _BLOCK  # of the lock and the folder itself
 _FREE_SHARE = 0.5  # of the disk, where no bound is set
+_DIGITS = 20
 _RECOUNT_SECONDS = 2.0
 _STALE_SECONDS = 600.0
 _ABSENT, _RESERVED, _THERE = range(3)  # of a part
@@ -62,9 +46,7 @@ _ABSENT, _RESERVED, _THERE = range(3)  # of a part
 def copy_name(path: str, version: str) -> str:
     """What the copy of a file is called: as that of no other file, and with `copy_ending`.
 
-    Args:
-        path: of the file.
-        version: which no other content of it has; of a shard in a manifest, `shard_version`.
+    `version` is what no other content of it has; of a shard in a manifest, `shard_version`.
     """
     key = hashlib.blake2b(repr((path, version)).encode(), digest_size=8).hexdigest()
     return f"{key}-{copy_ending(path, version)}"
@@ -87,11 +69,7 @@ def default_cache_dir() -> str:
 
 
 class Copy:
-    """A file's copy, of which some parts are there; for several threads and processes.
-
-    Attributes:
-        memory: its bytes; those of parts that are not there are no matter.
-    """
+    """A file's copy, of which some parts are there; for several threads and processes."""
 
     def __init__(self, folder: "CacheFolder", descriptor: int, size: int) -> None:
         self._folder, self._descriptor, self._size = folder, descriptor, size
@@ -136,32 +114,22 @@ class CacheFolder:
 
     Attributes:
         path: of the copies' own folder.
-        most_bytes: as given, or half of what is free.
         is_full: whether there was no room for something.
-
-    Raises:
-        ConfigError: it is not this user's own, or cannot be written to.
     """
 
     def __init__(self, folder: str | None = None, most_bytes: int | None = None) -> None:
         self.path = own_folder(COPIES_FOLDER, given=folder)
         self.is_full = False
-        self._mutex = threading.Lock()
         self._names: set[str] = set()
         self._counted_at = time.monotonic()
         with _naming_setting(self.path):
-            with self._alone():
-                used = self._count()
+            with self._alone() as lock:
+                used = self._count(lock)
             free = shutil.disk_usage(self.path).free
         self.most_bytes = int((free + used) * _FREE_SHARE) if most_bytes is None else most_bytes
 
     def open(self, name: str, size: int) -> Copy | None:
-        """The copy of a file, which nobody removes while it is open; None: there is no room.
-
-        Args:
-            name: that no other content has.
-            size: of the file, above 0.
-        """
+        """The copy of a file of `size` bytes, which stays while it is open; None: no room."""
         self._names.add(name)
         path, total = os.path.join(self.path, name), size + -(-size // PART_BYTES)
         while True:
@@ -178,14 +146,13 @@ class CacheFolder:
         return Copy(self, descriptor, size)
 
     def allocate(self, descriptor: int, begin: int, size: int) -> bool:
-        """Takes room for some bytes of a file, which it is then as long as at the least."""
+        """Takes room for some bytes of a file."""
         need = _rounded(size) + _BLOCK * (begin % _BLOCK > 0)
-        with self._mutex, self._alone():
-            used = self._with_room(need)
-            if used is not None:
+        with self._alone() as lock:
+            if (used := self._with_room(lock, need)) is not None:
                 try:
                     os.posix_fallocate(descriptor, begin, size)
-                    self._write(used + need)
+                    _write(lock, used + need)
                     return True
                 except OSError as error:
                     if error.errno not in (errno.ENOSPC, errno.EDQUOT):
@@ -195,35 +162,30 @@ class CacheFolder:
 
     def remove(self, name: str) -> None:
         """Removes a copy, such as one of records that are to be forgotten."""
-        with self._mutex, self._alone():
+        with self._alone() as lock:
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(os.path.join(self.path, name))
-            self._count()
+            self._count(lock)
 
-    def _with_room(self, need: int) -> int | None:
+    def _with_room(self, lock: int, need: int) -> int | None:
         """The bytes that are used where there is room for so many more, made if need be."""
-        most = self.most_bytes - _OWN_BYTES
-        used = self._used()
-        if used + need <= most:
+        most = self.most_bytes - _OWN_BYTES - need
+        try:
+            used = int(os.pread(lock, _DIGITS, 0))
+        except ValueError:  # cut by a loss of power
+            used = self._count(lock)
+        if used <= most:
             return used
         is_recent = self.is_full and time.monotonic() - self._counted_at < _RECOUNT_SECONDS
-        if need > most or is_recent:
+        if most < 0 or is_recent:
             return None
-        used = self._count()
-        for name in self._stale() if used + need > most else ():
-            used -= self._unlink(name)
-            if used + need <= most:
+        used, old = self._count(lock), time.time() - _STALE_SECONDS
+        for used_at, name in sorted((found.st_mtime, name) for name, found in self._files()):
+            if used <= most or used_at >= old:
                 break
-        return used if used + need <= most else None
-
-    def _stale(self) -> list[str]:
-        """Copies of what is not read here, which nobody used for a while, the oldest first."""
-        others = [
-            (found.st_mtime, name)
-            for name, found in self._files()
-            if COPY_NAME.fullmatch(name) and name not in self._names
-        ]
-        return [name for used_at, name in sorted(others) if used_at < time.time() - _STALE_SECONDS]
+            if COPY_NAME.fullmatch(name) and name not in self._names:
+                used -= self._unlink(name)
+        return used if used <= most else None
 
     def _files(self) -> Iterator[tuple[str, os.stat_result]]:
         with os.scandir(self.path) as entries:
@@ -247,48 +209,33 @@ class CacheFolder:
         finally:
             os.close(descriptor)
 
-    def _count(self) -> int:
+    def _count(self, lock: int) -> int:
         """Adds up what is there."""
         used = sum(found.st_blocks * 512 for _, found in self._files())
         self._counted_at = time.monotonic()
-        self._write(used)
+        _write(lock, used)
         return used
 
-    def _used(self) -> int:
-        try:
-            with open(os.path.join(self.path, _LEDGER), encoding="ascii") as stream:
-                return int(stream.read())
-        except (OSError, ValueError):  # gone, or cut by a loss of power
-            return self._count()
-
-    def _write(self, used: int) -> None:
-        descriptor = os.open(os.path.join(self.path, _LEDGER), os.O_CREAT | os.O_WRONLY, 0o600)
-        try:
-            os.pwrite(descriptor, b"%020d" % max(used, 0), 0)
-        finally:
-            os.close(descriptor)
-
     @contextlib.contextmanager
-    def _alone(self) -> Iterator[None]:
-        """Holds other processes off."""
-        descriptor = os.open(os.path.join(self.path, _LOCK), os.O_CREAT | os.O_RDWR, 0o600)
+    def _alone(self) -> Iterator[int]:
+        """Holds other threads and processes off, and gives the descriptor of the lock."""
+        descriptor = os.open(os.path.join(self.path, *OWN_FILES), os.O_CREAT | os.O_RDWR, 0o600)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX)
-            yield
+            yield descriptor
         finally:
             os.close(descriptor)
+
+
+def _write(lock: int, used: int) -> None:
+    os.pwrite(lock, b"%0*d" % (_DIGITS, max(used, 0)), 0)
 
 
 def own_folder(name: str, *, given: str | None) -> str:
     """A folder within the cache's that nobody else can write to, made where there is none.
 
-    Args:
-        name: of it.
-        given: the cache's folder, in which others may read. None: `default_cache_dir`, in which
-            nobody else may even do that.
-
-    Raises:
-        ConfigError: it cannot be made; somebody else made it, or may write to it.
+    In the cache's folder that was `given` others may read; in `default_cache_dir` not even that.
+    Where somebody else made it, or may write to it, it is a ConfigError.
     """
     outer = given or default_cache_dir()
     inner = os.path.join(outer, name)

@@ -1,8 +1,4 @@
-"""What a place where files lie must be able to do, what it lists, and how it refuses a file.
-
-class MyFiles(FileSystem):      # for `register_file_system("mine", MyFiles())`
-    def open(self, path, *, root=None): ...
-"""
+"""Paths and urls, what a place where files lie must be able to do, and whose fault an error is."""
 
 import errno
 import os
@@ -13,21 +9,15 @@ from typing import BinaryIO, NamedTuple, ParamSpec, Protocol, TypeVar
 
 from trainer_utils.format.errors import DatasetError
 
-__all__ = [
-    "FileRefusedError",
-    "FileSystem",
-    "FolderEntry",
-    "InputFile",
-    "MachineError",
-    "changed_size",
-    "is_fault",
-    "naming_file",
-    "persist",
-    "problem_of",
-]
-
 _Given = ParamSpec("_Given")
 _Result = TypeVar("_Result")
+
+OBJECT_SCHEMES = {
+    **dict.fromkeys(("s3", "s3a", "minio"), "s3"),
+    **dict.fromkeys(("gs", "gcs"), "gcs"),
+    **dict.fromkeys(("az", "abfs", "abfss", "adl"), "azure"),
+}
+"""The schemes of object stores, and the extra of this distribution that brings each."""
 
 _PAUSES = (0.05, 0.2, 0.8)  # seconds before each further attempt
 # What a file itself is to blame for. All else, from a full table of files to a disk that fails, is
@@ -37,6 +27,28 @@ _OF_THE_FILE = {
     *(errno.EPERM, errno.ENAMETOOLONG, errno.ELOOP, errno.ENXIO),
     *(errno.EEXIST, errno.ENOTEMPTY),
 }
+
+
+def is_remote(path: str) -> bool:
+    """Whether a path is a url, such as `gs://bucket/folder`."""
+    return "://" in path
+
+
+def is_object_store(path: str) -> bool:
+    """Whether a path is a url of an object store, which can be written to from anywhere."""
+    return is_remote(path) and path.partition("://")[0] in OBJECT_SCHEMES
+
+
+def join(base: str, path: str) -> str:
+    """`path` under `base`; `path` itself where it is whole, an absolute one or a url."""
+    if not base or is_remote(path) or path.startswith("/"):
+        return path
+    return f"{base}{path}" if base.endswith("/") else f"{base}/{path}"
+
+
+def display_path(path: str) -> str:
+    """A path as text that any file or terminal can hold: bytes that are not UTF-8 are escaped."""
+    return path.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
 
 
 class FileRefusedError(OSError):
@@ -53,10 +65,7 @@ class FileRefusedError(OSError):
 class MachineError(OSError, DatasetError):
     """The machine, the network or a store failed, and did so again: no input is to blame for it.
 
-    Args:
-        message: it names the file and what was wrong.
-        path: the file.
-        errno: the system's number of what was wrong, where it has one.
+    `errno` is the system's number of what was wrong, where it has one.
     """
 
     def __init__(
@@ -99,11 +108,8 @@ def persist(
 ) -> _Result:
     """What a call gives; where the machine fails, it is made again, after pauses.
 
-    Args:
-        path: of the file that it is about.
-
     Raises:
-        MachineError: it fails each time; the message names the file and what is wrong.
+        MachineError: it fails each time; the message names `path` and what is wrong.
         Exception: what else the call raises.
     """
     for pause in (*_PAUSES, None):
@@ -125,11 +131,11 @@ def _machine_error(path: str, error: OSError | MemoryError) -> MachineError:
     if number is None:  # of a store, and named
         return MachineError(str(error), path=path)
     said = getattr(error, "strerror", None) or os.strerror(number)
+    name = errno.errorcode.get(number, number)
     return MachineError(
-        f"{path!r}: expected the system to serve it, got {errno.errorcode.get(number, number)}: "
-        f"{said}. "
-        "It is not the file's fault, and nothing was rejected for it: mend the disk, the network "
-        "or the limit, and run it again.",
+        f"{path!r}: expected the system to serve it, got {name}: {said}. It is not the file's "
+        "fault, and nothing was rejected for it: mend the disk, the network or the limit, and run "
+        "it again.",
         path=path,
         errno=number,
     )
@@ -137,17 +143,13 @@ def _machine_error(path: str, error: OSError | MemoryError) -> MachineError:
 
 def changed_size(expected: int, found: int) -> FileRefusedError:
     """Of a file that was listed with another size."""
-    return FileRefusedError(
-        "CHANGED_FILE", f"expected {expected} bytes as it was listed, got {found}"
-    )
+    detail = f"expected {expected} bytes as it was listed, got {found}"
+    return FileRefusedError("CHANGED_FILE", detail)
 
 
 def problem_of(error: OSError, path: str) -> tuple[str, str]:
-    """Why a file that was listed cannot be read, as a reject's code and detail.
-
-    Raises:
-        MachineError: the file is not to blame.
-    """
+    """Why a file that was listed cannot be read, as a reject's code and detail; a MachineError
+    where the file is not to blame."""
     if is_fault(error):
         raise _machine_error(path, error) from error
     if isinstance(error, FileRefusedError):
@@ -198,7 +200,7 @@ class FileSystem(Protocol):
             that fails, as in object stores. Else it is written under another name first.
     """
 
-    appears_whole: bool
+    appears_whole: bool = False
 
     def open(self, path: str, *, root: str | None = None) -> BinaryIO:
         """A file as a stream that can seek; `root` is the real path that it must lie in."""
@@ -247,11 +249,7 @@ class FileSystem(Protocol):
 
 @contextmanager
 def naming_file(path: str) -> Iterator[None]:
-    """Gives errors of the system the name of a file that they lack, as those of reads and writes.
-
-    with naming_file(path):
-        stream.write(data)            # OSError: [Errno 28] No space left on device: '…'
-    """
+    """Gives errors of the system the file's name where they lack it, as those of reads do."""
     try:
         yield
     except OSError as error:

@@ -1,11 +1,7 @@
 """Files by path or url, wherever they lie.
 
-with write_atomically("out/a.bin", temporary_folder="out") as stream:
-    stream.write(b"all of it, or no file")
-read_range("gs://bucket/a.bin", start=12, stop=64)
-
-What looks, lists, opens, reads, renames or removes tries again where the machine fails, and then
-says so by a `MachineError`: any other `OSError` is of the file itself.
+All of it tries again where the machine fails, and then says so by a `MachineError`: any other
+`OSError` is of the file itself.
 """
 
 import errno
@@ -19,44 +15,18 @@ from typing import BinaryIO
 from trainer_utils.format.errors import ConfigError
 from trainer_utils.format.json_text import text_of
 from trainer_utils.storage.file_system import (
+    OBJECT_SCHEMES,
     FileRefusedError,
     FileSystem,
     FolderEntry,
     InputFile,
     is_fault,
+    is_remote,
+    join,
     naming_file,
     persist,
 )
 from trainer_utils.storage.local import LOCAL
-from trainer_utils.storage.paths import OBJECT_SCHEMES, is_remote, join
-
-__all__ = [
-    "copy_file",
-    "exists",
-    "file_size",
-    "file_system_of",
-    "file_version",
-    "find_file",
-    "is_folder",
-    "is_seen_by_others",
-    "list_files",
-    "list_folder",
-    "list_names",
-    "make_folder",
-    "naming_file",
-    "open_for_reading",
-    "read_bytes",
-    "read_bytes_of_size",
-    "read_range",
-    "read_text",
-    "register_file_system",
-    "remove_file",
-    "remove_tree",
-    "rename",
-    "walk_files",
-    "write_atomically",
-    "write_text",
-]
 
 _COPIED_BYTES = 8 << 20  # at a time
 _registered: dict[str, FileSystem] = {}
@@ -68,17 +38,13 @@ def register_file_system(scheme: str, file_system: FileSystem) -> None:
 
 
 def file_system_of(path: str) -> FileSystem:
-    """Where a path or url leads.
-
-    Raises:
-        ConfigError: there is no file system of its scheme; the message says what to install.
-    """
+    """Where a path or url leads; a ConfigError of a scheme says what to install."""
     if not is_remote(path):
         return LOCAL
     scheme = path.partition("://")[0]
     if scheme in _registered:
         return _registered[scheme]
-    if OBJECT_SCHEMES.get(scheme) in ("s3", "azure"):
+    if _is_of_obstore(scheme):
         from trainer_utils.storage.object_stores import OBJECT_STORES
 
         return OBJECT_STORES
@@ -87,20 +53,22 @@ def file_system_of(path: str) -> FileSystem:
     return REMOTE
 
 
+def _is_of_obstore(scheme: str) -> bool:
+    return OBJECT_SCHEMES.get(scheme) in ("s3", "azure")
+
+
 def is_seen_by_others(path: str) -> bool:
     """Whether other processes of this machine find at a path what this one does: local files, and
     what lies in S3 and Azure, to which the environment alone leads."""
-    scheme, separator, _ = path.partition("://")
-    is_of_environment = OBJECT_SCHEMES.get(scheme) in ("s3", "azure")
-    return not separator or (is_of_environment and scheme not in _registered)
+    scheme = path.partition("://")[0]
+    return not is_remote(path) or (_is_of_obstore(scheme) and scheme not in _registered)
 
 
 def _info(path: str) -> FolderEntry:
     return persist(path, file_system_of(path).info, path)
 
 
-def _kind(path: str) -> FolderEntry | None:
-    """What is there; None: nothing, or nothing that may be seen."""
+def _info_if_there(path: str) -> FolderEntry | None:
     try:
         return _info(path)
     except (OSError, ValueError) as error:  # the latter of a NUL in the path
@@ -111,12 +79,12 @@ def _kind(path: str) -> FolderEntry | None:
 
 def exists(path: str) -> bool:
     """Whether there is a file or folder."""
-    return _kind(path) is not None
+    return _info_if_there(path) is not None
 
 
 def is_folder(path: str) -> bool:
     """Whether there is a folder."""
-    found = _kind(path)
+    found = _info_if_there(path)
     return found is not None and found.is_folder
 
 
@@ -139,11 +107,7 @@ def list_folder(folder: str) -> list[FolderEntry]:
 
 
 def list_names(folder: str, *, may_lack: bool = False) -> list[str]:
-    """The names of what is in a folder, without what is below its folders, in no order.
-
-    Args:
-        may_lack: whether there may be no such folder; then there are no names.
-    """
+    """The names that `list_folder` gives; none where there `may_lack` such a folder."""
     try:
         return [entry.name for entry in list_folder(folder)]
     except FileNotFoundError:
@@ -156,11 +120,7 @@ def walk_files(base: str) -> Iterator[InputFile]:
     """Every file under a folder, however deep, in no order and one at a time. Reads no file.
 
     A link to a file inside `base` counts as that file; one that leads out, a linked folder,
-    whatever is no regular file and a folder that cannot be listed are listed with their
-    `problem`.
-
-    Raises:
-        OSError: `base` itself cannot be listed.
+    whatever is no regular file and a folder that cannot be listed are listed with their `problem`.
     """
     return file_system_of(base).walk(base)
 
@@ -171,12 +131,7 @@ def list_files(base: str) -> list[InputFile]:
 
 
 def find_file(base: str, name: str) -> InputFile:
-    """One file of a folder, as `list_files` lists it.
-
-    Raises:
-        FileNotFoundError: it is not there.
-        OSError: the folder cannot be listed.
-    """
+    """One file of a folder, as `list_files` lists it, or a FileNotFoundError."""
     if not is_remote(base):
         return persist(base, LOCAL.find, base, name)
     found = _info(join(base, name))
@@ -197,21 +152,15 @@ def open_for_reading(path: str, *, root: str | None = None) -> BinaryIO:
     return persist(path, file_system_of(path).open, path, root=root)
 
 
-def read_bytes(path: str, *, root: str | None = None) -> bytes:
-    """A whole file; `root` and errors are those of `open_for_reading`."""
-    if is_remote(path):
-        return persist(path, file_system_of(path).read, path)  # one request
-    with naming_file(path), open_for_reading(path, root=root) as stream:
-        return stream.read()
+def read_bytes(path: str) -> bytes:
+    """A whole file; errors as of `open_for_reading`."""
+    return persist(path, file_system_of(path).read, path)
 
 
 def read_bytes_of_size(path: str, size: int, *, root: str | None = None) -> bytes:
     """A whole file that was listed with `size` bytes; one that has become empty as well.
 
-    Args:
-        path: of the file.
-        size: in bytes, of which no more than one too many is read.
-        root: as of `open_for_reading`.
+    No more than a byte too many is read; `root` is that of `open_for_reading`.
 
     Raises:
         FileRefusedError: CHANGED_FILE: it has another size now; or as `open_for_reading`.
@@ -236,11 +185,7 @@ def read_range(path: str, *, start: int, stop: int) -> bytes:
 
 
 def read_text(path: str) -> str:
-    """A whole UTF-8 file.
-
-    Raises:
-        DatasetError: it is not UTF-8; the message names it and the byte.
-    """
+    """A whole UTF-8 file; of any other a DatasetError names the byte."""
     return text_of(read_bytes(path), path=path)
 
 
@@ -265,16 +210,9 @@ def rename(source: str, target: str) -> None:
 
 
 def copy_file(source: str, target: str, *, temporary_folder: str) -> bool:
-    """Puts a file under another name too: as a hard link, else as a copy that the store makes.
-
-    Args:
-        source: of a file that is never written to again.
-        target: the name; whatever has it is replaced.
-        temporary_folder: on the same file system as `target`.
-
-    Returns:
-        Whether both names are of one file now, so that nothing was written.
-    """
+    """Puts a file that is never written to again under another name too, whatever had that: as a
+    hard link (then True), else as a copy that the store makes. `temporary_folder` is on the
+    target's system."""
     files = file_system_of(target)
     if files is file_system_of(source):
         made = files.duplicate(source, target, join(temporary_folder, uuid.uuid4().hex))
@@ -293,16 +231,12 @@ def copy_file(source: str, target: str, *, temporary_folder: str) -> bool:
 def write_atomically(
     path: str, *, temporary_folder: str, is_durable: bool = False
 ) -> Iterator[BinaryIO]:
-    """A stream to a temporary file that gets its name once all is written, or is removed.
+    """A stream to a temporary file that gets its name once all is written (and, where `is_durable`,
+    on the disk), or is removed. `temporary_folder` is on the same file system.
 
-    Where files appear whole anyhow, as in object stores, nothing is renamed, which would be a copy;
-    a device or pipe, such as `/dev/stdout`, is written to, since a rename would put a file there.
-    Concurrent writers of one file, such as a retry beside a straggler, do not disturb each other.
-
-    Args:
-        path: of the file.
-        temporary_folder: on the same file system.
-        is_durable: whether all is on the disk before the file gets its name.
+    In object stores, where a rename would be a copy, it is the file's own, which is not there until
+    it is closed; a device or pipe, such as `/dev/stdout`, is written to. Writers of one file at the
+    same time, such as a retry beside a straggler, do not disturb each other.
     """
     files = file_system_of(path)
     if files.appears_whole:

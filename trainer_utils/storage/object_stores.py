@@ -1,13 +1,8 @@
 """Objects of S3 and what speaks its protocol, and of Azure, through obstore: Rust's object_store.
 
-    OBJECT_STORES.read("s3://bucket/photos/1.jpg", start=0, stop=64)
-
-Every request is tried again, with growing and random pauses, where the store or the network fails
-(`store_settings` says how often); a body that is cut goes on where it was cut. An object that
-changes while it is read is an error: later requests ask for the very version that the first one
-found. A new object is there once its stream is closed, in parts that are sent as they are written,
-and not at all where that fails.
-
+Every request is tried again where the store or the network fails (`store_settings` says how often).
+An object that changes while it is read is an error: later requests ask for the version that the
+first one found. A new object is sent in parts, and there once its stream is closed.
 Source: https://developmentseed.org/obstore/latest/, https://docs.rs/object_store
 """
 
@@ -36,8 +31,6 @@ if TYPE_CHECKING:
     from obstore import GetOptions, ObjectMeta, WritableFile
     from obstore.store import ObjectStore
 
-__all__ = ["OBJECT_STORES", "PART_BYTES"]
-
 PART_BYTES = 8 << 20
 """What one request reads or writes at the most; S3 wants parts of 5 MiB or more."""
 
@@ -52,8 +45,7 @@ class _ObjectStores(FileSystem):
     appears_whole = True
 
     def open(self, path: str, *, root: str | None = None) -> BinaryIO:
-        with _os_errors(path):
-            store, key = _find(path, to_read=True)
+        with _at(path, to_read=True) as (store, key):
             return cast(BinaryIO, io.BufferedReader(_ObjectReader(path, store, key), 64 << 10))
 
     def read(self, path: str, *, start: int = 0, stop: int | None = None) -> bytes:
@@ -63,24 +55,20 @@ class _ObjectStores(FileSystem):
             with self.open(path) as stream:
                 stream.seek(start)
                 return stream.read(-1 if stop is None else stop - start)
-        with _os_errors(path):
-            store, key = _find(path, to_read=True)
+        with _at(path, to_read=True) as (store, key):
             return bytes(_get(store, key, start, stop)[0])
 
     def info(self, path: str) -> FolderEntry:
-        with _os_errors(path):
-            store, key = _find(path)
-            info = _head(store, key) if key else None
-            if info is None and not _has_folder(store, key):
+        with _at(path) as (store, key):
+            if key and (info := _head(store, key)) is not None:
+                version = f"{info['size']}-{_version(info)}"
+                return FolderEntry(_name(key), int(info["size"]), version=version)
+            if not _has_folder(store, key):
                 raise FileNotFoundError(path)
-            if info is None:
-                return FolderEntry(_name(key), None, is_folder=True)
-            version = f"{info['size']}-{_version(info)}"
-            return FolderEntry(_name(key), int(info["size"]), version=version)
+            return FolderEntry(_name(key), None, is_folder=True)
 
     def list_folder(self, path: str) -> list[FolderEntry]:
-        with _os_errors(path):
-            store, key = _find(path)
+        with _at(path) as (store, key):
             found = store.list_with_delimiter(key or None)
             folders = [FolderEntry(_name(each), None, True) for each in found["common_prefixes"]]
             files = [
@@ -93,8 +81,7 @@ class _ObjectStores(FileSystem):
             return folders + files
 
     def walk(self, base: str) -> Iterator[InputFile]:
-        with _os_errors(base):
-            store, key = _find(base)
+        with _at(base) as (store, key):
             skipped = len(key) + 1 if key else 0
             for page in store.list(_prefix(key), chunk_size=_LISTED_AT_ONCE):
                 for info in page:
@@ -104,8 +91,7 @@ class _ObjectStores(FileSystem):
     def create(self, path: str) -> BinaryIO:
         import obstore
 
-        with _os_errors(path):
-            store, key = _find(path)
+        with _at(path) as (store, key):
             writer = obstore.open_writer(
                 store, key, buffer_size=PART_BYTES, max_concurrency=_PARTS_AT_ONCE
             )
@@ -118,8 +104,7 @@ class _ObjectStores(FileSystem):
 
     def duplicate(self, source: str, target: str, temporary: str) -> bool | None:
         with _os_errors(target):
-            store, key = _find(source)
-            others, new = _find(target)
+            (store, key), (others, new) = _find(source), _find(target)
             if store is not others:
                 return None
             store.copy(key, new)
@@ -127,13 +112,11 @@ class _ObjectStores(FileSystem):
 
     def remove(self, path: str) -> None:
         self.info(path)  # stores are content with an object that is not there
-        with _os_errors(path):
-            store, key = _find(path)
+        with _at(path) as (store, key):
             store.delete(key)
 
     def remove_tree(self, path: str) -> None:
-        with _os_errors(path):
-            store, key = _find(path)
+        with _at(path) as (store, key):
             for page in store.list(_prefix(key), chunk_size=_LISTED_AT_ONCE):
                 store.delete([info["path"] for info in page])
 
@@ -181,7 +164,7 @@ class _ObjectReader(io.RawIOBase):
         super().close()
 
     def _take(self, wanted: int) -> memoryview:
-        """Some bytes from the position on, at the most so many; none at the end."""
+        """At most so many bytes from the position on; none at the end."""
         if wanted <= 0 or self._position >= self._size:
             return memoryview(b"")
         if not self._start <= self._position < self._start + len(self._data):
@@ -205,7 +188,7 @@ class _ObjectReader(io.RawIOBase):
             if self._asked and self._next_bytes < PART_BYTES and wanted <= 0:
                 return
             size = min(max(self._next_bytes, wanted), PART_BYTES, self._size - self._asked_to)
-            future = _pool(os.getpid()).submit(self._part, self._asked_to, self._asked_to + size)
+            future = _pool().submit(self._part, self._asked_to, self._asked_to + size)
             self._asked.append(future)
             self._asked_to += size
             self._next_bytes = min(2 * self._next_bytes, PART_BYTES)
@@ -275,10 +258,17 @@ def _store(
     return open_store(scheme, bucket, to_read=to_read)
 
 
-@functools.lru_cache(maxsize=1)
-def _pool(process: int) -> ThreadPoolExecutor:
-    """The threads that wait for requests of streams, of this process."""
+@functools.cache
+def _pool() -> ThreadPoolExecutor:
+    """The threads that wait for requests of streams."""
     return ThreadPoolExecutor(16, thread_name_prefix="tfx-shards-store")
+
+
+@contextmanager
+def _at(url: str, *, to_read: bool = False) -> "Iterator[tuple[ObjectStore, str]]":
+    """What `_find` finds, to be asked with `_os_errors`."""
+    with _os_errors(url):
+        yield _find(url, to_read=to_read)
 
 
 def _find(url: str, *, to_read: bool = False) -> "tuple[ObjectStore, str]":
@@ -286,8 +276,7 @@ def _find(url: str, *, to_read: bool = False) -> "tuple[ObjectStore, str]":
     if _forked_from:  # obstore's threads are not there, and would be waited for without end
         raise OSError(
             f"{url!r}: expected a process of its own, got one that was forked from process "
-            f"{_forked_from}, which has connections to the store. "
-            "Start it by 'spawn' or 'forkserver'."
+            f"{_forked_from}, with connections to the store. Start it by 'spawn' or 'forkserver'."
         )
     scheme, _, rest = url.partition("://")
     bucket, _, key = rest.partition("/")
@@ -319,9 +308,8 @@ def _get(
         info = result.meta
         return memoryview(result.bytes()), info
     except PreconditionError as error:
-        raise FileRefusedError(
-            "CHANGED_FILE", "expected the object that was opened, got another of that name"
-        ) from error
+        detail = "expected the object that was opened, got another of that name"
+        raise FileRefusedError("CHANGED_FILE", detail) from error
     except (NotFoundError, FileNotFoundError):
         raise
     except Exception as error:
@@ -346,10 +334,8 @@ def _prefix(key: str) -> str | None:
 
 def _has_folder(store: "ObjectStore", key: str) -> bool:
     """Whether anything lies below a key. A bucket is there, since listing it does not fail."""
-    if not key:
-        next(iter(store.list(None, chunk_size=1)), None)
-        return True
-    return bool(next(iter(store.list(_prefix(key), chunk_size=1)), None))
+    found = next(iter(store.list(_prefix(key), chunk_size=1)), None)
+    return bool(found) or not key
 
 
 def _is_file(store: "ObjectStore", info: "ObjectMeta") -> bool:

@@ -1,7 +1,5 @@
 """Files through fsspec: gs:// by gcsfs, hf:// by huggingface_hub, all but S3's and Azure's.
 
-    REMOTE.read("hf://datasets/ylecun/mnist/README.md", start=0, stop=64)
-
 Source: https://filesystem-spec.readthedocs.io/en/latest/api.html
 """
 
@@ -25,12 +23,10 @@ from trainer_utils.storage.file_system import (
     InputFile,
     MachineError,
     changed_size,
+    is_object_store,
     persist,
 )
-from trainer_utils.storage.paths import is_object_store
 from trainer_utils.storage.store_settings import CONNECT_SECONDS, REQUEST_SECONDS
-
-__all__ = ["REMOTE"]
 
 # Extras of this distribution, by scheme.
 _EXTRAS = {"gs": "gcs", "gcs": "gcs", "hf": "hf", "http": "https", "https": "https"}
@@ -42,18 +38,14 @@ _VERSIONS = (
 
 
 class _FsspecFileSystem(FileSystem):
-    appears_whole = False
-
     def open(self, path: str, *, root: str | None = None) -> BinaryIO:
-        with _os_errors(path):
-            files, inner = _find(path)
+        with _at(path) as (files, inner):
             stream = files.open(inner, "rb")
             _keep_to_generation(stream, files)
             return cast(BinaryIO, io.BufferedReader(_OpenFile(path, stream), 64 << 10))
 
     def read(self, path: str, *, start: int = 0, stop: int | None = None) -> bytes:
-        with _os_errors(path):
-            files, inner = _find(path)
+        with _at(path) as (files, inner):
             if not start and stop is None:
                 return cast(bytes, files.cat_file(inner))
             if stop is not None and stop <= start:
@@ -68,13 +60,11 @@ class _FsspecFileSystem(FileSystem):
                 return b""
 
     def info(self, path: str) -> FolderEntry:
-        with _os_errors(path):
-            files, inner = _find(path, is_fresh=True)
+        with _at(path, is_fresh=True) as (files, inner):
             return _entry(inner, files.info(inner))
 
     def list_folder(self, path: str) -> list[FolderEntry]:
-        with _os_errors(path):
-            files, inner = _find(path, is_fresh=True)
+        with _at(path, is_fresh=True) as (files, inner):
             try:
                 found = files.ls(inner, detail=True)
             except KeyError as error:  # of fsspec's memory: a file went while it was listed
@@ -94,14 +84,12 @@ class _FsspecFileSystem(FileSystem):
                 yield InputFile(path, int(info["size"] or 0), _version(info))
 
     def create(self, path: str) -> BinaryIO:
-        with _os_errors(path):
-            files, inner = _find(path)
+        with _at(path) as (files, inner):
             return cast(BinaryIO, files.open(inner, "wb"))
 
     def rename(self, source: str, target: str) -> None:
         with _os_errors(target):
-            files, inner = _find(source)
-            _, new = _find(target)
+            (files, inner), (_, new) = _find(source), _find(target)
             if type(files).mv is not fsspec.AbstractFileSystem.mv:
                 files.mv(inner, new)  # a real rename
                 return
@@ -110,27 +98,23 @@ class _FsspecFileSystem(FileSystem):
 
     def duplicate(self, source: str, target: str, temporary: str) -> bool | None:
         with _os_errors(target):
-            files, inner = _find(source)
-            others, new = _find(target)
+            (files, inner), (others, new) = _find(source), _find(target)
             if files is not others:
                 return None
             files.cp_file(inner, new)
             return False
 
     def make_folder(self, path: str) -> None:
-        with _os_errors(path):
-            files, inner = _find(path)
+        with _at(path) as (files, inner):
             if not is_object_store(path):  # which would make a bucket with a typo
                 files.makedirs(inner, exist_ok=True)
 
     def remove(self, path: str) -> None:
-        with _os_errors(path):
-            files, inner = _find(path)
+        with _at(path) as (files, inner):
             files.rm_file(inner)
 
     def remove_tree(self, path: str) -> None:
-        with _os_errors(path), suppress(FileNotFoundError):
-            files, inner = _find(path, is_fresh=True)
+        with suppress(FileNotFoundError), _at(path, is_fresh=True) as (files, inner):
             if not glob.has_magic(inner):
                 files.rm(inner, recursive=True)
                 return
@@ -141,8 +125,7 @@ class _FsspecFileSystem(FileSystem):
                 (files.rmdir if is_folder else files.rm_file)(name)
 
     def _find_all(self, base: str) -> tuple[str, dict[str, Any]]:
-        with _os_errors(base):
-            files, inner = _find(base, is_fresh=True)
+        with _at(base, is_fresh=True) as (files, inner):
             return inner, files.find(inner, detail=True)
 
 
@@ -151,7 +134,7 @@ class _OpenFile(io.RawIOBase):
 
     def __init__(self, path: str, stream: Any) -> None:
         self._path, self._stream = path, stream
-        self._size: int | None = getattr(stream, "size", None)
+        self._size: int = getattr(stream, "size", None) or 0  # where nothing says it
 
     def readable(self) -> bool:
         return True
@@ -188,14 +171,11 @@ class _OpenFile(io.RawIOBase):
                     self.seek(start)
                 data: bytes = self._stream.read(size)
             except FileNotFoundError as error:
-                raise FileRefusedError(
-                    "CHANGED_FILE", "expected the object that was opened, which is no longer there"
-                ) from error
+                detail = "expected the object that was opened, which is no longer there"
+                raise FileRefusedError("CHANGED_FILE", detail) from error
         # fsspec takes the bytes that come for all that there are.
-        if self._size is not None and (size < 0 or len(data) < size):
-            place = self.tell()
-            if place < self._size:
-                raise changed_size(self._size, place)
+        if (size < 0 or len(data) < size) and (place := self.tell()) < self._size:
+            raise changed_size(self._size, place)
         return data
 
 
@@ -213,13 +193,15 @@ def _keep_to_generation(stream: Any, files: Any) -> None:
 REMOTE: FileSystem = _FsspecFileSystem()
 
 
-def _find(url: str, *, is_fresh: bool = False) -> tuple[Any, str]:
-    """fsspec's file system of a url, and the path in it.
+@contextmanager
+def _at(url: str, *, is_fresh: bool = False) -> Iterator[tuple[Any, str]]:
+    """fsspec's file system of a url, and the path in it, to be asked with `_os_errors`."""
+    with _os_errors(url):
+        yield _find(url, is_fresh=is_fresh)
 
-    Args:
-        url: of a file or folder.
-        is_fresh: whether listings that it remembers are forgotten.
-    """
+
+def _find(url: str, *, is_fresh: bool = False) -> tuple[Any, str]:
+    """The same by itself; `is_fresh`: listings that fsspec remembers are forgotten."""
     scheme = url.partition("://")[0]
     try:
         files, path = url_to_fs(url, **(_google_settings() if scheme in ("gs", "gcs") else {}))

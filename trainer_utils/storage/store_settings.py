@@ -1,11 +1,7 @@
 """How an object store is reached: endpoint, region and credentials, as its own tools find them.
 
-    open_store("s3", "bucket")        # an obstore.store.S3Store
-
-Nothing is configured here: what the environment, the profiles of `aws`, and the identity of a pod
-or machine say holds. Where none of them has credentials, requests are not signed,
-as public buckets want it.
-
+The environment, the profiles of `aws`, and the identity of a pod or machine say it. Where none of
+them has credentials, requests are not signed, as public buckets want it.
 Source: https://docs.aws.amazon.com/sdkref/latest/guide/settings-reference.html
 """
 
@@ -16,12 +12,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from trainer_utils.format import ConfigError
-from trainer_utils.storage.paths import OBJECT_SCHEMES
+from trainer_utils.storage.file_system import OBJECT_SCHEMES
 
 if TYPE_CHECKING:
     from obstore.store import ObjectStore
-
-__all__ = ["CONNECT_SECONDS", "REQUEST_SECONDS", "SILENCE_SECONDS", "VARIABLES", "open_store"]
 
 _PREFIXES = ("AWS_", "AZURE_", "AZURITE_", "MINIO_")
 VARIABLES = tuple(prefix.encode() for prefix in _PREFIXES) if os.name == "posix" else _PREFIXES
@@ -47,14 +41,9 @@ _AWS_VARIABLES = (
 
 
 def open_store(scheme: str, bucket: str, *, to_read: bool = False) -> "ObjectStore":
-    """The store of a bucket.
-
-    Args:
-        scheme: of S3 or Azure, in `OBJECT_SCHEMES`.
-        bucket: its name; of Azure a container, `container@account.…` or with the account in the
-            environment.
-        to_read: whether it is read from alone: then an answer has to go on. An upload is silent
-            until it is whole.
+    """The store of a bucket; of Azure, of a container, `container@account.…` or with the account in
+    the environment. One that is only read from (`to_read`) has to go on answering; an upload is
+    silent until it is whole.
 
     Raises:
         ImportError: a package is not installed; the message says which extra brings it.
@@ -64,10 +53,8 @@ def open_store(scheme: str, bucket: str, *, to_read: bool = False) -> "ObjectSto
     try:
         from obstore import store
     except ImportError as error:
-        raise ImportError(
-            f"expected the package that reads {scheme}://, found none. "
-            f"Run pip install 'tfx-shards[{kind}]'."
-        ) from error
+        said = f"expected the package that reads {scheme}://, found none"
+        raise ImportError(f"{said}. Run pip install 'tfx-shards[{kind}]'.") from error
     if kind == "s3":
         config = _s3(scheme)
         return store.S3Store(bucket, **_common(config, to_read), **config)
@@ -95,32 +82,28 @@ def _common(config: Mapping[str, object], to_read: bool) -> dict[str, Any]:
 
 
 def _s3(scheme: str) -> dict[str, Any]:
-    is_keyed = scheme == "minio" and "MINIO_ACCESS_KEY" in os.environ
-    found = (
-        not is_keyed
-        and "AWS_PROFILE" not in os.environ
-        and any(name in os.environ for name in _AWS_VARIABLES)
-    )
+    is_minio, said = scheme == "minio", os.environ.get
+    is_keyed = is_minio and "MINIO_ACCESS_KEY" in os.environ
+    found = "AWS_PROFILE" not in os.environ and not os.environ.keys().isdisjoint(_AWS_VARIABLES)
     config: dict[str, Any] = {} if is_keyed or found else _of_profile()
     endpoint = (
-        (_minio_endpoint() if scheme == "minio" else None)
-        or os.environ.get("AWS_ENDPOINT_URL_S3")
-        or os.environ.get("AWS_ENDPOINT_URL")
+        (_minio_endpoint() if is_minio else None)
+        or said("AWS_ENDPOINT_URL_S3")
+        or said("AWS_ENDPOINT_URL")
         or config.pop("endpoint", None)
-        or (_MINIO_IN_KUBEFLOW if scheme == "minio" else None)
+        or (_MINIO_IN_KUBEFLOW if is_minio else None)
     )
-    region = os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION")
-    config["region"] = region or config.get("region") or "us-east-1"
+    region = said("AWS_REGION") or said("AWS_DEFAULT_REGION") or config.get("region")
+    config["region"] = region or "us-east-1"
     if endpoint:
         config["endpoint"] = endpoint
     # TLS keeps bodies as they were sent, so that AWS's own packages sign none of them either: a
     # SHA-256 less on both sides, 0.07 ms of ours for 100 kB.
     is_plain = str(endpoint).startswith("http://")
-    unsigned = os.environ.get("AWS_UNSIGNED_PAYLOAD", "false" if is_plain else "true")
-    config["unsigned_payload"] = unsigned
+    config["unsigned_payload"] = said("AWS_UNSIGNED_PAYLOAD", "false" if is_plain else "true")
     if is_keyed:
         config["access_key_id"] = os.environ["MINIO_ACCESS_KEY"]
-        config["secret_access_key"] = os.environ.get("MINIO_SECRET_KEY", "")
+        config["secret_access_key"] = said("MINIO_SECRET_KEY", "")
     return config
 
 
@@ -143,10 +126,8 @@ def _of_profile() -> dict[str, Any]:
         from botocore.exceptions import BotoCoreError
         from obstore.auth.boto3 import Boto3CredentialProvider
     except ImportError as error:
-        raise ImportError(
-            f"AWS profile {named or 'default'!r}: expected boto3, which reads it, found none. "
-            "Run pip install boto3."
-        ) from error
+        said = f"AWS profile {named or 'default'!r}: expected boto3, which reads it, found none"
+        raise ImportError(f"{said}. Run pip install boto3.") from error
     session = botocore.session.get_session()
     try:
         profile = session.get_scoped_config()
@@ -156,12 +137,8 @@ def _of_profile() -> dict[str, Any]:
             provider = Boto3CredentialProvider(boto3.Session(botocore_session=session))
             config = {"credential_provider": provider}
     except BotoCoreError as error:
-        raise ConfigError(
-            f"AWS_PROFILE: expected a profile of ~/.aws/config or ~/.aws/credentials, got "
-            f"{named!r}: {error}",
-            setting="AWS_PROFILE",
-            value=named,
-        ) from error
+        rule = f"a profile of ~/.aws/config or ~/.aws/credentials ({error})"
+        raise ConfigError.of("AWS_PROFILE", named, allowed=rule) from error
     named_so = {"endpoint": "endpoint_url", "region": "region"}
     return config | {key: profile[name] for key, name in named_so.items() if name in profile}
 

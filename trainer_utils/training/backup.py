@@ -1,11 +1,5 @@
 """`RunBackup`: what a run of `fit` keeps in one file that is whole or not there, and goes on from.
 
-    backup = RunBackup("gs://bucket/run-7", every="epoch", train=train, writes=True)
-    train = backup.begin(train, epochs=3)
-    backup.restore(steps)
-    backup.end_step(0, 1, source, steps)
-    backup.end_epoch(0, {"loss": 0.5}, source, steps)
-
 The file, `training.npz`, holds JSON and each variable as its bytes: numpy's format has no bfloat16,
 and TensorFlow's own checkpoints reach no object store but gs://.
 """
@@ -28,27 +22,15 @@ from trainer_utils.storage import exists, join, make_folder, read_bytes, write_a
 from trainer_utils.training.batch_source import BatchSource
 from trainer_utils.training.model_steps import ModelSteps
 
-__all__ = ["RunBackup"]
-
 _FILE, _META = "training.npz", "training.json"
 
 
 class RunBackup:
-    """What a run saves of itself and goes on from. Every worker calls all of it.
-
-    Args:
-        folder: which all workers can reach, local or of an object store. None: nothing is kept.
-        every: `"epoch"`, or a number of steps, between two times that it is saved.
-        train: the dataset of `input_fn` or `distribute`.
-        writes: whether this worker writes.
+    """What a run saves of itself and goes on from. Every worker calls all of it, one writes.
 
     Attributes:
         epoch, step: where the run goes on, from 0.
         history: for each finished epoch, its number and its logs.
-
-    Raises:
-        ConfigError: the dataset cannot say where it is.
-        DatasetError: what is in the folder is damaged.
     """
 
     def __init__(self, folder: str | None, *, every: int | str, train: Any, writes: bool) -> None:
@@ -77,22 +59,13 @@ class RunBackup:
         return train
 
     def restore(self, steps: ModelSteps) -> None:
-        """Sets the variables to what was saved, if anything was.
-
-        Raises:
-            ConfigError: they are those of another model, or of the other Keras, which has them in
-                another order.
-        """
+        """Sets the variables to what was saved, if anything was, of the same model and Keras."""
         if not self._is_saved:
             return
         if self._keras != steps.keras:
-            raise ConfigError(
-                f"backup_dir: expected the backup of a model of {steps.keras}, as this one is, got "
-                f"one of {self._keras} in {self._path}. Train on with that "
-                "(TF_USE_LEGACY_KERAS), or give another folder.",
-                setting="backup_dir",
-                value=self._keras,
-            )
+            rule = f"one of {steps.keras}, as the model is, not of {self._keras} in {self._path}"
+            cure = "Train on with that (TF_USE_LEGACY_KERAS), or give another folder"
+            raise ConfigError.of("backup_dir", self._keras, allowed=rule, advice=cure)
         variables = steps.variables()
         found = [_described(name, one.dtype, one.shape) for name, one in variables]
         saved = [_described(name, one.dtype, one.shape) for name, one in self._arrays]
@@ -127,10 +100,11 @@ class RunBackup:
         try:
             with zipfile.ZipFile(io.BytesIO(read_bytes(self._path))) as archive:
                 meta = json.loads(archive.read(_META))
-                self._arrays: list[tuple[str, npt.NDArray[Any]]] = [
-                    (name, np.frombuffer(archive.read(str(number)), _dtype(dtype)).reshape(shape))
-                    for number, (name, dtype, shape) in enumerate(meta["variables"])
-                ]
+                self._arrays: list[tuple[str, npt.NDArray[Any]]] = []
+                for number, (name, dtype, shape) in enumerate(meta["variables"]):
+                    kind = tf.as_dtype(dtype).as_numpy_dtype
+                    values = np.frombuffer(archive.read(str(number)), kind).reshape(shape)
+                    self._arrays.append((name, values))
             self.epoch, self.step = meta["epoch"], meta["step"]
             self.history = [(epoch, logs) for epoch, logs in meta["history"]]
             self._keras: str = meta["keras"]
@@ -167,10 +141,6 @@ class RunBackup:
             archive.writestr(_META, json.dumps(meta))
             for number, (_, array) in enumerate(arrays):
                 archive.writestr(str(number), np.ascontiguousarray(array).tobytes())
-
-
-def _dtype(name: str) -> np.dtype[Any]:
-    return np.dtype(tf.as_dtype(name).as_numpy_dtype)
 
 
 def _described(name: str, dtype: Any, shape: Any) -> tuple[Any, ...]:

@@ -1,9 +1,4 @@
-"""`BatchSource`: the batches of a dataset by epochs, whichever dataset it is.
-
-source = BatchSource(train, strategy, steps_per_epoch=100)
-for step, batch in source.epoch(first_step=40):
-    ...
-"""
+"""`BatchSource`: the batches of a dataset by epochs, whichever dataset it is."""
 
 import itertools
 from collections.abc import Iterator
@@ -13,8 +8,6 @@ import tensorflow as tf
 
 from trainer_utils.format import ConfigError, DatasetError
 
-__all__ = ["BatchSource"]
-
 
 class BatchSource:
     """The batches of a dataset by epochs: passes over it, or so many steps each."""
@@ -22,31 +15,24 @@ class BatchSource:
     def __init__(
         self, dataset: Any, strategy: tf.distribute.Strategy, steps_per_epoch: int | None
     ) -> None:
-        self._dataset = dataset
-        is_distributed = isinstance(dataset, tf.distribute.DistributedDataset)
-        self._batches = (
-            dataset if is_distributed else strategy.experimental_distribute_dataset(dataset)
-        )
+        self._dataset = self._batches = dataset
+        if not isinstance(dataset, tf.distribute.DistributedDataset):
+            self._batches = strategy.experimental_distribute_dataset(dataset)
         self.element_spec = self._batches.element_spec
-        self._steps_per_epoch = steps_per_epoch
-        passes = _cardinality(dataset)
+        cardinality = getattr(dataset, "cardinality", tf.data.UNKNOWN_CARDINALITY)
+        passes = int(cardinality() if callable(cardinality) else cardinality)
         if steps_per_epoch is None and passes == tf.data.INFINITE_CARDINALITY:
-            self._steps_per_epoch = getattr(dataset, "input_steps", None)
-            if self._steps_per_epoch is None:
-                raise ConfigError(
-                    "steps_per_epoch: expected a number for a dataset without end, got None.",
-                    setting="steps_per_epoch",
-                )
-        self.steps = self._steps_per_epoch or (passes if passes >= 0 else None)
+            steps_per_epoch = getattr(dataset, "input_steps", None)
+            if steps_per_epoch is None:
+                rule = "a number for a dataset without end"
+                raise ConfigError.of("steps_per_epoch", None, allowed=rule)
+        self._steps_per_epoch = steps_per_epoch
+        self.steps = steps_per_epoch or (passes if passes >= 0 else None)
         self.taken = 0
         self._iterator: Iterator[Any] | None = None
 
     def peek(self, name: str) -> Any:
-        """The first batch, which `epoch` yields nevertheless.
-
-        Raises:
-            DatasetError: there is none.
-        """
+        """The first batch, which `epoch` yields nevertheless."""
         batches = iter(self._batches)
         first = next(batches, None)
         if first is None:
@@ -77,8 +63,3 @@ class BatchSource:
         """The token to go on from."""
         start, steps = self._dataset.input_start, self._dataset.input_steps
         return self._dataset.state(start.epoch * steps + start.step + self.taken)
-
-
-def _cardinality(dataset: Any) -> int:
-    cardinality = getattr(dataset, "cardinality", tf.data.UNKNOWN_CARDINALITY)
-    return int(cardinality() if callable(cardinality) else cardinality)

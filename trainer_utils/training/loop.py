@@ -1,9 +1,7 @@
 """`fit`: trains a Keras model under any strategy, as `model.fit` does where that works.
 
-    read = {"batch_size": 256, "features": "image", "label": "label", "image_size": (224, 224)}
-    train = trainer_utils.distribute(strategy, uri, "train", **read)
-    validation = trainer_utils.distribute(strategy, uri, "eval", shuffle=False, **read)
-    trainer_utils.fit(model, strategy, train, validation, epochs=3, backup_dir="gs://bucket/run-7")
+    train = trainer_utils.distribute(strategy, uri, "train", batch_size=256, label="label")
+    trainer_utils.fit(model, strategy, train, epochs=3, backup_dir="gs://bucket/run-7")
 
 Keras 3's own `fit` fails under MultiWorkerMirroredStrategy (keras-team/keras#20585).
 """
@@ -19,8 +17,6 @@ from trainer_utils.frameworks.tensorflow import is_chief, num_workers
 from trainer_utils.training.backup import RunBackup
 from trainer_utils.training.batch_source import BatchSource
 from trainer_utils.training.model_steps import ModelSteps, keras_of
-
-__all__ = ["evaluate", "fit"]
 
 
 def fit(
@@ -84,24 +80,45 @@ def fit(
         validation_freq=validation_freq,
     )
     steps = ModelSteps(model, strategy)
-    writes = is_chief(strategy)
+    is_alone, writes = num_workers(strategy) == 1, is_chief(strategy)
     backup = RunBackup(backup_dir, every=backup_every, train=train, writes=writes)
     train = backup.begin(train, epochs)
     source = BatchSource(train, strategy, steps_per_epoch)
-    history, called = _make_callbacks(model, strategy, callbacks, epochs, source.steps, verbose)
+    package = keras_of(model).callbacks
+    shows, history = verbose != 0 and writes, package.History()
+    called = package.CallbackList(
+        [*callbacks, history],
+        add_progbar=shows,
+        model=model,
+        verbose=(1 if verbose == "auto" else verbose) if shows else 0,
+        epochs=epochs,
+        steps=source.steps,
+    )
     steps.build(source.peek("train"), source.element_spec)
-    run = _Run(model, strategy, steps, source, called, backup)
+    train_step = steps.make_train_function(source.element_spec)
     check = None
     if validation is not None:
         check = _Evaluation(steps, validation, strategy, validation_steps)
     model.stop_training = False
     called.on_train_begin()
     backup.restore(steps)
-    logs: dict[str, float] = {}
+    logs: dict[str, Any] = {}
     for epoch, logs in backup.history:
         history.on_epoch_end(epoch, logs)
     for epoch in range(backup.epoch, epochs):
-        logs = run.train_epoch(epoch, backup.step if epoch == backup.epoch else 0)
+        first_step = backup.step if epoch == backup.epoch else 0
+        if not first_step:
+            steps.reset()
+        called.on_epoch_begin(epoch)
+        logs = {}
+        for step, batch in source.epoch(first_step):
+            called.on_train_batch_begin(step)
+            logs = train_step(batch)
+            called.on_train_batch_end(step, logs)
+            backup.end_step(epoch, step, source, steps)
+            if model.stop_training and is_alone:
+                break
+        logs = steps.results(logs)
         if check is not None and (epoch + 1) % validation_freq == 0:
             logs |= {f"val_{name}": value for name, value in check.run(called).items()}
         called.on_epoch_end(epoch, logs)
@@ -149,16 +166,13 @@ class _Evaluation:
     ) -> None:
         self._steps = steps
         self._source = BatchSource(dataset, strategy, count)
-        self._test = steps.make_test_function(
-            self._source.element_spec, drops_padding=_masks_padding(dataset)
-        )
+        pipeline = getattr(dataset, "input_pipeline", None)
+        drops_padding = pipeline is not None and pipeline.yields_mask
+        spec = self._source.element_spec
+        self._test = steps.make_test_function(spec, drops_padding=drops_padding)
 
     def run(self, called: Any) -> dict[str, float]:
-        """Loss and metrics over the dataset, and tells Keras's list of callbacks.
-
-        Raises:
-            DatasetError: it is empty.
-        """
+        """Loss and metrics over the dataset, and tells Keras's list of callbacks."""
         self._steps.build(self._source.peek("validation"), self._source.element_spec)
         called.on_test_begin()
         self._steps.reset()
@@ -172,61 +186,6 @@ class _Evaluation:
         return results
 
 
-class _Run:
-    """The steps of a model over its training data."""
-
-    def __init__(
-        self,
-        model: Any,
-        strategy: tf.distribute.Strategy,
-        steps: ModelSteps,
-        source: BatchSource,
-        called: Any,
-        backup: RunBackup,
-    ) -> None:
-        self._model, self._steps, self._source = model, steps, source
-        self._called, self._backup = called, backup
-        self._is_alone = num_workers(strategy) == 1
-        self._train = steps.make_train_function(source.element_spec)
-
-    def train_epoch(self, epoch: int, first_step: int) -> dict[str, float]:
-        """Loss and metrics of an epoch, from one of its steps on; tells Keras's callbacks."""
-        if not first_step:
-            self._steps.reset()
-        self._called.on_epoch_begin(epoch)
-        logs: dict[str, Any] = {}
-        for step, batch in self._source.epoch(first_step):
-            self._called.on_train_batch_begin(step)
-            logs = self._train(batch)
-            self._called.on_train_batch_end(step, logs)
-            self._backup.end_step(epoch, step, self._source, self._steps)
-            if self._model.stop_training and self._is_alone:
-                break
-        return self._steps.results(logs)
-
-
-def _make_callbacks(
-    model: Any,
-    strategy: tf.distribute.Strategy,
-    callbacks: Sequence[Any],
-    epochs: int,
-    steps: int | None,
-    verbose: int | str,
-) -> tuple[Any, Any]:
-    """Keras's History, and the list of all callbacks, which it is one of."""
-    package = keras_of(model).callbacks
-    history = package.History()
-    shows = verbose != 0 and is_chief(strategy)
-    return history, package.CallbackList(
-        [*callbacks, history],
-        add_progbar=shows,
-        model=model,
-        verbose=(1 if verbose == "auto" else verbose) if shows else 0,
-        epochs=epochs,
-        steps=steps,
-    )
-
-
 def _agree_to_stop(model: Any, strategy: tf.distribute.Strategy) -> bool:
     """Whether a callback of any worker wants training to end; all have to ask."""
     if num_workers(strategy) == 1:
@@ -234,12 +193,6 @@ def _agree_to_stop(model: Any, strategy: tf.distribute.Strategy) -> bool:
     wants = tf.constant(int(model.stop_training))
     votes = strategy.run(lambda: tf.identity(wants))
     return int(strategy.reduce(tf.distribute.ReduceOp.SUM, votes, axis=None)) > 0
-
-
-def _masks_padding(dataset: Any) -> bool:
-    """Whether the third part of a batch is 0 in the rows that fill it up, and nothing else."""
-    pipeline = getattr(dataset, "input_pipeline", None)
-    return pipeline is not None and pipeline.yields_mask
 
 
 def _check_settings(backup_every: int | str, **counts: int | None) -> None:

@@ -1,14 +1,7 @@
 """A Keras model's steps under a strategy: what `fit` runs for each batch.
 
-    steps = ModelSteps(model, strategy)
-    steps.build(batch, dataset.element_spec)
-    train = steps.make_train_function(dataset.element_spec)
-    logs = train(batch)
-    steps.results(logs)     # {"loss": 1.3, "accuracy": 0.4}, over all workers
-
-The model's own `train_step` and `test_step` are run, public in Keras 3 and in tf-keras, so that a
-model that overrides them trains as it says. What is not run is Keras 3's way of reading values from
-the replicas of several workers, which fails (keras-team/keras#20585).
+The model's own `train_step` and `test_step` are run, in Keras 3 and in tf-keras. What is not run is
+Keras 3's way of reading values from several workers' replicas, which fails (keras#20585).
 """
 
 import sys
@@ -20,39 +13,22 @@ import tensorflow as tf
 from trainer_utils.format import ConfigError
 from trainer_utils.frameworks.tensorflow import num_workers
 
-__all__ = ["ModelSteps", "keras_of"]
-
 Batch: TypeAlias = Any  # (features, label) or (features, label, weights), distributed or not
 Logs: TypeAlias = dict[str, Any]
 StepFunction: TypeAlias = Callable[[Batch], Logs]
 
 
 def keras_of(model: Any) -> Any:
-    """The package that a model is of: Keras 3 or tf-keras.
-
-    Raises:
-        ConfigError: it is no Keras model.
-    """
+    """The package that a model is of: Keras 3 or tf-keras."""
     for name in ("keras", "tf_keras"):
         package = sys.modules.get(name)
         if package is not None and isinstance(model, package.Model):
             return package
-    raise ConfigError(
-        f"model: expected a compiled model of Keras 3 or of tf-keras, got {model!r}.",
-        setting="model",
-    )
+    raise ConfigError.of("model", model, allowed="a compiled model of Keras 3 or of tf-keras")
 
 
 class ModelSteps:
-    """The train and test steps of a compiled model.
-
-    Args:
-        model: compiled within the scope of the strategy.
-        strategy: under which each step is run.
-
-    Raises:
-        ConfigError: no Keras model, not compiled, or made outside the strategy's scope.
-    """
+    """The train and test steps of a model that was compiled within the scope of the strategy."""
 
     def __init__(self, model: Any, strategy: tf.distribute.Strategy) -> None:
         self._keras = keras_of(model)
@@ -73,13 +49,15 @@ class ModelSteps:
     def build(self, batch: Batch, element_spec: Any) -> None:
         """Makes all variables of model, metrics and optimizer, within the strategy's scope.
 
-        No state is changed. Keras makes them at the first step, where it is too late to restore
-        them, and under several workers too late altogether.
+        No state is changed. Keras makes them at the first step: too late to restore them.
         """
         if self._is_built:
             return
         self._is_built = True
-        features, label, weights = _parts(_first_local(batch, self._strategy))
+        results = self._strategy.experimental_local_results
+        first = tf.nest.map_structure(lambda part: results(part)[0], batch)
+        parts = first if isinstance(first, tuple) else (first,)
+        features, label, weights = (*parts, None, None)[:3]
         model = self._model
         with self._strategy.scope():
             if self._is_keras_3:
@@ -92,7 +70,8 @@ class ModelSteps:
             if hasattr(model.optimizer, "build"):
                 model.optimizer.build(model.trainable_variables)
         if not self._is_keras_3:  # tf-keras makes metrics where a step is traced, and not before
-            self._trace(model.test_step, element_spec)
+            run = _as_it_is(lambda batch: self._strategy.run(model.test_step, args=(batch,)))
+            tf.function(run, input_signature=[element_spec]).get_concrete_function()
 
     def make_train_function(self, element_spec: Any) -> StepFunction:
         """What trains on a batch of such elements, and gives the logs of this process after it."""
@@ -101,10 +80,8 @@ class ModelSteps:
     def make_test_function(self, element_spec: Any, *, drops_padding: bool) -> StepFunction:
         """What evaluates a batch of such elements, and gives the logs of this process after it.
 
-        Args:
-            element_spec: of the batches.
-            drops_padding: whether their third part is a mask, `(batch,) float32`, and rows of 0
-                are to count nowhere: Keras's plain metrics would count them.
+        With `drops_padding` their third part is a mask, `(batch,) float32`, and rows of 0 are to
+        count nowhere: Keras's plain metrics would count them.
         """
         if drops_padding:
             return self._function(self._step_without_padding, element_spec, compiles=False)
@@ -117,13 +94,11 @@ class ModelSteps:
     def results(self, logs: Logs) -> dict[str, float]:
         """The metrics so far over the replicas of all workers, all of which have to ask.
 
-        Args:
-            logs: of the last step, which a model with a `train_step` of its own may have made of
-                something else than metrics.
+        A model with a `train_step` of its own may have made the last step's logs of something else.
         """
         measured = dict(self._model.get_metrics_result())
         found = measured if set(measured) >= set(logs) else logs
-        return {name: _number(value) for name, value in found.items()}
+        return {n: float(v) if getattr(v, "shape", ()) == () else v for n, v in found.items()}
 
     def variables(self) -> list[tuple[str, Any]]:
         """Name and variable of all that training changes, in an order of their own."""
@@ -143,24 +118,14 @@ class ModelSteps:
 
     def _check(self) -> None:
         if getattr(self._model, "optimizer", None) is None:
-            raise ConfigError(
-                f"model: expected a compiled one, got {self._model!r} without optimizer. "
-                "Call model.compile(optimizer=…, loss=…) within strategy.scope().",
-                setting="model",
-            )
+            rule = "a compiled one, with an optimizer"
+            cure = "Call model.compile(optimizer=…, loss=…) within strategy.scope()"
+            raise ConfigError.of("model", self._model, allowed=rule, advice=cure)
         own = self._model.distribute_strategy
         if own is not self._strategy:
-            raise ConfigError(
-                f"strategy: expected that of the model, {own!r}, got {self._strategy!r}. "
-                "Make and compile the model within strategy.scope().",
-                setting="strategy",
-            )
-
-    def _trace(self, step: Callable[[Any], Logs], element_spec: Any) -> None:
-        def run(batch: Batch) -> Any:
-            return self._strategy.run(step, args=(batch,))
-
-        tf.function(_as_it_is(run), input_signature=[element_spec]).get_concrete_function()
+            rule = f"that of the model, {own!r}"
+            cure = "Make and compile the model within strategy.scope()"
+            raise ConfigError.of("strategy", self._strategy, allowed=rule, advice=cure)
 
     def _function(
         self, step: Callable[[Any], Logs], element_spec: Any, *, compiles: bool = True
@@ -202,17 +167,3 @@ def _as_it_is(function: Callable[[Any], Any]) -> Callable[[Any], Any]:
     """A function that AutoGraph leaves alone: it is a graph's as it stands, as Keras's are."""
     left: Callable[[Any], Any] = tf.autograph.experimental.do_not_convert(function)
     return left
-
-
-def _first_local(batch: Batch, strategy: tf.distribute.Strategy) -> Batch:
-    return tf.nest.map_structure(lambda part: strategy.experimental_local_results(part)[0], batch)
-
-
-def _parts(batch: Batch) -> tuple[Any, Any, Any]:
-    if not isinstance(batch, tuple):
-        return batch, None, None
-    return (*batch, None, None)[:3]
-
-
-def _number(value: Any) -> float:
-    return float(value) if getattr(value, "shape", ()) == () else value

@@ -3,8 +3,7 @@
 with DatasetWriter("out/", num_shards={"train": 4}) as writer:
     writer.write("train", {"image": data, "label": 3})
 
-Shards, record indices, Datum's JSON, `schema.pbtxt` and the manifest are those of every dataset of
-ours. All is made in a folder beside `uri` and gets its name at the end: until then, and after an
+All is made in a folder beside `uri` and gets its name at the end: until then, and after an
 exception, there is nothing at `uri`.
 """
 
@@ -21,33 +20,31 @@ from collections.abc import Collection, Mapping, Sequence
 from importlib import metadata
 from typing import Any
 
-from trainer_utils.format import (
-    Accounting,
-    ConfigError,
-    InputError,
-    Manifest,
-    Shard,
-    encode_example,
-)
-from trainer_utils.format.errors import DatasetError
-from trainer_utils.format.example import encode_sequence_example
+from trainer_utils.format import Accounting, ConfigError, InputError, Manifest, Shard
+from trainer_utils.format.errors import DatasetError, did_you_mean
+from trainer_utils.format.example import encode_example, encode_sequence_example
+from trainer_utils.format.index import name_of
 from trainer_utils.format.naming import check_feature_names, check_split_name
-from trainer_utils.format.record_names import name_of
 from trainer_utils.format.schema_text import render_schema_text
-from trainer_utils.format.settings import Settings, number, one_of, setting, settings_of
-from trainer_utils.format.spelling import check_names, did_you_mean
+from trainer_utils.format.settings import (
+    Settings,
+    check_names,
+    number,
+    one_of,
+    setting,
+    settings_of,
+)
 from trainer_utils.storage import is_remote, make_folder, remove_tree, rename, sync_folder
 from trainer_utils.writing.feature_record import FeatureRecord
-from trainer_utils.writing.open_shards import OpenShards
 from trainer_utils.writing.publishing import (
+    check_is_free,
     publish_manifest,
     texts_of_dataset,
+    upload_dataset,
     write_texts,
 )
-from trainer_utils.writing.uploading import check_is_free, upload_dataset
+from trainer_utils.writing.shards import OpenShards
 from trainer_utils.writing.values import Plain, Stored, check_image, stored_value
-
-__all__ = ["DatasetWriter", "WriterSettings"]
 
 _logger = logging.getLogger(__name__)
 
@@ -78,9 +75,8 @@ def _vocabularies(name: str, value: Any) -> Any:
     for feature, labels in given.items():
         _texts(f"{name}[{feature!r}]", labels)
         if not labels or len(set(labels)) < len(labels) or any("\n" in label for label in labels):
-            raise ConfigError.of(
-                f"{name}[{feature!r}]", labels, allowed="different labels of one line each"
-            )
+            rule = "different labels of one line each"
+            raise ConfigError.of(f"{name}[{feature!r}]", labels, allowed=rule)
     return {feature: tuple(labels) for feature, labels in given.items()}
 
 
@@ -102,9 +98,7 @@ class WriterSettings(Settings):
         "`none`, or `gzip` (slower to read, and Datum cannot read it).",
     )
     images: Sequence[str] = setting(
-        ("image",),
-        _texts,
-        "features that are images: bytes are kept, pixels become PNG files.",
+        ("image",), _texts, "features that are images: bytes are kept, pixels become PNG files."
     )
     vocabulary: Sequence[str] | Mapping[str, Sequence[str]] = setting(
         {},
@@ -151,10 +145,8 @@ class DatasetWriter:
         """A folder for what is being written: beside `uri`, so that a rename makes it whole."""
         if is_remote(self.uri):
             return tempfile.mkdtemp(prefix="tfx-shards-")
-        whole = os.path.abspath(self.uri)
-        folder = os.path.join(
-            os.path.dirname(whole), f".{os.path.basename(whole)[:100]}.{uuid.uuid4().hex}"
-        )
+        above, name = os.path.split(os.path.abspath(self.uri))
+        folder = os.path.join(above, f".{name[:100]}.{uuid.uuid4().hex}")
         try:
             make_folder(folder)
         except OSError as error:
@@ -166,10 +158,7 @@ class DatasetWriter:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        if kind is None:
-            self.close()
-        else:
-            self.discard()
+        (self.close if kind is None else self.discard)()
 
     def write(self, split: str, example: Mapping[str, Any]) -> None:
         """Appends an example to a split.
@@ -180,9 +169,8 @@ class DatasetWriter:
                 None is a value that is missing.
 
         Raises:
-            InputError: a value cannot be stored, or is of another type than those before; the
-                message names feature, split and record. The example is not written then, and
-                the next may be.
+            InputError: a value cannot be stored, or is of another type than those before. The
+                example is not written then, and the next may be.
             ConfigError: the split's name is not allowed.
         """
         with self._lock:
@@ -195,15 +183,13 @@ class DatasetWriter:
             except InputError as error:
                 place = f"split {split!r}, record {number}"
                 raise InputError(f"{error} ({place}).", path=self.uri, record=number) from error
-            shards = shards or self._open(split)
+            shards = self._splits.setdefault(split, shards or self._open(split))
             parts = encode_sequence_example(values, lists) if lists else encode_example(values)
             shards.append(parts, name=name_of(values))
-            self._splits[split] = shards
             self._count(split, values)
 
     def _open(self, split: str) -> OpenShards:
-        settings = self._settings
-        num_shards = settings.num_shards
+        settings, num_shards = self._settings, self._settings.num_shards
         if isinstance(num_shards, Mapping):
             num_shards = num_shards.get(split)
         return OpenShards(
@@ -232,27 +218,24 @@ class DatasetWriter:
         return stored
 
     def _stored_feature(self, name: str, value: Any) -> Stored:
-        is_image = name in self._settings.images
+        is_image, ids = name in self._settings.images, self._ids.get(name)
         stored = stored_value(value, is_image=is_image)
-        if isinstance(stored, Plain) and is_image and isinstance(stored.values[0], bytes):
-            check_image(stored.values[0])
-        ids = self._ids.get(name)
-        if ids and isinstance(stored, Plain) and stored.kind == "int":
-            wrong = [n for n in stored.values if isinstance(n, int) and n >= len(ids)]
-            if wrong:
-                rule = f"expected ids of its vocabulary, 0 to {len(ids) - 1}"
-                raise InputError(f"{rule}, got {wrong[0]}")
-        if ids is None or not isinstance(stored, Plain) or stored.kind != "string":
+        if not isinstance(stored, Plain):
             return stored
-        found: list[Any] = [*stored.values]
-        for label in found:
-            if label not in ids:
-                text, labels = label.decode("utf-8", "replace"), self._vocabularies[name]
-                raise InputError(
-                    f"expected one of its vocabulary, {len(labels)} labels such as "
-                    f"{labels[0]!r}, got {text!r}.{did_you_mean(text, labels)}"
-                )
-        return Plain("int", tuple(ids[label] for label in found), is_list=stored.is_list)
+        values: tuple[Any, ...] = stored.values
+        if is_image:
+            check_image(values[0])
+        if ids and stored.kind == "int" and (wrong := [n for n in values if n >= len(ids)]):
+            raise InputError(f"expected ids of its vocabulary, 0 to {len(ids) - 1}, got {wrong[0]}")
+        if ids is None or stored.kind != "string":
+            return stored
+        if unknown := [label for label in values if label not in ids]:
+            text, labels = unknown[0].decode("utf-8", "replace"), self._vocabularies[name]
+            raise InputError(
+                f"expected one of its vocabulary, {len(labels)} labels such as {labels[0]!r}, got "
+                f"{text!r}.{did_you_mean(text, labels)}"
+            )
+        return Plain("int", tuple(ids[label] for label in values), is_list=stored.is_list)
 
     def _count(self, split: str, values: Mapping[str, Any]) -> None:
         labels = values.get(_LABEL)
@@ -264,21 +247,14 @@ class DatasetWriter:
                     self._labels[split] = None
 
     def close(self) -> None:
-        """Makes a dataset of what was written.
-
-        Raises:
-            InputError: nothing was written. There is nothing at `uri` then.
-            ConfigError: something has come to be at `uri`.
-        """
+        """Makes a dataset of what was written; an InputError where that is nothing."""
         with self._lock:
             if not self._is_open:
                 return
             try:
                 if not self._splits:
-                    raise InputError(
-                        f"{self.uri!r}: expected examples, got none. Write at least one.",
-                        path=self.uri,
-                    )
+                    advice = "Write at least one."
+                    raise InputError.at(self.uri, expected="examples", got="none", advice=advice)
                 self._write_files()
                 self._publish()
             finally:
@@ -295,12 +271,11 @@ class DatasetWriter:
         shards = [shard for split in self._splits.values() for shard in split.finish()]
         features = self._record.features()
         self._warn_of_unused(features)
-        for name, labels in self._vocabularies.items():
-            if name in features:
-                extra = {**features[name].extra, "num_classes": len(labels)}
-                features[name] = dataclasses.replace(features[name], extra=extra)
-        manifest = self._manifest(shards)
         vocabularies = {n: labels for n, labels in self._vocabularies.items() if n in features}
+        for name, labels in vocabularies.items():
+            extra = {**features[name].extra, "num_classes": len(labels)}
+            features[name] = dataclasses.replace(features[name], extra=extra)
+        manifest = self._manifest(shards)
         schema = render_schema_text(features, vocabularies=vocabularies)
         texts = texts_of_dataset(manifest, features, vocabularies=vocabularies, schema=schema)
         files = write_texts(self._folder, texts)
@@ -353,9 +328,8 @@ class DatasetWriter:
         try:
             rename(self._folder, whole)
         except OSError as error:
-            if error.errno not in (errno.ENOTEMPTY, errno.EEXIST, errno.ENOTDIR):
-                raise
-            check_is_free(self.uri)
+            if error.errno in (errno.ENOTEMPTY, errno.EEXIST, errno.ENOTDIR):
+                check_is_free(self.uri)
             raise
         sync_folder(os.path.dirname(whole))
 

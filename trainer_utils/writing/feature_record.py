@@ -1,6 +1,5 @@
 """What the features of examples are, kept while these are written: types agree, or it is an error.
 
-record = FeatureRecord()
 values = record.take({"label": stored_value(3)})     # {'label': (3,)}, for the encoder
 record.features()                                    # {'label': Feature(type='int')}
 """
@@ -19,22 +18,15 @@ from trainer_utils.format import Feature, InputError
 from trainer_utils.format.tensors import TensorSpec
 from trainer_utils.writing.values import Plain, Scalar, Steps, Stored, Tensor
 
-__all__ = ["FeatureRecord"]
-
 Values = Mapping[str, Any]
 _NO_STEPS = "steps"  # that have no value, and so no kind
 _WIDER = {("float", "int"), ("steps of float", "steps of int")}
 
 
 class FeatureRecord:
-    """The features of all examples so far.
+    """The features of all examples so far; where it `may_widen`, a float may come after ints.
 
-    Args:
-        may_widen: whether a float may come after ints, since nothing is encoded yet.
-
-    Attributes:
-        kinds: `int`, `float` or `string` by name, or another word for what is no plain value.
-        tensors: what the tensors are, by name.
+    `kinds` has by name `int`, `float` or `string`, or another word for what is no plain value.
     """
 
     def __init__(self, *, may_widen: bool = False) -> None:
@@ -45,17 +37,9 @@ class FeatureRecord:
         self._steps: dict[str, tuple[int, ...] | None] = {}  # the shape of each step, if one
 
     def take(self, example: Mapping[str, Stored]) -> tuple[Values, Values]:
-        """Checks an example, and keeps what it shows.
-
-        Args:
-            example: values by feature; None where one is missing.
-
-        Returns:
-            What stands in the example, and in its feature lists, by name.
-
-        Raises:
-            InputError: a feature is not what it was in the examples before. Nothing is kept then.
-        """
+        """Checks an example, and keeps what it shows; returns what stands in it and in its feature
+        lists, by name. An InputError where a feature is not what it was before; nothing is kept
+        then."""
         kinds = {name: self._agreed(name, value) for name, value in example.items()}
         self.kinds |= {name: kind for name, kind in kinds.items() if kind is not None}
         values: dict[str, tuple[Scalar, ...] | bytes] = {}

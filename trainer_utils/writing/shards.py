@@ -1,105 +1,57 @@
 """Writes a shard with its record index, and reads it back before the manifest may name it.
 
-    def fill(writer):
-        writer.write([example.SerializeToString()])
-
-    shard = write_shard(ShardName(split="train", shard_index=0, num_shards=8), fill, uri=uri)
-
-Reading back: size and CRC-32C of both files are what was handed to the file system. Since that was
-framed with checksums that were made or checked in memory, every record's own holds too, and lies
-where the index says. What the system holds in memory still is read from there: this shows that it
-has taken every byte, not yet that the disk has, which `fsync` is asked for before the manifest.
+Reading back shows that size and CRC-32C of both files are what was handed to the file system, and
+so every record's own, too. That the disk has them `fsync` is asked for before the manifest.
 """
 
 import dataclasses
+import os
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import Any, BinaryIO, cast
 
 import numpy as np
 
-from trainer_utils.format import (
-    CorruptShardError,
-    RecordIndex,
-    Shard,
-    ShardName,
-    ShardWriter,
-)
+from trainer_utils import storage
+from trainer_utils.format import CorruptShardError, RecordIndex, Shard, ShardName, ShardWriter
 from trainer_utils.format.crc32c import extend_crc32c
 from trainer_utils.format.naming import index_file
 from trainer_utils.format.shard_writer import ShardDigest
 from trainer_utils.format.tfrecord import BLOCK_BYTES
-from trainer_utils.storage import (
-    begin_sync,
-    copy_file,
-    file_size,
-    file_system_of,
-    is_remote,
-    join,
-    make_folder,
-    naming_file,
-    open_for_reading,
-    remove_file,
-    rename,
-    write_atomically,
-)
 from trainer_utils.writing.publishing import working_folder
-
-__all__ = [
-    "copy_shard",
-    "files_of_shard",
-    "finish_shard",
-    "remove_shard",
-    "rename_shard",
-    "verify_shard",
-    "write_shard",
-]
 
 _READ_BYTES = 1 << 20  # of a local file: what a core's cache holds, and few system calls
 
 
 def write_shard(name: ShardName, fill: Callable[[ShardWriter], None], *, uri: str) -> Shard:
-    """Writes a shard, whose records `fill` appends, and its index under their final names.
-
-    Returns what the manifest says of it; it is not read back yet.
-    """
-    path = join(uri, name.path)
-    make_folder(path.rpartition("/")[0])
+    """Writes a shard, whose records `fill` appends, and its index; it is not read back yet."""
+    path = storage.join(uri, name.path)
     with _writing(path, uri) as stream:
         writer = ShardWriter(stream, gzip=name.gzip)
         fill(writer)
         digest = writer.finish()
-    begin_sync(path)
+    storage.begin_sync(path)
     return finish_shard(name, digest, writer, uri=uri)
 
 
 def finish_shard(name: ShardName, digest: ShardDigest, writer: ShardWriter, *, uri: str) -> Shard:
     """Writes the index of a shard that is finished; returns what the manifest says of both."""
-    data, path = writer.index.to_bytes(), join(uri, index_file(name.path))
-    make_folder(path.rpartition("/")[0])
-    with _writing(path, uri) as stream:
+    data = writer.index.to_bytes()
+    with _writing(storage.join(uri, index_file(name.path)), uri) as stream:
         stream.write(data)
-    return Shard(
-        path=name.path,
-        split=name.split,
-        **vars(digest),
-        index_crc32c=extend_crc32c(0, data),
-    )
+    crc = extend_crc32c(0, data)
+    return Shard(path=name.path, split=name.split, **vars(digest), index_crc32c=crc)
 
 
 def verify_shard(shard: Shard, *, uri: str, block_bytes: int = BLOCK_BYTES) -> None:
-    """Reads a shard and its index back, `block_bytes` at a time.
-
-    Raises:
-        CorruptShardError: they are not what was written; the message names file and byte.
-    """
-    path, index_path = join(uri, shard.path), join(uri, index_file(shard.path))
-    with naming_file(index_path), open_for_reading(index_path) as stream:
-        RecordIndex.from_bytes(stream.read(), path=index_path, shard=shard)
+    """Reads a shard and its index back; a CorruptShardError where they are not what was written."""
+    path, index_path = storage.join(uri, shard.path), storage.join(uri, index_file(shard.path))
+    RecordIndex.from_bytes(storage.read_bytes(index_path), path=index_path, shard=shard)
     size = crc = 0
     # The same memory each time: new memory costs the system twice what the reading does.
-    memory = np.empty(block_bytes if is_remote(path) else min(block_bytes, _READ_BYTES), np.uint8)
-    with naming_file(path), open_for_reading(path) as stream:
+    most = block_bytes if storage.is_remote(path) else min(block_bytes, _READ_BYTES)
+    memory = np.empty(most, np.uint8)
+    with storage.naming_file(path), storage.open_for_reading(path) as stream:
         while count := cast(Any, stream).readinto(memory):
             size, crc = size + count, extend_crc32c(crc, memory[:count])
     if (size, crc) != (shard.bytes, shard.crc32c):
@@ -125,27 +77,19 @@ def files_of_shard(shard: Shard) -> list[str]:
 
 
 def copy_shard(shard: Shard, name: ShardName, *, source: str, uri: str) -> Shard:
-    """Puts a shard and its index into another dataset, as hard links or as copies.
-
-    Copies are read back, but for those that a store makes of its own objects.
-
-    Args:
-        name: that it gets there.
-        source, uri: of the dataset that it is from, and of that which it comes to.
-
-    Returns:
-        What the manifest says of it there.
-    """
+    """Puts a shard of the dataset `source` into that at `uri`, as hard links or as copies, which
+    are read back, but for those that a store makes of its own objects."""
     copied = dataclasses.replace(shard, path=name.path, split=name.split)
     linked = []
     for old, new in zip(files_of_shard(shard), files_of_shard(copied), strict=True):
-        target, folder = join(uri, new), working_folder(uri)
-        make_folder(target.rpartition("/")[0])
-        make_folder(folder)
-        linked.append(copy_file(join(source, old), target, temporary_folder=folder))
-    path = join(uri, copied.path)
-    if is_remote(uri) and file_system_of(uri) is file_system_of(source):  # the store's own copy
-        if (size := file_size(path)) != shard.bytes:
+        target, folder = storage.join(uri, new), working_folder(uri)
+        storage.make_folder(target.rpartition("/")[0])
+        storage.make_folder(folder)
+        linked.append(storage.copy_file(storage.join(source, old), target, temporary_folder=folder))
+    path = storage.join(uri, copied.path)
+    is_one_system = storage.file_system_of(uri) is storage.file_system_of(source)
+    if storage.is_remote(uri) and is_one_system:  # the store's own copy
+        if (size := storage.file_size(path)) != shard.bytes:
             raise CorruptShardError.at(path, expected=f"{shard.bytes} bytes", got=str(size))
     elif not all(linked):
         verify_shard(copied, uri=uri)
@@ -155,17 +99,93 @@ def copy_shard(shard: Shard, name: ShardName, *, source: str, uri: str) -> Shard
 def remove_shard(shard: Shard, *, uri: str) -> None:
     """Removes a shard and what belongs to it."""
     for path in files_of_shard(shard):
-        remove_file(join(uri, path))
+        storage.remove_file(storage.join(uri, path))
 
 
 def rename_shard(shard: Shard, name: ShardName, *, uri: str) -> Shard:
     """Gives a shard, and what belongs to it, another name; returns what the manifest says of it."""
     renamed = dataclasses.replace(shard, path=name.path)
     for old, new in zip(files_of_shard(shard), files_of_shard(renamed), strict=True):
-        rename(join(uri, old), join(uri, new))
+        storage.rename(storage.join(uri, old), storage.join(uri, new))
     return renamed
 
 
 def _writing(path: str, uri: str) -> AbstractContextManager[BinaryIO]:
-    make_folder(working_folder(uri))
-    return write_atomically(path, temporary_folder=working_folder(uri))
+    storage.make_folder(path.rpartition("/")[0])
+    storage.make_folder(working_folder(uri))
+    return storage.write_atomically(path, temporary_folder=working_folder(uri))
+
+
+@dataclasses.dataclass
+class _AppendedFile:
+    """A file that is open only while something is written, so that there may be many shards."""
+
+    path: str
+
+    def write(self, block: bytes | memoryview) -> int:
+        with storage.naming_file(self.path), open(self.path, "ab") as stream:
+            return stream.write(block)
+
+
+class OpenShards:
+    """The shards of a split while examples still come, in a folder of this machine.
+
+    With `num_shards` the n-th example goes into shard n modulo that number; without, each shard is
+    filled up to `target_shard_bytes` before the next one is begun. How many there are is known at
+    the end, so until then they have other names. Each may hold `buffer_bytes` back.
+    """
+
+    def __init__(
+        self,
+        folder: str,
+        split: str,
+        *,
+        num_shards: int | None,
+        target_shard_bytes: int,
+        gzip: bool,
+        buffer_bytes: int,
+    ) -> None:
+        self._folder, self._split, self._gzip = folder, split, gzip
+        self._num_shards, self._target = num_shards, target_shard_bytes
+        self._buffer_bytes = buffer_bytes
+        self._writers: list[ShardWriter] = []
+        self._paths: list[str] = []
+        self._filled = 0  # bytes of the shard that is being filled
+        self.records = 0
+
+    def _begin(self) -> None:
+        path = storage.join(working_folder(self._folder), f"{self._split}-{len(self._paths)}")
+        storage.make_folder(os.path.dirname(path))
+        open(path, "wb").close()
+        stream: BinaryIO = _AppendedFile(path)  # type: ignore[assignment]
+        self._paths.append(path)
+        self._writers.append(ShardWriter(stream, gzip=self._gzip, buffer_bytes=self._buffer_bytes))
+        self._filled = 0
+
+    def append(self, parts: list[bytes], *, name: bytes | None = None) -> None:
+        """Appends an example, in parts; `name`: as `ShardWriter.write` takes it."""
+        if self._num_shards is not None:
+            place = self.records % self._num_shards
+        else:
+            has_room = bool(self._writers) and self._filled < self._target
+            place = len(self._writers) - has_room
+        if place == len(self._writers):
+            self._begin()
+        self._writers[place].write(parts, name=name)
+        self._filled += sum(map(len, parts))
+        self.records += 1
+
+    def finish(self) -> list[Shard]:
+        """Gives all shards their names and indices, and reads them back."""
+        shards, count = [], len(self._writers)
+        for place, (writer, path) in enumerate(zip(self._writers, self._paths, strict=True)):
+            digest = writer.finish()
+            name = ShardName(
+                split=self._split, shard_index=place, num_shards=count, gzip=self._gzip
+            )
+            final = storage.join(self._folder, name.path)
+            storage.make_folder(os.path.dirname(final))
+            storage.rename(path, final)
+            shards.append(finish_shard(name, digest, writer, uri=self._folder))
+            verify_shard(shards[-1], uri=self._folder)
+        return shards

@@ -1,9 +1,6 @@
 """What becomes of a Python value in an example: the rules of all that is written from Python.
 
-    stored_value(3)                                # Plain('int', (3,), is_list=False)
-    stored_value(np.zeros((2, 2), np.float16))     # Tensor(TensorSpec('float16', (2, 2)), b'…')
     stored_value([[1, 2], [3]])                    # Steps('int', ((1, 2), (3,)), None)
-    stored_value(pixels, is_image=True)            # Plain('string', (b'\\x89PNG…',), is_list=False)
 
 | value | stored as |
 |---|---|
@@ -29,13 +26,9 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from trainer_utils.format import InputError
-from trainer_utils.format.errors import DatasetError
-from trainer_utils.format.image_size import image_size
-from trainer_utils.format.png import encode_png
+from trainer_utils.format import DatasetError, InputError
+from trainer_utils.format.images import encode_png, image_size
 from trainer_utils.format.tensors import TensorSpec, encode_tensor
-
-__all__ = ["Plain", "Steps", "Stored", "Tensor", "as_array", "check_image", "stored_value"]
 
 _PLAIN_DTYPES = ("int64", "float32", "string")
 _MOST_FLOAT = float(np.finfo(np.float32).max)
@@ -117,9 +110,8 @@ def _is_missing(value: Any) -> bool:
 
 def _lacks_values(array: Any) -> bool:
     """Whether numpy would make values of what stands for none."""
-    if isinstance(array, np.ma.MaskedArray):
-        mask = np.asarray(array.mask)  # of records a flag a field
-        return bool(np.ascontiguousarray(mask).view(np.bool_).any())
+    if isinstance(array, np.ma.MaskedArray):  # whose mask has, of records, a flag a field
+        return bool(np.ascontiguousarray(array.mask).view(np.bool_).any())
     if hasattr(getattr(array, "dtype", None), "na_value"):  # of pandas' own, not numpy's
         return bool(array.isna().any())
     nulls = getattr(array, "null_count", 0)  # of Arrow; of Polars it is a method
@@ -165,7 +157,7 @@ def _is_nested(part: Any) -> bool:
 
 def _one_kind(values: Sequence[Any]) -> tuple[str | None, tuple[Scalar, ...]]:
     """Values of a list as they are stored, ints among floats as floats."""
-    scalars = [_scalar(value) for value in values]
+    scalars = [*map(_scalar, values)]
     found = tuple(scalar for scalar in scalars if scalar is not None)
     kinds = {*map(_kind, found)}
     if kinds == {"int", "float"}:
@@ -195,11 +187,8 @@ def _scalar(value: Any) -> Scalar | None:
             return value.encode()
         except UnicodeEncodeError as error:
             raise InputError(f"expected a text that UTF-8 holds, got {value[:40]!r}") from error
-    if isinstance(value, (bytes, bytearray)):
-        return bytes(value)
-    if isinstance(value, memoryview) and value.itemsize == 1:  # else of numbers
-        return bytes(value)
-    return None
+    is_view = isinstance(value, memoryview) and value.itemsize == 1  # else of numbers
+    return bytes(value) if is_view or isinstance(value, (bytes, bytearray)) else None
 
 
 def _kind(scalar: Scalar) -> str:
@@ -213,12 +202,12 @@ def _image(value: Any) -> bytes:
     if isinstance(value, dict) and "bytes" in value:  # as Hugging Face keeps one
         return _image(value["bytes"])
     if hasattr(value, "getbands") and hasattr(value, "convert"):  # of PIL
-        if value.mode not in ("L", "RGB", "RGBA"):
-            if value.mode.startswith(("I", "F")):
-                raise InputError(f"expected an image of 8 bits a channel, got mode {value.mode!r}")
-            has_alpha = value.mode in ("LA", "La", "PA", "RGBa") or "transparency" in value.info
-            grey = value.mode == "1"
-            value = value.convert("L" if grey else "RGBA" if has_alpha else "RGB")
+        mode = value.mode
+        if mode.startswith(("I", "F")):
+            raise InputError(f"expected an image of 8 bits a channel, got mode {mode!r}")
+        if mode not in ("L", "RGB", "RGBA"):
+            has_alpha = mode in ("LA", "La", "PA", "RGBa") or "transparency" in value.info
+            value = value.convert("L" if mode == "1" else "RGBA" if has_alpha else "RGB")
         return encode_png(np.asarray(value))
     if hasattr(value, "__array__"):
         try:

@@ -16,8 +16,6 @@ from trainer_utils.format.printable import printable
 from trainer_utils.storage import join, list_names, make_folder, write_atomically, write_text
 from trainer_utils.text_output import human_bytes, quantity
 
-__all__ = ["EXAMPLES_FILE", "MOST_SHOWN", "as_text", "describe_value", "export_examples"]
-
 EXAMPLES_FILE = "examples.csv"
 MOST_SHOWN = 72  # characters of a text
 _MOST_VALUES = 8  # of a list

@@ -12,11 +12,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from trainer_utils.dataset import Dataset, ShardFile, read_index, read_shard_blocks
-from trainer_utils.dataset.record_index import find_numbers
-from trainer_utils.format.example_decoding import decode_example
+from trainer_utils.dataset.shards import find_numbers
+from trainer_utils.format.example import decode_example
 from trainer_utils.format.naming import NAME_FEATURES
-
-__all__ = ["Place", "encode_name", "find_places", "name_features", "names_of", "read_places"]
 
 _FEW = 16  # names, which are looked for in the bytes of a block before its records are decoded
 

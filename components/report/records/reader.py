@@ -19,12 +19,10 @@ from components.report.records.values import Value, value_of
 from trainer_utils.dataset import ShardFile, open_dataset, open_records, read_index
 from trainer_utils.dataset.location import Place
 from trainer_utils.format import DatasetError, RecordIndex, resolve_slices
-from trainer_utils.format.example_decoding import decode_example
+from trainer_utils.format.example import decode_example
 from trainer_utils.format.json_text import JsonObject
 from trainer_utils.format.naming import NAME_FEATURES
-from trainer_utils.storage.paths import is_remote
-
-__all__ = ["Example", "ExampleReader", "read_examples"]
+from trainer_utils.storage.file_system import is_remote
 
 _REQUEST_BYTES = 1 << 20  # of a store, that take as long as to ask for one record
 
@@ -65,7 +63,8 @@ def read_examples(place: Place, split: str | None = None, *, count: int = 20) ->
     """
     reader = ExampleReader(place)
     spec = reader.splits[0] if split is None else split
-    for wanted in resolve_slices(spec, _Counts(reader)):
+    counts = {name: reader.count(name) if name in spec else 0 for name in reader.splits}
+    for wanted in resolve_slices(spec, counts):
         stop = min(wanted.stop, wanted.start + count)
         count -= max(stop - wanted.start, 0)
         yield from reader.read(wanted.split, range(wanted.start, stop))
@@ -160,19 +159,3 @@ class ExampleReader:
         if shard.path not in self._indexes:
             self._indexes[shard.path] = read_index(shard, is_strict=False)
         return self._indexes[shard.path]
-
-
-class _Counts(Mapping[str, int]):
-    """Records by split; a split's shards are opened only if it is asked for."""
-
-    def __init__(self, reader: ExampleReader) -> None:
-        self._reader = reader
-
-    def __getitem__(self, split: str) -> int:
-        return self._reader.count(split)
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._reader.splits)
-
-    def __len__(self) -> int:
-        return len(self._reader.splits)

@@ -13,12 +13,9 @@ from typing import Any
 import numpy as np
 
 from trainer_utils.format import Feature
-from trainer_utils.format.image_size import image_size
+from trainer_utils.format.images import encode_png, image_size
 from trainer_utils.format.json_text import Json
 from trainer_utils.format.media_formats import FORMATS, format_of
-from trainer_utils.format.png import encode_png
-
-__all__ = ["Value", "value_of"]
 
 _SUFFIXES = {known.name: known.extensions[0] for known in FORMATS} | {"RAW": ".png"}
 

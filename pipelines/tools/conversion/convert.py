@@ -50,21 +50,10 @@ from trainer_utils.format import ConfigError, Manifest, keyed_hash
 from trainer_utils.format.json_text import JsonObject
 from trainer_utils.format.naming import INPUTS_FILE, MANIFEST_FILE, REJECTS_FILE
 from trainer_utils.format.printable import printable
-from trainer_utils.format.spelling import check_names
+from trainer_utils.format.settings import check_names
 from trainer_utils.step_display import say, show_step
 from trainer_utils.storage import exists, is_folder, is_remote, join, read_bytes, write_atomically
 from trainer_utils.text_output import Part, as_text, human_bytes, list_counts, make_table
-
-__all__ = [
-    "Converted",
-    "balance",
-    "convert",
-    "has_tfx",
-    "prepare_all",
-    "run_conversion",
-    "start_tfx",
-]
-
 
 _CHANGES = ("added", "changed", "removed", "kept")  # of inputs, by an update
 
@@ -97,25 +86,11 @@ class Converted(str):
         """The text itself; a dataclass sets the rest."""
         return super().__new__(cls, uri)
 
-    @property
-    def found(self) -> int:
-        """Inputs."""
-        return self.manifest.total.found
-
-    @property
-    def written(self) -> int:
-        """Examples of the inputs, before they were balanced."""
-        return self.manifest.total.written
-
-    @property
-    def rejected(self) -> int:
-        """Inputs that are bad; `rejects.jsonl` in `examples` says why."""
-        return self.manifest.total.rejected
-
-    @property
-    def skipped(self) -> int:
-        """Inputs left out on purpose."""
-        return self.manifest.total.skipped
+    # Inputs, of these examples, bad ones (rejects.jsonl says why), and those left out on purpose.
+    found = property(lambda self: self.manifest.total.found)
+    written = property(lambda self: self.manifest.total.written)
+    rejected = property(lambda self: self.manifest.total.rejected)
+    skipped = property(lambda self: self.manifest.total.skipped)
 
     def to_json(self) -> JsonObject:
         """Where everything is, the accounting of the ExampleGen, and the balanced splits."""
@@ -140,9 +115,8 @@ class Converted(str):
             parts.append(", ".join(f"{changes[name]:,} {name}" for name in _CHANGES))
         if rejects := self.manifest.reject_counts:
             parts.append(f"rejected: {list_counts(rejects)} ({self.examples}/{REJECTS_FILE})")
-            for code in sorted(rejects):
-                known = REJECT_CODES[code]
-                parts.append(f"  {code}: {known.cause}; {known.cure}".replace("`", ""))
+            known = {code: REJECT_CODES[code] for code in sorted(rejects)}
+            parts += [f"  {c}: {of.cause}; {of.cure}".replace("`", "") for c, of in known.items()]
         rows = [
             [name, split.records, human_bytes(split.bytes), split.num_shards]
             for name, split in inspect_dataset(self.uri).splits.items()
@@ -201,18 +175,11 @@ def convert(
         InputError: the input is missing, malformed, of no one kind, or too much was rejected.
         ConfigError: a setting is not allowed.
     """
+    if beam_pipeline_args is not None:
+        options["beam_pipeline_args"] = beam_pipeline_args
+    options |= {"kind": kind, "metadata": metadata, "splits": splits, "update": update}
     with show_step("Looking at the input"):
-        if beam_pipeline_args is not None:
-            options["beam_pipeline_args"] = beam_pipeline_args
-        conversion = prepare_all(
-            source,
-            path_of("out", out),
-            kind=kind,
-            metadata=metadata,
-            splits=splits,
-            update=update,
-            **options,
-        )
+        conversion = prepare_all(source, path_of("out", out), **options)
     if has_tfx():
         say("Starting TFX (some seconds) …")
     made = run_conversion(conversion, out, metadata=metadata)
@@ -239,11 +206,11 @@ def prepare_all(
 
         if out is not None:
             check_places("", out, metadata)
-        beam = {n: options.pop(n) for n in ("beam_pipeline_args",) if n in options}
-        named = {n: v for n, v in options.items() if n != "splits"}
+        named = {n: v for n, v in options.items() if n not in ("splits", "beam_pipeline_args")}
         check_options(named, kind=kind if kind in KINDS else None)
         SETTINGS.get(kind or "", ExampleGenSettings).from_arguments(named)
         BalancerSettings.from_arguments(named)
+        beam = {n: options.pop(n) for n in ("beam_pipeline_args",) if n in options}
         if out is None or is_remote(out):  # what is read in place lies on this machine
             folder = tempfile.mkdtemp(prefix="tfx-shards-")
             atexit.register(shutil.rmtree, folder, ignore_errors=True)
@@ -252,8 +219,7 @@ def prepare_all(
             with _folder("out", os.path.abspath(out)):
                 source, options, roots = as_table(source, os.path.join(out, "source"), options)
         kind = kind or recognise(source, options)[0]
-        options |= {"image_roots": roots} if roots and kind != "text" else {}
-        options |= beam
+        options |= {**({"image_roots": roots} if roots and kind != "text" else {}), **beam}
     conversion = prepare(source, kind=kind, **options)
     if out is not None:
         check_places(conversion.source, out, metadata)
@@ -309,15 +275,14 @@ def start_tfx(*, alone: bool = False) -> None:
     """
     if not has_tfx():
         return
+    hides = alone and "tensorflow" not in sys.modules
     with quiet_import():
-        if alone and "tensorflow" not in sys.modules:
-            sys.modules["tensorflow"] = cast(
-                Any, None
-            )  # Python's own way to say that there is none
+        if hides:
+            sys.modules["tensorflow"] = cast(Any, None)  # Python's way to say that there is none
         try:
             import pipelines.tools.conversion.runs  # noqa: F401
         finally:
-            if sys.modules.get("tensorflow", ...) is None:
+            if hides:
                 del sys.modules["tensorflow"]
 
 
@@ -340,19 +305,19 @@ def _run(conversion: Conversion, out: str, metadata: str | None) -> Converted:
     own = os.path.abspath(os.path.join(out, METADATA_FILE))
     store = os.path.abspath(metadata or own)
     root = out.rstrip("/") if is_remote(out) else os.path.abspath(out)
-    # A cache knows nothing of where things lie: runs into other folders are another pipeline.
-    place = os.fsencode(root if is_remote(root) else os.path.realpath(root))
-    name = "tfx-shards-convert"
-    name += "" if store == own else f"-{keyed_hash(place, seed=0, purpose='out'):016x}"
     with contextlib.ExitStack() as folders:
         if not is_remote(root):
             folders.enter_context(_folder("out", root))
-        if not has_tfx():
-            folders.enter_context(show_step("Converting"))
-            uris, cached = convert_here(conversion, root)
-        else:
+        folders.enter_context(show_step("Converting"))
+        if has_tfx():
             folders.enter_context(_folder("metadata", os.path.dirname(store)))
-            uris, cached = _run_tracked(conversion, root, name, store)
+            # A cache knows nothing of where things lie: runs into other folders are another
+            # pipeline.
+            place = os.fsencode(root if is_remote(root) else os.path.realpath(root))
+            other = "" if store == own else f"-{keyed_hash(place, seed=0, purpose='out'):016x}"
+            uris, cached = _run_tracked(conversion, root, f"tfx-shards-convert{other}", store)
+        else:
+            uris, cached = convert_here(conversion, root)
     if not is_remote(root):
         point_to(root, uris["ShardBalancer"])
         uris = {n: os.path.join(out, os.path.relpath(uri, root)) for n, uri in uris.items()}
@@ -377,7 +342,7 @@ def _run_tracked(
     start_tfx()
     from pipelines.tools.conversion.runs import run_pipeline
 
-    with show_step("Converting"), quiet_run():
+    with quiet_run():
         uris, cached = run_pipeline(conversion, root, name, store)
         if not all(map(is_folder, uris.values())):  # somebody removed one since
             uris, cached = run_pipeline(conversion, root, name, store, use_cache=False)

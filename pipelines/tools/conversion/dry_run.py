@@ -1,6 +1,6 @@
 """What a conversion would make, without making it: the run's own plan, in words.
 
-    print(plan_conversion("photos/", num_shards=4))
+    print(plan_conversion(prepare("photos/", num_shards=4)))
 
 Files of images and sounds are listed and not read: only the run itself can say how many are bad.
 Tables and texts are read once, by way of a temporary folder. Neither needs TFX or Beam, unless the
@@ -13,32 +13,22 @@ import dataclasses
 import importlib
 import os
 import tempfile
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Mapping
 
 from absl import logging
 
-from components.common.rejects import Reject
 from components.example_gen.file_conversion import FileConversion
+from components.example_gen.folder import name_simple
 from components.example_gen.inputs import ALL_FILES, InputSelection, patterns_of
 from components.example_gen.partition import Partition, read_output_config
 from components.example_gen.plan import Plan
 from components.example_gen.row_conversion import RowConversion
-from components.example_gen.simple_layouts import name_simple
 from components.layouts import name_layout
 from components.steps import conversion_of
-from pipelines.tools.conversion.settings import SETTINGS, Conversion, prepare
+from pipelines.tools.conversion.settings import SETTINGS, Conversion
 from trainer_utils.format.json_text import JsonObject
 from trainer_utils.storage import display_path
 from trainer_utils.text_output import Part, Shown, human_bytes, make_table, quantity
-
-__all__ = [
-    "ConversionPlan",
-    "SplitEstimate",
-    "check_small_table",
-    "plan_conversion",
-    "plan_prepared",
-]
 
 _SMALL_BYTES = 1 << 20  # a tenth of a second
 _MESSAGE_BYTES = 100  # of an example beside its file: names, sizes, label
@@ -105,17 +95,12 @@ class ConversionPlan(Shown):
         return [*parts, "", f"Nothing was written.{bad_files}"]
 
 
-def plan_conversion(source: Any, **options: Any) -> ConversionPlan:
-    """Plans what `convert` would do with these arguments.
+def plan_conversion(conversion: Conversion) -> ConversionPlan:
+    """Plans what `convert` would do.
 
     Raises:
         InputError, ConfigError: as `convert`, as far as it is known without a run.
     """
-    return plan_prepared(prepare(source, **options))
-
-
-def plan_prepared(conversion: Conversion) -> ConversionPlan:
-    """The same of what `prepare` made of the arguments."""
     settings = SETTINGS[conversion.kind].from_arguments(conversion.example_gen)
     steps = conversion_of(selection_of(conversion), settings)
     kinds: dict[str, str] = {}
@@ -133,6 +118,22 @@ def plan_prepared(conversion: Conversion) -> ConversionPlan:
             plan = (rows := steps.plan(folder))
         layouts = {piece.layout for piece in steps.pieces}
         sizes = {split.name: int(split.num_records * rows.row_bytes) for split in plan.split_shards}
+    rejected = collections.Counter(reject.split for reject in plan.rejects)
+    splits = {}
+    for split in plan.split_shards:
+        held = [stop - start for start, stop in split.spans]
+        splits[split.name] = SplitEstimate(
+            records=split.num_records,
+            rejected=rejected[split.name],
+            skipped=plan.skipped.get(split.name, 0),
+            bytes=sizes[split.name],
+            num_shards=split.num_shards,
+            shard_records=(min(held), max(held)),
+        )
+    firsts: dict[str, str] = {}
+    for reject in sorted(plan.rejects):
+        firsts.setdefault(reject.code, f"{display_path(reject.source)} ({reject.detail})")
+    codes = collections.Counter(reject.code for reject in plan.rejects)
     return ConversionPlan(
         source=conversion.source,
         kind=conversion.kind,
@@ -141,8 +142,9 @@ def plan_prepared(conversion: Conversion) -> ConversionPlan:
         found=plan.found,
         features={**kinds, **{column.name: column.kind for column in plan.columns}},
         classes={name: len(values) for name, values in plan.vocabularies.items()},
-        splits=_estimate_splits(plan, sizes),
-        **_describe_rejects(plan.rejects),
+        splits=splits,
+        rejects=dict(codes.most_common()),
+        first_rejects=firsts,
     )
 
 
@@ -162,12 +164,13 @@ def check_small_table(conversion: Conversion) -> None:
     logger = logging.get_absl_logger()
     logger.disabled = True  # the run will say it
     try:
-        plan_prepared(conversion)
+        plan_conversion(conversion)
     finally:
         logger.disabled = False
 
 
 def selection_of(conversion: Conversion) -> InputSelection:
+    """Which inputs are meant, and how they are split."""
     asked = conversion.example_gen
     partition = None
     if conversion.splits is not None:
@@ -181,29 +184,3 @@ def selection_of(conversion: Conversion) -> InputSelection:
         range_config=asked.get("range_config"),
         partition=partition,
     )
-
-
-def _describe_rejects(rejects: Sequence[Reject]) -> JsonObject:
-    """How many inputs would be rejected, and the first of each code."""
-    counts = collections.Counter(reject.code for reject in rejects)
-    firsts: dict[str, str] = {}
-    for reject in sorted(rejects):
-        firsts.setdefault(reject.code, f"{display_path(reject.source)} ({reject.detail})")
-    return {"rejects": dict(counts.most_common()), "first_rejects": firsts}
-
-
-def _estimate_splits(plan: Plan, sizes: Mapping[str, int]) -> dict[str, SplitEstimate]:
-    rejected = collections.Counter(reject.split for reject in plan.rejects)
-    estimates = {}
-    for split in plan.split_shards:
-        name, records = split.name, split.num_records
-        held = [stop - start for start, stop in split.spans]
-        estimates[name] = SplitEstimate(
-            records=records,
-            rejected=rejected[name],
-            skipped=plan.skipped.get(name, 0),
-            bytes=sizes[name],
-            num_shards=split.num_shards,
-            shard_records=(min(held), max(held)),
-        )
-    return estimates

@@ -19,8 +19,6 @@ import numpy as np
 from components.example_gen.file_kinds import kind_of_name
 from trainer_utils.format import ConfigError, InputError, canonical_split
 
-__all__ = ["is_in_python", "rows_of"]
-
 Row: TypeAlias = Mapping[str, Any]
 Options: TypeAlias = dict[str, Any]
 
@@ -51,21 +49,18 @@ def rows_of(source: Any, options: Options) -> Iterator[tuple[str | None, Row]]:
     if isinstance(source, (str, os.PathLike)):
         source = _load_arrays(os.fspath(source))
     is_called = callable(source) and not _is_table(source)
-    if names is not None and not is_called:
-        raise ConfigError.of("splits", splits, allowed="shares, but of a function names of splits")
     if is_called:
         source = _called(source, names or _CALLED_SPLITS)
+    elif names is not None:
+        raise ConfigError.of("splits", splits, allowed="shares, but of a function names of splits")
     if isinstance(source, Mapping):
         source = _by_split(source) or source
         if is_called or _are_splits(source):
             for name in source:
                 if canonical_split(name) is None:
-                    raise ConfigError.of(
-                        "splits",
-                        name,
-                        allowed="train, eval or test, or another spelling of these",
-                        advice="For other names write the dataset with trainer_utils.DatasetWriter",
-                    )
+                    rule = "train, eval or test, or another spelling of these"
+                    advice = "For other names write the dataset with trainer_utils.DatasetWriter"
+                    raise ConfigError.of("splits", name, allowed=rule, advice=advice)
             parts = [(canonical_split(n), _rows(part, options, n)) for n, part in source.items()]
             return ((split, row) for split, rows in parts for row in rows)
     return ((None, row) for row in _rows(source, options, None))
@@ -165,8 +160,10 @@ def _rows(source: Any, options: Options, split: str | None) -> Iterable[Row]:
         source = _load_arrays(os.fspath(source))
     if hasattr(source, "cast_column") and hasattr(source, "features"):
         return _hugging_face_rows(source, options)
-    if hasattr(source, "to_parquet") and hasattr(source, "iloc"):
-        return _frame_rows(source)
+    if hasattr(source, "to_parquet") and hasattr(source, "iloc"):  # of pandas
+        frame = source.set_axis([str(name) for name in source.columns], axis=1)
+        rows: list[Row] = frame.astype(object).where(frame.notna(), None).to_dict("records")
+        return rows
     if hasattr(source, "to_batches") or hasattr(source, "read_next_batch"):
         batches = source.to_batches() if hasattr(source, "to_batches") else source
         return itertools.chain.from_iterable(map(_arrow_rows, batches))
@@ -183,46 +180,33 @@ def _rows(source: Any, options: Options, split: str | None) -> Iterable[Row]:
         first, labels = map(np.asanyarray, source)
         return _column_rows({_array_name(first): first, "label": _labels(labels)})
     if isinstance(source, (list, tuple)) and source and isinstance(source[0], (str, os.PathLike)):
-        return ({"filename": name} for name in _media_paths(source))
+        for place, path in enumerate(map(os.fspath, source)):
+            if kind_of_name(path) is None:
+                raise InputError(
+                    f"source: expected paths of images or sounds, got {path!r} (place {place}). "
+                    "Of tables and folders, give one path, or a dict of splits with rows."
+                )
+        return ({"filename": os.fspath(path)} for path in source)
     if isinstance(source, Iterable) and not isinstance(source, (str, bytes)):
-        return map(_datum, source)
-    raise ConfigError(
-        f"source: expected a path or a DataFrame, got {type(source).__name__}. Rows may come as "
-        "dicts of values by feature too, in a list or from a function or generator, as a dict of "
-        "arrays or of splits, as arrays, tables of Arrow or a tf.data.Dataset",
-        setting="source",
-        value=source,
-    )
+        return (_second(row) for row in source)
+    rule = "a path, a table, rows as dicts in a list or from a function, arrays or a dict of splits"
+    raise ConfigError.of("source", type(source).__name__, allowed=rule)
 
 
-def _media_paths(source: Sequence[Any]) -> list[str]:
-    """The paths of images or sounds; of nothing else a list of names makes examples."""
-    paths = [os.fspath(path) for path in source]
-    for place, path in enumerate(paths):
-        if kind_of_name(path) is None:
-            raise InputError(
-                f"source: expected paths of images or sounds, got {path!r} (place {place}). "
-                "Of tables and folders, give one path, or a dict of splits with rows."
-            )
-    return paths
-
-
-def _datum(row: Any) -> Row:
-    """A row; of a pair, as Datum's generators give them, the second."""
+def _second(row: Any) -> Any:
+    """A row; of a pair of a key and a row, as Datum's generators give them, that."""
     is_pair = isinstance(row, tuple) and len(row) == 2 and isinstance(row[1], Mapping)
-    found: Row = row[1] if is_pair else row
-    return found
+    return row[1] if is_pair else row
 
 
 def _column_rows(columns: Mapping[str, Any]) -> Iterator[Row]:
-    lengths = {}
     for name, column in columns.items():
         if not hasattr(column, "__getitem__") or isinstance(column, (str, bytes, Mapping)):
             raise InputError(
                 f"source, column {name!r}: expected an array or a list, got "
                 f"{type(column).__name__}. Of splits, give rows or tables"
             )
-        lengths[name] = len(column)
+    lengths = {name: len(column) for name, column in columns.items()}
     if len(set(lengths.values())) > 1:
         raise InputError(f"source: expected columns of one length, got {lengths}")
     for number in range(next(iter(lengths.values()), 0)):
@@ -237,18 +221,6 @@ def _element(element: Any) -> Row:
         pixels = np.asanyarray(features)
         features = {_array_name(pixels[None]) if pixels.ndim else "x": pixels}
     return {**features, **({"label": labels[0]} if labels else {})}
-
-
-def _frame_rows(frame: Any) -> Iterator[Row]:
-    """A row at a time; what pandas takes for missing is."""
-    import pandas as pd
-
-    names = [str(name) for name in frame.columns]
-    for cells in frame.itertuples(index=False, name=None):
-        yield {
-            name: None if pd.api.types.is_scalar(cell) and pd.isna(cell) else cell
-            for name, cell in zip(names, cells, strict=True)
-        }
 
 
 def _arrow_rows(batch: Any) -> Iterator[Row]:
@@ -290,10 +262,8 @@ def _hugging_face_rows(dataset: Any, options: Options) -> Iterator[Row]:
             options["columns"].setdefault(column, "label")
     if names:
         given = options.get("vocabulary") or {}
-        options["vocabulary"] = {
-            **names,
-            **(given if isinstance(given, Mapping) else {"label": given}),
-        }
+        given = given if isinstance(given, Mapping) else {"label": given}
+        options["vocabulary"] = {**names, **given}
     return (
         {**row, **{n: _class(row[n], labels) for n, labels in names.items()}} for row in dataset
     )

@@ -28,8 +28,6 @@ from trainer_utils.storage import is_folder, is_remote, list_names, make_folder,
 from trainer_utils.writing.feature_record import FeatureRecord
 from trainer_utils.writing.values import Plain, Steps, stored_value
 
-__all__ = ["as_table"]
-
 _PATHS = {"image_uri", "audio_uri", "image", "audio", "clip"}
 _PATHS |= {"filename", "file_name", "path", "uri"}
 _BATCH_ROWS, _BATCH_BYTES = 4096, 32 << 20
@@ -88,11 +86,10 @@ def _arrow_table(source: Any) -> "pa.Table | pa.RecordBatchReader | None":
         names = [str(name) for name in source.columns]
         if len(set(names)) < len(names):
             raise InputError(f"source: expected columns of different names, got {names}")
-        objects = (
-            source.iloc[:, n].dropna() for n, kind in enumerate(source.dtypes) if kind == "O"
-        )
-        if any(len(column) and hasattr(column.iloc[0], "__array__") for column in objects):
-            return None  # arrays keep their dtype, and images are encoded
+        for number, kind in enumerate(source.dtypes):
+            cells: Any = source.iloc[:, number].dropna() if kind == "O" else ()
+            if len(cells) and hasattr(cells.iloc[0], "__array__"):
+                return None  # arrays keep their dtype, and images are encoded
         try:
             source = pa.Table.from_pandas(source.set_axis(names, axis=1), preserve_index=False)
         except (pa.ArrowException, TypeError):
@@ -161,11 +158,8 @@ def _batches(rows: Iterable[tuple[str | None, Row]]) -> Iterator[list[tuple[str 
     size = 0
     for split, row in rows:
         batch.append((split, row))
-        if isinstance(row, Mapping):
-            size += sum(
-                getattr(v, "nbytes", 0) or (len(v) if isinstance(v, bytes) else 9)
-                for v in row.values()
-            )
+        for value in row.values() if isinstance(row, Mapping) else ():
+            size += len(value) if isinstance(value, bytes) else getattr(value, "nbytes", 9)
         if len(batch) >= _BATCH_ROWS or size >= _BATCH_BYTES:
             yield batch
             batch, size = [], 0

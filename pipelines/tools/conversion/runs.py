@@ -12,7 +12,7 @@ import fcntl
 import os
 import random
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ml_metadata.metadata_store import MetadataStore
@@ -28,8 +28,6 @@ from tfx.types import standard_artifacts
 
 import components
 from pipelines.tools.conversion.settings import EXAMPLE_GENS, Conversion
-
-__all__ = ["latest_artifacts", "run_balancer", "run_here", "run_pipeline"]
 
 _ATTEMPTS = 10
 _REFUSALS = {  # what sqlite says of the disk, and the system's number of it
@@ -56,8 +54,7 @@ def run_pipeline(
         examples=examples.outputs["examples"], **conversion.balancer
     )
     exported = components.SchemaExport(examples=balanced.outputs["balanced_examples"])
-    nodes = [examples, balanced, exported]
-    beam = conversion.beam_pipeline_args
+    nodes, beam = [examples, balanced, exported], conversion.beam_pipeline_args
     made, cached = run_here(_pipeline(nodes, root, name, metadata, use_cache, beam), metadata)
     return made, len(cached) == len(nodes)
 
@@ -118,9 +115,9 @@ def run_here(pipeline: Pipeline, metadata: str) -> tuple[dict[str, str], list[st
     Returns:
         The uri that each component gave, be it from the cache, and the components that were cached.
     """
-    with _naming_store(metadata):
+    runner = _Runner()
+    try:
         _make_store(metadata)
-        runner = _Runner()
         try:
             runner.run(pipeline)
         except (KeyboardInterrupt, SystemExit):  # TFX says only of an Exception that it ended a run
@@ -130,25 +127,18 @@ def run_here(pipeline: Pipeline, metadata: str) -> tuple[dict[str, str], list[st
         run = store.get_context_by_type_and_name(_RUN, runner.run_id)
         assert run is not None, runner.run_id
         return _artifacts(store, run.id)
+    except Exception as error:  # a RuntimeError, or one of ML Metadata's own
+        if (number := _refusal_of(error)) is not None:
+            raise OSError(number, os.strerror(number), metadata) from error
+        raise
 
 
 def _store(metadata: str) -> MetadataStore:
     return MetadataStore(sqlite_metadata_connection_config(metadata))
 
 
-@contextlib.contextmanager
-def _naming_store(metadata: str) -> Iterator[None]:
-    """Makes the system's error, with the file's name, of what ML Metadata says of a disk."""
-    try:
-        yield
-    except Exception as error:  # a RuntimeError, or one of ML Metadata's own
-        number = _refusal_of(error)
-        if number is None:
-            raise
-        raise OSError(number, os.strerror(number), metadata) from error
-
-
 def _refusal_of(error: Exception) -> int | None:
+    """The system's number of what ML Metadata says of a disk."""
     text = str(error)
     is_of_store = not isinstance(error, OSError) and "query" in text
     return next((n for words, n in _REFUSALS.items() if is_of_store and words in text), None)
@@ -177,14 +167,14 @@ def _make_store(metadata: str) -> None:
 def _cancel(metadata: str, run_id: str) -> None:
     """Says of what a run was at that it goes on no more."""
     store = _store(metadata)
-    if (run := store.get_context_by_type_and_name(_RUN, run_id)) is None:
-        return
-    executions = store.get_executions_by_context(run.id)
-    going_on = [e for e in executions if e.last_known_state in (type(e).NEW, type(e).RUNNING)]
-    for execution in going_on:
-        execution.last_known_state = type(execution).CANCELED
-    if going_on:
-        store.put_executions(going_on)
+    if (run := store.get_context_by_type_and_name(_RUN, run_id)) is not None:
+        going_on = []
+        for execution in store.get_executions_by_context(run.id):
+            if execution.last_known_state in (type(execution).NEW, type(execution).RUNNING):
+                execution.last_known_state = type(execution).CANCELED
+                going_on.append(execution)
+        if going_on:
+            store.put_executions(going_on)
 
 
 def latest_artifacts(metadata: str) -> tuple[dict[str, str], list[str]]:

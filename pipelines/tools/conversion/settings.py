@@ -23,11 +23,10 @@ from components.example_gen.settings import (
 )
 from pipelines.tools.conversion.recognition import KINDS, check_source, recognise
 from trainer_utils.format import ConfigError
+from trainer_utils.format.errors import misspelt
 from trainer_utils.format.naming import check_split_name
-from trainer_utils.format.spelling import check_names, misspelt
+from trainer_utils.format.settings import check_names
 from trainer_utils.storage import exists, is_folder, is_object_store, is_remote
-
-__all__ = ["EXAMPLE_GENS", "SETTINGS", "Conversion", "check_options", "check_places", "prepare"]
 
 EXAMPLE_GENS = {"image": "ImageExampleGen", "text": "TextExampleGen", "audio": "AudioExampleGen"}
 SETTINGS: Mapping[str, type[ExampleGenSettings]] = {

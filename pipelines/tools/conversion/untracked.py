@@ -40,8 +40,6 @@ from trainer_utils.storage import (
 )
 from trainer_utils.text_output import list_counts
 
-__all__ = ["balance_here", "check_trainable", "convert_here"]
-
 _RUN_FILE = "conversion.json"
 _BALANCED = ("ShardBalancer", "balanced_examples")
 

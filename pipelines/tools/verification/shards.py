@@ -29,8 +29,6 @@ from trainer_utils.format.naming import index_file
 from trainer_utils.format.tfrecord import BLOCK_BYTES, compact
 from trainer_utils.storage import open_for_reading, read_bytes
 
-__all__ = ["Problem", "ShardCheck", "ShardOutcome", "check_shard"]
-
 
 @dataclasses.dataclass(frozen=True)
 class Problem:
@@ -64,9 +62,10 @@ class ShardCheck:
     named_in: str = ""
     entry: Shard | None = None
 
-    def beside(self, name: str) -> str:
-        """The path in full of another file of the dataset."""
-        return self.path.removesuffix(self.name) + name
+    @property
+    def index_path(self) -> str:
+        """Where its record index is."""
+        return self.path.removesuffix(self.name) + index_file(self.name)
 
 
 @dataclasses.dataclass(kw_only=True)
@@ -111,31 +110,37 @@ def check_shard(task: ShardCheck) -> ShardOutcome:
                 outcome.records += len(block)
         while summed.read(BLOCK_BYTES):
             pass  # what may stand behind the end of a gzip stream
-        outcome.problems += _file_problems(task, outcome.records, summed, content)
+        if (wrong := _whole_but_wrong(task, outcome.records, summed, content)) is not None:
+            error = CorruptShardError.at(task.path, advice="Write the dataset again.", **wrong)
+            outcome.problems.append(Problem.of(error, task.name))
         if entry is not None and entry.index_crc32c is not None:
             with _reporting(task, outcome):
-                path = task.beside(index_file(task.name))
+                path = task.index_path
                 index = RecordIndex.from_bytes(read_bytes(path), path=path, shard=entry)
-                _compare(task, path, np.concatenate(lengths), index.lengths, "a record of {} bytes")
+                _compare(task, np.concatenate(lengths), index.lengths, "a record of {} bytes")
                 if index.payload_crcs is not None and not outcome.problems:
                     sums = np.concatenate(crcs)
-                    _compare(task, path, sums, index.payload_crcs, "a record of sum {:08x}")
+                    _compare(task, sums, index.payload_crcs, "a record of sum {:08x}")
     return outcome
 
 
 @contextlib.contextmanager
 def _reporting(task: ShardCheck, outcome: ShardOutcome) -> Iterator[None]:
-    """Makes a problem of what is raised, of the shard or of a file that belongs to it."""
+    """Makes a problem of what is raised, of the shard or of its index."""
+
+    def name(path: str) -> str:
+        return index_file(task.name) if task.entry and path == task.index_path else task.name
+
     try:
         yield
     except FileNotFoundError as error:
         path = str(error.filename or task.path)
         named = f", though {task.named_in} names it" if task.named_in else ""
         message = f"{path!r}: is missing{named}. Write the dataset again."
-        outcome.problems.append(Problem(_name(task, path), message))
+        outcome.problems.append(Problem(name(path), message))
     except DatasetError as error:
         path = str(error.path or task.path)
-        outcome.problems.append(Problem.of(error, _name(task, path)))
+        outcome.problems.append(Problem.of(error, name(path)))
         if error.record is not None and path == task.path:  # those before it are whole
             outcome.records = error.record
     except Exception as error:  # of a disk, of file systems, or of what was never foreseen
@@ -144,56 +149,39 @@ def _reporting(task: ShardCheck, outcome: ShardOutcome) -> Iterator[None]:
         outcome.problems.append(problem)
 
 
-def _name(task: ShardCheck, path: str) -> str:
-    """What the dataset calls the shard, or the file that belongs to it."""
-    beside = (index_file(task.name),) if task.entry else ()
-    return next((name for name in beside if task.beside(name) == path), task.name)
-
-
-def _file_problems(
+def _whole_but_wrong(
     task: ShardCheck, records: int, summed: _Summed, content: int
-) -> Iterator[Problem]:
-    """Whole records, but are they those that should be there?"""
-
-    def problem(**data: Any) -> Problem:
-        return Problem.of(CorruptShardError.at(task.path, **data), task.name)
-
-    entry, again = task.entry, "Write the dataset again."
+) -> dict[str, Any] | None:
+    """What an error says of whole records that are not those that should be there."""
+    entry = task.entry
     if entry is not None and summed.size != entry.bytes:
-        yield problem(
-            expected=f"{entry.bytes} bytes as the manifest says",
-            got=str(summed.size),
-            record=min(records, entry.records),
-            offset=min(summed.size, entry.bytes),
-            advice=again,
-        )
-    elif task.records is not None and records != task.records:
-        yield problem(
-            expected=f"{task.records} records as {task.named_in} says",
-            got=str(records),
-            record=min(records, task.records),
-            advice=again,
-        )
-    elif entry is not None and summed.crc != entry.crc32c:
-        yield problem(
-            expected=f"a file with checksum {entry.crc32c:08x} as the manifest says",
-            got=f"{summed.crc:08x}: its records are whole, but are others",
-            advice=again,
-        )
-    elif entry is not None and entry.content not in (None, content):
-        yield problem(
-            expected=f"records with the sum {entry.content:016x} as the manifest says",
-            got=f"{content:016x}",
-            advice=f"The manifest was changed. {again}",
-        )
+        return {
+            "expected": f"{entry.bytes} bytes as the manifest says",
+            "got": f"{summed.size}",
+            "record": min(records, entry.records),
+            "offset": min(summed.size, entry.bytes),
+        }
+    if task.records is not None and records != task.records:
+        expected = f"{task.records} records as {task.named_in} says"
+        return {"expected": expected, "got": f"{records}", "record": min(records, task.records)}
+    if entry is not None and summed.crc != entry.crc32c:
+        expected = f"a file with checksum {entry.crc32c:08x} as the manifest says"
+        return {
+            "expected": expected,
+            "got": f"{summed.crc:08x}: its records are whole, but are others",
+        }
+    if entry is not None and entry.content not in (None, content):
+        expected = f"records with the sum {entry.content:016x} as the manifest says"
+        return {"expected": expected, "got": f"{content:016x}"}
+    return None
 
 
-def _compare(task: ShardCheck, path: str, found: Lengths, said: Lengths, what: str) -> None:
-    """Raises of the first record of which a file beside the shard says something else."""
+def _compare(task: ShardCheck, found: Lengths, said: Lengths, what: str) -> None:
+    """Raises of the first record of which the index says something else."""
     if len(found) == len(said) and (wrong := found != said).any():
         number = int(wrong.argmax())
         raise CorruptShardError.at(
-            path,
+            task.index_path,
             expected=f"{what.format(found[number])} as in {os.path.basename(task.path)}",
             got=what.format(said[number]),
             record=number,

@@ -7,12 +7,13 @@ import concurrent.futures
 import dataclasses
 import multiprocessing
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from pipelines.tools.verification.shards import Problem, ShardCheck, ShardOutcome, check_shard
 from trainer_utils.dataset.files import DatasetFiles, list_dataset
 from trainer_utils.dataset.location import Place
-from trainer_utils.format import DatasetError, Manifest, parse_shard_info
+from trainer_utils.format import DatasetError, Manifest, Shard, parse_shard_info
+from trainer_utils.format.checksums import is_sealed
 from trainer_utils.format.json_text import JsonObject
 from trainer_utils.format.naming import (
     DATASET_FILES,
@@ -31,11 +32,8 @@ from trainer_utils.format.naming import (
 )
 from trainer_utils.format.origin import Origin
 from trainer_utils.format.printable import printable
-from trainer_utils.format.sealing import is_sealed
 from trainer_utils.format.tfds import TFDS_FEATURES_FILE, TFDS_INFO_FILE
 from trainer_utils.text_output import human_bytes, quantity
-
-__all__ = ["Verification", "verify_dataset"]
 
 _ALONE_SECONDS = 2.0  # of work, up to which more processes cost more than they save
 _BYTES_A_SECOND = 1e9  # measured, of one process
@@ -64,24 +62,16 @@ class Verification:
 
     def to_json(self) -> JsonObject:
         """All of it as JSON takes it."""
-        return {
-            "uri": self.uri,
-            "good": self.is_good,
-            "has_manifest": self.has_manifest,
-            "num_shards": self.num_shards,
-            "records": self.records,
-            "bytes": self.bytes,
-            "problems": [problem.to_json() for problem in self.problems],
-        }
+        problems = [problem.to_json() for problem in self.problems]
+        return {**vars(self), "good": self.is_good, "problems": problems}
 
     def __str__(self) -> str:
         lines = [problem.message for problem in self.problems]
         counts = ", ".join(f"{split} {number:,}" for split, number in self.records.items())
-        bad = quantity(len(self.problems), "problem")
+        state = "good" if self.is_good else f"BAD ({quantity(len(self.problems), 'problem')})"
         lines.append(
-            f"{'good' if self.is_good else f'BAD ({bad})'}: {self.uri}: "
-            f"{quantity(self.num_shards, 'shard')}, {human_bytes(self.bytes)}, "
-            f"whole records: {counts}"
+            f"{state}: {self.uri}: {quantity(self.num_shards, 'shard')}, "
+            f"{human_bytes(self.bytes)}, whole records: {counts}"
         )
         if self.is_good and not self.has_manifest:
             lines.append("It has no manifest, so that missing records cannot be found.")
@@ -129,10 +119,12 @@ def verify_dataset(
 def _find(files: DatasetFiles) -> tuple[Manifest | None, list[ShardCheck], list[Problem]]:
     """What to read, and the problems that the names alone show."""
     problems: list[Problem] = []
+    entries: list[tuple[str, str, int | None, Shard | None]]
     if MANIFEST_FILE in files.sizes:
         manifest, problems = _read_manifest(files)
         if manifest is not None:
-            return manifest, _own_tasks(files, manifest), problems
+            entries = [(s.split, s.path, s.records, s) for s in manifest.shards]
+            return manifest, _tasks(files, MANIFEST_FILE, entries), problems
         files = files.without(MANIFEST_FILE)
     else:
         problems += _check_no_manifest(files)
@@ -142,21 +134,31 @@ def _find(files: DatasetFiles) -> tuple[Manifest | None, list[ShardCheck], list[
         names = [name for name in sorted(files.sizes) if _LIKE_A_SHARD.search(name)]
         if not names and not problems:
             raise
-        tasks = [ShardCheck(name=n, path=files.path(n), split="unknown") for n in names]
+        tasks = _tasks(files, "", [("unknown", name, None, None) for name in names])
         return None, tasks, [*problems, Problem.of(error, "")]
-    tasks = [
-        ShardCheck(
-            name=shard.path,
-            path=files.path(shard.path),
-            split=split,
-            records=shard.records,
-            named_in=found.named_in,
-            entry=shard.entry,
-        )
-        for split, group in found.shards.items()
-        for shard in group
+    entries = [
+        (s, one.path, one.records, one.entry) for s, group in found.shards.items() for one in group
     ]
-    return None, tasks, problems
+    return None, _tasks(files, found.named_in, entries), problems
+
+
+def _tasks(
+    files: DatasetFiles,
+    named_in: str,
+    entries: Iterable[tuple[str, str, int | None, Shard | None]],
+) -> list[ShardCheck]:
+    """Of each shard's split, path, records, and what the manifest says."""
+    return [
+        ShardCheck(
+            name=name,
+            path=files.path(name),
+            split=split,
+            records=records,
+            named_in=named_in,
+            entry=entry,
+        )
+        for split, name, records, entry in entries
+    ]
 
 
 def _read_manifest(files: DatasetFiles) -> tuple[Manifest | None, list[Problem]]:
@@ -170,20 +172,6 @@ def _read_manifest(files: DatasetFiles) -> tuple[Manifest | None, list[Problem]]
         except DatasetError as error:
             problems = problems or [Problem.of(error, MANIFEST_FILE)]
     return None, problems
-
-
-def _own_tasks(files: DatasetFiles, manifest: Manifest) -> list[ShardCheck]:
-    return [
-        ShardCheck(
-            name=shard.path,
-            path=files.path(shard.path),
-            split=shard.split,
-            records=shard.records,
-            named_in=MANIFEST_FILE,
-            entry=shard,
-        )
-        for shard in manifest.shards
-    ]
 
 
 def _checked(tasks: Sequence[ShardCheck], num_bytes: int, processes: int) -> Iterator[ShardOutcome]:
@@ -209,11 +197,35 @@ def _check_small_files(files: DatasetFiles, manifest: Manifest) -> Iterator[Prob
     named |= manifest.published.keys()
     for path in sorted(set(files.sizes) - named):
         if path.startswith(_OWN_FOLDERS) or path in _KNOWN_FILES:
+            message = "is no part of the dataset by its manifest. Remove it."
+            yield Problem(path, f"{files.path(path)!r}: {message}")
+    for split, accounting in manifest.accounting.items():
+        records = sum(shard.records for shard in manifest.shards_of(split))
+        if records != accounting.written:
             yield Problem(
-                path, f"{files.path(path)!r}: is no part of the dataset by its manifest. Remove it."
+                MANIFEST_FILE,
+                f"{files.path(MANIFEST_FILE)!r}: split {split!r}: expected shards of "
+                f"{accounting.written} records as were written, got {records}",
             )
-    yield from _accounting(files, manifest)
-    yield from _sums(files, manifest)
+    # Small files have their checksums in the manifest; those beside it have their own.
+    for path in sorted({*manifest.files, *({LINEAGE_FILE, INPUTS_FILE} & files.sizes.keys())}):
+        where = files.path(path)
+        if path not in files.sizes:
+            message = f"{where!r}: is missing, though {MANIFEST_FILE} names it. Write it again."
+            yield Problem(path, message)
+            continue
+        try:
+            if path == LINEAGE_FILE:
+                Origin.from_json(files.read_text(path), path=where)
+            elif path != INPUTS_FILE:
+                manifest.check_text(path, files.read_bytes(path), path=where)
+            elif not is_sealed(files.read_text(path)):
+                rule = "the checksum that it names"
+                raise DatasetError.at(where, expected=rule, got="another content")
+        except OSError as error:
+            yield Problem(path, f"{where!r}: cannot be read: {error.strerror or error}")
+        except DatasetError as error:
+            yield Problem.of(error, path)
 
 
 def _check_no_manifest(files: DatasetFiles) -> Iterator[Problem]:
@@ -234,38 +246,3 @@ def _check_no_manifest(files: DatasetFiles) -> Iterator[Problem]:
             f"{files.path(MANIFEST_FILE)!r}: is missing, though {own[0]!r} is of a dataset that "
             "has one. What it should hold is unknown: write the dataset again.",
         )
-
-
-def _sums(files: DatasetFiles, manifest: Manifest) -> Iterator[Problem]:
-    """Compares small files with their checksums; those beside the manifest have their own."""
-    for path in sorted({*manifest.files, *({LINEAGE_FILE, INPUTS_FILE} & files.sizes.keys())}):
-        where = files.path(path)
-        if path not in files.sizes:
-            message = f"{where!r}: is missing, though {MANIFEST_FILE} names it. Write it again."
-            yield Problem(path, message)
-            continue
-        try:
-            if path == LINEAGE_FILE:
-                Origin.from_json(files.read_text(path), path=where)
-            elif path == INPUTS_FILE:
-                if not is_sealed(files.read_text(path)):
-                    raise DatasetError.at(
-                        where, expected="the checksum that it names", got="another content"
-                    )
-            else:
-                manifest.check_text(path, files.read_bytes(path), path=where)
-        except OSError as error:
-            yield Problem(path, f"{where!r}: cannot be read: {error.strerror or error}")
-        except DatasetError as error:
-            yield Problem.of(error, path)
-
-
-def _accounting(files: DatasetFiles, manifest: Manifest) -> Iterator[Problem]:
-    for split, accounting in manifest.accounting.items():
-        records = sum(shard.records for shard in manifest.shards_of(split))
-        if records != accounting.written:
-            yield Problem(
-                MANIFEST_FILE,
-                f"{files.path(MANIFEST_FILE)!r}: split {split!r}: expected shards of "
-                f"{accounting.written} records as were written, got {records}",
-            )

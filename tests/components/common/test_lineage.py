@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from components.common.lineage import make_origin
+from components.common.publish import make_origin
 from trainer_utils.dataset import open_dataset
 from trainer_utils.format.naming import LINEAGE_FILE
 

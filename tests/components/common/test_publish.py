@@ -7,7 +7,7 @@ import pytest
 
 from components.common import publish, workspace
 from components.common.publish import publish_dataset
-from components.common.workspace import start_working, working_folder
+from components.common.workspace import start_working
 from trainer_utils.format import (
     Accounting,
     ConfigError,
@@ -17,6 +17,7 @@ from trainer_utils.format import (
     encode_example,
 )
 from trainer_utils.storage import files
+from trainer_utils.writing.publishing import working_folder
 from trainer_utils.writing.shards import write_shard
 
 

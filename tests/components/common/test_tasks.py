@@ -13,8 +13,9 @@ from absl import logging
 from components.common import processes, tasks
 from components.common.beam import IN_PROCESS_RUNNER
 from components.common.tasks import Cost, Runner, Task, map_tasks, read_plain
-from components.common.workspace import start_working, working_folder
+from components.common.workspace import start_working
 from trainer_utils.format import ConfigError, CorruptShardError, DatasetError, InputError
+from trainer_utils.writing.publishing import working_folder
 
 # By its bare name: to a fresh process, `tests` may be what some installed package has left.
 sys.path.insert(0, str(Path(__file__).parent))

@@ -12,7 +12,8 @@ from components.schema.tfmd import (
     render_schema,
     schema_from_features,
 )
-from trainer_utils.format import DatasetError, parse_features, render_features
+from trainer_utils.format import DatasetError
+from trainer_utils.format.datum import parse_features, render_features
 
 
 def random_entry(source: random.Random, name: str) -> schema_pb2.Feature:

@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from components.common.publish import publish_dataset
-from components.common.workspace import removed_on_failure, start_working, working_folder
+from components.common.workspace import removed_on_failure, start_working
 from pipelines.tools.verification import verify_dataset
 from trainer_utils import iterate
 from trainer_utils.format import (
@@ -31,6 +31,7 @@ from trainer_utils.format import (
     encode_example,
 )
 from trainer_utils.storage import exists
+from trainer_utils.writing.publishing import working_folder
 from trainer_utils.writing.shards import write_shard
 
 SECONDS = 60  # after which the other process counts as hanging

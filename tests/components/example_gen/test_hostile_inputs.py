@@ -24,10 +24,10 @@ from components.image_example_gen import Executor as ImageExecutor
 from components.layouts.texts import find_pieces
 from components.media import audio, images
 from components.steps import conversion_of
-from components.tables.options import TableOptions, select_settings
+from components.tables.pieces import TableOptions, select_settings
 from components.tables.reading import read_piece
 from components.text_example_gen import Executor as TextExecutor
-from components.tfx.properties import selection_of
+from components.tfx.example_gen import selection_of
 from tests.make import photo, wav
 from tests.make import write_files as write
 from tests.trainer_utils.storage import test_files

@@ -15,8 +15,7 @@ from components.common.file_table import FileTable
 from components.common.layout_inputs import LayoutInputs
 from components.example_gen.list_table import ListTable, read_list
 from components.tables.kinds import column_facts, decide_column
-from components.tables.options import TableOptions
-from components.tables.pieces import row_starts
+from components.tables.pieces import TableOptions, row_starts
 from components.tables.reading import pieces_of, read_piece
 from tests.make import table as table_bytes
 from trainer_utils.storage.files import list_files

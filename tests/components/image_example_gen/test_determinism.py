@@ -14,7 +14,7 @@ from components.image_example_gen import Executor
 from tests.components.runs import rows_of, run
 from tests.make import photo
 from tests.make import write_files as write_tree
-from trainer_utils.format.sealing import seal
+from trainer_utils.format.checksums import seal
 
 REPOSITORY = Path(__file__).parents[3]
 

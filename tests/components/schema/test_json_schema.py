@@ -5,7 +5,7 @@ import json
 import jsonschema
 import pytest
 
-from components.schema.json_schema import render_example_schema
+from components.schema.describing import render_example_schema
 from trainer_utils.format import Feature
 
 FEATURES = {

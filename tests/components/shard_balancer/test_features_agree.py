@@ -17,7 +17,8 @@ from components.report.inspection import inspect_dataset
 from components.schema_export import Executor as SchemaExport
 from tests.components.shard_balancer.test_executor import balance
 from trainer_utils.dataset import open_dataset
-from trainer_utils.format import Feature, parse_features
+from trainer_utils.format import Feature
+from trainer_utils.format.datum import parse_features
 
 GOLDEN = Path(__file__).parents[2] / "golden"
 TYPES = "datum_to_type_and_shape_mapping.json"

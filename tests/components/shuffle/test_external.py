@@ -5,11 +5,12 @@ import random
 import numpy as np
 import pytest
 
-from components.common.workspace import start_working, working_folder
+from components.common.workspace import start_working
 from components.shuffle.external import ExternalShuffle, frames_of, run_of
 from components.shuffle.layout import Cells, SplitLayout, plan_tasks
 from trainer_utils.format import CorruptShardError, DatasetError, read_blocks
 from trainer_utils.format.framing import frame_records
+from trainer_utils.writing.publishing import working_folder
 
 
 def make_shuffle(uri, records, *, memory_bytes):

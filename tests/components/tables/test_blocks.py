@@ -11,8 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from components.tables import delimited, pieces
-from components.tables.options import TableOptions
-from components.tables.pieces import Piece
+from components.tables.pieces import Piece, TableOptions
 from trainer_utils.format import InputError
 
 NAMES = ("x", "y", "z")

@@ -15,8 +15,7 @@ import pytest
 from components.common.file_table import FileTable
 from components.common.layout_inputs import LayoutInputs
 from components.tables import parquet
-from components.tables.options import TableOptions
-from components.tables.pieces import Piece
+from components.tables.pieces import Piece, TableOptions
 from components.tables.reading import pieces_of, read_piece
 from tests.components.tables.table_files import in_order, parquet_of
 from trainer_utils.format import DatasetError, InputError

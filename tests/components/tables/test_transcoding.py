@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from components.tables import transcoding
+from components.tables import reading
 from trainer_utils.format import InputError
 
 ENCODINGS = {
@@ -30,7 +30,7 @@ ENCODINGS = {
     ],
 )
 def test_a_file_may_be_in_another_encoding(convert, monkeypatch, encoding, layout):
-    monkeypatch.setattr(transcoding, "_BLOCK_BYTES", 3)  # in the midst of characters
+    monkeypatch.setattr(reading, "_BLOCK_BYTES", 3)  # in the midst of characters
     text = ENCODINGS[encoding]
     files = {
         "csv": ("t.csv", f'text,label\n"{text}",a\n'),
@@ -52,8 +52,8 @@ def test_text_is_transcoded_whole_however_it_is_read(text, block):
     for encoding in ("utf-16", "utf-8-sig", "utf-32-be"):
         target = io.BytesIO()
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(transcoding, "_BLOCK_BYTES", block)
-            transcoding._copy(io.BytesIO(text.encode(encoding)), target, encoding)
+            patch.setattr(reading, "_BLOCK_BYTES", block)
+            reading._copy(io.BytesIO(text.encode(encoding)), target, encoding)
         assert target.getvalue() == text.encode()
 
 

@@ -13,7 +13,6 @@ from components.kubeflow import (
     schema_export,
     shard_balancer,
     text_example_gen,
-    train_input_check,
 )
 
 RUNNER = ["--runner=apache_beam.runners.portability.fn_api_runner.FnApiRunner"]
@@ -136,12 +135,8 @@ def native(
     ).outputs["balanced_examples"]
     schema_export(examples=balanced)
     dataset_report(examples=balanced)
-    options = {"features": "image", "label": "label", "image_size": [32, 32]}
-    checked = train_input_check(
-        examples=balanced, batch_size=8, input_options=options, seconds=0.05
-    )
     findings = dataset_audit(examples=balanced).outputs["num_findings"]
-    count(dataset=balanced, findings=findings).after(checked)
+    count(dataset=balanced, findings=findings)
 
 
 @dsl.pipeline(name="imported")

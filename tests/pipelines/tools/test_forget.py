@@ -23,7 +23,7 @@ from pipelines.tools.verification import verify_dataset
 from tests.make import everything, jpeg, write_files
 from trainer_utils import ConfigError, DatasetError
 from trainer_utils.dataset import open_dataset
-from trainer_utils.reading.remote_parts import CachedFile, RemoteParts
+from trainer_utils.reading.shard_files import CachedFile, RemoteParts
 from trainer_utils.storage.cache_folder import CacheFolder
 
 NAME, SECRET = "cat/withdrawn 7.jpg", b"the text of a record that is withdrawn"

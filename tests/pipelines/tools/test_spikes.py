@@ -13,8 +13,7 @@ from pipelines.cli.app import app
 from pipelines.tools.ledger import RunLedger
 from pipelines.tools.spikes import find_suspects
 from trainer_utils import ConfigError, DatasetError, Part, Recipe
-from trainer_utils.losses import LossLog, read_losses
-from trainer_utils.recording import InputRecorder
+from trainer_utils.recording import InputRecorder, LossLog, read_losses
 
 
 def write(uri: Path, count: int) -> str:

@@ -11,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from trainer_utils.dataset.inspection import DatasetFacts, features_of_facts
-from trainer_utils.format import DatasetError, Feature, RecordBlock, frame_records, read_blocks
+from trainer_utils.format import DatasetError, Feature, RecordBlock, read_blocks
+from trainer_utils.format.framing import frame_records
 
 LISTS = {"int": "int64_list", "float": "float_list", "string": "bytes_list"}
 PNG = tf.io.encode_png(tf.zeros((3, 5, 3), tf.uint8)).numpy()
@@ -60,20 +61,11 @@ def test_parts_add_up_to_the_whole_however_they_travel(examples, cut):
     assert facts_of(*map(block, parts)) == together
 
 
-@pytest.mark.parametrize(
-    ("shape", "expected"),
-    [
-        ([2, 3], (2, 3)),
-        ([6, 1, 1], (6, 1, 1)),
-        ([-1, 2], (6,)),  # no shape
-        ([1] * 9, (6,)),  # of a rank that nothing has
-        ([2], (6,)),  # a single number
-    ],
-)
-def test_a_companion_says_the_shape_where_it_can_be_one(shape, expected):
-    examples = [{"x": ("float", [0.5] * count), "x_shape": ("int", shape)} for count in (6, 4)]
-    found = features_of_facts(facts_of(block(examples)))["x"]
-    assert found == Feature(type="float", shape=expected, dense=False)
+def test_a_companion_says_the_shape_where_it_can_be_one():
+    for shape, expected in (([2, 3], (2, 3)), ([-1, 2], (6,)), ([1] * 9, (6,)), ([2], (6,))):
+        examples = [{"x": ("float", [0.5] * count), "x_shape": ("int", shape)} for count in (6, 4)]
+        found = features_of_facts(facts_of(block(examples)))["x"]
+        assert found == Feature(type="float", shape=expected, dense=False)
 
 
 def test_two_types_of_a_feature_are_an_error_with_the_place():

@@ -1,18 +1,26 @@
-"""Shards plain and compressed, as TensorFlow writes them."""
+"""A shard's records, and where they lie by its index."""
 
 import gzip
 from pathlib import Path
 
+import numpy as np
 import pytest
 import tensorflow as tf
 
+import trainer_utils
+from trainer_utils.dataset import open_dataset
 from trainer_utils.dataset.shards import (
+    believed_index,
+    find_numbers,
     gzip_content_bytes,
     is_gzip,
     open_records,
     read_shard_blocks,
+    summed_index,
 )
-from trainer_utils.format import CorruptShardError
+from trainer_utils.format import CorruptShardError, RecordIndex
+from trainer_utils.format.framing import frame_records
+from trainer_utils.format.naming import index_file
 
 RECORDS = [bytes([n % 256]) * (n % 50) for n in range(500)]
 
@@ -49,3 +57,45 @@ def test_a_gzip_file_cut_short_is_named(tmp_path, part):
     with pytest.raises(CorruptShardError, match=r"shard\.gz.*whole gzip stream") as caught:
         list(read_shard_blocks(str(path)))
     assert caught.value.path == str(path)
+
+
+def test_an_index_says_where_records_lie_unless_it_is_of_another_file(tmp_path):
+    name = "Split-train/data_tfrecord-00000-of-00001"
+    records = [b"", b"one", b"x" * 300]
+    shard, index = str(tmp_path / name), tmp_path / index_file(name)
+    assert believed_index(shard, size=355) is None
+    index.parent.mkdir(parents=True)
+    index.write_bytes(RecordIndex(np.array([0, 3, 300])).to_bytes())
+    size = len(frame_records(records))
+    assert believed_index(shard, size=size).offsets.tolist() == [0, 16, 35, size]
+    assert believed_index(shard, size=size + 1) is None
+    index.write_bytes(b"no index")
+    assert believed_index(shard, size=size) is None
+    assert believed_index("elsewhere.tfrecord", size=size) is None
+
+
+@pytest.mark.parametrize(
+    ("values", "says"),
+    [
+        ({}, [1, 2]),
+        ({"record_id": "a"}, None),  # by which the index has it, and not by the other name
+        ({"filename": ["a", "b"]}, None),
+        ({"id": 5}, None),
+    ],
+)
+@pytest.mark.parametrize("compression", ["none", "gzip"])
+def test_records_are_found_by_name_where_each_has_one_name(tmp_path, values, says, compression):
+    settings = {"num_shards": 1, "compression": compression}
+    with trainer_utils.DatasetWriter(str(tmp_path / "out"), **settings) as writer:
+        for name in ("a", "b", "b"):
+            writer.write("train", {"filename": name, **values})
+    dataset = open_dataset(str(tmp_path / "out"))
+    (shard,) = dataset.shards["train"]
+    assert find_numbers(dataset, shard, [b"b", b"c"]) == says
+    summed = summed_index(shard)
+    (tmp_path / "out/index/train-00000-of-00001.npy").unlink()
+    assert find_numbers(dataset, shard, [b"b"]) is None
+    again = summed_index(shard)
+    assert again.name_crcs.tolist() == summed.name_crcs.tolist()
+    assert again.payload_crcs.tolist() == summed.payload_crcs.tolist()
+    assert again.lengths.tolist() == summed.lengths.tolist()

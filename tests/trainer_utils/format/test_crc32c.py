@@ -1,5 +1,7 @@
 """The sums against RFC 3720's examples and google-crc32c."""
 
+import itertools
+
 import google_crc32c
 import numpy as np
 import pytest
@@ -37,16 +39,15 @@ def test_the_mask_is_tensorflows():
     assert masked_crc32c(bytes(10), bytes(22)) == masked_crc32c(bytes(32))
 
 
-@pytest.mark.parametrize("width", [1, 4, 8, 12])
-@pytest.mark.parametrize("count", [0, 1, 64, 65, 500])
-def test_rows_are_summed_as_google_crc32c_sums_each(width, count):
-    rows = np.random.default_rng(0).integers(0, 256, (count, width), np.uint8)
-    expected = []
-    for row in rows:
-        crc = google_crc32c.value(row.tobytes())
-        expected.append(((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF)
-    assert masked_crc32c_of_rows(rows).tolist() == expected
-    assert masked_crc32c_of_rows(np.repeat(rows, 2, axis=1)[:, ::2]).tolist() == expected
+def test_rows_are_summed_as_google_crc32c_sums_each():
+    for width, count in itertools.product((1, 8, 12), (0, 1, 64, 65, 500)):
+        rows = np.random.default_rng(0).integers(0, 256, (count, width), np.uint8)
+        expected = []
+        for row in rows:
+            crc = google_crc32c.value(row.tobytes())
+            expected.append(((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF)
+        assert masked_crc32c_of_rows(rows).tolist() == expected
+        assert masked_crc32c_of_rows(np.repeat(rows, 2, axis=1)[:, ::2]).tolist() == expected
 
 
 @given(st.binary(), st.binary(max_size=5000))

@@ -72,13 +72,3 @@ def test_files_are_there_with_their_sums(dataset):
     (examples,) = [one for one in dataset.metadata.record_sets if one.id == "examples"]
     pattern = examples.fields[0].source.transforms[0].regex
     assert re.search(pattern, "/a/Split-eval/data_tfrecord-00000-of-00001")[1] == "eval"
-
-
-def test_many_classes_are_left_to_the_file():
-    text = render_croissant(
-        {"label": Feature(type="int")},
-        {"train": 1},
-        vocabularies={"label": [str(n) for n in range(5000)]},
-    )
-    found = mlc.Dataset(jsonld=json.loads(text)).metadata.record_sets
-    assert [one.id for one in found] == ["splits", "examples"]

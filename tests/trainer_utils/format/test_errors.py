@@ -56,13 +56,6 @@ def test_every_error_pickles_copies_and_crosses_as_json_with_its_data(error):
     assert same(error_from_json(json.loads(json.dumps(error_to_json(error)))), error)
 
 
-def test_the_sentence_is_made_of_the_data():
-    error = CorruptShardError.at("a", expected="b", got="c", record=3, offset=17, advice="D.")
-    assert str(error) == "'a': expected b, got c (record 3, byte 17). D."
-    assert str(InputError.at("a", expected="b", got="c")) == "'a': expected b, got c"
-    assert str(ConfigError.of("a", 3, allowed="b")) == "a: expected b, got 3"
-
-
 def test_a_setting_that_cannot_be_pickled_crosses_as_text():
     error = ConfigError.of("augment", lambda image: image, allowed="names")
     assert pickle.loads(pickle.dumps(error)).value == repr(error.value)

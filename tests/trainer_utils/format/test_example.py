@@ -1,29 +1,32 @@
-"""Encoded examples against the protocol buffer library."""
+"""Encoded and decoded examples against the protocol buffer library."""
+
+import contextlib
+import math
 
 import google.protobuf
-import pytest
 import tensorflow as tf
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trainer_utils.format import encode_example
+from trainer_utils.format import DatasetError, encode_example
+from trainer_utils.format.example import decode_example
 
 INTS = st.integers(-(2**63), 2**63 - 1)
 FLOATS = st.floats(width=32)
 BYTES = st.binary(max_size=300)
-VALUES = st.one_of(
-    INTS, FLOATS, BYTES, st.lists(INTS, max_size=5), st.lists(FLOATS, max_size=5), st.lists(BYTES)
-)
+VALUE_LISTS = st.one_of(*(st.lists(kind, max_size=5) for kind in (INTS, FLOATS, BYTES)))
+VALUES = st.one_of(INTS, FLOATS, BYTES, VALUE_LISTS)
 LISTS = {int: "int64_list", float: "float_list", bytes: "bytes_list"}
 
 
-def by_protobuf(features) -> bytes:
+def by_protobuf(features, *, keeps_empty: bool = False) -> bytes:
     example = tf.train.Example()
     for name, value in features.items():
         values = value if isinstance(value, list) else [value]
-        if values:
+        if values or keeps_empty:
             feature = example.features.feature[name]
-            getattr(feature, LISTS[type(values[0])]).value.extend(values)
+            for one in values:
+                getattr(feature, LISTS[type(one)]).value.append(one)
     return example.SerializeToString(deterministic=True)
 
 
@@ -38,12 +41,57 @@ def test_examples_are_the_bytes_of_the_protocol_buffer_library(features):
         assert encoded == expected
 
 
-@pytest.mark.parametrize("size", [0, 1, 127, 128, 16_383, 16_384, 2_097_152])
-def test_lengths_of_every_width_are_encoded(size):
-    features = {"image": bytes(size), "label": size}
-    assert b"".join(encode_example(features)) == by_protobuf(features)
+def test_lengths_of_every_width_are_encoded():
+    for size in (0, 1, 127, 128, 16_383, 16_384, 2_097_152):
+        features = {"image": bytes(size), "label": size}
+        assert b"".join(encode_example(features)) == by_protobuf(features)
 
 
 def test_a_large_value_is_not_copied():
     image = bytes(1 << 20)
     assert any(part is image for part in encode_example({"a": 1, "image": image, "z": b"z"}))
+
+
+def plain(values):
+    """Values that can be compared: of bytes, not of views; a NaN equal to another."""
+    values = [bytes(value) if isinstance(value, memoryview) else value for value in values]
+    return ["nan" if isinstance(v, float) and math.isnan(v) else v for v in values]
+
+
+@given(st.dictionaries(st.text(max_size=20), VALUE_LISTS, min_size=1, max_size=6), st.data())
+def test_only_the_wanted_features_are_decoded(features, data):
+    names = data.draw(st.sets(st.sampled_from(sorted(features))))
+    found = decode_example(by_protobuf(features, keeps_empty=True), names)
+    assert {n: plain(v) for n, v in found.items()} == {n: plain(features[n]) for n in names}
+
+
+def message(number: int, content: bytes) -> bytes:
+    return bytes([number << 3 | 2, len(content)]) + content
+
+
+def example_of(feature: bytes) -> bytes:
+    return message(1, message(1, message(1, b"x") + message(2, feature)))
+
+
+@pytest.mark.parametrize(
+    "record",
+    [
+        b"\x0a",
+        b"\x0a\x05ab",
+        b"no example",
+        b"\xff" * 12,
+        b"\x0b\x0a",
+        b"\x0a\x04\x0a\x02\x0a\x7f",
+        example_of(message(2, message(1, b"abc"))),
+    ],
+    ids=["no length", "cut", "text", "endless number", "group", "cut inside", "cut float"],
+)
+def test_other_bytes_are_refused(record):
+    with pytest.raises(DatasetError, match=r"expected a tf\.train\.Example"):
+        decode_example(record)
+
+
+@given(st.binary(max_size=60))
+def test_any_bytes_are_read_or_refused(record):
+    with contextlib.suppress(DatasetError):
+        decode_example(record)

@@ -7,16 +7,13 @@ import numpy as np
 import pytest
 
 from tests.trainer_utils.format.tfrecord_files import RECORDS, written_by_tensorflow
-from trainer_utils.format import (
-    CorruptShardError,
-    frame_records,
-    read_blocks,
-)
+from trainer_utils.format import CorruptShardError, read_blocks
 from trainer_utils.format.framing import (
     RECORD_OVERHEAD_BYTES,
     footers_of,
     frame_footers,
     frame_headers,
+    frame_records,
     unframe,
 )
 

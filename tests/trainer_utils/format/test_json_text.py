@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trainer_utils.format import DatasetError, Manifest, parse_features, parse_shard_info
+from trainer_utils.format import DatasetError, Manifest, parse_shard_info
+from trainer_utils.format.datum import parse_features
 from trainer_utils.format.json_text import json_lines, parse_json, render_json
 from trainer_utils.format.tfds import parse_tfds_features, parse_tfds_splits
 
@@ -38,11 +39,11 @@ PARSERS = [
 
 
 @pytest.mark.parametrize("parse", PARSERS, ids=lambda parse: parse.__qualname__)
-@pytest.mark.parametrize("text", HOSTILE.values(), ids=HOSTILE)
-def test_what_readers_disagree_about_is_refused(text, parse):
-    with pytest.raises(DatasetError, match="the/file") as raised:
-        parse(text, path="the/file")
-    assert len(str(raised.value)) < 2000
+def test_what_readers_disagree_about_is_refused(parse):
+    for text in HOSTILE.values():
+        with pytest.raises(DatasetError, match="the/file") as raised:
+            parse(text, path="the/file")
+        assert len(str(raised.value)) < 2000
 
 
 JSON = st.recursive(
@@ -57,9 +58,6 @@ JSON = st.recursive(
 @given(st.dictionaries(st.text(st.characters(blacklist_categories=("Cs",))), JSON))
 def test_what_is_written_is_read(value):
     assert parse_json(render_json(value), path="x") == value
-
-
-WRONG = [None, True, 3, -1, 2.5, "x", "", [], [1], {}, {"a": 1}]
 
 
 def test_lines_end_at_newlines_alone():

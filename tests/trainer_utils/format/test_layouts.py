@@ -6,8 +6,8 @@ import pytest
 
 from tests.trainer_utils.format.test_manifest import MANIFEST
 from trainer_utils.format import DatasetError, Manifest
+from trainer_utils.format.checksums import FileDigest, seal
 from trainer_utils.format.layouts import find_layout
-from trainer_utils.format.sealing import FileDigest, seal
 
 
 def found(*paths: str, **texts: str) -> dict[str, list[str]]:
@@ -34,16 +34,10 @@ def test_names_say_the_split(paths, splits):
     assert {split: len(shards) for split, shards in found(*paths).items()} == splits
 
 
-@pytest.mark.parametrize(
-    "names",
-    [
-        ["train-00000-of-00003.tfrecord", "train-00002-of-00003.tfrecord"],
-        ["Split-train/data-00000-of-00003.gz", "Split-train/data-00002-of-00003.gz"],
-    ],
-)  # fmt: skip
-def test_a_gap_among_numbered_files_is_refused(names):
-    with pytest.raises(DatasetError, match=r"00001-of-00003.*: is missing, one of at most 1"):
-        found(*names)
+def test_a_gap_among_numbered_files_is_refused():
+    for name in ("train-0000{}-of-00003.tfrecord", "Split-train/data-0000{}-of-00003.gz"):
+        with pytest.raises(DatasetError, match="00001-of-00003"):
+            found(name.format(0), name.format(2))
 
 
 def test_an_unfinished_dataset_is_refused():
@@ -54,46 +48,25 @@ def test_an_unfinished_dataset_is_refused():
 OUTSIDE = ["../secret.tfrecord", "/secret.tfrecord", "a/../../b", "gs://other/x", "x\0", "a\\b", ""]
 
 
-@pytest.mark.parametrize("path", OUTSIDE)
-def test_json_of_others_names_nothing_outside(path):
-    split = {"name": "train", "shardLengths": ["1"], "filepathTemplate": path}
-    texts = {
-        "shard_info.json": json.dumps({"train": {path: 1}}),
-        "dataset_info.json": json.dumps({"name": "set", "splits": [split]}),
-    }
-    if not path:  # which stands for TFDS's own template
-        del texts["dataset_info.json"]
-    for name, text in texts.items():
-        with pytest.raises(DatasetError, match=rf"inside of the dataset's folder \(the-uri/{name}"):
-            find_layout({name: 1}, {name: text}.__getitem__, uri="the-uri")
+def check_refused(name: str, text: str) -> None:
+    with pytest.raises(DatasetError, match=f"the-uri/{name}"):
+        find_layout({name: 1}, {name: text}.__getitem__, uri="the-uri")
 
 
-@pytest.mark.parametrize("split", ["../../x", "a/b", "..", "a\nb", ""])
-def test_a_split_of_others_is_no_path(split):
-    entry = {"name": split, "shardLengths": ["1"], "filepathTemplate": "x"}
-    texts = {
-        "shard_info.json": json.dumps({split: {"x": 1}}),
-        "dataset_info.json": json.dumps({"name": "set", "splits": [entry]}),
-    }
-    for name, text in texts.items():
-        with pytest.raises(DatasetError, match=f"expected .* \\(the-uri/{name}"):
-            find_layout({name: 1}, {name: text}.__getitem__, uri="the-uri")
-
-
-@pytest.mark.parametrize("path", OUTSIDE)
-def test_a_manifest_names_nothing_outside(path):
-    value = json.loads(MANIFEST.to_json())
-    value["shards"][0]["path"] = path
-    text = seal(json.dumps(value, indent=2))
-    with pytest.raises(DatasetError, match="inside of the dataset's folder"):
-        find_layout({"manifest.json": 1}, lambda _: text, uri="the-uri")
-
-
-@pytest.mark.parametrize("split", ["../../x", "a/b", "a b", ""])
-def test_a_split_of_a_manifest_is_a_word(split):
-    text = seal(MANIFEST.to_json().replace('"eval"', json.dumps(split)))
-    with pytest.raises(DatasetError, match=r"the-uri/manifest\.json.*split '.*expected a name"):
-        find_layout({"manifest.json": 1}, lambda _: text, uri="the-uri")
+def test_no_json_names_anything_outside():
+    places = [("train", path) for path in OUTSIDE]
+    for split, path in (*places, *((name, "x") for name in ("../../x", "a/b", "..", "a\nb", ""))):
+        entry = {"name": split, "shardLengths": ["1"], "filepathTemplate": path}
+        check_refused("shard_info.json", json.dumps({split: {path: 1}}))
+        if path:  # none stands for TFDS's own template
+            check_refused("dataset_info.json", json.dumps({"name": "set", "splits": [entry]}))
+    for path in OUTSIDE:
+        value = json.loads(MANIFEST.to_json())
+        value["shards"][0]["path"] = path
+        check_refused("manifest.json", seal(json.dumps(value, indent=2)))
+    for split in ("../../x", "a/b", "a b", ""):
+        text = seal(MANIFEST.to_json().replace('"eval"', json.dumps(split)))
+        check_refused("manifest.json", text)
 
 
 def test_schema_exports_artifact_describes_shards_that_lie_elsewhere():

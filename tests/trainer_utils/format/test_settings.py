@@ -42,26 +42,10 @@ def test_a_declaration_says_all_of_a_setting():
     assert (size.is_optional, size.is_collection, size.kinds) == (True, True, (int, Mapping))
     assert (names.is_optional, names.is_collection, names.default) == (False, True, ())
     assert (mode.is_optional, mode.is_collection, mode.choices) == (True, False, (None, "a", "b"))
-    assert size.members == (int, Mapping[str, int])
     assert {name: [*names] for name, (_, names) in groups_of(Outer).items()} == {
         "all_of_it": ["rate", "mode"],
         "some_of_it": ["mode"],
     }
-
-
-@pytest.mark.parametrize(
-    ("name", "sentence", "default"),
-    [
-        ("size", "in bytes. At least 1.", ""),
-        ("rate", "a share. From 0 to 1. Default: half of it.", "0.5"),
-        ("mode", "`a` or `b`.", ""),
-        ("seed", "of it. 64 bits, signed.", "128 MiB"),
-        ("kinds", "by name.", ""),
-    ],
-)
-def test_a_sentence_has_the_range_of_a_number(name, sentence, default):
-    one = settings_of(Outer)[name]
-    assert (one.sentence, one.shown_default) == (sentence, default)
 
 
 def test_a_value_is_checked_and_kept_as_its_rule_returns_it():

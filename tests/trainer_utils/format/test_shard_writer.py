@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from trainer_utils.format import ShardWriter, frame_records
+from trainer_utils.format import ShardWriter
+from trainer_utils.format.framing import frame_records
 
 RECORDS = [random.Random(n).randbytes(size) for n, size in enumerate([0, 5, 3 << 20, 100, 1 << 20])]
 

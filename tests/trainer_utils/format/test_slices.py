@@ -1,11 +1,15 @@
-"""Slices against Datum's own."""
+"""Slices of splits, against Datum's, and ranges of files."""
 
 import itertools
 import re
 
+import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from trainer_utils.format import ConfigError, DatasetError, SplitRange, resolve_slices
+from trainer_utils.format.slices import FileRange, RecordPositions
 
 BOUNDS = [None, 0, 1, 5, 10, -1, -5, -10]
 PERCENTS = [None, 0, 1, 33, 50, 66, 99, 100, -1, -50]
@@ -81,3 +85,27 @@ def test_what_is_wrong_in_any_split_is_a_wrong_setting(wrong, size):
     """Not only where a percentage too large is rounded to more records than there are."""
     with pytest.raises(ConfigError, match=re.escape(f"got {wrong!r}")):
         resolve_slices(wrong, {"train": size})
+
+
+PARTS = st.lists(
+    st.builds(FileRange, st.sampled_from("abc"), st.integers(0, 5), st.integers(0, 6)), max_size=8
+)
+
+
+def records(parts):
+    return [(part.path, n) for part in parts for n in range(part.skip, part.skip + part.take)]
+
+
+@given(PARTS, st.lists(st.integers(0, 50), min_size=2, max_size=6).map(sorted))
+def test_cuts_hold_the_records_between_their_bounds(parts, bounds):
+    positions = RecordPositions(parts)
+    cuts = [positions.cut(start, stop) for start, stop in itertools.pairwise(bounds)]
+    expected = [records(parts)[start:stop] for start, stop in itertools.pairwise(bounds)]
+    assert [records(one) for one in cuts] == expected
+    assert all(part.take for one in cuts for part in one)
+
+
+@given(PARTS)
+def test_positions_are_found_in_their_files(parts):
+    numbers = np.arange(len(records(parts)))
+    assert RecordPositions(parts).locate(numbers) == records(parts)

@@ -40,18 +40,16 @@ def test_byte_order_and_strides_do_not_matter() -> None:
     np.testing.assert_array_equal(found.numpy(), array)
 
 
-@pytest.mark.parametrize("array", [np.zeros(2, "datetime64[s]"), np.array([{}]), np.zeros(1, "V3")])
-def test_a_dtype_that_no_tensor_has_is_refused(array: Any) -> None:
-    with pytest.raises(DatasetError, match=r"expected one of float32, .*got"):
-        encode_tensor(array)
-
-
-@pytest.mark.parametrize(
-    "data", [b"", b"\xff", b"\x08\x01", b"\x08\x63", b'\x08\x01\x12\x00"\x03abc']
-)
-def test_bytes_that_are_no_tensor_are_refused(data: bytes) -> None:
-    with pytest.raises(DatasetError, match="expected a TensorProto"):
-        decode_tensor(data)
+def test_what_is_no_tensor_is_refused() -> None:
+    for array in (np.zeros(2, "datetime64[s]"), np.array([{}]), np.zeros(1, "V3")):
+        with pytest.raises(DatasetError):
+            encode_tensor(array)
+    for data in (b"", b"\xff", b"\x08\x01", b"\x08\x63", b'\x08\x01\x12\x00"\x03abc'):
+        with pytest.raises(DatasetError):
+            decode_tensor(data)
+    for text in ("float16", "float17[1]", "int8[-1]", "int8[1,]", "int8[1]\n"):
+        with pytest.raises(DatasetError):
+            TensorSpec.parse(text)
 
 
 def test_a_spec_is_text_and_json_and_says_what_all_have() -> None:
@@ -63,9 +61,3 @@ def test_a_spec_is_text_and_json_and_says_what_all_have() -> None:
     for other in (TensorSpec("float32", (3, 4)), TensorSpec("float16", (3,))):
         with pytest.raises(DatasetError, match=r"expected tensors of one dtype and rank.*float"):
             spec.merge(other)
-
-
-@pytest.mark.parametrize("text", ["float16", "float17[1]", "int8[-1]", "int8[1,]", "int8[1]\n"])
-def test_a_text_that_is_no_spec_is_refused(text: str) -> None:
-    with pytest.raises(DatasetError, match="expected"):
-        TensorSpec.parse(text)

@@ -7,19 +7,15 @@ import tracemalloc
 import pytest
 
 from tests.trainer_utils.format.tfrecord_files import RECORDS, written_by_tensorflow
-from trainer_utils.format import (
-    CorruptShardError,
-    count_records,
-    frame_records,
-    read_blocks,
-    read_records,
-)
+from trainer_utils.format import CorruptShardError, count_records, read_blocks
 from trainer_utils.format.crc32c import masked_crc32c
-from trainer_utils.format.tfrecord import scan_until_damage
+from trainer_utils.format.framing import frame_records
+from trainer_utils.format.tfrecord import read_records, scan_until_damage
 
 
-@pytest.mark.parametrize("block_bytes", [1, 13, 1000, 1 << 23])
-@pytest.mark.parametrize("name", ["several", "large"])
+@pytest.mark.parametrize(
+    ("name", "block_bytes"), [("several", 1), ("several", 13), ("large", 1000), ("large", 1 << 23)]
+)
 def test_blocks_of_any_size_hold_the_records_of_tensorflows_file(tmp_path, name, block_bytes):
     data = written_by_tensorflow(tmp_path / "records", RECORDS[name])
     blocks = list(read_blocks(io.BytesIO(data), path="x", block_bytes=block_bytes))

@@ -20,7 +20,7 @@ from tests.trainer_utils.processes import cluster_environments, run_all
 
 EPOCHS = 2
 TRAIN: dict[str, Any] = {"features": "image", "label": "label"}
-REMAINDERS = [None, "drop", "pad", "balance"]
+REMAINDERS = [None, "pad"]
 
 
 # --- The programs ---
@@ -33,6 +33,8 @@ def mirrored(uri: str) -> dict[str, Any]:
     strategy = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
     read: dict[str, Any] = {"batch_size": 8, "features": "id"}
     distributed = trainer_utils.distribute(strategy, uri, "train", **read)
+    with pytest.raises(trainer_utils.ConfigError) as unbalanced:
+        trainer_utils.distribute(strategy, uri, "train[:23]", batch_size=2, remainder="balance")
     return {
         "replicas": strategy.num_replicas_in_sync,
         "cardinality": int(distributed.cardinality),
@@ -40,21 +42,12 @@ def mirrored(uri: str) -> dict[str, Any]:
         "one left over": steps_of(
             strategy, trainer_utils.distribute(strategy, uri, "train[:17]", **read)
         ),
-        "unbalanced": unbalanced(strategy, uri),
+        "unbalanced": unbalanced.value.setting,
         "fit distributed": fit(
             strategy, trainer_utils.distribute(strategy, uri, "train", batch_size=8, **TRAIN)
         ),
         "fit plain": fit(strategy, trainer_utils.input_fn(uri, "train", batch_size=8, **TRAIN)),
     }
-
-
-def unbalanced(strategy: tf.distribute.Strategy, uri: str) -> str:
-    """The refusal of a last batch of one record for two replicas."""
-    try:
-        trainer_utils.distribute(strategy, uri, "train[:23]", batch_size=2, remainder="balance")
-    except trainer_utils.ConfigError as error:
-        return str(error)
-    return "none"
 
 
 def worker(uri: str) -> dict[str, Any]:
@@ -64,30 +57,22 @@ def worker(uri: str) -> dict[str, Any]:
     distributed = trainer_utils.distribute(strategy, uri, "train", **read)
     steps = int(distributed.cardinality)
     endless = trainer_utils.distribute(strategy, uri, "train", batch_size=8, repeat=True, **TRAIN)
-    try:
-        refusal = str(trainer_utils.distribute(strategy, uri, "train", batch_size=7))
-    except trainer_utils.ConfigError as error:
-        refusal = str(error)
+    with pytest.raises(trainer_utils.ConfigError) as refusal:
+        trainer_utils.distribute(strategy, uri, "train", batch_size=7)
     plain = trainer_utils.input_fn(uri, "train", **read)
     return {
         "replicas": strategy.num_replicas_in_sync,
         "cardinality": steps,
         "epochs": [steps_of(strategy, distributed) for _ in range(EPOCHS)],
         "plain": steps_of(strategy, strategy.experimental_distribute_dataset(plain)),
-        "padded": steps_of(strategy, pairs(strategy, uri, remainder="pad")),
         "mean": weighted_mean(strategy, pairs(strategy, uri, remainder="pad")),
-        "dropped": steps_of(strategy, pairs(strategy, uri, remainder="drop")),
-        "balanced": steps_of(strategy, pairs(strategy, uri, remainder="balance")),
-        "whole": steps_of(strategy, pairs(strategy, uri, remainder="drop", repeat=2)),
-        "resumed": steps_of(strategy, pairs(strategy, uri, remainder="drop", repeat=2, state=1)),
         "resized": {
             str(remainder): steps_of(strategy, pairs(strategy, uri, **resized(uri, remainder)))
             for remainder in REMAINDERS
         },
-        "refusal": refusal,
+        "refusal": refusal.value.setting,
         # tf-keras, the Keras that knows this strategy, wants the steps of distributed datasets.
-        "fit distributed": fit(strategy, endless, steps_per_epoch=steps),
-        "fit plain": fit(strategy, trainer_utils.input_fn(uri, "train", batch_size=8, **TRAIN)),
+        "fit": fit(strategy, endless, steps_per_epoch=steps),
     }
 
 
@@ -168,42 +153,20 @@ def check_fit(fitted: Mapping[str, Any], *, keras: str, steps: int) -> None:
 # --- One worker ---
 
 
-@pytest.fixture(scope="module")
-def on_two_replicas(datum_photos, tmp_path_factory) -> dict[str, Any]:
-    (report,) = run_all(
-        __file__, tmp_path_factory.mktemp("mirrored"), [{}], "mirrored", datum_photos
-    )
-    assert report["replicas"] == 2
-    return report
-
-
-def test_replicas_share_every_record_once_an_epoch_in_another_order(on_two_replicas):
-    epochs = [flat(steps) for steps in on_two_replicas["epochs"]]
+def test_replicas_share_every_record_once_an_epoch_and_keras_trains_on_them(datum_photos, tmp_path):
+    (report,) = run_all(__file__, tmp_path, [{}], "mirrored", datum_photos)
+    assert (report["replicas"], report["cardinality"]) == (2, 3)
+    epochs = [flat(steps) for steps in report["epochs"]]
     assert [sorted(epoch) for epoch in epochs] == [list(range(23))] * EPOCHS
     assert epochs[0] != epochs[1]
-
-
-def test_replicas_share_each_batch_equally_and_the_last_as_it_goes(on_two_replicas):
-    for steps in on_two_replicas["epochs"]:
+    for steps in report["epochs"]:
         assert [[len(replica) for replica in step] for step in steps] == [[4, 4], [4, 4], [4, 3]]
-    assert on_two_replicas["cardinality"] == 3
-
-
-def test_a_last_record_that_has_no_partner_is_not_lost(on_two_replicas):
-    steps = on_two_replicas["one left over"]
+    steps = report["one left over"]
     assert len(flat(steps)) == len(set(flat(steps))) == 17
     assert [sum(map(len, step)) for step in steps] == [8, 8, 1]
-
-
-def test_batches_that_cannot_be_balanced_over_the_replicas_of_one_worker_are_refused(
-    on_two_replicas,
-):
-    assert "cannot give each of 2 replicas" in on_two_replicas["unbalanced"]
-
-
-@pytest.mark.parametrize("way", ["fit distributed", "fit plain"])
-def test_keras_trains_on_two_replicas(on_two_replicas, way):
-    check_fit(on_two_replicas[way], keras="keras", steps=3)
+    assert report["unbalanced"] == "remainder"
+    for way in ("fit distributed", "fit plain"):
+        check_fit(report[way], keras="keras", steps=3)
 
 
 @pytest.mark.parametrize(
@@ -224,102 +187,45 @@ def test_a_dataset_that_is_none_is_refused_before_anything_is_read(tmp_path):
 # --- Two workers ---
 
 
-@pytest.fixture(scope="module")
-def on_two_workers(datum_photos, tmp_path_factory) -> list[dict[str, Any]]:
+@pytest.mark.slow
+def test_workers_share_every_record_in_the_batches_of_one_and_train_as_one(datum_photos, tmp_path):
     environments = [{**one, "TF_USE_LEGACY_KERAS": "1"} for one in cluster_environments(2)]
-    folder = tmp_path_factory.mktemp("workers")
-    reports = run_all(__file__, folder, environments, "worker", datum_photos)
-    assert [report["replicas"] for report in reports] == [2, 2]
-    return reports
-
-
-@pytest.mark.slow
-def test_workers_take_as_many_steps_of_as_many_records(on_two_workers):
+    reports = run_all(__file__, tmp_path, environments, "worker", datum_photos)
+    for report in reports:
+        assert (report["replicas"], report["cardinality"]) == (2, 3)
+        assert report["refusal"] == "batch_size"
+        check_fit(report["fit"], keras="tf_keras", steps=3)
+    losses = [report["fit"]["losses"] for report in reports]
+    assert losses[0] == pytest.approx(losses[1], rel=1e-5)
     for epoch in range(EPOCHS):
-        sizes = [[flat([step]) for step in report["epochs"][epoch]] for report in on_two_workers]
+        sizes = [[flat([step]) for step in report["epochs"][epoch]] for report in reports]
         assert [[len(step) for step in steps] for steps in sizes] == [[4, 4, 3], [4, 4, 4]]
-    assert [report["cardinality"] for report in on_two_workers] == [3, 3]
-
-
-@pytest.mark.slow
-def test_workers_read_disjoint_records_in_another_order_each_epoch(on_two_workers):
-    shares = [[flat(steps) for steps in report["epochs"]] for report in on_two_workers]
-    for epochs, own in zip(shares, [11, 12], strict=True):
-        assert epochs[0] != epochs[1]
-        assert [len(set(epoch)) for epoch in epochs] == [own, own]
+    shares = [[flat(steps) for steps in report["epochs"]] for report in reports]
+    assert all(first != second for first, second in shares)
     for first, second in zip(*shares, strict=True):
         assert sorted([*first, *second]) == list(range(23))
+    assert sorted(number for report in reports for number in flat(report["plain"])) == [*range(23)]
+    assert [report["mean"] for report in reports] == [11.0, 11.0]  # of 0 to 22
+    for remainder in REMAINDERS:
+        parts = [report["resized"][str(remainder)] for report in reports]
+        check_resized(parts, datum_photos, remainder)
 
 
-@pytest.mark.slow
-def test_workers_share_a_plain_dataset_too(on_two_workers):
-    shares = [flat(report["plain"]) for report in on_two_workers]
-    assert sorted(itertools.chain.from_iterable(shares)) == list(range(23))
+def check_resized(reports: list[Any], uri: str, remainder: str | None) -> None:
+    """Two workers have the batches of one, from where four stopped."""
 
-
-@pytest.mark.slow
-def test_padded_rows_weigh_nothing_on_workers(on_two_workers):
-    seen = []
-    for report in on_two_workers:
-        steps = [step[0] for step in report["padded"]]
-        assert [len(ids) for ids, _ in steps] == [4, 4, 4]
-        assert {weight for _, weights in steps for weight in weights} <= {0.0, 1.0}
-        seen += [n for ids, weights in steps for n, w in zip(ids, weights, strict=True) if w]
-    assert sorted(seen) == list(range(23))
-    assert [report["mean"] for report in on_two_workers] == [11.0, 11.0]  # of 0 to 22
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("remainder", "sizes", "records"),
-    [("dropped", [[4, 4], [4, 4]], 16), ("balanced", [[4, 4, 3], [4, 4, 4]], 23)],
-)
-def test_workers_keep_the_remainder_as_asked(on_two_workers, remainder, sizes, records):
-    steps = [[step[0] for step in report[remainder]] for report in on_two_workers]
-    assert sorted([len(step) for step in own] for own in steps) == sizes
-    assert len({number for own in steps for step in own for number in step}) == records
-
-
-@pytest.mark.slow
-def test_workers_go_on_from_a_step(on_two_workers):
-    for report in on_two_workers:
-        assert len(report["whole"]) == 4
-        assert report["resumed"] == report["whole"][1:]
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("remainder", REMAINDERS)
-def test_workers_go_on_where_four_stopped_with_the_batches_of_one(
-    on_two_workers, datum_photos, remainder
-):
     def rows(element: Any) -> list[int]:
         ids, weights = element if remainder == "pad" else (element, itertools.repeat(1))
         return [int(n) for n, weight in zip(ids, weights, strict=remainder == "pad") if weight]
 
-    reports = [report["resized"][str(remainder)] for report in on_two_workers]
     got = [
         sorted(n for step in steps for element in step for n in rows(element))
         for steps in zip(*reports, strict=True)
     ]
-    one = trainer_utils.input_fn(
-        datum_photos, "train", batch_size=8, features="id", remainder=remainder, repeat=2, seed=5
+    one = trainer_utils.iterate(
+        uri, "train", batch_size=8, features="id", remainder=remainder, repeat=2, seed=5
     )
-    assert got == [sorted(rows(batch)) for batch in one.as_numpy_iterator()][2:]
-
-
-@pytest.mark.slow
-def test_workers_refuse_a_batch_that_they_cannot_share(on_two_workers):
-    expected = "batch_size: expected a multiple of the 2 replicas, got 7"
-    assert [report["refusal"] for report in on_two_workers] == [expected] * 2
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("way", ["fit distributed", "fit plain"])
-def test_keras_trains_on_two_workers_as_one(on_two_workers, way):
-    for report in on_two_workers:
-        check_fit(report[way], keras="tf_keras", steps=3)
-    losses = [report[way]["losses"] for report in on_two_workers]
-    assert losses[0] == pytest.approx(losses[1], rel=1e-5)
+    assert got == [sorted(rows(batch)) for batch in one][2:]
 
 
 if __name__ == "__main__":

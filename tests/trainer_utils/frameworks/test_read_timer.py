@@ -32,15 +32,6 @@ def test_elements_are_as_they_were():
     assert [part.numpy().tolist() for part in batch["b"]] == [[1, 2], [3.0, 4.0]]
 
 
-def test_batches_are_counted_once_each():
-    before = time_in_reads()
-    list(add_read_timer(tf.data.Dataset.range(7)))
-    list(add_read_timer(tf.data.Dataset.range(4).batch(2)))
-    counted = time_in_reads() - before
-    assert counted.batches == 9
-    assert counted.seconds > 0
-
-
 def test_time_in_which_nobody_asks_is_not_waiting():
     """Two elements come at once, and the third only after a while in which they are asked for."""
     gate = threading.Semaphore(2)

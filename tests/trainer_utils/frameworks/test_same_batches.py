@@ -97,8 +97,7 @@ def test_a_framework_has_the_batches_of_numpy(numbered, framework, options, work
 
 
 @pytest.mark.parametrize("framework", ["tensorflow", "torch", "keras"])
-@pytest.mark.parametrize("strategy", ["concat", "best_fit", "one_document"])
-@pytest.mark.parametrize("remainder", [None, "pad"])
+@pytest.mark.parametrize(("strategy", "remainder"), [("concat", "pad"), ("best_fit", None)])
 def test_packs_are_the_same_in_every_framework(tmp_path, framework, strategy, remainder):
     pytest.importorskip(framework)
     with trainer_utils.DatasetWriter(str(tmp_path / "d"), num_shards={"train": 2}) as writer:

@@ -7,8 +7,7 @@ import pytest
 
 import trainer_utils
 from trainer_utils import ConfigError
-from trainer_utils.losses import read_losses
-from trainer_utils.recording import InputRecorder, read_ledger
+from trainer_utils.recording import InputRecorder, read_ledger, read_losses
 
 data = pytest.importorskip("torch.utils.data")
 

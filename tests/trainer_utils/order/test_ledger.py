@@ -7,7 +7,7 @@ import random
 import pytest
 
 from trainer_utils.format import ConfigError, DatasetError
-from trainer_utils.format.file_ranges import RecordName
+from trainer_utils.format.slices import RecordName
 from trainer_utils.order import FileRange, InputOrder, OrderOptions
 from trainer_utils.order.ledger import (
     InputHistory,
@@ -54,12 +54,7 @@ def test_what_other_workers_could_not_read_is_joined():
         assert own.merged([foreign]) == own
 
 
-def test_a_segment_without_a_step_leaves_nothing():
-    ledger = InputLedger().with_segment(segment(steps=0)).with_segment(segment())
-    assert [one.steps for one in ledger.segments] == [9]
-
-
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", range(8))
 def test_history_is_what_a_naive_replay_saw(seed):
     rng = random.Random(seed)
     bad = {RecordName(f"gs://b/{rng.randrange(3)}", rng.randrange(50)) for _ in range(seed % 4)}
@@ -106,18 +101,9 @@ def test_history_is_what_a_naive_replay_saw(seed):
         found.batch(step)
 
 
-@pytest.mark.parametrize(
-    "change",
-    [
-        {"version": 1},
-        {"steps": -1},
-        {"steps": "9"},
-        {"datasets": 3},
-        {"unreadable": {"a": ["x"]}},
-        {"more": 1},
-    ],
-)
-def test_a_damaged_ledger_names_its_file(change):
+def test_a_damaged_ledger_names_its_file():
     facts = json.loads(InputLedger((segment(),)).to_json())
-    with pytest.raises(DatasetError, match=r"a/b\.json"):
-        InputLedger.from_json(json.dumps({**facts, **change}), path="a/b.json")
+    wrong = [{"version": 1}, {"steps": -1}, {"steps": "9"}, {"datasets": 3}, {"more": 1}]
+    for change in (*wrong, {"unreadable": {"a": ["x"]}}):
+        with pytest.raises(DatasetError, match=r"a/b\.json"):
+            InputLedger.from_json(json.dumps({**facts, **change}), path="a/b.json")

@@ -8,7 +8,7 @@ import numpy as np
 import tensorflow as tf
 
 from trainer_utils.dataset import open_dataset
-from trainer_utils.format.file_ranges import RecordName
+from trainer_utils.format.slices import RecordName
 
 _DTYPES = {"int": tf.int64, "float": tf.float32, "string": tf.string}
 

@@ -8,9 +8,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from trainer_utils import ConfigError, input_fn
+from trainer_utils import ConfigError, InputOptions, input_fn
 from trainer_utils.format import Feature
-from trainer_utils.reading.audio import AudioReading
 
 RATE = 8000
 
@@ -74,7 +73,7 @@ def test_sounds_of_different_length_are_padded_with_silence(write):
         assert not row[len(value) :].any()
 
 
-@pytest.mark.parametrize("seconds", [0.02, 0.03, 1, 0.025003])
+@pytest.mark.parametrize("seconds", [0.02, 1, 0.025003])
 def test_sounds_are_cut_or_filled_up_to_the_seconds_asked_for(write, seconds):
     values = [samples(length) for length in (160, 240, 500, 3)]
     uri = write([wav(v) for v in values], **ALIKE)
@@ -98,37 +97,21 @@ def test_seconds_are_each_records_own_where_rates_are_mixed(write):
             np.testing.assert_array_equal(one.reshape(-1, 1), values[:count] / 32768)
 
 
-@pytest.mark.parametrize(
-    ("extra", "options", "match"),
-    [
-        ({"channels": 1}, {"audio_seconds": 1}, r"sample_rate .*AudioExampleGen\(sample_rate=16"),
-        ({"sample_rate": RATE}, {}, r"one channels .*AudioExampleGen\(channels=1\)"),
-    ],
-)
-def test_what_no_batch_can_hold_is_refused_with_the_cure(write, extra, options, match):
-    uri = write([wav(samples(10))] * 2, **extra)
-    with pytest.raises(ConfigError, match=match):
-        read(uri, **options)
-    assert len(read(uri, batch_size=None, **options)) == 2
-
-
-def test_datasets_of_different_rates_are_mixed(write):
-    uris = [write([wav(samples(10), rate)], sample_rate=rate, channels=1) for rate in (4000, 8000)]
-    with pytest.raises(ConfigError, match="sample_rate"):
-        read(uris, audio_seconds=1)
-    got = read(uris, audio_seconds=0.001, batch_size=None)
-    assert [len(sound) for sound in got] == [4, 8]
+def test_what_no_batch_can_hold_is_refused_with_the_cure(write):
+    for extra, options, cure in (
+        ({"channels": 1}, {"audio_seconds": 1}, "sample_rate=16"),
+        ({"sample_rate": RATE}, {}, "channels=1"),
+    ):
+        uri = write([wav(samples(10))] * 2, **extra)
+        with pytest.raises(ConfigError, match=rf"AudioExampleGen\({cure}"):
+            read(uri, **options)
+        assert len(read(uri, batch_size=None, **options)) == 2
 
 
 def test_a_record_of_another_rate_than_the_dataset_says_is_an_error(write):
     uri = write([wav(samples(10)), wav(samples(10), 4000)], **ALIKE)
     with pytest.raises(tf.errors.InvalidArgumentError, match="rate"):
         read(uri)
-
-
-def test_what_is_no_wav_is_an_error(write):
-    with pytest.raises(tf.errors.InvalidArgumentError):
-        read(write([b"RIFF????WAVE"], **ALIKE))
 
 
 def test_sounds_may_be_ragged(write):
@@ -141,7 +124,9 @@ def test_sounds_may_be_ragged(write):
         np.testing.assert_array_equal(row, value / 32768)
 
 
-@pytest.mark.parametrize("seconds", [0, -1, float("inf"), True, "1"])
-def test_seconds_that_cannot_be_are_refused(seconds):
-    with pytest.raises(ConfigError, match="audio_seconds: expected seconds above 0"):
-        AudioReading(seconds=seconds)
+def test_seconds_that_cannot_be_are_refused():
+    for seconds in (0, -1, 1e12, float("inf"), float("nan"), True, "1"):
+        with pytest.raises(ConfigError) as caught:
+            InputOptions(audio_seconds=seconds)
+        assert caught.value.setting == "audio_seconds"
+    assert InputOptions(audio_seconds=3600).audio_seconds == 3600

@@ -5,7 +5,7 @@ import pickle
 
 import numpy as np
 
-from trainer_utils.reading.buffers import Buffers
+from trainer_utils.reading.images import Buffers
 
 
 def test_memory_is_used_again_once_nobody_holds_it():

@@ -1,7 +1,6 @@
 """The geometry of crops against brute force."""
 
 import itertools
-from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -11,37 +10,7 @@ import scipy.stats
 from trainer_utils.reading.crops import are_mirrored, draw_uniforms, plan_images
 from trainer_utils.reading.image_settings import ImageSettings
 
-EXTENTS = [(1, 1), (1, 9), (7, 1), (8, 8), (9, 16), (37, 21), (480, 640), (333, 1000)]
-TARGETS = [(1, 1), (8, 8), (3, 5), (224, 224), (10, 100)]
 KEYS = np.random.default_rng(0).integers(0, 2**64, 4000, np.uint64)
-
-
-@pytest.mark.parametrize("target", TARGETS)
-def test_a_centre_box_is_the_largest_of_its_aspect_in_the_middle(target):
-    plans = plan_images(ImageSettings(image_size=target, resize="crop"), EXTENTS)
-    aspect = target[1] / target[0]
-    for extent, plan in zip(EXTENTS, plans, strict=True):
-        top, left, height, width = plan.box
-        assert plan.target == target
-        assert 1 <= height <= extent[0]
-        assert 1 <= width <= extent[1]
-        assert height == extent[0] or width == extent[1]
-        # No width (or height) of whole pixels comes nearer to the aspect.
-        if height == extent[0]:
-            assert abs(width - height * aspect) <= 0.5 or width in (1, extent[1])
-        else:
-            assert abs(height - width / aspect) <= 0.5 or height == 1
-        assert (top, left) == ((extent[0] - height) // 2, (extent[1] - width) // 2)
-
-
-@pytest.mark.parametrize("target", TARGETS)
-def test_a_padded_image_is_the_largest_of_its_aspect_that_fits(target):
-    plans = plan_images(ImageSettings(image_size=target, resize="pad"), EXTENTS)
-    for extent, plan in zip(EXTENTS, plans, strict=True):
-        scale = min(Fraction(inner, outer) for inner, outer in zip(target, extent, strict=True))
-        assert plan.box == (0, 0, *extent)
-        assert plan.target == tuple(max(1, int(scale * side)) for side in extent)
-        assert plan.target[0] == target[0] or plan.target[1] == target[1]
 
 
 @pytest.mark.parametrize(
@@ -49,12 +18,10 @@ def test_a_padded_image_is_the_largest_of_its_aspect_that_fits(target):
     [
         ((480, 640), (224, 224), 2),
         ((448, 640), (224, 224), 1),  # exactly half is not less than half
-        ((449, 449), (224, 224), 2),
         ((480, 440), (224, 224), 1),  # both directions count
         ((896, 2000), (224, 224), 2),
         ((897, 897), (224, 224), 4),
         ((3000, 4000), (224, 224), 8),
-        ((30000, 40000), (224, 224), 8),
         ((100, 100), (224, 224), 1),
     ],
 )

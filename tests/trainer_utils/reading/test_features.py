@@ -1,7 +1,5 @@
 """What becomes of features: sounds, tensors, lists, labels, against TensorFlow's own readers."""
 
-import io
-import wave
 from pathlib import Path
 
 import numpy as np
@@ -9,6 +7,7 @@ import pytest
 import tensorflow as tf
 
 import trainer_utils
+from tests.make import wav
 from tests.trainer_utils.reading.oracle import assert_equal, records_of
 from trainer_utils import ConfigError, DatasetError
 from trainer_utils.format import Feature
@@ -41,41 +40,10 @@ def test_what_others_wrote(name):
     assert_equal(batch["label"], parse(raw, "label", tf.int64).numpy())
 
 
-def sound(rate, samples):
-    stream = io.BytesIO()
-    with wave.open(stream, "wb") as file:
-        file.setnchannels(1)
-        file.setsampwidth(2)
-        file.setframerate(rate)
-        file.writeframes(samples.astype("<i2").tobytes())
-    return stream.getvalue()
-
-
-@pytest.mark.parametrize("batch_size", [4, None])
-def test_tables_of_any_size(tmp_path, write_dataset, batch_size):
-    sizes = [(1, 2), (3, 1), (2, 2), (2, 5)]
-    rows = [{"m": list(range(h * w)), "m_shape": [h, w], "v": [0.5] * 3} for h, w in sizes]
-    features = {
-        "m": Feature(type="int", shape=(3, 5), dense=False),
-        "m_shape": Feature(type="int", shape=(2,)),
-        "v": Feature(type="float", shape=(3,)),
-    }
-    uri = write_dataset(tmp_path, {"train": [rows]}, features)
-    found = list(trainer_utils.iterate(uri, batch_size=batch_size, shuffle=False))
-    tables = [np.arange(h * w).reshape(h, w) for h, w in sizes]
-    if batch_size is None:
-        for own, table in zip(found, tables, strict=True):
-            assert_equal(own["m"], table)
-            assert_equal(own["v"], np.full(3, 0.5, np.float32))
-        return
-    (batch,) = found
-    padded = [np.pad(table, [(0, 3 - len(table)), (0, 5 - table.shape[1])]) for table in tables]
-    assert_equal(batch["m"], np.stack(padded))
-    assert_equal(batch["m_shape"], np.array(sizes))
-
-
-@pytest.mark.parametrize("dtype", ["uint8", "float16", "bool", "uint32", "complex64", "string"])
-@pytest.mark.parametrize("is_fixed", [True, False])
+@pytest.mark.parametrize(
+    ("dtype", "is_fixed"),
+    [("uint8", True), ("float16", False), ("bool", False), ("complex64", True), ("string", True)],
+)
 def test_tensors_are_those_of_tensorflow(tmp_path, write_dataset, dtype, is_fixed):
     values = [np.arange(6).reshape(2, 3) + n for n in range(4)]
     if not is_fixed:
@@ -93,7 +61,7 @@ def test_tensors_are_those_of_tensorflow(tmp_path, write_dataset, dtype, is_fixe
         assert not own[:, theirs.shape[1] :].any()
 
 
-@pytest.mark.parametrize("smoothing", [0.0, 0.1, 1.0])
+@pytest.mark.parametrize("smoothing", [0.0, 0.1])
 def test_labels_are_those_of_keras(tmp_path, write_dataset, smoothing):
     rows = [{"label": [n % 4], "id": [n]} for n in range(8)]
     features = {"label": Feature(type="int"), "id": Feature(type="int")}
@@ -136,10 +104,9 @@ WAV = Feature(type="string", extra={"encoding": "wav", "sample_rate": 8000, "cha
         (Feature(type="int", shape=(2, 2), dense=False), {"x_shape": [1, 2]}, {"x_shape": [3, 2]}),
         (Feature(type="int", shape=(2, 2), dense=False), {"x_shape": [1, 2]}, {"x_shape": [-1, 3]}),
         (RAW, {"x": [b"0" * 12]}, {"x": [b"0" * 11]}),
-        (TENSOR, {"x": [SERIALIZED]}, {"x": [SERIALIZED[:-1]]}),
         (TENSOR, {"x": [SERIALIZED]}, {"x": [b"no tensor"]}),
-        (WAV, {"x": [sound(8000, np.zeros(9))]}, {"x": [b"no sound"]}),
-        (WAV, {"x": [sound(8000, np.zeros(9))]}, {"x": [sound(8000, np.zeros(9))[:20]]}),
+        (WAV, {"x": [wav()]}, {"x": [b"no sound"]}),
+        (WAV, {"x": [wav()]}, {"x": [wav()[:20]]}),
     ],
 )
 def test_values_that_do_not_fit_are_an_error_of_the_dataset(

@@ -1,20 +1,12 @@
 """Images through `input_fn`: what the settings do to whole batches, epochs and seeds."""
 
-import io
-
 import numpy as np
 import pytest
 import tensorflow as tf
-from PIL import Image
 
+from tests.trainer_utils.reading.jpegs import encode
 from trainer_utils import input_fn
 from trainer_utils.format import Feature
-
-
-def encode(pixels: np.ndarray) -> bytes:
-    stream = io.BytesIO()
-    Image.fromarray(pixels).save(stream, "JPEG", quality=95)
-    return stream.getvalue()
 
 
 @pytest.fixture(scope="module")
@@ -58,15 +50,11 @@ AUGMENTED = {"image_size": (16, 16), "augment": "random_resized_crop"}
 @pytest.mark.parametrize(
     ("settings", "shape", "dtype"),
     [
-        ({"image_size": (16, 20)}, (16, 20, 3), tf.uint8),
-        ({"image_size": (16, 20), "image": {"resize": "crop"}}, (16, 20, 3), tf.uint8),
         (
             {"image_size": (16, 20), "image": {"resize": "pad", "channels": 1}},
             (16, 20, 1),
             tf.uint8,
         ),
-        ({"image_size": (16, 20), "image": {"normalize": "imagenet"}}, (16, 20, 3), tf.float32),
-        (AUGMENTED, (16, 16, 3), tf.uint8),
         ({**AUGMENTED, "image": {"normalize": "unit"}}, (16, 16, 3), tf.float32),
     ],
 )
@@ -93,25 +81,3 @@ def test_a_seed_repeats_its_epochs_in_any_order_of_records(jpegs):
         assert all(are_equal(images, epoch(other)))
         assert all(are_equal(images, epoch(in_order)))
     assert sum(are_equal(epoch(read(jpegs, **AUGMENTED, seed=1)), images)) <= 1
-
-
-def test_augmentation_does_not_depend_on_the_worker(jpegs):
-    contexts = [tf.distribute.InputContext(2, index, 2) for index in range(2)]
-    parts = [epoch(read(jpegs, **AUGMENTED, input_context=context)) for context in contexts]
-    assert all(are_equal(parts[0] | parts[1], epoch(read(jpegs, **AUGMENTED))))
-
-
-def test_an_image_of_the_size_asked_for_is_not_touched(tmp_path, photos, write_dataset):
-    image = Feature(type="string", shape=(40, 48, 3), extra={"sizes": "fixed"})
-    uri = write_dataset(
-        tmp_path,
-        {"train": [[{"image": [encode(photo)]} for photo in photos[:3]]]},
-        {"image": image},
-    )
-    options = {"features": "image", "shuffle": False}
-    (plain,) = input_fn(uri, **options).as_numpy_iterator()
-    for resize in ("stretch", "crop", "pad"):
-        (batch,) = input_fn(
-            uri, image_size=(40, 48), image={"resize": resize}, **options
-        ).as_numpy_iterator()
-        np.testing.assert_array_equal(batch, plain)

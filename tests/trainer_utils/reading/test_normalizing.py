@@ -7,15 +7,18 @@ import pytest
 import tensorflow as tf
 
 from trainer_utils import ConfigError
-from trainer_utils.reading.normalizing import Normalization, is_normalization
+from trainer_utils.reading.image_settings import Normalization, is_normalization
 
 VALUES = np.arange(256, dtype=np.uint8).reshape(16, 16, 1)
 STEPS = {"float32": 2**-23, "bfloat16": 2**-7, "float16": 2**-10}  # relative, of each kind
 GIVEN = ["unit", "symmetric", "imagenet", (10, 3.5), ((1, 2, 3), (4, 5, 6))]
 
 
-@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16"])
-@pytest.mark.parametrize("given", GIVEN, ids=str)
+@pytest.mark.parametrize(
+    ("given", "dtype"),
+    [*((given, "float32") for given in GIVEN), ("imagenet", "bfloat16"), ("unit", "float16")],
+    ids=str,
+)
 def test_values_are_those_of_the_formula(given, dtype):
     pixels = np.concatenate([VALUES, VALUES[::-1], VALUES.transpose(1, 0, 2)], axis=-1)
     normalization = Normalization.of(given, channels=3, dtype=dtype)
@@ -27,14 +30,10 @@ def test_values_are_those_of_the_formula(given, dtype):
     np.testing.assert_allclose(written.astype(np.float64), expected, atol=STEPS[dtype] * scale)
 
 
-@pytest.mark.parametrize(
-    ("value", "is_one"),
-    [(None, True), ("unit", True), ("other", False), ((1, 2), True), ((1, 0), False),
-     ((1, float("nan")), False), (((1, 2), (3, 4)), False), ((1, 2, 3), False), (5, False),
-     (("a", "b"), False)],
-)  # fmt: skip
-def test_what_is_a_normalization(value, is_one):
-    assert is_normalization(value) == is_one
+def test_what_is_a_normalization():
+    assert all(map(is_normalization, (None, "unit", (1, 2))))
+    wrong = ("other", (1, 0), (1, float("nan")), ((1, 2), (3, 4)), (1, 2, 3), 5, ("a", "b"))
+    assert not any(map(is_normalization, wrong))
 
 
 def test_without_its_package_bfloat16_is_refused(monkeypatch):

@@ -10,7 +10,6 @@ import pytest
 
 import trainer_utils
 from trainer_utils import ConfigError, DatasetError
-from trainer_utils.reading import processes
 
 ROWS, CLASSES = 150, {"num_classes": 5}
 
@@ -29,11 +28,9 @@ def photos(tmp_path_factory) -> str:
 @pytest.mark.parametrize(
     "settings",
     [
-        {},
         {"shuffle": True, "remainder": "pad", "augment": ["flip", "colour"]},
         {"shuffle": "global", "repeat": 2, "labels": CLASSES | {"one_hot": True}, "label": "label"},
         {"features": ["words", "label"], "shuffle": 50},
-        {"augment": ["mixup"], "label": "label", "labels": CLASSES},
     ],
 )
 def test_they_are_the_batches_of_one_process(photos, settings):
@@ -50,17 +47,6 @@ def test_they_are_the_batches_of_one_process(photos, settings):
         ]  # fmt: skip
 
     assert read(3) == read(0)
-
-
-def test_input_fn_gets_them_too(photos):
-    def read(count):
-        dataset = trainer_utils.input_fn(
-            photos, batch_size=16, image_size=(16, 16), shuffle=True, processes=count
-        )
-        return [{name: v.numpy().tolist() for name, v in b.items() if name != "words"}
-                for b in dataset]  # fmt: skip
-
-    assert read(2) == read(0)
 
 
 def test_arrays_keep_their_values_while_they_are_held_and_memory_is_used_again(photos):
@@ -107,7 +93,7 @@ def test_a_process_that_is_killed_is_an_error_and_the_next_one_works(photos):
     source = trainer_utils.iterate(photos, batch_size=16, features="label", processes=1)
     expected = [values.tolist() for values in source]
     source.assign(0)
-    idle = source.batches._processes._processes()
+    idle = source._processes._processes()
     one = idle.get()
     os.kill(one._process.pid, signal.SIGKILL)
     idle.put(one)
@@ -128,14 +114,14 @@ def test_an_error_of_the_system_comes_as_it_is_from_a_process_that_goes_on(
     source = trainer_utils.iterate(photos, post_batching_callback=call, **settings)
     with pytest.raises(OSError, match="gone"):
         list(source)
-    process = source.batches._processes._processes().get()
+    process = source._processes._processes().get()
     assert process._process.poll() is None
 
 
 def test_processes_end_with_their_input(photos):
     source = trainer_utils.iterate(photos, batch_size=16, features="label", processes=2)
     next(iter(source))
-    idle = source.batches._processes._processes()
+    idle = source._processes._processes()
     pids = [idle.get()._process for _ in range(1)]
     del source, idle
     gc.collect()
@@ -156,29 +142,3 @@ def test_what_cannot_be_sent_is_refused(photos):
     with pytest.raises(ConfigError) as found:
         trainer_utils.input_fn(photos, **settings, pre_batching_callback=lambda example: example)
     assert found.value.setting == "processes"
-
-
-def test_functions_of_modules_are_called_in_the_processes(photos, tmp_path, monkeypatch):
-    (tmp_path / "brightening.py").write_text(
-        "def brighten(image, rng):\n    return image // 2 + 9\n"
-    )
-    monkeypatch.syspath_prepend(str(tmp_path))
-    brighten = importlib.import_module("brightening").brighten
-    settings = {"batch_size": 16, "image_size": (8, 8), "features": "image"}
-    made = [
-        list(trainer_utils.iterate(photos, augment=[brighten], processes=count, **settings))
-        for count in (0, 2)
-    ]
-    assert all(np.array_equal(a, b) for a, b in zip(*made, strict=True))
-
-
-def test_a_file_of_memory_is_as_large_as_its_batch_needs():
-    memory = processes._Memory()
-    arrays = [np.arange(400_000), np.arange(5, dtype=np.uint8)]
-    number, bounds = memory.store([processes.pickle.PickleBuffer(array) for array in arrays])
-    assert [begin % 64 for begin, _ in bounds] == [0, 0]
-    for (begin, end), array in zip(bounds, arrays, strict=True):
-        assert memory.maps[number][begin:end] == array.tobytes()
-    assert memory.store([])[0] == 1
-    memory.free.add(0)
-    assert memory.store([processes.pickle.PickleBuffer(arrays[1])])[0] == 0

@@ -97,8 +97,7 @@ def taken(folder: Path) -> int:
     return sum(file.stat().st_blocks * 512 for file in folder.rglob("*") if file.is_file())
 
 
-@pytest.mark.parametrize("most", [None, 3 << 20])
-@pytest.mark.parametrize("shuffle", [False, True, "global"])
+@pytest.mark.parametrize(("shuffle", "most"), [(False, None), (True, 3 << 20), ("global", 3 << 20)])
 def test_batches_are_those_of_the_local_dataset(dataset, remote, tmp_path, shuffle, most):
     settings = {"shuffle": shuffle, "repeat": 2}
     found = ids(remote, cache=cache(tmp_path, most), **settings)

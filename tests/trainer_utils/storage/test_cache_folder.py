@@ -81,10 +81,6 @@ def test_what_nobody_used_for_a_while_goes_for_what_is_read(tmp_path):
     assert taken(tmp_path) <= most
 
 
-def test_no_room_at_all_is_said(tmp_path):
-    assert CacheFolder(str(tmp_path), OWN).open(name(0), 100) is None
-
-
 def test_half_of_the_free_disk_is_the_bound_where_none_is_set(tmp_path):
     free = os.statvfs(tmp_path).f_bavail * os.statvfs(tmp_path).f_frsize
     assert CacheFolder(str(tmp_path)).most_bytes == pytest.approx(free / 2, rel=0.2)

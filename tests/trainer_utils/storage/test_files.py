@@ -2,14 +2,12 @@
 
 import contextlib
 import errno
-import json
+import itertools
 import os
 import shutil
 import signal
 import socket
 import subprocess
-import sys
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -145,34 +143,25 @@ def test_a_file_that_was_exchanged_since_it_was_listed_is_a_reject(base, change,
     assert caught.value.code == code
 
 
-@pytest.mark.parametrize(
-    ("change", "code"), CHANGES.items(), ids=lambda v: getattr(v, "__name__", v)
-)
-def test_a_member_of_an_archive_that_was_exchanged_is_a_reject(base, change, code):
-    change(base / "a/1.jpg")
-    reader = BlobReader(str(base))
-    if change is grow:  # what follows a member is nothing to it
-        assert reader.read(Blob("a/1.jpg", 10, offset=5)) == b"x" * 10
-        return
-    with pytest.raises(RejectedInputError) as caught:
-        reader.read(Blob("a/1.jpg", SIZE - 5, offset=5))
-    assert caught.value.code == code
+def test_a_member_of_an_archive_that_was_exchanged_is_a_reject(base):
+    grow(base / "a/1.jpg")  # what follows a member is nothing to it
+    assert BlobReader(str(base)).read(Blob("a/1.jpg", 10, offset=5)) == b"x" * 10
+    for change in (shrink, link_out):
+        change(base / "a/1.jpg")
+        with pytest.raises(RejectedInputError) as caught:
+            BlobReader(str(base)).read(Blob("a/1.jpg", SIZE - 5, offset=5))
+        assert caught.value.code == CHANGES[change]
 
 
-@pytest.mark.parametrize("size", [0, 1, 2, 3])
-@pytest.mark.parametrize("listed", [0, 1, 2, 3])
-def test_files_of_few_bytes_are_read_whole_or_refused(base, size, listed):
-    (base / "few").write_bytes(b"abc"[:size])
-    if size in (0, listed):
-        assert BlobReader(str(base)).read(Blob("few", listed)) == b"abc"[:size]
-        return
-    with pytest.raises(RejectedInputError, match=f"CHANGED_FILE: expected {listed} .* got {size}"):
-        BlobReader(str(base)).read(Blob("few", listed))
-
-
-def test_a_file_that_has_become_empty_is_read_as_such(base):
-    os.truncate(base / "a/1.jpg", 0)
-    assert BlobReader(str(base)).read(Blob("a/1.jpg", SIZE)) == b""
+def test_files_of_few_bytes_are_read_whole_or_refused(base):
+    for size, listed in itertools.product(range(4), repeat=2):
+        (base / "few").write_bytes(b"abc"[:size])
+        if size in (0, listed):
+            assert BlobReader(str(base)).read(Blob("few", listed)) == b"abc"[:size]
+            continue
+        with pytest.raises(RejectedInputError) as caught:
+            BlobReader(str(base)).read(Blob("few", listed))
+        assert caught.value.code == "CHANGED_FILE"
 
 
 def test_links_inside_the_base_and_other_spellings_of_it_are_read(base, tmp_path):
@@ -198,55 +187,6 @@ def test_whatever_is_opened_by_name_is_not_waited_for(tmp_path):
     os.mkfifo(tmp_path / "pipe")
     with pytest.raises(OSError, match="no regular file"):
         open_for_reading(str(tmp_path / "pipe"))
-
-
-def deep_folder(base: Path, parts: int = 24) -> str:
-    """A folder whose path is longer than the system takes, with a file in it."""
-    name = "d" * 200
-    with _inside(base):
-        for _ in range(parts):
-            os.mkdir(name)
-            os.chdir(name)
-        Path("deep.jpg").write_bytes(b"x")
-    return name
-
-
-def remove_deep(base: Path, name: str) -> None:
-    subprocess.run(["rm", "-rf", str(base / name)], check=True)
-
-
-def test_paths_that_are_too_long_are_listed_with_their_problem(base):
-    name = deep_folder(base)
-    try:
-        files = list_files(str(base))
-    finally:
-        remove_deep(base, name)
-    good, bad = sorted(files, key=lambda file: file.problem is not None)
-    assert (good.path, good.problem) == ("a/1.jpg", None)
-    assert bad.path.startswith(f"{name}/{name}/")
-    assert bad.problem is not None
-    assert bad.problem[0] == "UNREADABLE"
-    assert "name too long" in bad.problem[1]
-
-
-def test_a_file_whose_path_alone_is_too_long_is_listed_with_its_problem(base):
-    longest = os.pathconf(base, "PC_PATH_MAX") - 1
-    name, place = "", str(base)
-    while longest - len(place) > 300:
-        name = os.path.join(name, "d" * 200)
-        place = os.path.join(str(base), name)
-    last = "e" * (longest - len(place) - 4)  # the folder may just be looked into
-    deep = os.path.join(name, last)
-    with _inside(base):
-        for part in deep.split("/"):
-            os.mkdir(part)
-            os.chdir(part)
-        Path("a file.jpg").write_bytes(b"x")
-    try:
-        by_name = {file.path: file for file in list_files(str(base))}
-        assert by_name[f"{deep}/a file.jpg"].problem[0] == "UNREADABLE"
-    finally:
-        remove_deep(base, name.split("/")[0])
 
 
 def test_names_that_are_no_utf_8_are_listed_and_read(base):
@@ -311,55 +251,6 @@ def test_a_folder_that_cannot_be_looked_into_is_listed_itself(base, monkeypatch,
         inputs.resolve("b/1.jpg", folder="")
 
 
-_AS_ANOTHER_USER = """
-import json, os, sys
-from trainer_utils.storage import list_files
-from components.common.blobs import BlobReader
-from components.common.entry import Blob
-from components.common.rejects import RejectedInputError
-
-if os.geteuid() == 0:
-    os.setgid(65534)
-    os.setuid(65534)
-base = sys.argv[1]
-found = {file.path: file.problem and file.problem[0] for file in list_files(base)}
-try:
-    BlobReader(base).read(Blob("cat/closed.jpg", 1))
-except RejectedInputError as error:
-    found["file"] = error.code
-try:
-    list_files(f"{base}/closed")
-except OSError as error:
-    found["base"] = type(error).__name__
-print(json.dumps(found))
-"""
-
-
-def test_what_another_user_may_not_read_is_left_out_and_the_rest_is_read():
-    base = Path(tempfile.mkdtemp(dir="/tmp"))  # pytest's own folders are closed to others
-    try:
-        for name in ("cat/1.jpg", "cat/closed.jpg", "closed/2.jpg"):
-            (base / name).parent.mkdir(exist_ok=True)
-            (base / name).write_text("x")
-        for path in (base, *base.rglob("*")):
-            path.chmod(0o755)
-        for name in ("cat/closed.jpg", "closed"):
-            (base / name).chmod(0)
-        command = [sys.executable, "-c", _AS_ANOTHER_USER, str(base)]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=300)
-        assert done.returncode == 0, done.stderr[-3000:]
-    finally:
-        (base / "closed").chmod(0o755)
-        shutil.rmtree(base)
-    assert json.loads(done.stdout.splitlines()[-1]) == {
-        "cat/1.jpg": None,
-        "cat/closed.jpg": None,  # of which reading finds out
-        "closed": "UNREADABLE",
-        "file": "UNREADABLE",
-        "base": "PermissionError",
-    }
-
-
 class Failing(FileSystem):
     """A store of one file, which fails so many times."""
 
@@ -381,10 +272,8 @@ class Failing(FileSystem):
     [
         (FileNotFoundError("gone"), "VANISHED"),
         (PermissionError(errno.EACCES, "no"), "UNREADABLE"),
-        (OSError(errno.ENAMETOOLONG, "no"), "UNREADABLE"),
         (FileRefusedError("CHANGED_FILE", "it grew"), "CHANGED_FILE"),
         (ConnectionError("reset"), None),
-        (TimeoutError("late"), None),
         (OSError(errno.ESTALE, "stale"), None),
         (MemoryError(), None),
         (MachineError("'failing://1.jpg': 503 after 8 retries"), None),
@@ -417,20 +306,11 @@ class Speechless(Exception):
         raise ValueError("nor this")
 
 
-RAISED = [
-    RecursionError("too deep"),
-    OSError("broken data stream"),
-    SyntaxError("not a TIFF file"),
-    StopIteration(3),
-    AssertionError(),
-    UnicodeDecodeError("utf-8", b"\xff", 0, 1, "bad"),
-    Warning("so"),
-    Strange("panic"),
-    Speechless(),
-]
-
-
-@pytest.mark.parametrize("error", RAISED, ids=lambda error: type(error).__name__)
+@pytest.mark.parametrize(
+    "error",
+    [RecursionError("too deep"), OSError("broken data"), StopIteration(3), Strange(), Speechless()],
+    ids=lambda error: type(error).__name__,
+)
 def test_whatever_is_raised_for_one_input_is_its_reject(error):
     with pytest.raises(RejectedInputError) as caught, reject_errors():
         raise error
@@ -439,25 +319,16 @@ def test_whatever_is_raised_for_one_input_is_its_reject(error):
     assert caught.value.__cause__ is error
 
 
-@pytest.mark.parametrize(
-    "error",
-    [
+def test_the_user_and_the_machine_may_always_end_the_run():
+    for error in (
         KeyboardInterrupt(),
         SystemExit(1),
         MemoryError(),
-        OSError(5, "Input/output error"),
-        ImportError("gone"),
-    ],
-    ids=repr,
-)
-def test_the_user_and_the_machine_may_always_end_the_run(error):
-    with pytest.raises(type(error)), reject_errors():
-        raise error
-
-
-def test_a_reject_stays_what_it_is():
-    with pytest.raises(RejectedInputError, match="NOT_AUDIO: x"), reject_errors():
-        raise RejectedInputError("NOT_AUDIO", "x")
+        OSError(5, "EIO"),
+        ImportError(),
+    ):
+        with pytest.raises(type(error)), reject_errors():
+            raise error
 
 
 # --- What is written ---
@@ -515,22 +386,3 @@ def test_a_device_or_pipe_is_written_to_and_stays_what_it_is(tmp_path):
     assert (tmp_path / "pipe").is_fifo()
     assert (tmp_path / "link").is_symlink()
     assert sorted(os.listdir(tmp_path)) == ["link", "pipe"]
-
-
-@pytest.mark.parametrize("size", [3, -1])
-def test_a_read_for_whose_bytes_there_was_no_memory_begins_where_it_began(
-    tmp_path, monkeypatch, size
-):
-    (tmp_path / "file").write_bytes(b"0123456789")
-    with open_for_reading(str(tmp_path / "file")) as stream:
-        stream.seek(2)
-        read, faults = type(stream)._read_from, [MemoryError()]
-
-        def read_and_fail(self: object, *where: int) -> bytes:
-            data = read(self, *where)  # which moves on in the file
-            if faults:
-                raise faults.pop()
-            return data
-
-        monkeypatch.setattr(type(stream), "_read_from", read_and_fail)
-        assert stream.read(size) == b"23456789"[: size if size > 0 else None]

@@ -4,7 +4,6 @@ import os
 import subprocess
 import sys
 import threading
-import urllib.request
 from pathlib import Path
 
 import numpy as np
@@ -62,18 +61,18 @@ def test_a_stream_reads_what_seek_and_read_of_a_file_do(large, data, tmp_path):
         assert stream.read() == data[-5:]
 
 
-@pytest.mark.parametrize("fault", ["drop", "busy", "cut"])
-def test_faults_on_the_way_change_nothing(large, data, at_s3, s3_store, fault):
-    with faulty(s3_store, **{fault: 0.2, "seed": 5}) as proxy:
+def test_faults_on_the_way_change_nothing(large, data, at_s3, s3_store):
+    with faulty(s3_store, drop=0.1, busy=0.1, cut=0.1, seed=5) as proxy:
         at_s3(proxy)
         for _ in range(3):
             assert storage.read_bytes(large) == data
             with storage.open_for_reading(large) as stream:
                 assert b"".join(iter(lambda: stream.read(1 << 20), b"")) == data
-        assert proxy.counts()["dropped" if fault == "drop" else fault] > 2
+        counts = proxy.counts()
+        assert min(counts["dropped"], counts["busy"], counts["cut"]) > 0
 
 
-@pytest.mark.parametrize("fault", ["drop", "busy", "cut"])
+@pytest.mark.parametrize("fault", ["drop", "cut"])
 def test_what_is_written_through_faults_is_whole_or_not_there(data, at_s3, s3_store, fault):
     """The library does not ask again for an answer to a POST that was cut: that is an error."""
     whole = 0
@@ -181,16 +180,6 @@ def test_a_store_that_refuses_all_is_waited_for_once(large, at_s3, s3_store, mon
     assert counts["GET"] == counts["requests"] == 3
 
 
-def test_an_answer_that_stalls_is_asked_for_again(large, data, at_s3, s3_store, monkeypatch):
-    from trainer_utils.storage import store_settings
-
-    monkeypatch.setattr(store_settings, "REQUEST_SECONDS", 2)
-    with faulty(s3_store, cut=1, stall=20, most=1) as proxy:
-        at_s3(proxy)
-        assert storage.read_range(large, start=5, stop=1 << 20) == data[5 : 1 << 20]
-        assert proxy.counts()["cut"] == 1
-
-
 def test_an_answer_that_falls_silent_is_asked_for_again_long_before_its_time_is_over(
     large, data, at_s3, s3_store, monkeypatch
 ):
@@ -210,16 +199,14 @@ def test_an_answer_that_falls_silent_is_asked_for_again_long_before_its_time_is_
         assert found == [data[5 : 1 << 20]]
 
 
-@pytest.mark.parametrize("fault", ["drop", "busy"])
-def test_the_end_of_an_upload_whose_answer_is_lost_is_asked_for_again(data, at_s3, s3_store, fault):
-    path = f"{s3_store.base}/answer-{fault}"
+def test_the_end_of_an_upload_whose_answer_is_lost_is_asked_for_again(data, at_s3, s3_store):
+    path = f"{s3_store.base}/answer"
     with faulty(s3_store) as proxy:
         at_s3(proxy)
         with storage.write_atomically(path, temporary_folder=proxy.base) as stream:
             stream.write(data)
-            proxy.ask(f"set?posts=1&most=1&{fault}=1")
-        counts = proxy.counts()
-        assert counts["dropped" if fault == "drop" else fault] == 1
+            proxy.ask("set?posts=1&most=1&drop=1")
+        assert proxy.counts()["dropped"] == 1
         assert storage.read_bytes(path) == data
 
 
@@ -246,19 +233,3 @@ os.wait()
         check=True,
     )
     assert "Start it by 'spawn'" in finished.stdout
-
-
-def test_https_is_read(large, data, s3_store, tmp_path):
-    (tmp_path / "x.bin").write_bytes(data[:1000])
-    command = [sys.executable, "-m", "http.server", "0", "--bind", "127.0.0.1"]
-    with subprocess.Popen(
-        [command[0], "-u", *command[1:]], cwd=tmp_path, stdout=subprocess.PIPE, text=True
-    ) as server:
-        try:
-            port = server.stdout.readline().split(" port ")[1].split()[0]
-            url = f"http://127.0.0.1:{port}/x.bin"
-            assert urllib.request.urlopen(url).read() == data[:1000]
-            assert storage.read_bytes(url) == data[:1000]
-            assert storage.file_size(url) == 1000
-        finally:
-            server.kill()

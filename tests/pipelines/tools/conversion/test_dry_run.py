@@ -7,11 +7,12 @@ import pytest
 pytest.importorskip("tfx", reason="components needs TFX")
 import pipelines
 from pipelines.tools.conversion.dry_run import plan_conversion
+from pipelines.tools.conversion.settings import prepare
 from trainer_utils.dataset.files import read_manifest
 
 
 def test_a_dry_run_of_images_says_what_a_run_then_makes(pictures, tmp_path):
-    planned = plan_conversion(pictures, num_shards={"train": 3, "eval": 1}, seed=5)
+    planned = plan_conversion(prepare(pictures, num_shards={"train": 3, "eval": 1}, seed=5))
     assert (planned.kind, planned.layout, planned.found) == ("image", "folder", 30)
     assert planned.classes == {"label": 3}
     uri = pipelines.convert(
@@ -37,7 +38,7 @@ def test_a_dry_run_of_texts_counts_rows_and_leaves_nothing(tmp_path, monkeypatch
     monkeypatch.setattr(tempfile, "tempdir", str(work))
     rows = "".join(f"text {number},{number % 2}\n" for number in range(100))
     (source / "a.csv").write_text(f"text,label\n{rows}a,b,c\n")
-    planned = plan_conversion(source)
+    planned = plan_conversion(prepare(str(source)))
     assert (planned.kind, planned.layout, planned.found) == ("text", "csv", 101)
     assert sum(split.records for split in planned.splits.values()) == 100
     assert sum(split.rejected for split in planned.splits.values()) == 1

@@ -3,7 +3,7 @@
 import pytest
 
 from trainer_utils import ConfigError, InputOptions
-from trainer_utils.reading.augmentation.chain import Augmentation, Operation
+from trainer_utils.reading.augmentation import Augmentation, Operation
 
 CROP = "random_resized_crop"
 
@@ -54,43 +54,44 @@ def test_a_chain_is_read_in_the_order_in_which_it_is_carried_out(
     assert Augmentation.of(chain) == expected
 
 
-@pytest.mark.parametrize(
-    ("chain", "message"),
-    [
-        ("colur", r"augment: expected one of .*, got 'colur'. Did you mean 'colour'\?"),
-        (["rand_augment"], r"got 'rand_augment'. Did you mean 'randaugment'\?"),
-        (("colour", 0.4), r"in a tuple with its numbers such as \('colour', 0.4\), got 0.4"),
-        ([("colour", 1.5)], r"'colour': expected strength to be float from 0 to 1, got 1.5"),
-        ([("colour", "much")], r"expected strength to be float from 0 to 1, got 'much'"),
-        ([("rotation", float("nan"))], r"expected degrees to be float from 0 to 180, got nan"),
-        ([("randaugment", True)], r"expected num_ops to be int from 0 to 14, got True"),
-        ([("randaugment", 2.5)], r"expected num_ops to be int from 0 to 14, got 2.5"),
-        ([("mixup", 0)], r"'mixup': expected alpha to be float from 0.01 to 100, got 0"),
-        ([("mixup", 1, 1)], r"expected alpha after 'mixup', got \('mixup', 1, 1\)"),
-        ([(CROP, 0.5)], r"expected no numbers after .* crop_area= and crop_aspect= say"),
-        ([()], r"got \(\)"),
-        ([None], r"got None"),
-        ({"colour": 1}, r"got \{'colour': 1\}"),
-        (["flip", "flip"], r"'flip' at most once"),
-        (["colour", CROP], r"'random_resized_crop' before 'colour', since only that part"),
-        (["mixup", "grey"], r"'grey' before 'mixup', which mixes batches"),
-        ([colour, CROP], r"'random_resized_crop' before 'a function', since only that part"),
-        (["mixup", colour], r"'a function' before 'mixup', which mixes batches"),
-    ],
-)
-def test_what_is_no_chain_is_refused(chain, message):
-    with pytest.raises(ConfigError, match=message):
-        InputOptions(augment=chain, image_size=(8, 8), label="label")
+NO_CHAINS = [
+    "colur",
+    ("colour", 0.4),  # of which the number is an operation by itself
+    [("colour", 1.5)],
+    [("colour", "much")],
+    [("rotation", float("nan"))],
+    [("randaugment", True)],
+    [("randaugment", 2.5)],
+    [("mixup", 0)],
+    [("mixup", 1, 1)],
+    [(CROP, 0.5)],
+    [()],
+    [None],
+    {"colour": 1},
+    ["flip", "flip"],
+    ["colour", CROP],
+    ["mixup", "grey"],
+    [colour, CROP],
+    ["mixup", colour],
+]
+
+
+def test_what_is_no_chain_is_refused():
+    for chain in NO_CHAINS:
+        with pytest.raises(ConfigError) as caught:
+            InputOptions(augment=chain, image_size=(8, 8), label="label")
+        assert caught.value.setting == "augment", chain
 
 
 @pytest.mark.parametrize(
-    ("settings", "message"),
+    ("settings", "setting"),
     [
-        ({"augment": [CROP]}, "image_size: expected .* since augment is set"),
-        ({"augment": "mixup"}, "label: expected the feature of the classes, since mixup changes"),
-        ({"augment": "mixup", "label": "y", "batch_size": None}, "batch_size: expected no None"),
+        ({"augment": [CROP]}, "image_size"),
+        ({"augment": "mixup"}, "label"),
+        ({"augment": "mixup", "label": "y", "batch_size": None}, "batch_size"),
     ],
 )
-def test_settings_that_do_not_go_together_are_refused(settings, message):
-    with pytest.raises(ConfigError, match=message):
+def test_settings_that_do_not_go_together_are_refused(settings, setting):
+    with pytest.raises(ConfigError) as caught:
         InputOptions(**settings)
+    assert caught.value.setting == setting

@@ -6,8 +6,8 @@ import pytest
 import scipy.stats
 
 from tests.trainer_utils.reading.augmentation.images import IMAGES
-from trainer_utils.reading.augmentation.chain import Augmentation
-from trainer_utils.reading.augmentation.mixing import Mixer
+from trainer_utils.reading.augmentation import Augmentation
+from trainer_utils.reading.pixels import Mixer
 
 ROWS = 64
 PIXELS = np.stack([IMAGES["photo"][n : n + 16, n : n + 20] for n in range(ROWS)])
@@ -39,7 +39,7 @@ def shares(labels: np.ndarray) -> np.ndarray:
     return own
 
 
-@pytest.mark.parametrize("dtype", [np.uint8, np.float32, np.float16, ml_dtypes.bfloat16])
+@pytest.mark.parametrize("dtype", [np.uint8, np.float32, ml_dtypes.bfloat16])
 def test_mixup_is_a_weighted_mean_of_pairs(dtype):
     pixels = PIXELS.astype(dtype)
     images, labels = mix([("mixup", 1.0)], pixels)
@@ -49,7 +49,7 @@ def test_mixup_is_a_weighted_mean_of_pairs(dtype):
     assert own.max() > 0.9
     weight = own.reshape(-1, 1, 1, 1).astype(np.float64)
     expected = weight * PIXELS + (1 - weight) * PIXELS[PARTNERS]
-    atol = {np.uint8: 0.501, np.float32: 1e-3, np.float16: 0.07}.get(dtype, 0.51)
+    atol = {np.uint8: 0.501, np.float32: 1e-3}.get(dtype, 0.51)
     np.testing.assert_allclose(images.astype(np.float64), expected, atol=atol)
     assert images.dtype == dtype
 
@@ -85,16 +85,7 @@ def test_a_last_row_without_a_partner_stays_as_it_is():
     np.testing.assert_array_equal(labels[4], LABELS[4])
 
 
-def test_numbers_are_mixed_too():
-    numbers = np.arange(ROWS, dtype=np.float32) * 10
-    images, labels = mix([("mixup", 1.0)], PIXELS.astype(np.float32), numbers)
-    weight = (labels - numbers[PARTNERS]) / (numbers - numbers[PARTNERS])
-    weight = weight.reshape(-1, 1, 1, 1)
-    expected = weight * PIXELS + (1 - weight) * PIXELS[PARTNERS]
-    np.testing.assert_allclose(images, expected, atol=0.05)
-
-
-@pytest.mark.parametrize("alpha", [0.01, 0.2, 1.0, 3.5, 100.0])
+@pytest.mark.parametrize("alpha", [0.01, 0.2, 100.0])
 def test_weights_are_of_the_beta_distribution(alpha):
     keys = np.arange(2000, dtype=np.uint64)
     labels = np.arange(2000) % 2.0

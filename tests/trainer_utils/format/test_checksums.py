@@ -1,0 +1,78 @@
+"""The sum of a set of records, and that of a file of JSON that stands in the file itself."""
+
+import dataclasses
+import json
+import random
+
+import google_crc32c
+import numpy as np
+import pytest
+
+from tests.trainer_utils.format.manifests import SEALED
+from trainer_utils.format import DatasetError, Manifest, combine_checksums, multiset_checksum
+from trainer_utils.format.checksums import seal
+
+
+def checksum(records: list[bytes]) -> int:
+    return multiset_checksum(
+        np.array([len(record) for record in records], np.int64),
+        np.array([google_crc32c.value(record) for record in records], np.uint32),
+    )
+
+
+@pytest.fixture(scope="module")
+def records() -> list[bytes]:
+    source = random.Random(0)
+    return [source.randbytes(source.randint(8, 40)) for _ in range(2000)]
+
+
+def test_order_does_not_matter(records):
+    assert checksum(random.Random(1).sample(records, len(records))) == checksum(records)
+
+
+def test_lots_add_up_to_the_whole(records):
+    lots = [records[:1], records[1:900], [], records[900:]]
+    assert combine_checksums(map(checksum, lots)) == checksum(records)
+
+
+def test_any_lost_doubled_or_changed_record_changes_it(records):
+    sums = {checksum(records)}
+    for number in range(200):
+        lost = records[:number] + records[number + 1 :]
+        sums |= {checksum(lost), checksum([*records, records[number]])}
+        sums.add(checksum([*lost, records[number] + b"\0"]))
+    assert len(sums) == 601
+
+
+def test_the_sum_of_a_manifest_is_the_crc_of_its_bytes_with_zeros_for_the_sum():
+    text = SEALED.to_json()
+    said = json.loads(text)["checksum"]
+    zeroed = text.replace(f'"checksum": "{said}"', '"checksum": "00000000"')
+    assert f"{google_crc32c.value(zeroed.encode()):08x}" == said
+    assert seal(zeroed) == text == seal(text)
+
+
+def test_a_text_that_looks_like_the_sum_does_not_pass_for_it():
+    forged = '\n  "checksum": "12345678"'
+    manifest = dataclasses.replace(SEALED, config={"a": forged, "checksum": "12345678"})
+    assert Manifest.from_json(manifest.to_json(), path="x") == manifest
+
+
+def test_a_manifest_that_was_changed_is_refused():
+    text = SEALED.to_json()
+    for changed in (
+        text.replace("abc", "abd"),
+        text + "\n",
+        text.replace('"records": 3', '"records": 4'),
+    ):
+        assert changed != text
+        with pytest.raises(DatasetError, match="own checksum does not agree"):
+            Manifest.from_json(changed, path="x")
+
+
+def test_a_text_with_two_places_for_a_sum_or_none_is_refused():
+    text = SEALED.to_json()
+    line = next(line for line in text.splitlines(keepends=True) if '  "checksum"' in line)
+    for bad, count in ((text.replace(line, line * 2), 2), (text.replace(line, ""), 0)):
+        with pytest.raises(ValueError, match=f"expected a line with its checksum, got {count}"):
+            seal(bad)
