@@ -1,11 +1,11 @@
-"""What Pillow makes of images, against TensorFlow, numpy and Pillow itself."""
+"""What Pillow makes of images, against Pillow itself."""
 
 import io
 import struct
 
 import numpy as np
 import pytest
-from PIL import Image
+from PIL import Image, ImageOps
 
 from components.common.rejects import RejectedInputError
 from components.media.decoding import (
@@ -13,6 +13,8 @@ from components.media.decoding import (
     encode_image,
     load,
     open_image,
+    turn_back,
+    turn_image,
 )
 
 CHANCE = np.random.default_rng(0)
@@ -67,3 +69,17 @@ def test_an_image_that_is_cut_is_told_from_one_that_is_damaged(kind):
     with pytest.raises(RejectedInputError) as caught:
         load(Image.open(ImageBytes(data[: len(data) // 2])))
     assert caught.value.code == "TRUNCATED_IMAGE"
+
+
+def test_an_image_is_turned_as_pillow_turns_it_and_back():
+    pixels = np.arange(5 * 7 * 3, dtype=np.uint8).reshape(5, 7, 3)
+    image = Image.fromarray(pixels)
+    for orientation in range(10):
+        stream = io.BytesIO()
+        exif = Image.Exif()
+        exif[0x0112] = orientation
+        image.save(stream, "PNG", exif=exif)
+        expected = ImageOps.exif_transpose(Image.open(stream))
+        turned = turn_image(image, orientation)
+        np.testing.assert_array_equal(np.asarray(turned), np.asarray(expected))
+        np.testing.assert_array_equal(np.asarray(turn_back(turned, orientation)), pixels)
