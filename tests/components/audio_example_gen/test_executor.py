@@ -1,7 +1,6 @@
 """AudioExampleGen through its executor: what it publishes, read by TensorFlow's own reader."""
 
 import io
-from typing import Any
 
 import numpy as np
 import pytest
@@ -23,7 +22,6 @@ from tests.components.audio_example_gen.audio_runs import (
     write_sounds,
     write_tree,
 )
-from trainer_utils import input_fn
 
 
 def test_an_example_holds_the_sound_its_sizes_its_name_and_its_label(tmp_path):
@@ -87,33 +85,6 @@ def test_the_features_say_what_all_sounds_have_in_common(tmp_path, case):
     assert feature == {"type": "string", "shape": [], "dense": True, "encoding": "wav", **common}
     for name in ("sample_rate", "num_frames"):
         assert feature_of(tmp_path / "out", name)["type"] == "int"
-
-
-def samples_of(value: Any) -> np.ndarray:
-    """Of WAV bytes, or of what has been decoded."""
-    if isinstance(value, bytes):
-        return tf.audio.decode_wav(value)[0].numpy()
-    return value
-
-
-def test_input_fn_gives_the_sounds(tmp_path):
-    names = [
-        f"{split}/{label}/{n}.wav" for split in ("train", "eval") for label in "ab" for n in "12"
-    ]
-    uri = run(write_sounds(tmp_path / "in", names), tmp_path / "out").uri
-    given = {}
-    for split in ("train", "eval"):
-        for example in input_fn(uri, split, batch_size=None).as_numpy_iterator():
-            given[example["filename"].decode()] = example
-    assert given.keys() == {*names}
-    for number, name in enumerate(names):
-        example = given[name]
-        expected = soundfile.read(io.BytesIO(sound(number)), always_2d=True)[0]
-        np.testing.assert_array_equal(samples_of(example["audio"]), expected)
-        assert (example["sample_rate"], example["num_frames"]) == (8000, FRAMES)
-        assert example["label"] == "ab".index(name.split("/")[1])
-    (batch,) = input_fn(uri, "train", batch_size=4, features=["audio"], label="label")
-    assert len(batch[0]["audio"]) == len(batch[1]) == 4
 
 
 @pytest.mark.e2e
