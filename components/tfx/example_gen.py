@@ -31,7 +31,7 @@ from components.example_gen.inputs import (
 )
 from components.example_gen.partition import read_output_config
 from components.example_gen.settings import ExampleGenSettings
-from components.tfx.component import Artifacts, checked_properties, examples_channel, set_properties
+from components.tfx.component import Artifacts, channel, checked_properties, set_properties
 from components.tfx.executor import LocalFirstBeamExecutor, PropertiesDriver
 from trainer_utils.format import ConfigError
 from trainer_utils.format.naming import REJECTS_FILE
@@ -112,7 +112,7 @@ class FilesExampleGenSpec(types.ComponentSpec):
 
     PARAMETERS = TFX_PARAMETERS
     INPUTS: dict[str, component_spec.ChannelParameter] = {}
-    OUTPUTS = {"examples": examples_channel()}
+    OUTPUTS = {"examples": channel(standard_artifacts.Examples)}
 
 
 class FilesExampleGen(base_beam_component.BaseBeamComponent):
