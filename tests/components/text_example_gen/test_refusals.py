@@ -12,7 +12,7 @@ from trainer_utils.format import ConfigError, InputError
 
 WIDE = 2**63
 ERRORS: dict[str, tuple[dict[str, bytes | str], str]] = {
-    "no bytes": ({"t.csv": ""}, "got none"),
+    "no bytes": ({"t.csv": ""}, "found none"),
     "a header alone": ({"t.csv": "text,n\n"}, "found none .*a header alone"),
     "no lines of JSON": ({"t.jsonl": "\n\n"}, "found none"),
     "blank lines alone": ({"train.txt": "\n \n"}, "found none"),
