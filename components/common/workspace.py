@@ -177,12 +177,13 @@ def _refuse_others(uri: str) -> None:
     for folder in filter(_is_of_dataset, {*names}.difference(DATASET_FILES)):
         if is_folder(join(uri, folder)):
             found += [f"{folder}/{name}" for name in list_names(join(uri, folder))]
-    tests = (DATASET_FILES.__contains__, is_shard_file, is_index_file, vocabulary_of)
-    others = [
-        p for p in found if not (is_ours and any(test(p) not in (None, False) for test in tests))
-    ]
-    if others:
-        shown = ", ".join(map(repr, sorted(others)[:_SHOWN])) + ", …" * (len(others) > _SHOWN)
+    if is_ours:
+        found = [
+            path for path in found if path not in DATASET_FILES and vocabulary_of(path) is None
+        ]
+        found = [path for path in found if not is_shard_file(path) and not is_index_file(path)]
+    if found:
+        shown = ", ".join(map(repr, sorted(found)[:_SHOWN])) + ", …" * (len(found) > _SHOWN)
         raise ConfigError(
             f"output {uri!r}: expected a new folder, or a dataset that this program wrote and "
             f"nothing else in its folders, got {shown}. Move them away, or name another output."

@@ -1,8 +1,9 @@
 """Runs an ExampleGen's executor as TFX does, and reads what it wrote by TensorFlow's reader."""
 
+import collections
 import json
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -85,18 +86,21 @@ def shards(uri: Path, split: str) -> list[Path]:
     return sorted((uri / f"Split-{split}").iterdir())
 
 
+def records_of(path: Path) -> Iterator[bytes]:
+    """A shard's records, by TensorFlow's own reader; as a dataset it takes 30 ms a file."""
+    options = tf.io.TFRecordOptions("GZIP" if path.suffix else "")
+    return tf.compat.v1.io.tf_record_iterator(str(path), options)
+
+
 def examples_of(uri: Path) -> dict[str, list[tf.train.Example]]:
     """The examples of each split, in order."""
-    names = sorted(path.name.removeprefix("Split-") for path in uri.glob("Split-*"))
     return {
-        name: [
+        folder.name.removeprefix("Split-"): [
             tf.train.Example.FromString(record)
-            for path in shards(uri, name)
-            for record in tf.data.TFRecordDataset(
-                str(path), "GZIP" if path.suffix else ""
-            ).as_numpy_iterator()
+            for path in sorted(folder.iterdir())
+            for record in records_of(path)
         ]
-        for name in names
+        for folder in sorted(uri.glob("Split-*"))
     }
 
 
@@ -134,6 +138,19 @@ def rejects_in(uri: Path) -> list[dict[str, str]]:
     path = uri / "rejects.jsonl"
     lines = path.read_text("utf-8").split("\n")[:-1] if path.exists() else []
     return [json.loads(line) for line in lines]
+
+
+def check_law(uri: Path) -> None:
+    """In each split found = written + rejected + skipped, and these many are there."""
+    splits, total = manifest_of(uri)["splits"], manifest_of(uri)["total"]
+    rejected = collections.Counter(line["split"] for line in rejects_in(uri))
+    written = {split: len(rows) for split, rows in examples_of(uri).items()}
+    assert written == {split: entry["written"] for split, entry in splits.items()}
+    assert rejected == {n: e["rejected"] for n, e in splits.items() if e["rejected"]}
+    for entry in (*splits.values(), total):
+        assert entry["found"] == entry["written"] + entry["rejected"] + entry["skipped"]
+    for name in ("found", "written", "rejected", "skipped"):
+        assert total[name] == sum(entry[name] for entry in splits.values())
 
 
 def accounting(entry: dict[str, int]) -> dict[str, int]:

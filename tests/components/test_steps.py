@@ -13,7 +13,7 @@ from components import steps
 from components.balancing.settings import BalancerSettings
 from components.example_gen.inputs import InputSelection
 from components.example_gen.partition import Partition
-from components.example_gen.settings import ExampleGenSettings, ImageSettings, TextSettings
+from components.example_gen.settings import ExampleGenSettings, ImageSettings
 from components.settings import AuditSettings, DatasetReportSettings
 from tests.make import everything as files
 from tests.make import photo, write_files
@@ -96,15 +96,6 @@ def test_a_run_that_fails_leaves_nothing(pictures, tmp_path):
     with pytest.raises(DatasetError):
         steps.report(str(pictures), str(out), DatasetReportSettings())
     assert not [path for path in out.rglob("*") if path.is_file()]
-
-
-def test_a_table_that_names_images_takes_them_along(pictures, tmp_path):
-    table = pictures.parent / "list.csv"
-    table.write_text("image,label\n" + "".join(f"{pictures}/a/{n}.png,x\n" for n in (0, 2, 4)))
-    settings = TextSettings(columns={"image": "image"})
-    made = steps.convert(str(table), str(tmp_path / "out"), settings)
-    assert made.manifest.total.written == 3
-    assert made.vocabularies == {"label": ("x",)} or made.vocabularies == {"label": ["x"]}
 
 
 def test_no_framework_is_imported_for_it(pictures, tmp_path):

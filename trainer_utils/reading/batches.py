@@ -181,8 +181,8 @@ class Batches:
 
         What is needed some steps later is asked for beside, where that is worth while.
         """
-        for step in steps if self._reader.reads_ahead and not self._processes else ():
-            self._read_ahead(epoch, step)
+        if self._reader.reads_ahead and not self._processes:
+            self._read_ahead(epoch, steps)
         reads = list(dict.fromkeys(step // self.options.echoing for step in steps))
         made = dict(zip(reads, self.make(epoch, reads), strict=True))
         return [dict(made[step // self.options.echoing]) for step in steps]
@@ -192,8 +192,8 @@ class Batches:
 
         Rows that fill a batch up stand behind those of its records; where there is none, one.
         """
-        for step in steps if self._reader.reads_ahead else ():
-            self._read_ahead(epoch, step)
+        if self._reader.reads_ahead:
+            self._read_ahead(epoch, steps)
         reads = [step // self.options.echoing for step in steps]
         positions = [self._with_fillers(self._positions(epoch, read)) for read in reads]
         return self._decoded(epoch, np.concatenate(positions), None)[0]
@@ -214,12 +214,18 @@ class Batches:
         """A batch or an example as the trainer gets it: dict, array, (x, y) or (x, y, weight)."""
         return self._arrange(dict(batch))
 
-    def _read_ahead(self, epoch: int, step: int) -> None:
+    def _read_ahead(self, epoch: int, steps: Sequence[int]) -> None:
         """Has records at hand that are needed some steps later; errors come when they are."""
-        epochs, step = divmod(step + _STEPS_AHEAD * self.options.echoing, self.input_steps)
-        if self.options.repeat is True or not epochs:
+        echoing = self.options.echoing
+        coming = [divmod(s + _STEPS_AHEAD * echoing, self.input_steps) for s in steps[::echoing]]
+        found = [
+            self.order.positions(epoch + epochs, step, self.worker)
+            for epochs, step in coming
+            if self.options.repeat is True or not epochs
+        ]
+        if found:
             with contextlib.suppress(DatasetError, OSError):
-                self._reader.read_ahead(self.order.positions(epoch + epochs, step, self.worker))
+                self._reader.read_ahead(np.concatenate(found))
 
     @property
     def steps_at_once(self) -> int:

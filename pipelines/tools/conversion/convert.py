@@ -59,24 +59,15 @@ _CHANGES = ("added", "changed", "removed", "kept")  # of inputs, by an update
 class Converted(str):
     """The uri of the balanced dataset, below `out` as it was given: a text that goes wherever a uri
     goes, and that also knows what the run made.
-
-    Args:
-        uri: the same; `examples`: of the ExampleGen's own dataset, with the list of rejects;
-            `schema`: of SchemaExport's artifact; `metadata`: the sqlite file,
-            None without TFX.
-        kind: `image`, `text` or `audio`.
-        manifest: of the ExampleGen's own dataset: what became of each input.
-        cached: whether nothing had changed, so that nothing was made.
-        seconds: that it took.
     """
 
-    uri: str
-    examples: str
-    schema: str
-    metadata: str | None
-    kind: str
-    manifest: Manifest
-    cached: bool
+    uri: str  # the same
+    examples: str  # of the ExampleGen's own dataset, with the list of rejects
+    schema: str  # of SchemaExport's artifact
+    metadata: str | None  # the sqlite file; None without TFX
+    kind: str  # `image`, `text` or `audio`
+    manifest: Manifest  # of the ExampleGen's own dataset: what became of each input
+    cached: bool  # whether nothing had changed, so that nothing was made
     seconds: float
 
     def __new__(cls, uri: str, *_: Any, **__: Any) -> "Converted":

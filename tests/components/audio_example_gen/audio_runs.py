@@ -1,6 +1,5 @@
 """Runs AudioExampleGen's executor, and reads what it wrote with TensorFlow's own reader."""
 
-import csv
 import functools
 import io
 import json
@@ -51,7 +50,7 @@ def write_sounds(base: Path, names: Iterable[str]) -> Path:
     )
 
 
-output_config = runs.output_config
+output_config, check_law = runs.output_config, runs.check_law
 read = runs.rows_of
 run = functools.partial(runs.run, Executor)
 
@@ -84,26 +83,6 @@ def feature_of(uri: Path, name: str = "audio") -> dict[str, Any]:
 def rejects(uri: Path) -> dict[str, str]:
     """Codes by source."""
     return {line["source"]: line["code"] for line in runs.rejects_in(uri)}
-
-
-def check_law(manifest: dict[str, Any], uri: Path) -> None:
-    """Found = written + rejected + skipped, for each split and for all; written are there."""
-    entries = [*manifest["splits"].values(), manifest["total"]]
-    for entry in entries:
-        assert entry["found"] == entry["written"] + entry["rejected"] + entry["skipped"]
-    total = manifest["total"]
-    for name in ("found", "written", "rejected", "skipped"):
-        assert total[name] == sum(entry[name] for entry in manifest["splits"].values())
-    assert {split: len(examples) for split, examples in read(uri).items()} == {
-        split: entry["written"] for split, entry in manifest["splits"].items()
-    }
-    assert total["rejected"] == len(rejects(uri)) == sum(manifest["rejects"].values())
-
-
-def delimited(rows: Iterable[Iterable[Any]], delimiter: str = ",") -> str:
-    stream = io.StringIO()
-    csv.writer(stream, delimiter=delimiter).writerows(rows)
-    return stream.getvalue()
 
 
 # Rejects ------------------------------------------------------------------------------------------

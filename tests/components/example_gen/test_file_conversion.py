@@ -2,45 +2,29 @@
 
 import gzip
 import io
-import json
 from pathlib import Path
 from typing import Any
 
 import google_crc32c
 import pytest
 import tensorflow as tf
-from tfx.components.example_gen import utils
-from tfx.types import standard_artifacts
-from tfx.utils import proto_utils
 
 from components.image_example_gen import Executor
-from tests.make import photo
+from tests.components.runs import manifest_of, run
+from tests.make import photo, write_files
 from tests.record_names import check_record_names
 from trainer_utils.format import CorruptShardError, RecordIndex, Shard
 from trainer_utils.storage import files
 
 
 def convert(base: Path, uri: Path, **settings: Any) -> dict[str, Any]:
-    artifact = standard_artifacts.Examples()
-    artifact.uri = str(uri)
-    properties = {
-        "input_base": str(base),
-        "input_config": proto_utils.proto_to_json(utils.make_default_input_config()),
-        "output_config": "{}",
-        "target_shard_bytes": 4_000,
-        **settings,
-    }
-    Executor().Do({}, {"examples": [artifact]}, properties)
-    return json.loads((uri / "manifest.json").read_text())
+    run(Executor, base, uri, target_shard_bytes=4_000, **settings)
+    return manifest_of(uri)
 
 
 @pytest.fixture
 def photos(tmp_path) -> Path:
-    for number in range(12):
-        path = tmp_path / "in" / "train" / f"{number}.jpg"
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(photo(number))
-    return tmp_path / "in"
+    return write_files(tmp_path / "in", {f"train/{n}.jpg": photo(n) for n in range(12)})
 
 
 @pytest.mark.parametrize("compression", ["none", "gzip"])

@@ -9,9 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from components.common.entry import Blob, Entry
-from components.common.input_table import InputTable
-from components.example_gen.near_duplicates import find_near_duplicates, find_similar_texts
+from components.example_gen.near_duplicates import find_similar_texts
 from tests.components.audio_example_gen import audio_runs
 from tests.components.auditing.pictures import copies_of, cut_tiles, jpeg
 from tests.components.auditing.prose import altered, paragraphs
@@ -51,20 +49,6 @@ def _converted(base: Path, uri: Path) -> dict:
     image_runs.convert(base, uri, group_by="near_duplicates", max_reject_fraction=0.1)
     assert "cat/broken.jpg" in (uri / "rejects.jsonl").read_text()
     return image_runs.read(uri)
-
-
-def test_groups_do_not_depend_on_the_order_of_the_listing(tmp_path):
-    tiles = cut_tiles(213)[:3]
-    entries = []
-    for number, data in enumerate(d for tile in tiles for _, d in copies_of(tile)):
-        (tmp_path / f"{number}.jpg").write_bytes(data)
-        entries.append(Entry(f"{number}.jpg", None, (Blob(f"{number}.jpg", len(data)),)))
-    found = []
-    for some in (entries, entries[::-1]):
-        given = InputTable.of(some)
-        found.append(find_near_duplicates(given, base=str(tmp_path), image_roots=()))
-    assert found[0] == found[1]
-    assert len(set(found[0].values())) == 3
 
 
 @pytest.fixture(scope="module")

@@ -1,26 +1,19 @@
 """Rows that name images, sounds, texts and numbers: one example of them all, in each component."""
 
-import csv
-import functools
-import io
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-import pandas as pd
 import pytest
-import tensorflow as tf
-from PIL import Image
 
 from components.audio_example_gen import Executor as AudioExecutor
 from components.image_example_gen import Executor as ImageExecutor
 from components.text_example_gen import Executor as TextExecutor
 from tests.components import runs
 from tests.components.runs import output_config
-from tests.make import wav, write_files
-from trainer_utils import input_fn
+from tests.make import photo as any_photo
+from tests.make import table, wav, write_files
 
 EXECUTORS = {"image": ImageExecutor, "audio": AudioExecutor, "text": TextExecutor}
 COLUMNS = {"photo": "image", "clip": "audio", "caption": "text", "price": "float"}
@@ -29,11 +22,8 @@ NUMBERS = range(6)
 Row = dict[str, Any]
 
 
-@functools.cache
 def photo(number: int = 0, size: tuple[int, int] = (16, 12)) -> bytes:
-    stream = io.BytesIO()
-    Image.new("RGB", size, (40 * number % 256, 90, 200)).save(stream, "PNG")
-    return stream.getvalue()
+    return any_photo(number, "PNG", size=size)
 
 
 def clip(number: int = 0) -> bytes:
@@ -52,32 +42,16 @@ def row(number: int) -> Row:
 ROWS = [row(number) for number in NUMBERS]
 
 
-def as_csv(rows: Sequence[Row]) -> bytes:
-    stream = io.StringIO()
-    writer = csv.DictWriter(stream, list(rows[0]))
-    writer.writeheader()
-    writer.writerows(rows)
-    return stream.getvalue().encode()
-
-
-def as_json_lines(rows: Sequence[Row]) -> bytes:
-    return "".join(json.dumps(row) + "\n" for row in rows).encode()
-
-
-def as_parquet(rows: Sequence[Row]) -> bytes:
-    stream = io.BytesIO()
-    pd.DataFrame(list(rows)).to_parquet(stream, row_group_size=4)
-    return stream.getvalue()
-
-
-LISTS = {"csv": as_csv, "jsonl": as_json_lines, "parquet": as_parquet}
+LISTS = ("csv", "jsonl", "parquet")
 
 
 def write_inputs(
     base: Path, rows: Sequence[Row], *, kind: str = "csv", files: Mapping[str, bytes] | None = None
 ) -> Path:
     """A list, and the files `p/<n>.png` and `c/<n>.wav`; some of them others, or gone if empty."""
-    given = {f"list.{kind}": LISTS[kind](rows)}
+    given = {
+        f"list.{kind}": table(rows, kind, **({"row_group_size": 4} if kind == "parquet" else {}))
+    }
     given |= {f"p/{n}.png": photo(n) for n in NUMBERS} | {f"c/{n}.wav": clip(n) for n in NUMBERS}
     return write_files(base, {n: data for n, data in (given | dict(files or {})).items() if data})
 
@@ -107,13 +81,9 @@ def rejects(uri: Path) -> list[dict[str, str]]:
 
 
 def check_law(uri: Path, *, found: int, rejected: int) -> None:
-    total = json.loads((uri / "manifest.json").read_text())["total"]
-    written = len(read(uri))
-    assert (total["found"], total["rejected"], total["written"]) == (found, rejected, written)
-    assert found == written + rejected + total["skipped"]
-
-
-# Whole rows ---------------------------------------------------------------------------------------
+    runs.check_law(uri)
+    total = runs.manifest_of(uri)["total"]
+    assert (total["found"], total["rejected"]) == (found, rejected)
 
 
 @pytest.mark.parametrize("kind", LISTS)
@@ -146,8 +116,9 @@ def test_one_example_of_all_kinds_the_same_from_each_component(tmp_path, kind):
         }
 
 
-@pytest.mark.parametrize("component", ["image", "audio"])
-@pytest.mark.parametrize("kind", LISTS)
+@pytest.mark.parametrize(
+    ("kind", "component"), [("csv", "image"), ("jsonl", "audio"), ("parquet", "image")]
+)
 def test_by_inspection_the_files_are_found(tmp_path, kind, component):
     run(write_inputs(tmp_path / "in", ROWS, kind=kind), tmp_path / "out", component)
     found = read(tmp_path / "out")
@@ -183,10 +154,7 @@ def test_the_same_photo_may_stand_in_several_rows(tmp_path):
     assert {example["photo"] for example in found.values()} == {photo(0)}
 
 
-# Rows that lack something -------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("component", EXECUTORS)
+@pytest.mark.parametrize("component", ["image", "text"])
 def test_a_row_whose_file_is_missing_or_bad_is_a_reject_that_names_it(tmp_path, component):
     files = {
         "c/1.wav": b"",  # not there
@@ -215,48 +183,3 @@ def test_other_missing_cells_are_missing_features(tmp_path):
     assert found["p/1.png"].keys() == {*COLUMNS, *MEASURED} - {"caption"}
     assert found["p/2.png"].keys() == {*COLUMNS, *MEASURED} - {"price"}
     assert not features(tmp_path / "out")["price"]["dense"]
-
-
-# Bad settings -------------------------------------------------------------------------------------
-
-
-# Readers ------------------------------------------------------------------------------------------
-
-
-def samples_of(value: Any) -> np.ndarray:
-    """Of WAV bytes, or of what has been decoded."""
-    return tf.audio.decode_wav(value)[0].numpy() if isinstance(value, bytes) else value
-
-
-@pytest.mark.e2e
-def test_datum_and_input_fn_read_it_alike(tmp_path):
-    from datum.reader import load
-
-    uri = run(write_inputs(tmp_path / "in", ROWS), tmp_path / "out", columns=COLUMNS)
-    loaded = load(uri)
-    loaded.dataset_configs.batch_size_val = 1
-    theirs = {
-        example["filename"].numpy()[0]: {k: v.numpy()[0] for k, v in example.items()}
-        for example in loaded.val_fn("train")
-    }
-    ours = {
-        example["filename"]: example
-        for example in input_fn(uri, "train", batch_size=None).as_numpy_iterator()
-    }
-    assert len(ours) == len(theirs) == 6
-    for n in NUMBERS:
-        one, other = ours[f"p/{n}.png".encode()], theirs[f"p/{n}.png".encode()]
-        assert one.keys() == other.keys() == {*COLUMNS, *MEASURED}
-        assert other["clip"] == clip(n)
-        np.testing.assert_array_equal(samples_of(one["clip"]), samples_of(other["clip"]))
-        pixels = np.asarray(Image.open(io.BytesIO(photo(n))))
-        np.testing.assert_array_equal(one["photo"], pixels)
-        np.testing.assert_array_equal(other["photo"], pixels)
-        assert one["caption"] == other["caption"] == ROWS[n]["caption"].encode()
-        assert one["price"] == other["price"] == np.float32(ROWS[n]["price"])
-
-
-# What files are, not what their columns are called ------------------------------------------------
-
-
-PHOTOS, CLIPS = [*map(photo, NUMBERS)], [*map(clip, NUMBERS)]

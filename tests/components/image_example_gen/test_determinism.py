@@ -11,7 +11,7 @@ import pytest
 
 from components.common import processes
 from components.image_example_gen import Executor
-from tests.components.runs import rows_of, run
+from tests.components.runs import run
 from tests.make import photo
 from tests.make import write_files as write_tree
 from trainer_utils.format.checksums import seal
@@ -33,11 +33,6 @@ def contents(folder: Path) -> dict[str, bytes | None]:
         str(path.relative_to(folder)): path.read_bytes() if path.is_file() else None
         for path in folder.rglob("*")
     }
-
-
-def filenames(uri: Path, split: str) -> list[bytes]:
-    """The filenames of a split, in order, by TensorFlow's own reader."""
-    return [row["filename"][0] for row in rows_of(uri)[split]]
 
 
 def tree_of(count: int) -> dict[str, bytes]:
@@ -127,14 +122,3 @@ def _without_times(files: dict[str, bytes | None]) -> dict[str, Any]:
     inputs = json.loads(files["inputs.json"] or b"")
     shards = [{**shard, "listing": None} for shard in inputs["shards"]]
     return {**files, "inputs.json": shards}
-
-
-def test_another_seed_gives_another_order_of_the_same_photos(folder, tmp_path):
-    orders = []
-    for seed in (0, 1, -1):
-        uri = tmp_path / str(seed)
-        convert(folder, uri, seed=seed)
-        orders.append(filenames(uri, "train") + filenames(uri, "eval"))
-    assert orders[0] != orders[1] != orders[2] != orders[0]
-    assert sorted(orders[0]) == sorted(orders[1]) == sorted(orders[2])
-    assert len(orders[0]) == 120

@@ -1,19 +1,16 @@
-"""What Pillow makes of images, against TensorFlow, numpy and Pillow itself."""
+"""What Pillow makes of images, against Pillow itself."""
 
 import io
 import struct
 
 import numpy as np
 import pytest
-import tensorflow as tf
 from PIL import Image, ImageOps
 
 from components.common.rejects import RejectedInputError
 from components.media.decoding import (
     ImageBytes,
-    channels_of,
     encode_image,
-    in_plain_colours,
     load,
     open_image,
     turn_back,
@@ -28,18 +25,6 @@ def encoded(kind: str, mode: str) -> bytes:
     stream = io.BytesIO()
     Image.fromarray(RGB).convert(mode).save(stream, kind)
     return stream.getvalue()
-
-
-@pytest.mark.parametrize(
-    ("kind", "mode"),
-    [("PNG", "L"), ("PNG", "LA"), ("PNG", "RGB"), ("PNG", "RGBA"), ("JPEG", "L"),
-     ("JPEG", "RGB")],
-)  # fmt: skip
-def test_what_may_stay_has_the_channels_that_tensorflow_gives(kind, mode):
-    data = encoded(kind, mode)
-    channels, reason = channels_of(data, open_image(data, max_pixels=54))
-    assert reason is None
-    assert channels == tf.io.decode_image(data).shape[-1]
 
 
 @pytest.mark.parametrize(
@@ -76,38 +61,6 @@ def test_a_whole_tiff_of_an_unknown_kind_is_not_called_cut_short(entries):
     assert caught.value.code == "TRUNCATED_IMAGE"
 
 
-@pytest.mark.parametrize("orientation", range(10))
-def test_an_image_is_turned_as_pillow_turns_it_and_back(orientation):
-    pixels = np.arange(5 * 7 * 3, dtype=np.uint8).reshape(5, 7, 3)
-    image = Image.fromarray(pixels)
-    stream = io.BytesIO()
-    exif = Image.Exif()
-    exif[0x0112] = orientation
-    image.save(stream, "PNG", exif=exif)
-    expected = ImageOps.exif_transpose(Image.open(stream))
-    turned = turn_image(image, orientation)
-    np.testing.assert_array_equal(np.asarray(turned), np.asarray(expected))
-    np.testing.assert_array_equal(np.asarray(turn_back(turned, orientation)), pixels)
-
-
-@pytest.mark.parametrize(
-    ("mode", "plain"),
-    [("1", "L"), ("L", "L"), ("LA", "LA"), ("P", "RGB"), ("RGB", "RGB"), ("RGBA", "RGBA"),
-     ("CMYK", "RGB"), ("YCbCr", "RGB")],
-)  # fmt: skip
-def test_colours_are_those_that_pillow_makes(mode, plain):
-    image = Image.fromarray(RGB).convert(mode)
-    made = in_plain_colours(image)
-    assert made.mode == plain
-    np.testing.assert_array_equal(np.asarray(made), np.asarray(image.convert(plain)))
-
-
-def test_of_16_bits_the_upper_8_are_kept():
-    values = CHANCE.integers(0, 1 << 16, (5, 7)).astype(np.uint16)
-    made = in_plain_colours(Image.fromarray(values))
-    np.testing.assert_array_equal(np.asarray(made), values // 256)
-
-
 @pytest.mark.parametrize("kind", ["PNG", "JPEG"])
 def test_an_image_that_is_cut_is_told_from_one_that_is_damaged(kind):
     large = CHANCE.integers(0, 256, (64, 64, 3), np.uint8)
@@ -116,3 +69,17 @@ def test_an_image_that_is_cut_is_told_from_one_that_is_damaged(kind):
     with pytest.raises(RejectedInputError) as caught:
         load(Image.open(ImageBytes(data[: len(data) // 2])))
     assert caught.value.code == "TRUNCATED_IMAGE"
+
+
+def test_an_image_is_turned_as_pillow_turns_it_and_back():
+    pixels = np.arange(5 * 7 * 3, dtype=np.uint8).reshape(5, 7, 3)
+    image = Image.fromarray(pixels)
+    for orientation in range(10):
+        stream = io.BytesIO()
+        exif = Image.Exif()
+        exif[0x0112] = orientation
+        image.save(stream, "PNG", exif=exif)
+        expected = ImageOps.exif_transpose(Image.open(stream))
+        turned = turn_image(image, orientation)
+        np.testing.assert_array_equal(np.asarray(turned), np.asarray(expected))
+        np.testing.assert_array_equal(np.asarray(turn_back(turned, orientation)), pixels)

@@ -2,14 +2,12 @@
 
 import collections
 import gzip
-import io
 import json
 import random
 import subprocess
 import sys
 from pathlib import Path
 
-import google_crc32c
 import pytest
 import tensorflow as tf
 from tfx.dsl.components.base import base_beam_executor
@@ -17,15 +15,13 @@ from tfx.types import standard_artifacts
 
 from components.balancing.settings import BalancerSettings
 from components.shard_balancer import Executor, plan
-from tests.record_names import check_record_names
+from tests.components.runs import records_of
+from tests.make import everything as contents
 from trainer_utils.format import (
     ConfigError,
     CorruptShardError,
     DatasetError,
-    RecordIndex,
-    Shard,
 )
-from trainer_utils.storage import files
 
 
 def example(number: int, size: int, **more: int) -> bytes:
@@ -70,23 +66,8 @@ def run(
 
 
 def read(folder: Path, split: str) -> list[list[bytes]]:
-    """Each shard's records, by TensorFlow's own reader; as a dataset it takes 30 ms a file."""
-    return [
-        list(
-            tf.compat.v1.io.tf_record_iterator(
-                str(path), tf.io.TFRecordOptions("GZIP" if path.suffix else "")
-            )
-        )
-        for path in sorted((folder / f"Split-{split}").iterdir())
-    ]
-
-
-def contents(folder: Path) -> dict[str, bytes]:
-    return {
-        str(path.relative_to(folder)): path.read_bytes()
-        for path in folder.rglob("*")
-        if path.is_file()
-    }
+    """Each shard's records, by TensorFlow's own reader."""
+    return [[*records_of(path)] for path in sorted((folder / f"Split-{split}").iterdir())]
 
 
 @pytest.fixture(scope="module")
@@ -131,10 +112,7 @@ def test_shards_differ_by_one_record_and_hold_all_of_all_inputs(stock, tmp_path)
     [
         ({"num_shards": "16", "seed": 3}, []),
         ({"num_shards": "1", "seed": 3}, []),  # larger than memory by itself
-        *(
-            ({"num_shards": "8", "balance": "bytes"}, [f"--direct_running_mode={mode}"])
-            for mode in ("multi_threading", "multi_processing")
-        ),
+        ({"num_shards": "8", "balance": "bytes"}, ["--direct_running_mode=multi_processing"]),
     ],
     ids=str,
 )
@@ -175,26 +153,19 @@ def test_damage_anywhere_is_found_with_file_and_byte(tmp_path, suffix):
         assert list((tmp_path / "out").iterdir()) == []
 
 
-@pytest.mark.parametrize(
-    "settings",
-    [
+def test_a_run_that_is_refused_leaves_the_dataset_that_was_there(stock, tmp_path):
+    balance(stock[0], tmp_path / "out")
+    before = contents(tmp_path / "out")
+    for settings in (
         {"where": "nope > 3"},
         {"where": "id > 3000"},
         {"exclude": "/nowhere.txt"},
         {"num_shards": '{"trian": 3}'},
         {"keep_shards": True, "num_shards": "2"},
-    ],
-    ids=str,
-)
-def test_a_run_that_is_refused_leaves_the_dataset_that_was_there(stock, tmp_path, settings):
-    balance(stock[0], tmp_path / "out")
-    before = contents(tmp_path / "out")
-    try:
-        balance(stock[0], tmp_path / "out", **settings)
-    except DatasetError:
-        assert contents(tmp_path / "out") == before
-    else:
-        pytest.fail("it was not refused")
+    ):
+        with pytest.raises(DatasetError):
+            balance(stock[0], tmp_path / "out", **settings)
+        assert contents(tmp_path / "out") == before, settings
 
 
 def test_inputs_that_are_none_or_do_not_agree_are_refused(stock, tmp_path, serialize):
@@ -212,58 +183,21 @@ def test_inputs_that_are_none_or_do_not_agree_are_refused(stock, tmp_path, seria
         (tmp_path / "nothing-here", "nothing-here"),
         (tmp_path / "cut", "00001-of-00002"),
         (tmp_path / "empty", "at least one record"),
-        ([stock[0], tmp_path / "words"], "feature 'id'.*got int.*and string"),
+        ([stock[0], tmp_path / "words"], "feature 'id'.*type='int'.*and .*type='string'"),
         ([tmp_path / "a", tmp_path / "b"], "vocabulary of feature 'label'.*cat, dog.*dog, cat"),
     ):
         with pytest.raises(DatasetError, match=message):
             balance(given, tmp_path / "out")
 
 
-@pytest.mark.parametrize("output", ["in", "in/", "./in", "link", "."])
-def test_an_output_that_would_destroy_the_input_is_refused(tmp_path, output):
+def test_an_output_that_would_destroy_the_input_is_refused(tmp_path):
     write_stock(tmp_path / "in", "train", [[example(0, 5)]])
     (tmp_path / "link").symlink_to(tmp_path / "in")
     before = contents(tmp_path / "in")
-    with pytest.raises(ConfigError, match="expected a folder apart from the input"):
-        balance(tmp_path / "in", Path(f"{tmp_path}/{output}"))
-    assert contents(tmp_path / "in") == before
-
-
-@pytest.mark.parametrize("compression", ["none", "gzip"])
-def test_the_index_reaches_every_record(stock, tmp_path, compression):
-    manifest = balance(stock[0], tmp_path, num_shards="5", compression=compression)
-    shards = read(tmp_path, "train")
-    entries = [entry for entry in manifest["shards"] if entry["split"] == "train"]
-    for entry, records in zip(entries, shards, strict=True):
-        name = Path(entry["path"]).name.removesuffix(".gz").replace("data_tfrecord", "train")
-        path = tmp_path / "index" / f"{name}.npy"
-        data = path.read_bytes()
-        assert f"{google_crc32c.value(data):08x}" == entry["index_crc32c"]
-        index = RecordIndex.from_bytes(data, path=str(path), shard=Shard.from_entries([entry])[0])
-        shard = (tmp_path / entry["path"]).read_bytes()
-        stream = io.BytesIO(shard if compression == "none" else gzip.decompress(shard))
-        assert [index.read(stream, n, path="") for n in range(len(index))] == records
-    assert check_record_names(tmp_path) == 0  # none of them has a name
-    files = {str(p.relative_to(tmp_path)) for p in (tmp_path / "Split-train").iterdir()}
-    assert files == {entry["path"] for entry in entries}
-
-
-def test_a_shard_whose_bytes_the_disk_lost_is_found_before_the_manifest_is_written(
-    stock, tmp_path, monkeypatch
-):
-    rename = files.rename
-
-    def rename_and_lose(source: str, target: str) -> None:
-        rename(source, target)
-        if target.endswith("00001-of-00003"):
-            data = bytearray(Path(target).read_bytes())
-            data[-40_000] ^= 1
-            Path(target).write_bytes(data)
-
-    monkeypatch.setattr(files, "rename", rename_and_lose)
-    with pytest.raises(CorruptShardError, match=r"00001-of-00003.*were written, got"):
-        balance(stock[0], tmp_path, num_shards="3")
-    assert list(tmp_path.iterdir()) == []
+    for output in ("in/", "./in", "link", "."):
+        with pytest.raises(ConfigError, match="expected a folder apart from the input"):
+            balance(tmp_path / "in", Path(f"{tmp_path}/{output}"))
+        assert contents(tmp_path / "in") == before
 
 
 def test_records_that_were_changed_with_good_sums_are_found(stock, tmp_path):
@@ -292,9 +226,8 @@ print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("record_bytes", [100, 100_000])
-def test_an_input_several_times_larger_than_memory_keeps_to_the_limit(tmp_path, record_bytes):
-    memory_bytes, source = 64 << 20, random.Random(0)
+def test_an_input_several_times_larger_than_memory_keeps_to_the_limit(tmp_path):
+    memory_bytes, source, record_bytes = 64 << 20, random.Random(0), 100_000
     count = 3 * memory_bytes // (record_bytes + 40)
     block = source.randbytes(record_bytes * 2)
     records = (
@@ -318,7 +251,6 @@ def example_bytes(data: bytes) -> bytes:
     "settings",
     [
         {},
-        {"num_shards": 7},
         {"target_shard_bytes": 1 << 20, "shard_multiple": 4},
         {"num_shards": 5, "balance": "bytes", "memory_bytes": 1 << 20},
         {"num_shards": {"train": 6}, "stratify_by": "id", "shuffle": False},
@@ -339,14 +271,12 @@ def test_the_plan_is_what_is_done(stock, tmp_path, settings):
         "train": 2 if "memory_bytes" in settings else 1,
         "eval": 1,
     }
-    assert str(planned).splitlines()[0].split()[:4] == ["split", "records", "bytes", "shards"]
     assert len(str(planned).splitlines()) == 3
     assert planned.to_dict()["splits"][0]["split"] == planned.splits[0].split
 
 
-@pytest.mark.parametrize(
-    ("settings", "records", "expected"),
-    [
+def test_the_number_of_shards():
+    for settings, records, expected in (
         ({"num_shards": 8}, 3, 3),
         ({"num_shards": {"train": 5}}, 100, 5),
         ({"target_shard_bytes": 1000}, 100, 10),
@@ -355,8 +285,6 @@ def test_the_plan_is_what_is_done(stock, tmp_path, settings):
         ({"num_shards": 9, "shard_multiple": 4}, 100, 12),
         ({"num_shards": 8, "shard_multiple": 4}, 3, 3),
         ({}, 0, 1),
-    ],
-)
-def test_the_number_of_shards(settings, records, expected):
-    made = BalancerSettings(**settings)
-    assert made.shards_of("train", num_records=records, num_bytes=10_000) == expected
+    ):
+        made = BalancerSettings(**settings)
+        assert made.shards_of("train", num_records=records, num_bytes=10_000) == expected

@@ -3,7 +3,6 @@
 The oracle of each stock dataset is how it was made; the component's are the files that they wrote.
 """
 
-import io
 import itertools
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -11,7 +10,6 @@ from typing import Any
 
 import pytest
 import tensorflow as tf
-from PIL import Image
 from tfx.types import standard_artifacts
 
 import trainer_utils
@@ -30,9 +28,7 @@ IMAGE = Feature(type="string", shape=(40, 48, 3), extra={"sizes": "fixed"})
 Values = Callable[[int, bytes], list[bytes]]
 # Which values the n-th of 300 records has, and what feature that is.
 IMAGES: dict[str, tuple[Values, Feature]] = {
-    "none": (lambda n, photo: [b"none"], TEXT),
     "all": (lambda n, photo: [photo], IMAGE),
-    "every second": (lambda n, photo: [photo if n % 2 else b"none"], TEXT),
     "all but the last": (lambda n, photo: [photo if n < RECORDS - 1 else b"none"], TEXT),
     "the last alone": (lambda n, photo: [b"none" if n < RECORDS - 1 else photo], TEXT),
     "missing in the last": (
@@ -99,31 +95,3 @@ def test_the_datasets_of_others_have_one_set_of_features(tmp_path, datum_photos,
     assert found == dict.fromkeys(found, found["opened"])
     read = {"features": ["vec", "label", "image"], "image_size": (8, 8)} if name == "tfds" else {}
     assert spec_of(uri, **read) == spec_of(tmp_path / "balanced", **read)
-
-
-@pytest.mark.parametrize(
-    ("encode", "extra"),
-    [
-        (tf.io.encode_png, {"sizes": "fixed"}),
-        (lambda photo: tf.io.encode_jpeg(photo[..., :1]), {"sizes": "fixed"}),
-        (lambda photo: pillow(photo, "GIF"), {"sizes": "fixed"}),
-        (lambda photo: pillow(photo, "BMP"), {"sizes": "fixed", "formats": ["BMP"]}),
-    ],
-    ids=["png", "grey", "gif", "bmp"],
-)
-def test_pictures_of_other_formats_are_told_alike(tmp_path, photos, serialize, encode, extra):
-    data = encode(photos[0])
-    data = data if isinstance(data, bytes) else data.numpy()
-    uri = write_stock(tmp_path / "stock", (serialize(image=[data]) for _ in range(RECORDS)))
-    found = answers(uri, tmp_path)
-    shape = (40, 48) if tf.io.decode_image(data).shape[-1] == 1 else (40, 48, 3)
-    expected = Feature(type="string", shape=shape, extra=extra)
-    assert found == {who: {"image": expected} for who in found}
-    (batch,) = trainer_utils.input_fn(str(uri), features="image", batch_size=2).take(1)
-    assert batch.shape[1:3] == (40, 48)
-
-
-def pillow(photo: Any, kind: str) -> bytes:
-    stream = io.BytesIO()
-    Image.fromarray(photo).save(stream, kind)
-    return stream.getvalue()

@@ -11,11 +11,11 @@ from components.balancing import planning, steps
 from components.shuffle import picking
 from tests.components.shard_balancer.test_executor import (
     balance,
-    contents,
     example,
     read,
     write_stock,
 )
+from tests.make import everything as contents
 from tests.record_names import check_record_names
 from trainer_utils.format import DatasetError
 
@@ -91,9 +91,8 @@ def test_picked_or_not_the_bytes_are_the_same(
 
 
 @pytest.mark.parametrize("part", ["payload", "length", "sum"])
-def test_what_is_damaged_is_named_as_by_reading_in_order(
-    large, tmp_path, monkeypatch, workers, part
-):
+def test_what_is_damaged_is_named_as_by_reading_in_order(large, tmp_path, monkeypatch, part):
+    workers = "--direct_num_workers=2"
     shutil.copytree(large, tmp_path / "in")
     shard = tmp_path / "in" / SHARD
     data = bytearray(shard.read_bytes())

@@ -36,20 +36,6 @@ def test_buckets_cover_all_places_and_keep_to_the_limit():
         assert places == list(range(records))
 
 
-@pytest.mark.parametrize(
-    ("bounds", "held", "memory", "cuts"),
-    [
-        ([0, 5, 10], 1000, 1000, [(0, 10)]),
-        ([0, 100, 104], 1040, 300, [(0, 30, 60, 90, 100), (100, 104)]),  # a shard in parts
-        ([0, 0], 0, 100, [(0,)]),  # an empty split keeps one empty shard
-    ],
-)
-def test_what_fits_is_held_at_once(bounds, held, memory, cuts):
-    layout = layout_of(bounds)
-    tasks = plan_tasks(layout, Cells(layout, held), memory_bytes=memory)
-    assert [task.cuts for task in tasks] == cuts
-
-
 @pytest.mark.parametrize("records", [5, 70_000])
 def test_every_record_is_equally_likely_in_every_part_of_the_order(records):
     """Where some records go, over 400 seeds: eight parts of the order get them alike."""
