@@ -101,7 +101,7 @@ PLAIN := .venv-base
 
 test-base: $(PLAIN)/.ready  ## what needs no TFX, without it: conversion, balancing, the same bytes; the newest Python here
 	@$(PLAIN)/bin/python -m pytest tests/test_golden.py tests/components/test_steps.py \
-	  tests/pipelines/tools/conversion/test_untracked.py tests/pipelines/test_lineage_exports.py $(ARGS)
+	  tests/pipelines/tools/conversion/test_runs.py tests/pipelines/test_lineage_exports.py $(ARGS)
 
 FRAMEWORKS := .venv-frameworks
 

@@ -48,8 +48,10 @@ def write(folder: Path, records: int) -> float:
                 )
                 writer.write(example.SerializeToString())
         info[name.path] = len(numbers)
-    (folder / "shard_info.json").write_text(ours.render_shard_info({"train": info}))
-    (folder / "datum_to_type_and_shape_mapping.json").write_text(ours.render_features(FEATURES))
+    (folder / "shard_info.json").write_text(ours.datum.render_shard_info({"train": info}))
+    (folder / "datum_to_type_and_shape_mapping.json").write_text(
+        ours.datum.render_features(FEATURES)
+    )
     return sum(path.stat().st_size for path in folder.rglob("data_*")) / 1e6
 
 

@@ -133,8 +133,5 @@ class AudioExampleGen(FilesExampleGen):
                 keeps its own.
             channels: 1 mixes all channels into one, 2 duplicates a single one. Default: as they
                 are.
-
-        Raises:
-            ConfigError: a setting is not allowed.
         """
         super().__init__(AudioSettings, locals())

@@ -19,9 +19,9 @@ from components.tfx.component import (
     Runtime,
     channel,
     checked_properties,
-    examples_channel,
     parameters_of,
     set_properties,
+    uris_of,
 )
 
 
@@ -37,20 +37,12 @@ class Executor(base_executor.BaseExecutor):
             input_dict: `examples`: the Examples artifact; `against`: an earlier one, optional.
             output_dict: `anomalies`: the ExampleAnomalies artifact to fill.
             exec_properties: the settings, as `AuditSettings` makes them.
-
-        Raises:
-            DatasetError: the examples are no dataset, or something was found that `fail_on` names.
         """
         self._log_startup(input_dict, output_dict, exec_properties)
         settings = AuditSettings.from_properties(exec_properties)
-        earlier = input_dict.get("against")
+        uris = uris_of(input_dict)
         artifact = artifact_utils.get_single_instance(output_dict["anomalies"])
-        audit = steps.audit(
-            artifact_utils.get_single_uri(input_dict["examples"]),
-            artifact.uri,
-            settings,
-            against=artifact_utils.get_single_uri(earlier) if earlier else None,
-        )
+        audit = steps.audit(uris["examples"], artifact.uri, settings, against=uris.get("against"))
         set_properties(artifact, of_audit(audit))
         audit.check(settings.fail_on)
 
@@ -60,7 +52,7 @@ class DatasetAuditSpec(types.ComponentSpec):
 
     PARAMETERS = parameters_of(AuditSettings)
     INPUTS = {
-        "examples": examples_channel(),
+        "examples": channel(standard_artifacts.Examples),
         "against": channel(standard_artifacts.Examples, optional=True),
     }
     OUTPUTS = {"anomalies": channel(standard_artifacts.ExampleAnomalies)}
@@ -102,9 +94,6 @@ class DatasetAudit(base_component.BaseComponent):
                 `odd_size`.
             label: the feature that has the class of a record.
             most: findings of each kind that are listed; all of them are counted. At least 0.
-
-        Raises:
-            ConfigError: a setting is not allowed.
         """
         spec = DatasetAuditSpec(
             examples=examples,

@@ -6,7 +6,7 @@ report.outputs["report"]                # a folder with `report.html`, and no ot
 
 from tfx import types
 from tfx.dsl.components.base import base_component, base_executor, executor_spec
-from tfx.types import artifact_utils, standard_artifacts
+from tfx.types import standard_artifacts
 from tfx.types.experimental import simple_artifacts
 
 from components import steps
@@ -17,8 +17,8 @@ from components.tfx.component import (
     Runtime,
     channel,
     checked_properties,
-    examples_channel,
     parameters_of,
+    uris_of,
 )
 
 
@@ -35,22 +35,16 @@ class Executor(base_executor.BaseExecutor):
                 optional; `schema`: TFX's Schema, optional.
             output_dict: `report`: the artifact to fill, with `report.html`.
             exec_properties: the settings, as `DatasetReportSettings` makes them.
-
-        Raises:
-            DatasetError: the examples are no dataset, or the statistics none.
         """
         self._log_startup(input_dict, output_dict, exec_properties)
+        uris = uris_of(input_dict)
         steps.report(
-            artifact_utils.get_single_uri(input_dict["examples"]),
-            artifact_utils.get_single_uri(output_dict["report"]),
+            uris["examples"],
+            uris_of(output_dict)["report"],
             DatasetReportSettings.from_properties(exec_properties),
-            statistics=_optional_uri(input_dict, "statistics"),
-            schema=_optional_uri(input_dict, "schema"),
+            statistics=uris.get("statistics"),
+            schema=uris.get("schema"),
         )
-
-
-def _optional_uri(input_dict: Artifacts, name: str) -> str | None:
-    return artifact_utils.get_single_uri(input_dict[name]) if input_dict.get(name) else None
 
 
 class DatasetReportSpec(types.ComponentSpec):
@@ -58,7 +52,7 @@ class DatasetReportSpec(types.ComponentSpec):
 
     PARAMETERS = parameters_of(DatasetReportSettings)
     INPUTS = {
-        "examples": examples_channel(),
+        "examples": channel(standard_artifacts.Examples),
         "statistics": channel(standard_artifacts.ExampleStatistics, optional=True),
         "schema": channel(standard_artifacts.Schema, optional=True),
     }
@@ -95,9 +89,6 @@ class DatasetReport(base_component.BaseComponent):
             schema: TFX's Schema of them; where the two disagree the page says so.
             sample_records: most records of each split that are read; counts are the manifest's. At
                 least 1.
-
-        Raises:
-            ConfigError: a setting is not allowed.
         """
         spec = DatasetReportSpec(
             examples=examples,

@@ -168,8 +168,5 @@ class ImageExampleGen(FilesExampleGen):
                 Default: `ImageSets/Main`, `ImageSets/Segmentation` or `ImageSets`.
             label_list: a text whose lines are the classes of the images that lie in no class
                 folder, in the order of their names, as of ImageNet's validation images.
-
-        Raises:
-            ConfigError: a setting is not allowed.
         """
         super().__init__(ImageSettings, locals())

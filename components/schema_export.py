@@ -18,9 +18,9 @@ from components.tfx.component import (
     Runtime,
     channel,
     checked_properties,
-    examples_channel,
     parameters_of,
     set_properties,
+    uris_of,
 )
 
 
@@ -39,12 +39,9 @@ class Executor(base_executor.BaseExecutor):
                 TFX's own components want it; `datum_dataset`: the Dataset artifact, with that and
                 all else. Where there is only the first, all goes there.
             exec_properties: the settings, as `SchemaExportSettings` makes them.
-
-        Raises:
-            DatasetError: the examples are no dataset, or disagree with the schema or statistics.
         """
         self._log_startup(input_dict, output_dict, exec_properties)
-        uris = {n: artifact_utils.get_single_uri(one) for n, one in input_dict.items() if one}
+        uris = uris_of(input_dict)
         made = {n: artifact_utils.get_single_instance(one) for n, one in output_dict.items() if one}
         artifact = made["datum_schema"]
         dataset = made.get("datum_dataset", artifact)
@@ -65,7 +62,7 @@ class SchemaExportSpec(types.ComponentSpec):
 
     PARAMETERS = parameters_of(SchemaExportSettings)
     INPUTS = {
-        "examples": examples_channel(),
+        "examples": channel(standard_artifacts.Examples),
         "schema": channel(standard_artifacts.Schema, optional=True),
         "statistics": channel(standard_artifacts.ExampleStatistics, optional=True),
     }
@@ -110,9 +107,6 @@ class SchemaExport(base_component.BaseComponent):
                 names the feature.
             tfds: write TFDS's two JSON files too, so that `tfds.builder_from_directory` opens the
                 uri of `datum_dataset`.
-
-        Raises:
-            ConfigError: a setting is not allowed.
         """
         spec = SchemaExportSpec(
             examples=examples,

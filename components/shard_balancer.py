@@ -20,7 +20,6 @@ from components.tfx.component import (
     Runtime,
     channel,
     checked_properties,
-    examples_channel,
     parameters_of,
     set_properties,
 )
@@ -47,10 +46,6 @@ class Executor(LocalFirstBeamExecutor):
                 them, `before_transform` and `transform_graph`: what it read, and its graph.
             output_dict: `balanced_examples`: the Examples artifact to fill.
             exec_properties: the fields of `BalancerSettings`, `num_shards` as JSON.
-
-        Raises:
-            DatasetError: an input is no dataset, not whole, or damaged.
-            ConfigError: a setting is not allowed.
         """
         self._log_startup(input_dict, output_dict, exec_properties)
         given = input_dict["examples"]
@@ -102,11 +97,11 @@ class ShardBalancerSpec(types.ComponentSpec):
 
     PARAMETERS = parameters_of(BalancerSettings)
     INPUTS = {
-        "examples": examples_channel(),
+        "examples": channel(standard_artifacts.Examples),
         "before_transform": channel(standard_artifacts.Examples, optional=True),
         "transform_graph": channel(standard_artifacts.TransformGraph, optional=True),
     }
-    OUTPUTS = {"balanced_examples": examples_channel()}
+    OUTPUTS = {"balanced_examples": channel(standard_artifacts.Examples)}
 
 
 class ShardBalancer(base_beam_component.BaseBeamComponent):
@@ -180,9 +175,6 @@ class ShardBalancer(base_beam_component.BaseBeamComponent):
             add: further datasets, by their uris, whose records come after those of `examples`.
             keep_shards: True: shards stay as they are, as hard links or copies; only those with a
                 changed record are written again, and nothing is balanced or shuffled.
-
-        Raises:
-            ConfigError: a setting is not allowed.
         """
         properties = checked_properties(BalancerSettings, locals())
         if not isinstance(examples, types.BaseChannel):

@@ -14,11 +14,10 @@ import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from components.common.places import check_folder, is_within, path_of
 from components.common.publish import make_origin, publish_dataset, write_artifact
 from components.common.settings import ExecProperties
 from components.common.tasks import Runner
-from components.common.workspace import removed_on_failure
+from components.common.workspace import check_folder, is_within, path_of, removed_on_failure
 from components.example_gen.inputs import ALL_FILES, InputSelection, LocatedInputs
 from components.example_gen.partition import OWN_NAME, Partition
 from components.example_gen.settings import (

@@ -139,8 +139,5 @@ class TextExampleGen(FilesExampleGen):
                 `tokenizers`, the `.model` file of SentencePiece, or the name or `.tiktoken` file of
                 an encoding of tiktoken. Nothing is downloaded.
             keep_text: False: the tokens take the place of the text.
-
-        Raises:
-            ConfigError: a setting is not allowed.
         """
         super().__init__(TextSettings, locals())

@@ -186,9 +186,9 @@ MUTATIONS = [
     *_of(
         "components/common",
         "workspace",
-        ("            if isinstance(error, BlockingIOError):\n                return False\n", ""),
+        ("return not isinstance(error, BlockingIOError)", "return True"),
         ('(run := _run_at(uri) or {}).get("run") != own.name', "(run := None)"),
-        ('run is None or run.get("run") == held[uri].name', "True"),
+        ('run is None or run.get("run") == own.name', "True"),
     ),
     # What verify looks at.
     *[

@@ -186,8 +186,8 @@ def write_dataset(serialize) -> Callable[..., str]:
                 shards.append(ours.Shard(path=name.path, split=split, **digest))
         records = {s: {x.path: x.records for x in shards if x.split == s} for s in splits}
         texts = {
-            "shard_info.json": ours.render_shard_info(records),
-            "datum_to_type_and_shape_mapping.json": ours.render_features(features),
+            "shard_info.json": ours.datum.render_shard_info(records),
+            "datum_to_type_and_shape_mapping.json": ours.datum.render_features(features),
         }
         manifest = ours.Manifest(
             shards=tuple(shards),

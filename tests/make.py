@@ -7,6 +7,9 @@ import csv
 import functools
 import io
 import json
+import os
+import subprocess
+import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -14,7 +17,8 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
-__all__ = ["everything", "jpeg", "photo", "table", "wav", "write_files"]
+__all__ = ["everything", "jpeg", "photo", "run_python", "table", "wav", "write_files"]
+REPOSITORY = Path(__file__).parents[1]
 
 
 @functools.cache
@@ -87,3 +91,16 @@ def everything(folder: Path) -> dict[str, bytes]:
         for path in sorted(folder.rglob("*"))
         if path.is_file()
     }
+
+
+def run_python(code: str, *arguments: object, **more: str) -> subprocess.CompletedProcess[str]:
+    """What a program prints and how it ends; `more` is added to its environment."""
+    return subprocess.run(
+        [sys.executable, "-c", code, *map(str, arguments)],
+        cwd=REPOSITORY,
+        env={**os.environ, "PYTHONPATH": str(REPOSITORY), **more},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=600,
+    )

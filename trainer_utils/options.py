@@ -40,11 +40,7 @@ _Function = TypeVar("_Function", bound=Callable[..., Any])
 @documents_settings
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class LabelOptions(Settings):
-    """What becomes of the label, and what weighs it.
-
-    Raises:
-        ConfigError: a setting is not allowed.
-    """
+    """What becomes of the label, and what weighs it."""
 
     one_hot: bool = setting(
         False, flag, "the label comes as `(batch, classes) float32`, 1 for its class."
@@ -69,11 +65,7 @@ class LabelOptions(Settings):
 @documents_settings
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class CacheOptions(Settings):
-    """Where copies of what was read are kept.
-
-    Raises:
-        ConfigError: a setting is not allowed.
-    """
+    """Where copies of what was read are kept."""
 
     folder: str | None = setting(
         None,
@@ -309,14 +301,12 @@ def callback_of(
 
 
 def choose_options(
-    options: InputOptions | None, settings: Mapping[str, Any], *, of: str, arguments: Sequence[str]
+    options: InputOptions | None, settings: Mapping[str, Any], *, of: Callable[..., Any]
 ) -> InputOptions:
-    """The options of a call, with the settings that go before them.
-
-    `of` is the function that was called, `arguments` are its own, which may be meant too.
-    """
+    """The options of a call of a function, with the settings that go before them."""
     known = [field.name for field in dataclasses.fields(InputOptions)]
-    check_names(of, settings, known, alternatives=arguments, moved=_MOVED)
+    own = inspect.signature(of).parameters.keys() - known
+    check_names(of.__name__, settings, known, alternatives=own, moved=_MOVED)
     rule = settings_or_dict(InputOptions)
     given: InputOptions = rule("options", {} if options is None else options)
     return given.replace(**settings)

@@ -47,8 +47,7 @@ def plan(
             `state` is not a token to go on from.
         DatasetError: as `input_fn`.
     """
-    own = ("split", "workers", "replicas", "options")
-    chosen = choose_options(options, settings, of="plan", arguments=own)
+    chosen = choose_options(options, settings, of=plan)
     workers = number(1)("workers", workers)
     replicas = workers if replicas is None else number(1)("replicas", replicas)
     sources, chosen = open_input(artifact_uri, split, chosen)

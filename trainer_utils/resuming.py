@@ -183,8 +183,6 @@ def _parse(text: str) -> tuple[InputState | None, InputLedger | None]:
 
 def _check_counted(dataset: Any) -> None:
     if not hasattr(dataset, "input_start"):
-        raise ConfigError(
-            "dataset: expected that of input_fn or distribute itself, before map and the like, "
-            f"got {dataset!r}. Change its examples in a "
-            "post_batching_callback."
-        )
+        rule = "that of input_fn or distribute itself, before map and the like"
+        cure = "Change its examples in a post_batching_callback"
+        raise ConfigError.of("dataset", dataset, allowed=rule, advice=cure)

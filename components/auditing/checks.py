@@ -1,7 +1,12 @@
-"""All that an audit looks for in what was read of a dataset."""
+"""All that an audit looks for in what was read of a dataset.
+
+Source: the Kolmogorov-Smirnov test's asymptotic bound; Pearson's chi-squared test, its critical
+value by Wilson and Hilferty, 1931.
+"""
 
 import collections
 import functools
+import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
 import numpy as np
@@ -11,7 +16,6 @@ from components.auditing.findings import Finding, RecordName
 from components.auditing.grouping import DisjointSets
 from components.auditing.images import unite_similar_images
 from components.auditing.scanning import IMAGE, TEXT, Scan
-from components.auditing.shifts import distance_of_counts, distance_of_numbers
 from components.auditing.texts import unite_similar_texts
 
 _MOST_RECORDS = 20  # of a finding that are named
@@ -21,6 +25,10 @@ _BLURRED_SHARPNESS = 0.09  # of the contrast; sharp photos have 0.3 to 0.5, skie
 _ODD_ASPECT = 3.0  # times the median, or a part of it
 _ODD_SIDE = 4.0  # the same, of the shorter side
 _COMPARED_WORDS = 1000
+_LEAST_SHIFT = 0.1  # distance that matters
+_KOLMOGOROV = 1.95  # the quantile of 0.999
+_NORMAL = 3.09  # the same of the normal distribution
+_LEAST_EXPECTED = 1.0  # of a class in a sample: rarer ones are counted together
 
 Numbers = npt.NDArray[np.int64]
 
@@ -222,3 +230,49 @@ def sort_findings(findings: Iterable[Finding]) -> list[Finding]:
         return first, one.splits, one.detail
 
     return sorted(findings, key=place)
+
+
+def distance_of_numbers(one: npt.ArrayLike, other: npt.ArrayLike) -> float:
+    """The largest difference of the distribution functions, in [0, 1]; 0 where it may be chance."""
+    first, second = (np.sort(np.asarray(values, np.float64)) for values in (one, other))
+    if not len(first) or not len(second):
+        return 0.0
+    points = np.concatenate([first, second])
+    shares = [np.searchsorted(v, points, side="right") / len(v) for v in (first, second)]
+    distance = float(np.abs(shares[0] - shares[1]).max())
+    by_chance = _KOLMOGOROV * math.sqrt(1 / len(first) + 1 / len(second))
+    return distance if distance > max(by_chance, _LEAST_SHIFT) else 0.0
+
+
+def total_variation(one: Mapping[str, int], other: Mapping[str, int]) -> float:
+    """Half the sum of the differences of all shares, in [0, 1]; 0 where there are no counts."""
+    table = _table(one, other)
+    totals = table.sum(axis=1, keepdims=True)
+    return float(np.abs(np.diff(table / totals, axis=0)).sum() / 2) if totals.all() else 0.0
+
+
+def distance_of_counts(one: Mapping[str, int], other: Mapping[str, int]) -> float:
+    """The total variation, in [0, 1]; 0 where it is small, or chance at one in a thousand."""
+    distance = total_variation(one, other)
+    if distance < _LEAST_SHIFT:
+        return 0.0
+    table = _table(one, other)
+    totals = table.sum(axis=1, keepdims=True)
+    expected = totals * table.sum(axis=0) / table.sum()
+    rare = expected.min(axis=0) < _LEAST_EXPECTED
+    table = np.column_stack([table[:, ~rare], table[:, rare].sum(axis=1)])
+    expected = np.column_stack([expected[:, ~rare], expected[:, rare].sum(axis=1)])
+    filled = expected.min(axis=0) > 0
+    squares = ((table - expected) ** 2)[:, filled] / expected[:, filled]
+    freedom = int(filled.sum()) - 1
+    if freedom < 1:
+        return 0.0
+    part = 2 / (9 * freedom)
+    by_chance = freedom * (1 - part + _NORMAL * math.sqrt(part)) ** 3
+    return distance if float(squares.sum()) > by_chance else 0.0
+
+
+def _table(one: Mapping[str, int], other: Mapping[str, int]) -> npt.NDArray[np.float64]:
+    """`(2, names)`, the counts of both by name."""
+    names = sorted({*one, *other})
+    return np.array([[counts.get(name, 0) for name in names] for counts in (one, other)], float)

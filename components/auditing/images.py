@@ -48,8 +48,7 @@ class ImageLook:
     """An image at a glance."""
 
     thumbnail: Pixels  # `(32, 32) uint8`, mean grey levels of equal parts of the image
-    # height, width: of the image, in pixels
-    height: int
+    height: int  # in pixels
     width: int
     brightness: float  # mean grey level, in [0, 255]
     contrast: float  # standard deviation of the thumbnail's grey levels

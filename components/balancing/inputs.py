@@ -4,7 +4,7 @@ import collections
 import dataclasses
 from collections.abc import Mapping, Sequence
 
-from components.common.places import is_within
+from components.common.workspace import is_within
 from trainer_utils.dataset import Dataset, ShardFile, open_dataset
 from trainer_utils.dataset.inspection import DatasetFacts, features_of_facts
 from trainer_utils.dataset.selection import merge_features

@@ -207,9 +207,7 @@ def _read_call(path: str) -> Callable[[Any], Any]:
 
 def _answer(path: str, argument: object) -> _Reply:
     """Makes a call; what became of it, in what can be pickled."""
-    value: Any = None
-    error: BaseException | None = None
-    text = ""
+    value, error, text = None, None, ""
     try:
         value = _read_call(path)(argument)
     except BaseException as caught:

@@ -134,12 +134,10 @@ def _origin_of(dataset: Dataset) -> Origin | None:
 
 def package_versions() -> dict[str, str]:
     """Of the packages that shape a dataset's bytes."""
-    versions = {}
+    versions = dict.fromkeys(_PACKAGES, "not installed")
     for package in _PACKAGES:
-        try:
+        with contextlib.suppress(metadata.PackageNotFoundError):
             versions[package] = metadata.version(package)
-        except metadata.PackageNotFoundError:
-            versions[package] = "not installed"
     return versions
 
 

@@ -5,6 +5,7 @@ import dataclasses
 import json
 from collections.abc import Iterable, Sequence
 from types import TracebackType
+from typing import NamedTuple
 
 from trainer_utils.format import InputError
 from trainer_utils.format.printable import printable_json
@@ -105,3 +106,113 @@ def _shown(error: BaseException) -> str:
     except Exception:  # it cannot even say what it is
         return name
     return f"{name}: {text}" if text else name
+
+
+class RejectCode(NamedTuple):
+    """Why an input is left out, and what to do about it; its line has the detail."""
+
+    cause: str
+    cure: str
+
+
+REJECT_CODES = {
+    "ANIMATION": RejectCode(
+        'an image of several frames, with `frames="reject"`', 'set `frames="first"`'
+    ),
+    "BAD_ANNOTATION": RejectCode(
+        "an annotation that cannot be read, boxes that are none, or the size of another image",
+        "mend the annotation",
+    ),
+    "BAD_JSON": RejectCode("a line or an entry that is no JSON object", "mend it"),
+    "CHANGED_FILE": RejectCode(
+        "the file has another size than when it was listed",
+        "run again when nobody writes to the folder",
+    ),
+    "DAMAGED_AUDIO": RejectCode("a sound that does not decode", "restore or remove it"),
+    "DAMAGED_IMAGE": RejectCode(
+        "an image whose structure, checksums or tables are wrong", "restore or remove it"
+    ),
+    "DUPLICATE_KEY": RejectCode("a name that stands twice in one file", "keep one of the two"),
+    "EMPTY_FILE": RejectCode("no bytes, or no text", "restore or remove it"),
+    "FILE_NOT_FOUND": RejectCode(
+        "a list or annotation names a file that is not there",
+        "bring the file; or name the folder that the paths are relative to, `image_roots=`",
+    ),
+    "INTERNAL": RejectCode(
+        "a library raised an error that nobody expected, which is named",
+        "report it, with the file if you can",
+    ),
+    "LABEL_MAP_SIZE": RejectCode(
+        "a label map has another size than its image", "make both of one size"
+    ),
+    "NOT_AN_IMAGE": RejectCode("none of the formats of images", "remove it, or name it otherwise"),
+    "NOT_AUDIO": RejectCode("none of the formats of sounds", "remove it, or name it otherwise"),
+    "NOT_A_FILE": RejectCode(
+        "a folder, link, pipe, socket or device where a file should be", "put a file there"
+    ),
+    "NOT_A_LABEL_MAP": RejectCode(
+        "colours, or class ids over 255, where one id a pixel is expected",
+        "write the map with one channel of 8 bits",
+    ),
+    "NOT_UTF8": RejectCode(
+        "bytes that are no text in UTF-8, or in the `encoding` that was given",
+        'save it as UTF-8, or name its encoding: `encoding="latin-1"`',
+    ),
+    "NO_ANNOTATION": RejectCode("an image without its annotation", "add it, or remove the image"),
+    "NO_IMAGE": RejectCode("a key of an archive that has no image", "add it, or remove the key"),
+    "NO_LABEL": RejectCode(
+        "a file beside the class folders, or a row without its label",
+        "move it to its class, or fill the label in",
+    ),
+    "NO_LABEL_MAP": RejectCode("an image without its label map", "add it, or remove the image"),
+    "NO_SAMPLES": RejectCode("a sound of no length", "restore or remove it"),
+    "NO_SPLIT": RejectCode("a file beside the split folders", "move it to its split"),
+    "NUL_BYTE": RejectCode(
+        "a text with a byte of 0, as UTF-16 has",
+        'name its encoding: `encoding="utf-16"`; or mend the text',
+    ),
+    "OUTSIDE_INPUT_BASE": RejectCode(
+        "a link that leads out of `input_base`, or a path out of the `image_roots` that are given",
+        "put the file in place of the link; or allow the folder: `image_roots=`",
+    ),
+    "SPARSE_MEMBER": RejectCode("a member of an archive with holes", "pack it without `tar -S`"),
+    "TOO_LARGE": RejectCode(
+        "more than one input may have: 1 GiB of a file, 64 MiB of a row", "split or remove it"
+    ),
+    "TOO_MANY_CHANNELS": RejectCode(
+        "a sound of more than two channels, with `channels=2`", "set `channels=1`, or mix it down"
+    ),
+    "TOO_MANY_PIXELS": RejectCode(
+        "more pixels than `max_pixels`, all frames together", "raise `max_pixels`, or scale it down"
+    ),
+    "TRUNCATED_AUDIO": RejectCode("a sound that ends too early", "copy it anew"),
+    "TRUNCATED_IMAGE": RejectCode("an image that ends too early", "copy it anew"),
+    "UNKNOWN_LABEL": RejectCode(
+        "a label that the given `vocabulary` lacks", "mend the label, or add it to `vocabulary`"
+    ),
+    "UNKNOWN_SCHEME": RejectCode(
+        "an address of a kind that is not read, such as http://", "download it first"
+    ),
+    "UNKNOWN_SPLIT": RejectCode(
+        "a row whose split is none of TRAIN, VALIDATION, TEST, UNASSIGNED and DISCARD",
+        'mend the word; if the column is of no splits: `columns={"split": "string"}`',
+    ),
+    "UNREADABLE": RejectCode(
+        "a file that may not be read, or whose path is too long",
+        "give the run the right to read it",
+    ),
+    "UNSUPPORTED_COLOUR": RejectCode(
+        "colours that neither TensorFlow nor Pillow makes RGB of", "save it as RGB"
+    ),
+    "UNSUPPORTED_FORMAT": RejectCode(
+        "a kind of file that is known and not read",
+        "convert it to JPEG or PNG, WAV or FLAC; unpack an archive",
+    ),
+    "VANISHED": RejectCode(
+        "the file was there when the folder was listed, and is gone",
+        "run again when nobody writes to the folder",
+    ),
+    "WRONG_COLUMNS": RejectCode(
+        "a row of more or fewer fields than the header", "mend the row: often a quote is missing"
+    ),
+}

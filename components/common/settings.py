@@ -97,11 +97,12 @@ class ComponentSettings(Settings):
     @classmethod
     def from_properties(cls: type[_Settings], values: Mapping[str, Any]) -> _Settings:
         """From execution properties; other keys are passed over, missing ones have defaults."""
+        given = {n: one for n, one in settings_of(cls).items() if values.get(n) is not None}
         return cls.from_arguments(
             {
                 name: _from_property(one, values[name])
-                for name, one in settings_of(cls).items()
-                if values.get(name) is not None and not (values[name] == "" and _may_be_empty(one))
+                for name, one in given.items()  # Kubeflow has no parameter without a value
+                if values[name] != "" or not (one.is_optional or one.is_collection)
             }
         )
 
@@ -155,11 +156,6 @@ def _from_property(one: Setting, value: Any) -> Any:
     return value
 
 
-def _may_be_empty(one: Setting) -> bool:
-    """Whether an empty value means the default: Kubeflow has no parameter without a value."""
-    return one.is_optional or one.is_collection
-
-
 def without_empty(settings: type[Settings], values: Mapping[str, Any]) -> dict[str, Any]:
     """Kubeflow's values without those that are empty, 0 or False for "none is given"."""
     declared = settings_of(settings)
@@ -209,13 +205,10 @@ class Sharding:
 
     def check_splits(self, splits: Collection[str]) -> None:
         """Refuses a number of shards for a split that is not there."""
-        if isinstance(self.num_shards, Mapping):
-            for split in self.num_shards:
-                if split not in splits:
-                    raise ConfigError(
-                        f"num_shards[{split!r}]: expected one of the splits {', '.join(splits)}."
-                        f"{did_you_mean(split, splits)}".removesuffix(".")
-                    )
+        for split in self.num_shards if isinstance(self.num_shards, Mapping) else ():
+            if split not in splits:
+                text = f"num_shards[{split!r}]: expected one of the splits {', '.join(splits)}."
+                raise ConfigError(f"{text}{did_you_mean(split, splits)}".removesuffix("."))
 
     def asked_shards(self, split: str) -> int | None:
         """How many shards were asked for, as a multiple; None: as their size has it."""

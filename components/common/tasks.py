@@ -216,10 +216,11 @@ class Call:
         folder = join(self.workspace, _RESULTS)
         missing = sorted({*names} - {*list_names(folder, may_lack=True)})
         if missing:
+            rule, got = f"{len(names)} parts", f"{len(names) - len(missing)}"
             raise DatasetError.at(
                 self.workspace,
-                expected=f"{len(names)} parts",
-                got=f"{len(names) - len(missing)}; the first that is missing: {missing[0]!r}",
+                expected=rule,
+                got=f"{got}; the first that is missing: {missing[0]!r}",
                 advice=f"The Beam runner lost it, or a worker wrote to a disk of its own. {_SHARE}",
             )
 
@@ -231,10 +232,10 @@ class Call:
 
     def unshared(self) -> ConfigError:
         """The error of a worker that does not see the workspace."""
+        where = f"on {socket.gethostname()} there is no {self.workspace!r}"
         return ConfigError(
-            "pipeline_root: expected storage that all workers share, but on "
-            f"{socket.gethostname()} there is no {self.workspace!r}, which the executor made. "
-            f"{_SHARE}",
+            f"pipeline_root: expected storage that all workers share, but {where}, which the "
+            f"executor made. {_SHARE}",
             setting="pipeline_root",
         )
 
@@ -271,7 +272,7 @@ def _show_progress(folder: str, tasks: Sequence[Task], unit: str) -> Iterator[No
 
 def _watch(folder: str, tasks: Sequence[Task], unit: str, ended: threading.Event) -> None:
     work = {task.name: (task.records, task.bytes) for task in tasks}
-    total = sum(records for records, _ in work.values())
+    total = sum(task.records for task in tasks)
     started = last_logged = time.monotonic()
     with show_step(unit.capitalize()) as step:
         while not ended.wait(_POLL_SECONDS[is_remote(folder)]):
@@ -282,8 +283,7 @@ def _watch(folder: str, tasks: Sequence[Task], unit: str, ended: threading.Event
             step.update(records, total, note=f"{records:,}/{total:,}, {pace:.0f} MB/s")
             if not sys.stderr.isatty() and now - last_logged >= _LOG_SECONDS:
                 last_logged = now
-                seconds = (now - started) / records * (total - records) if records else 0
+                seconds = (now - started) / max(1, records) * (total - records)
                 left = f"{seconds:.0f} s" if records else "unknown"
-                logging.info(
-                    "%d of %d %s, %.0f MB/s, time left: %s", *(records, total, unit, pace, left)
-                )
+                message = "%d of %d %s, %.0f MB/s, time left: %s"
+                logging.info(message, records, total, unit, pace, left)

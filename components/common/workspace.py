@@ -9,6 +9,7 @@ import contextvars
 import fcntl
 import json
 import os
+import posixpath
 import socket
 import uuid
 from collections.abc import Iterator
@@ -176,12 +177,13 @@ def _refuse_others(uri: str) -> None:
     for folder in filter(_is_of_dataset, {*names}.difference(DATASET_FILES)):
         if is_folder(join(uri, folder)):
             found += [f"{folder}/{name}" for name in list_names(join(uri, folder))]
-    tests = (DATASET_FILES.__contains__, is_shard_file, is_index_file, vocabulary_of)
-    others = [
-        p for p in found if not (is_ours and any(test(p) not in (None, False) for test in tests))
-    ]
-    if others:
-        shown = ", ".join(map(repr, sorted(others)[:_SHOWN])) + ", …" * (len(others) > _SHOWN)
+    if is_ours:
+        found = [
+            path for path in found if path not in DATASET_FILES and vocabulary_of(path) is None
+        ]
+        found = [path for path in found if not is_shard_file(path) and not is_index_file(path)]
+    if found:
+        shown = ", ".join(map(repr, sorted(found)[:_SHOWN])) + ", …" * (len(found) > _SHOWN)
         raise ConfigError(
             f"output {uri!r}: expected a new folder, or a dataset that this program wrote and "
             f"nothing else in its folders, got {shown}. Move them away, or name another output."
@@ -258,3 +260,40 @@ def _named(run: JsonObject | None) -> str:
     if not run:
         return "another run"
     return f"another run, process {run['process']} on {run['host']}"
+
+
+def path_of(name: str, value: object) -> str:
+    """A path or url, given as a text or as `pathlib` has it; ConfigError of anything else."""
+    path = os.fspath(value) if isinstance(value, (str, os.PathLike)) else None
+    if not isinstance(path, str) or not path or "\0" in path:
+        raise ConfigError.of(name, value, allowed="a path or a url")
+    return path
+
+
+def check_folder(name: str, folder: str) -> None:
+    """Refuses a folder of this machine that cannot be made, or that cannot be written into."""
+    if is_remote(folder):
+        return
+    place = os.path.abspath(folder)
+    while not os.path.lexists(place):
+        place = os.path.dirname(place)
+    if not is_folder(place):
+        raise ConfigError.of(name, folder, allowed=f"a folder, which the file {place!r} is not")
+    if not os.access(place, os.W_OK | os.X_OK):
+        is_read_only = os.statvfs(place).f_flag & os.ST_RDONLY
+        why = "Read-only file system" if is_read_only else "no permission to write in"
+        rule = f"a folder that can be written to: {why} {place!r}"
+        raise ConfigError.of(name, folder, allowed=rule)
+
+
+def is_within(place: str, folder: str) -> bool:
+    """Whether a place is a folder, or lies in it, links followed."""
+    inner, outer = _normal(place), _normal(folder)
+    return posixpath.commonpath([inner, outer]) == outer
+
+
+def _normal(uri: str) -> str:
+    if is_remote(uri):
+        scheme, _, path = uri.partition("://")
+        return f"/{scheme}:/{posixpath.normpath(path)}"
+    return os.path.realpath(uri)

@@ -91,30 +91,23 @@ def are_boxes(rows: Sequence[tuple[int, Sequence[Any]]]) -> bool:
 def boxes_of_rows(path: str, rows: Sequence[tuple[int, Sequence[str]]]) -> list[BoxRow]:
     """Puts the rows of each image together, in the order of their first ones; each has its line."""
     images: dict[str, BoxRow] = {}
-    for position, row in rows:
-        split, uri, label, *corners = row
+    for position, (split, uri, label, *corners) in rows:
         image = images.setdefault(uri, BoxRow(position, uri, split, []))
         if split.lower() != image.split.lower():
-            raise InputError.at(
-                path,
-                expected=f"one split for {uri!r}",
-                got=f"{image.split!r} (line {image.position}) and {split!r} (line {position})",
-            )
+            got = f"{image.split!r} (line {image.position}) and {split!r} (line {position})"
+            raise InputError.at(path, expected=f"one split for {uri!r}", got=got)
         xs = [float(value) for value in corners[::2] if value]
         ys = [float(value) for value in corners[1::2] if value]
         if not xs and not ys:
             continue  # an image without anything to find
-        is_box = (
-            len(xs) == len(ys) and len(xs) in (2, 4) and min(xs) < max(xs) and min(ys) < max(ys)
-        )
-        if len(xs) == 2:
-            is_box = is_box and xs[0] < xs[1] and ys[0] < ys[1]
-        if not is_box or not all(0 <= value <= 1 for value in (*xs, *ys)) or not label:
-            raise InputError.at(
-                path,
-                expected="a label and two or four corners in [0, 1]",
-                got=f"{','.join([label, *corners])!r} (line {position})",
-            )
+        is_box = bool(label) and len(xs) == len(ys) and len(xs) in (2, 4)
+        for edges in (xs, ys):
+            is_box = is_box and all(0 <= edge <= 1 for edge in edges) and min(edges) < max(edges)
+            is_box = is_box and (len(edges) == 4 or edges[0] < edges[1])
+        if not is_box:
+            rule = "a label and two or four corners in [0, 1]"
+            got = f"{','.join([label, *corners])!r} (line {position})"
+            raise InputError.at(path, expected=rule, got=got)
         image.boxes.append(Box(xmin=min(xs), xmax=max(xs), ymin=min(ys), ymax=max(ys), label=label))
     return list(images.values())
 

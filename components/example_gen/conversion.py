@@ -44,28 +44,15 @@ _TENSORS_LOOKED_AT = 100  # records of each split
 
 
 class Conversion(abc.ABC, Generic[_Plan]):
-    """From inputs to shards.
+    """From inputs to shards; without a runner nothing is to be written but a plan."""
 
-    Args:
-        runner: of the work on shards; None where nothing is to be written but a plan.
-
-    Attributes:
-        workers_module: of `components`, where what workers do comes from.
-        unit: what the inputs are called, such as `images`.
-        sees_siblings: whether a file that is an input by itself may name others, as a list does.
-        looked_for: the layouts that are recognised, for inputs that have none of them.
-
-    Raises:
-        InputError, ConfigError: the inputs are not there, or a setting is not allowed.
-    """
-
-    workers_module: ClassVar[str]
+    workers_module: ClassVar[str]  # of `components`, where what workers do comes from
     selection: InputSelection
     located: LocatedInputs
     settings: ExampleGenSettings
-    unit: ClassVar[str]
-    sees_siblings: ClassVar[bool] = True
-    looked_for: ClassVar[str]
+    unit: ClassVar[str]  # what the inputs are called, such as `images`
+    sees_siblings: ClassVar[bool] = True  # whether a file that is an input may name others
+    looked_for: ClassVar[str]  # the layouts that are recognised, for inputs that have none of them
 
     def __init__(self, settings: Any, selection: InputSelection, runner: Runner | None) -> None:
         self.settings, self.selection = settings, selection
@@ -82,12 +69,11 @@ class Conversion(abc.ABC, Generic[_Plan]):
 
     def key(self) -> str:
         """A digest of all that shards depend on: a run of the same goes on where one was killed."""
-        partition = self.selection.partition
         return run_key(
             type(self).__name__,
             fingerprint(self.located),
             dataclasses.asdict(self.settings),
-            partition and dataclasses.asdict(partition),
+            self.selection.partition,
             self.digest_of_files,
             *(one.digest for parents in self.parents.values() for one in parents),
         )

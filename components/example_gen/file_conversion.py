@@ -60,17 +60,12 @@ _PART_RECORDS, _PARTS_A_PROCESS, _PART = 250, 3, "-part-"
 
 
 class FileConversion(Conversion[FilePlan]):
-    """The conversion of files; each is read when its shard is written.
-
-    Attributes:
-        media: what the files are, `image` or `audio`, where nothing says so.
-        found: the inputs, once they are planned.
-    """
+    """The conversion of files; each is read when its shard is written."""
 
     workers_module = "example_gen.file_shards"
-    media: ClassVar[str]
+    media: ClassVar[str]  # what the files are, `image` or `audio`, where nothing says so
     settings: MediaSettings
-    found: InputTable
+    found: InputTable  # once they are planned
 
     def __init__(self, settings: Any, selection: InputSelection, runner: Runner | None) -> None:
         settings.audio.check_installed()

@@ -18,8 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from components.common.blobs import BlobReader
-from components.common.entry import Blob, BlobColumn, Column, Entry, Value, label_column
+from components.common.entry import Blob, BlobColumn, BlobReader, Column, Entry, Value, label_column
 from components.common.fingerprint import sum_blobs
 from components.common.rejects import Reject, RejectedInputError, reject_errors
 from components.example_gen.boxes import SIZE_COLUMNS

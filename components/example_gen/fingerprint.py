@@ -16,8 +16,7 @@ import itertools
 import threading
 from collections.abc import Iterable, Sequence
 
-from components.common.blobs import BlobReader
-from components.common.entry import Blob, ExcludedInput
+from components.common.entry import Blob, BlobReader, ExcludedInput
 from components.common.fingerprint import combine_facts, sum_blobs, sum_facts
 from components.common.input_table import InputTable
 from components.common.rejects import RejectedInputError

@@ -17,7 +17,7 @@ from components.common.entry import BlobColumn, ExcludedInput
 from components.common.file_table import bytes_of, decode_path, encode_path
 from components.common.input_table import InputTable, with_excluded, without_column
 from components.common.layout_inputs import LayoutInputs, select_readable
-from components.example_gen import folder, lists
+from components.example_gen import lists
 from components.example_gen.media import DESCRIPTIONS
 from components.example_gen.settings import LISTS
 from components.tables.reading import kind_of_table
@@ -25,6 +25,13 @@ from trainer_utils.format import ConfigError, InputError, canonical_split
 from trainer_utils.format.layouts import sign_of_dataset
 from trainer_utils.format.media_formats import EXTENSIONS
 from trainer_utils.storage import display_path
+
+_CLUTTER = (
+    *("Thumbs.db", "desktop.ini", "__MACOSX", "@eaDir", "$RECYCLE.BIN"),
+    *("System Volume Information", "lost+found"),
+)
+_CLUTTER_NAME = f"(?:^|/)(?:\\.[^/]*|{'|'.join(map(re.escape, sorted(_CLUTTER)))})$"
+_PLAIN_LISTS, _MOST_LISTS, _LINE_BYTES = (".txt", ".lst"), 10, 4096
 
 
 def read_simple(inputs: LayoutInputs, *, layout: str) -> InputTable:
@@ -40,8 +47,8 @@ def read_simple(inputs: LayoutInputs, *, layout: str) -> InputTable:
         refuse_layout(inputs, layout, f"a {layout.upper()} file")
     check_no_columns(inputs, "folder")
     if layout == "auto":
-        folder.refuse_plain_list(inputs)
-    return folder.read(inputs)
+        refuse_plain_list(inputs)
+    return read(inputs)
 
 
 def name_simple(inputs: LayoutInputs, *, layout: str) -> str:
@@ -85,15 +92,6 @@ def without_reserved(listing: InputTable) -> InputTable:
         logging.warning("column %r is left out: each example has a feature of that name", name)
         listing = without_column(listing, name)
     return listing
-
-
-_CLUTTER = (
-    *("Thumbs.db", "desktop.ini", "__MACOSX", "@eaDir", "$RECYCLE.BIN"),
-    *("System Volume Information", "lost+found"),
-)
-
-_CLUTTER_NAME = f"(?:^|/)(?:\\.[^/]*|{'|'.join(map(re.escape, sorted(_CLUTTER)))})$"
-_PLAIN_LISTS, _MOST_LISTS, _LINE_BYTES = (".txt", ".lst"), 10, 4096
 
 
 def read(inputs: LayoutInputs) -> InputTable:

@@ -12,7 +12,7 @@ import itertools
 import os
 import posixpath
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 
@@ -109,48 +109,43 @@ def locate(
         sees_siblings: whether such a file may name others.
         unit: what the inputs are called, such as `images`.
     """
+
+    def refuse(what: str) -> NoReturn:
+        raise InputError(f"input_base {input_base!r}: expected {what}", path=input_base)
+
     if not input_base or not exists(input_base):
-        raise InputError(
-            f"input_base {input_base!r}: expected a folder or a list of {unit}, found none",
-            path=input_base,
-        )
+        refuse(f"a folder or a list of {unit}, found none")
     base, list_name = input_base, None
     if not is_folder(input_base):
         base, list_name = os.path.split(input_base)
         base = base or os.curdir  # a file of the working folder, by its name alone
     span, version, resolved = _resolve_spans(base, patterns, range_config)
-    try:
-        only = list_name if not sees_siblings else None
-        files = FileTable.of(walk_files(base) if only is None else [find_file(base, only)])
-    except OSError as error:
-        raise _unlisted("input_base", input_base, error) from error
+    files = _list("input_base", input_base, base, only=None if sees_siblings else list_name)
     if not files:
-        raise InputError(
-            f"input_base {input_base!r}: expected {unit}, found an empty folder", path=input_base
-        )
+        refuse(f"{unit}, found an empty folder")
     refuse_dataset("input_base", input_base, [list_name] if list_name else files)
     found = []
     for name, pattern in resolved:
         root = list_name or _literal_part(pattern)
         selected = files if list_name else _select(files, pattern)
         if not selected:
-            raise InputError(
-                f"input_config pattern {pattern!r}: expected files under {base!r}, found none"
-            )
+            text = f"input_config pattern {pattern!r}: expected files under {base!r}, found none"
+            raise InputError(text)
         if root in selected:
             if is_source_file(root):
                 selected = files if sees_siblings else selected
             elif list_name:
-                raise InputError(
-                    f"input_base {input_base!r}: expected a folder or a list of {unit}, got a file",
-                    path=input_base,
-                )
+                refuse(f"a folder or a list of {unit}, got a file")
             else:
                 root = posixpath.dirname(root)
         if root not in selected:
             _refuse_unlisted(base, selected)
         found.append(ResolvedPattern(name, pattern, root, selected))
-    return LocatedInputs(base, tuple(found), _list_roots(image_roots), span, version)
+    for folder in image_roots:
+        if not is_folder(folder):
+            raise InputError(f"image_roots: expected folders, found none at {folder!r}")
+    roots = [ImageRoot(folder, _list("image_roots", folder, folder)) for folder in image_roots]
+    return LocatedInputs(base, tuple(found), tuple(roots), span, version)
 
 
 def _resolve_spans(
@@ -171,26 +166,22 @@ def _resolve_spans(
     span, version = 0, None
     if any(any(utils.verify_split_pattern_specs(split)) for split in splits):
         span, version = processor.resolve_span_and_version()  # opens files that it need not
-    return (
-        span,
-        version,
-        [
-            SplitPattern(n, processor.get_pattern_for_span_version(pattern, span, version))
-            for n, pattern in patterns
-        ],
-    )
+    filled = [processor.get_pattern_for_span_version(p, span, version) for _, p in patterns]
+    named = zip(patterns, filled, strict=True)
+    return span, version, [SplitPattern(one.name, pattern) for one, pattern in named]
 
 
-def _list_roots(image_roots: Sequence[str]) -> tuple[ImageRoot, ...]:
-    roots = []
-    for root in image_roots:
-        if not is_folder(root):
-            raise InputError(f"image_roots: expected folders, found none at {root!r}")
-        try:
-            roots.append(ImageRoot(root, FileTable.of(walk_files(root))))
-        except OSError as error:
-            raise _unlisted("image_roots", root, error) from error
-    return tuple(roots)
+def _list(setting: str, given: str, folder: str, only: str | None = None) -> FileTable:
+    """The files of a folder that a setting gave, or only one of them."""
+    try:
+        return FileTable.of([find_file(folder, only)] if only else walk_files(folder))
+    except MachineError:
+        raise
+    except OSError as error:
+        raise InputError(
+            f"{setting} {display_path(given)!r}: expected a folder that can be looked into, "
+            f"got {error.strerror or error}. Mend its permissions, or name another."
+        ) from error
 
 
 def _refuse_unlisted(base: str, files: FileTable) -> None:
@@ -204,15 +195,6 @@ def _refuse_unlisted(base: str, files: FileTable) -> None:
                 advice="Give the run the right to read it, move it away, or leave it out by the "
                 "patterns of input_config.",
             )
-
-
-def _unlisted(setting: str, folder: str, error: OSError) -> InputError:
-    if isinstance(error, MachineError):
-        raise error
-    return InputError(
-        f"{setting} {display_path(folder)!r}: expected a folder that can be looked into, "
-        f"got {error.strerror or error}. Mend its permissions, or name another."
-    )
 
 
 def fingerprint(located: LocatedInputs) -> str:

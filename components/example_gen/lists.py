@@ -100,13 +100,13 @@ def _of_table(inputs: LayoutInputs, table: ListTable) -> InputTable:
     roles |= files_by_inspection(inputs, table, roles)
     media = [name for name in names if roles[name] in MEDIA]
     if not media:
-        raise InputError.at(
-            path,
-            expected=f"a column with the files ({', '.join(_MEDIA_COLUMNS[inputs.media])})",
-            got=", ".join(names),
-            advice=f"Name it: --column <column>={inputs.media} (columns={{'<column>': "
-            f"'{inputs.media}'}}). If it is no list of {WORDS[inputs.media]}s, move it away.",
+        word = inputs.media
+        rule = f"a column with the files ({', '.join(_MEDIA_COLUMNS[word])})"
+        advice = (
+            f"Name it: --column <column>={word} (columns={{'<column>': '{word}'}}). If it is no "
+            f"list of {WORDS[word]}s, move it away."
         )
+        raise InputError.at(path, expected=rule, got=", ".join(names), advice=advice)
     columns: list[Column] = []
     features: list[list[Value]] = []
     for name in names:

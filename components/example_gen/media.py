@@ -14,6 +14,9 @@ from trainer_utils.format import Shard
 from trainer_utils.format.json_text import JsonObject
 
 Stored = StoredImage | StoredAudio
+_KEPT = ("labels", "images", "audio", "longest", "incomplete", "conversions")
+# What the first file of a kind is described by, in features of these names.
+DESCRIPTIONS = {"image": ("height", "width", "channels"), "audio": ("sample_rate", "num_frames")}
 
 
 @dataclasses.dataclass
@@ -144,9 +147,6 @@ def _join_facts(facts: dict[str, Any], more: Mapping[str, Any]) -> None:
         facts[feature].join(one)
 
 
-_KEPT = ("labels", "images", "audio", "longest", "incomplete", "conversions")
-
-
 @dataclasses.dataclass(frozen=True)
 class KnownShard:
     """A shard of an earlier conversion."""
@@ -157,10 +157,6 @@ class KnownShard:
     # A digest of what a listing says of its inputs; empty: that does not say enough
     listing: str = ""
     is_listed: bool = False  # whether the listing still says the same, so that no file need be read
-
-
-# What the first file of a kind is described by, in features of these names.
-DESCRIPTIONS = {"image": ("height", "width", "channels"), "audio": ("sample_rate", "num_frames")}
 
 
 def store_media(

@@ -27,8 +27,7 @@ from components.auditing.texts import (
     split_words,
     unite_similar_texts,
 )
-from components.common.blobs import BlobReader
-from components.common.entry import Blob, Entry
+from components.common.entry import Blob, BlobReader, Entry
 from components.common.input_table import InputTable, entries_of
 from components.common.rejects import RejectedInputError
 from trainer_utils.machine import usable_cores

@@ -60,35 +60,6 @@ class Partition:
         """Where each split's share ends, of the shares laid end to end."""
         return list(itertools.accumulate(share for _, share in self.buckets))
 
-    def stratified(
-        self,
-        classes: npt.NDArray[np.int64],
-        hashes: npt.NDArray[np.uint64],
-        *,
-        key_of: Callable[[int], bytes],
-        seed: int,
-    ) -> npt.NDArray[np.int64]:
-        """The place among `names` of each input, so that each class is shared to within one.
-
-        Args:
-            classes: `(n,)`, the class of each input, as any number.
-            hashes: `(n,)`; a class is shared out in their order.
-            key_of: what a class is known by, whatever its number.
-            seed: of the shares' beginning.
-        """
-        ends = np.array(self.ends)
-        places = np.zeros(len(classes), np.int64)
-        order = np.lexsort((hashes, classes))
-        found, firsts, sizes = np.unique(classes[order], return_index=True, return_counts=True)
-        for number, first, size in zip(
-            *map(np.ndarray.tolist, (found, firsts, sizes)), strict=True
-        ):
-            # One start a class, so that the remainders of many small ones do not all go one way.
-            start = keyed_hash(key_of(number), seed=seed, purpose="stratify") % int(ends[-1])
-            points = (np.arange(size) * int(ends[-1]) + start) // size
-            places[order[first : first + size]] = np.searchsorted(ends, points, side="right")
-        return places
-
 
 def read_output_config(output_config: Any) -> Partition | None:
     """The splits that TFX's `Output` asks for; None where it leaves them to the inputs."""
@@ -117,17 +88,13 @@ def order_splits(names: Collection[str], asked: Sequence[str]) -> tuple[str, ...
 
 
 class SplitRules:
-    """The splits of a dataset, and who decides.
+    """The splits of a dataset, by name in order, and those that a hash assigns.
 
     Args:
         own: the splits that inputs name.
         some_have_none: whether there are inputs that name none.
         partition: the splits that output_config asks for, or None.
         groups: what `group_by` may name beside columns.
-
-    Attributes:
-        splits: their names, in order.
-        hashed: those that the hash assigns.
 
     Raises:
         ConfigError: both the inputs and a setting decide splits, or a setting names no column.
@@ -173,8 +140,21 @@ class SplitRules:
         *,
         key_of: Callable[[int], bytes],
     ) -> Numbers:
-        """The same, so that each class is shared to within one, as `Partition.stratified`."""
-        places = self.hashed.stratified(classes, hashes, key_of=key_of, seed=self._seed)
+        """The same, so that each class is shared out to within one, in the order of its hashes.
+
+        Args:
+            classes: `(n,)`, the class of each input, as any number.
+            key_of: what a class is known by, whatever its number.
+        """
+        ends = np.array(self.hashed.ends)
+        places = np.zeros(len(classes), np.int64)
+        order = np.lexsort((hashes, classes))
+        found = np.unique(classes[order], return_index=True, return_counts=True)
+        for number, first, size in zip(*map(np.ndarray.tolist, found), strict=True):
+            # One start a class, so that the remainders of many small ones do not all go one way.
+            start = keyed_hash(key_of(number), seed=self._seed, purpose="stratify") % int(ends[-1])
+            points = (np.arange(size) * int(ends[-1]) + start) // size
+            places[order[first : first + size]] = np.searchsorted(ends, points, side="right")
         return self._numbers_of_hashed()[places]
 
     def _numbers_of_hashed(self) -> Numbers:

@@ -17,8 +17,8 @@ from components.example_gen.fingerprint import fingerprint_of_rows
 from components.example_gen.inputs import InputSelection, layout_inputs, refuse_overlap
 from components.example_gen.partition import EXCLUDED
 from components.example_gen.plan import Written, sum_label_counts
-from components.example_gen.row_encoding import Encoding, Gathering, PieceRows
-from components.example_gen.row_inspection import Inspection, PieceReport
+from components.example_gen.row_encoding import PieceRows, encode_piece, gather_shards
+from components.example_gen.row_inspection import PieceReport, inspect_piece
 from components.example_gen.row_plan import BUCKET_BYTES, RowPlan, plan_rows
 from components.example_gen.settings import ExampleGenSettings
 from components.shuffle.external import ExternalShuffle
@@ -102,23 +102,17 @@ class RowConversion(Conversion[RowPlan]):
         return pieces, excluded
 
     def _inspect(self, uri: str) -> list[PieceReport]:
-        inspection = Inspection(
-            base=self.located.base,
-            folder=working_folder(uri),
-            options=self._options,
-            rules=self._rules,
-        )
-        tasks = [
-            Task(f"inspect-{number:06d}", (number, piece), 1, piece.size)
-            for number, piece in enumerate(self.pieces)
-        ]
+        folder, base = working_folder(uri), self.located.base
         return map_tasks(
-            inspection,
-            tasks,
-            workspace=working_folder(uri),
+            functools.partial(inspect_piece, base, folder, self._options, self._rules),
+            [
+                Task(f"inspect-{number:06d}", (number, piece), 1, piece.size)
+                for number, piece in enumerate(self.pieces)
+            ],
+            workspace=folder,
             runner=self._runner,
             cost=Cost(_INSPECT_SECONDS * self._num_bytes, _PIECE_MEMORY),
-            paths=[self.located.base],
+            paths=[base],
             unit="pieces",
         )
 
@@ -135,10 +129,9 @@ class RowConversion(Conversion[RowPlan]):
             tasks = plan_tasks(layout, cells, memory_bytes=BUCKET_BYTES)
             shuffles.append(ExternalShuffle(uri=uri, layout=layout, tasks=tasks))
         light = dataclasses.replace(plan, rejects=(), excluded=(), assigned=())
-        encoding = Encoding(folder=working_folder(uri), plan=light, shuffles=tuple(shuffles))
         buckets = [(split, n) for split, one in enumerate(shuffles) for n in range(len(one.tasks))]
         encoded = map_tasks(
-            encoding,
+            functools.partial(encode_piece, working_folder(uri), light, shuffles),
             self._encoding_tasks(plan),
             workspace=working_folder(uri),
             runner=self._runner,
@@ -146,7 +139,7 @@ class RowConversion(Conversion[RowPlan]):
             unit="rows",
         )
         gathered: list[list[Shard]] = map_tasks(
-            Gathering(tuple(shuffles)),
+            functools.partial(gather_shards, shuffles),
             [Task(f"gather-{split}-{n:06d}", (split, n)) for split, n in buckets],
             workspace=working_folder(uri),
             runner=self._runner,
@@ -166,9 +159,8 @@ class RowConversion(Conversion[RowPlan]):
 
     def _encoding_tasks(self, plan: RowPlan) -> list[Task]:
         tasks, firsts = [], np.zeros(len(plan.splits), np.int64)
-        for number, (piece, report, splits) in enumerate(
-            zip(self.pieces, self._reports, plan.assigned, strict=True)
-        ):
+        of_pieces = zip(self.pieces, self._reports, plan.assigned, strict=True)
+        for number, (piece, report, splits) in enumerate(of_pieces):
             rows = PieceRows(number, piece, report.names, splits, tuple(firsts.tolist()))
             tasks.append(Task(f"encode-{number:06d}", rows, report.kept, piece.size))
             firsts += np.bincount(splits, minlength=EXCLUDED)[: len(firsts)]

@@ -52,59 +52,47 @@ class PieceRows:
     firsts: tuple[int, ...]  # how many rows each split has before it
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Encoding:
-    """Makes the rows of pieces into framed examples, each with its output position."""
-
-    folder: str
-    plan: RowPlan
-    shuffles: tuple[ExternalShuffle, ...]
-
-    def __call__(self, given: PieceRows) -> EncodingReport:
-        """Encodes the rows of a piece, and writes them as runs."""
-        plan, splits = self.plan, given.splits
-        wanted = [column.name for column in plan.columns]
-        columns, records = read_columns(self.folder, given.number, wanted)
-        features = {}
-        for column in plan.columns:
-            array = cast_column(columns.get(column.name, pa.nulls(len(records))), column)
-            is_label = column.kind == "label"
-            labels = plan.vocabularies[column.name] if is_label else ()
-            features[column.name] = label_ids(array, labels) if is_label else array
-        features[id_feature(features)] = _ids(given, records, plan.first_records[given.number])
-        kept = splits != EXCLUDED
-        if not kept.all():
-            features = {name: array.filter(pa.array(kept)) for name, array in features.items()}
-            splits = splits[kept]
-        if plan.tokens is not None:
-            plan.tokens.encode(features)
-        frames, names = _frames(features, len(splits)), _names_of(features)
-        for split, shuffle in enumerate(self.shuffles):
-            mine = np.flatnonzero(splits == split)
-            if not len(mine):
-                continue
-            first = given.firsts[split]
-            positions = shuffle.layout.positions(first, first + len(mine))
-            own = frames if len(mine) == len(splits) else frames.take(pa.array(mine))
-            own_names = None if names is None else names[mine]
-            shuffle.scatter(f"{given.number:06d}", run_of([own], [positions], own_names))
-        return EncodingReport(
-            labels=_label_counts(plan, features, splits),
-            missing=[name for name, array in features.items() if array.null_count],
-            lengths=_lengths(features),
-        )
+def encode_piece(
+    folder: str, plan: RowPlan, shuffles: Sequence[ExternalShuffle], given: PieceRows
+) -> EncodingReport:
+    """Makes the rows of a piece into framed examples, and writes them as runs of the shuffles."""
+    splits = given.splits
+    wanted = [column.name for column in plan.columns]
+    columns, records = read_columns(folder, given.number, wanted)
+    features = {}
+    for column in plan.columns:
+        array = cast_column(columns.get(column.name, pa.nulls(len(records))), column)
+        is_label = column.kind == "label"
+        labels = plan.vocabularies[column.name] if is_label else ()
+        features[column.name] = label_ids(array, labels) if is_label else array
+    features[id_feature(features)] = _ids(given, records, plan.first_records[given.number])
+    kept = splits != EXCLUDED
+    if not kept.all():
+        features = {name: array.filter(pa.array(kept)) for name, array in features.items()}
+        splits = splits[kept]
+    if plan.tokens is not None:
+        plan.tokens.encode(features)
+    frames, names = _frames(features, len(splits)), _names_of(features)
+    for split, shuffle in enumerate(shuffles):
+        mine = np.flatnonzero(splits == split)
+        if not len(mine):
+            continue
+        first = given.firsts[split]
+        positions = shuffle.layout.positions(first, first + len(mine))
+        own = frames if len(mine) == len(splits) else frames.take(pa.array(mine))
+        own_names = None if names is None else names[mine]
+        shuffle.scatter(f"{given.number:06d}", run_of([own], [positions], own_names))
+    return EncodingReport(
+        labels=_label_counts(plan, features, splits),
+        missing=[name for name, array in features.items() if array.null_count],
+        lengths=_lengths(features),
+    )
 
 
-@dataclasses.dataclass(frozen=True)
-class Gathering:
-    """Writes the shards of a task of the shuffle of a split."""
-
-    shuffles: tuple[ExternalShuffle, ...]
-
-    def __call__(self, numbers: tuple[int, int]) -> list[Shard]:
-        """Writes those of one task, by the numbers of split and task."""
-        split, task = numbers
-        return self.shuffles[split].gather(task)
+def gather_shards(shuffles: Sequence[ExternalShuffle], numbers: tuple[int, int]) -> list[Shard]:
+    """Writes the shards of a task of the shuffle of a split, by the numbers of both."""
+    split, task = numbers
+    return shuffles[split].gather(task)
 
 
 def _ids(given: PieceRows, records: npt.NDArray[np.int64], first: int) -> pa.Array:

@@ -47,55 +47,47 @@ class PieceReport:
     sums: list[Any]  # as of `Rows`
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Inspection:
-    """Reads pieces, makes their texts what the settings ask for, and keeps the rest in `folder`."""
-
-    base: str
-    folder: str
-    options: TableOptions
-    rules: TextRules
-
-    def __call__(self, numbered: tuple[int, Piece]) -> PieceReport:
-        """Inspects one piece."""
-        number, piece = numbered
-        options, folder = self.options, self.folder
-        rows = read_piece(self.base, piece, options)
-        texts = text_columns(list(rows.columns), options.columns)
-        for name in texts:  # before they are made texts
-            if (found := not_finite(rows.columns[name], rows.records)) is not None:
-                raise no_text(name, found[1], f"{piece.source}, row {found[0] + 1} of a piece")
-        skipped = [*rows.skipped, *self.rules.apply(rows, texts)]
-        records = rows.records
-        arrays = {_RECORD: pa.array(records, pa.int64())}
-        arrays |= {_PREFIX + name: array for name, array in rows.columns.items()}
-        batch = pa.RecordBatch.from_arrays([*arrays.values()], [*arrays])
-        write_batches(_path(folder, number), folder, [batch])
-        if self.rules.deduplicate:
-            _write_digests(folder, number, [rows.columns[name] for name in texts])
-        stay = {
-            *texts,
-            *(n for n, k in options.columns.items() if k in ("string", "text", "label")),
-        }
-        may_be_numbers = {*rows.texts} - stay
-        return PieceReport(
-            found=rows.found,
-            kept=len(records),
-            lines=rows.lines,
-            bad=rows.bad,
-            skipped=skipped,
-            names=None if rows.names is None else list(rows.names),
-            facts={
-                name: column_facts(array, records, are_texts=name in may_be_numbers)
-                for name, array in rows.columns.items()
-            },
-            labels={
-                name: _values(array)
-                for name, array in rows.columns.items()
-                if options.columns.get(name) in ("label", "split") or name.lower() in _OF_WORDS
-            },
-            sums=rows.sums,
-        )
+def inspect_piece(
+    base: str, folder: str, options: TableOptions, rules: TextRules, numbered: tuple[int, Piece]
+) -> PieceReport:
+    """Reads a piece, makes its texts what the settings ask for, and keeps the rest in `folder`."""
+    number, piece = numbered
+    rows = read_piece(base, piece, options)
+    texts = text_columns(list(rows.columns), options.columns)
+    for name in texts:  # before they are made texts
+        if (found := not_finite(rows.columns[name], rows.records)) is not None:
+            raise no_text(name, found[1], f"{piece.source}, row {found[0] + 1} of a piece")
+    skipped = [*rows.skipped, *rules.apply(rows, texts)]
+    records = rows.records
+    arrays = {_RECORD: pa.array(records, pa.int64())}
+    arrays |= {_PREFIX + name: array for name, array in rows.columns.items()}
+    batch = pa.RecordBatch.from_arrays([*arrays.values()], [*arrays])
+    write_batches(_path(folder, number), folder, [batch])
+    if rules.deduplicate:
+        _write_digests(folder, number, [rows.columns[name] for name in texts])
+    stay = {
+        *texts,
+        *(n for n, k in options.columns.items() if k in ("string", "text", "label")),
+    }
+    may_be_numbers = {*rows.texts} - stay
+    return PieceReport(
+        found=rows.found,
+        kept=len(records),
+        lines=rows.lines,
+        bad=rows.bad,
+        skipped=skipped,
+        names=None if rows.names is None else list(rows.names),
+        facts={
+            name: column_facts(array, records, are_texts=name in may_be_numbers)
+            for name, array in rows.columns.items()
+        },
+        labels={
+            name: _values(array)
+            for name, array in rows.columns.items()
+            if options.columns.get(name) in ("label", "split") or name.lower() in _OF_WORDS
+        },
+        sums=rows.sums,
+    )
 
 
 def _values(array: pa.Array) -> list[str]:

@@ -40,6 +40,13 @@ _ONLY_FOR_TEXTS = (
     *("encoding", "delimiter", "lowercase", "normalize", "min_chars", "max_chars"),
     *("deduplicate", "tokenizer", "keep_text"),
 )
+_PATHS = ("image_roots", "base_dataset", "names")
+_TOLD_IF_GIVEN = (
+    "tensors",
+    "num_shards",
+    "shard_multiple",
+    "feature_names",
+)  # as before there were any
 
 _bool = one_of(False, True)
 _texts = where(are_texts, "a list of texts that are not empty")
@@ -173,10 +180,9 @@ class ExampleGenSettings(Sharding, ComponentSettings):
 
     def for_manifest(self) -> JsonObject:
         """The settings as a manifest keeps them: no paths, and of a vocabulary its size."""
-        config = dataclasses.asdict(self)
-        del config["image_roots"]
-        for name in ("tensors", "num_shards", "shard_multiple"):  # as before there were any
-            if config[name] == settings_of(type(self))[name].default:
+        config = {n: v for n, v in dataclasses.asdict(self).items() if n not in _PATHS}
+        for name in _TOLD_IF_GIVEN:
+            if name in config and config[name] == settings_of(type(self))[name].default:
                 del config[name]
         config["vocabulary"] = {name: len(labels) for name, labels in self.vocabularies.items()}
         return config
@@ -202,9 +208,6 @@ class MediaSettings(ExampleGenSettings):
     def for_manifest(self) -> JsonObject:
         """The settings as a manifest keeps them, those of images and sounds among them."""
         config = super().for_manifest()
-        del config["base_dataset"]
-        if not self.feature_names:  # as before there were any
-            del config["feature_names"]
         images, audio = config.pop("images"), config["audio"]
         config.update(images)
         config.update(audio)  # which stays by itself too, as in every manifest so far
@@ -242,9 +245,7 @@ class ImageSettings(MediaSettings):
         return {name: path for name, path in dataclasses.asdict(self.names).items() if path}
 
     def for_manifest(self) -> JsonObject:  # noqa: D102
-        config = super().for_manifest()
-        del config["names"]
-        return {**config, **self.layout_names}
+        return {**super().for_manifest(), **self.layout_names}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -29,12 +29,8 @@ _MOST_CHARACTERS = 4096
 def check_dataset_root(root: str) -> None:
     """Refuses a folder that not every pod would find in the same place."""
     if root and not root.startswith("/") and not is_object_store(root):
-        raise ConfigError.of(
-            "dataset_root",
-            root,
-            allowed="an absolute path on a volume that all pods share, or a bucket of s3://, "
-            "minio://, gs:// or az://",
-        )
+        rule = "an absolute path on a volume that all pods share, or a bucket: s3://, gs://, az://"
+        raise ConfigError.of("dataset_root", root, allowed=rule)
 
 
 def place_dataset(path: str, uri: str, root: str) -> str:
@@ -44,15 +40,10 @@ def place_dataset(path: str, uri: str, root: str) -> str:
         path: of the artifact in the pod.
         uri: of the artifact in Kubeflow's store; unlike any other run's.
         root: a folder on a shared volume or in a bucket; empty: the artifact itself.
-
-    Raises:
-        ConfigError: `root` is relative, or a url of no object store.
     """
     check_dataset_root(root)
-    if not root:
-        return path
     inside = uri.partition("://")[2] if is_remote(uri) else uri.lstrip("/")
-    return posixpath.join(root, inside)
+    return posixpath.join(root, inside) if root else path
 
 
 def write_reference(path: str, uri: str) -> None:
@@ -62,11 +53,7 @@ def write_reference(path: str, uri: str) -> None:
 
 
 def find_dataset(path: str, uri: str) -> str:
-    """Where the dataset of an artifact is that the launcher has fetched to `path`.
-
-    Raises:
-        DatasetError: there is nothing at `path`, since the files at `uri` are gone.
-    """
+    """Where the dataset of an artifact is that the launcher has fetched to `path`."""
     if not os.path.exists(path):
         raise DatasetError(
             f"expected the files of {uri}, found none. They were removed while Kubeflow's cache "
@@ -85,11 +72,8 @@ def short_metadata(metadata: Mapping[str, Json]) -> JsonObject:
 
     The next step gets the metadata of its inputs as one argument, for which Linux has 128 KiB.
     """
-    return {
-        name: value
-        for name, value in metadata.items()
-        if not (isinstance(value, str) and len(value) > _MOST_CHARACTERS)
-    }
+    values = metadata.items()
+    return {n: v for n, v in values if not isinstance(v, str) or len(v) <= _MOST_CHARACTERS}
 
 
 @contextlib.contextmanager

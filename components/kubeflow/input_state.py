@@ -14,7 +14,6 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from components.common.settings import ComponentSettings
 from components.example_gen.inputs import ALL_FILES, SplitPattern, fingerprint, locate
 from trainer_utils.format.json_text import Json
 
@@ -39,10 +38,9 @@ def fingerprint_inputs(
     Raises:
         InputError: the inputs are missing, or cannot be listed.
     """
-    named = patterns or {}
     located = locate(
         input_base,
-        [SplitPattern(name, named[name]) for name in sorted(named)] or ALL_FILES,
+        [SplitPattern(name, one) for name, one in sorted((patterns or {}).items())] or ALL_FILES,
         range_config,
         is_source_file=lambda path: True,
         image_roots=image_roots,
@@ -54,8 +52,7 @@ def fingerprint_inputs(
 def fingerprint_of_tfx(kind: str, properties: Mapping[str, Json]) -> str:
     """The same of an ExampleGen's execution properties: `kind` is image, text or audio."""
     module = importlib.import_module("components.example_gen.settings")
-    declared: type[ComponentSettings] = getattr(module, f"{kind.title()}Settings")
-    settings: Any = declared.from_properties(properties)
+    settings: Any = getattr(module, f"{kind.title()}Settings").from_properties(properties)
     config = json.loads(properties.get("input_config") or "{}")
     range_config = None
     if given := properties.get("range_config"):  # of spans, which TFX resolves

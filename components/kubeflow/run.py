@@ -61,10 +61,11 @@ def _example_gen(
     if bool(base) == (source is not None):
         raise ConfigError.of("input_base", base, allowed="either it or source")
     named = [SplitPattern(name, patterns[name]) for name in order_splits(patterns, ())]
+    shares = tuple((name, _whole(splits[name])) for name in order_splits(splits, ()))
     selection = InputSelection(
         base=base or source.path,
         patterns=named or ALL_FILES,
-        partition=_partition(_whole(splits), split_by),
+        partition=Partition(shares, split_by or OWN_NAME) if shares else None,
     )
     _write_dataset(output, root, lambda uri: steps.convert(selection, uri, settings))
 
@@ -117,14 +118,6 @@ def _dataset_report(given: _Given) -> None:
     with page_folder(given.pop("report").path) as folder:
         settings = _settings(DatasetReportSettings, given)
         steps.report(str(examples), folder, settings, statistics=statistics, schema=schema)
-
-
-def _partition(splits: Mapping[str, int], split_by: str) -> Partition | None:
-    """Shares by split, and what is hashed; None leaves them to the inputs."""
-    if not splits:
-        return None
-    shares = tuple((name, splits[name]) for name in order_splits(splits, ()))
-    return Partition(shares, split_by or OWN_NAME)
 
 
 def _write_dataset(output: "dsl.Dataset", root: str, write: Callable[[str], steps.Made]) -> None:

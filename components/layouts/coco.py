@@ -201,11 +201,7 @@ class _Instances:
         return name
 
     def values(self, image_id: int) -> tuple[Value, ...]:
-        """The values of `_COLUMNS`, for which its size does not matter where it has no boxes.
-
-        Raises:
-            RejectedInputError: BAD_ANNOTATION: one of its annotations is malformed.
-        """
+        """The values of `_COLUMNS`; its size does not matter where an image has no boxes."""
         width, height = (self.images[image_id].get(edge) for edge in ("width", "height"))
         found, crowds = [], []
         size: tuple[Value, Value] = None, None

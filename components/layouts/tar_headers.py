@@ -34,17 +34,20 @@ class _HeaderStream:
         return self._stream.read(size)
 
 
-def read_headers(stream: BinaryIO, *, path: str, size: int) -> Iterator[tarfile.TarInfo]:
-    """Each member of an uncompressed archive of `size` bytes. The stream may be moved in between.
+def read_headers(
+    stream: BinaryIO, *, path: str, size: int, start: int = 0
+) -> Iterator[tarfile.TarInfo]:
+    """Each member of an uncompressed archive from a byte to another. The stream may be moved.
 
     Raises:
         InputError: the archive is cut short, damaged, or more than one; the message names the byte.
     """
+    stream.seek(start)
     if stream.read(_BLOCK_BYTES) == bytes(_BLOCK_BYTES):  # an archive of nothing, but a whole one
-        _check_end(stream, path, 0, size)
+        _check_end(stream, path, start, size)
         return
-    stream.seek(0)
-    headers, position = cast(BinaryIO, _HeaderStream(stream)), 0
+    stream.seek(start)
+    headers, position = cast(BinaryIO, _HeaderStream(stream)), start
     archive: Any = None
     while True:
         try:
@@ -77,7 +80,7 @@ def _check_end(stream: BinaryIO, path: str, end: int, size: int) -> None:
         raise _bad(path, "no mark of its end", size)
     stream.seek(end)
     position = end
-    while chunk := stream.read(_CHUNK_BYTES):
+    while chunk := stream.read(min(_CHUNK_BYTES, size - position)):
         if chunk.count(0) < len(chunk):
             place = position + len(chunk) - len(chunk.lstrip(b"\0"))
             if place < end + _BLOCK_BYTES:

@@ -195,16 +195,10 @@ def _number(element: Any, name: str) -> float:
 
 
 class _ImageSet(NamedTuple):
-    """The split that an image belongs to, and the line that says so."""
+    """The split that an image belongs to, and the line that says so, for messages."""
 
     split: str
-    path: str
-    line: int
-
-    @property
-    def place(self) -> str:
-        """The line, for messages."""
-        return f"{display_path(self.path)} (line {self.line})"
+    place: str
 
 
 def _has_folders(inputs: LayoutInputs, *names: str) -> bool:
@@ -219,12 +213,9 @@ def _is_in(parts: Sequence[str], folder: str) -> bool:
 def _by_stem(
     inputs: LayoutInputs, folder: str, *, extension: str | None = None
 ) -> dict[str, InputFile]:
-    """The files in a folder below the root, by path from there without extension.
+    """The files in a folder below the root, by path from there without extension, each once.
 
     Takes those of an `extension`, or all but hidden and system files.
-
-    Raises:
-        InputError: two files have one name.
     """
     files: dict[str, InputFile] = {}
     depth = folder.count("/") + 1
@@ -235,10 +226,8 @@ def _by_stem(
         if extension is not None and suffix.lower() != extension:
             continue
         if stem in files:
-            raise InputError(
-                f"{folder} {stem!r}: expected one file of that name, got "
-                f"{display_path(files[stem].path)} and {display_path(file.path)}"
-            )
+            got = f"{display_path(files[stem].path)} and {display_path(file.path)}"
+            raise InputError(f"{folder} {stem!r}: expected one file of that name, got {got}")
         files[stem] = file
     return files
 
@@ -249,37 +238,26 @@ def _read_image_sets(
     """The set of each image, from the first of these folders that has `train.txt` or the like.
 
     Files that are called after no split, such as `trainval.txt` or `dog_train.txt`, are passed by.
-
-    Args:
-        folders: relative to the root, where `image_set_dir` names no other.
-        images: the names that there are; a name may end in blanks only if it is one of them.
-
-    Raises:
-        InputError: an image is named twice, or a set is no text.
+    `image_set_dir` may name another folder. A name ends in blanks only if it is one of the images.
     """
     own = inputs.names.get("image_set_dir")
     for folder in [own] if own else folders:
         sets: dict[str, _ImageSet] = {}
-        for file, split in _set_files(inputs, folder):
+        for parts, file in inputs.below_root():
+            stem, extension = posixpath.splitext(parts[-1])
+            split = canonical_split(stem)
+            is_here = "/".join(parts[:-1]) == folder and extension.lower() == ".txt"
+            if split is None or not is_here:
+                continue
             for line, name in _names(inputs, file, images):
-                this = _ImageSet(split, file.path, line)
+                this = _ImageSet(split, f"{display_path(file.path)} (line {line})")
                 other = sets.setdefault(name, this)
                 if other is not this:
-                    raise InputError(
-                        f"image {name!r}: expected it once in the image sets, "
-                        f"got it in {other.place} and {this.place}"
-                    )
+                    rule, got = "it once in the image sets", f"it in {other.place} and {this.place}"
+                    raise InputError(f"image {name!r}: expected {rule}, got {got}")
         if sets:
             return sets
     return {}
-
-
-def _set_files(inputs: LayoutInputs, folder: str) -> Iterator[tuple[InputFile, str]]:
-    for parts, file in inputs.below_root():
-        stem, extension = posixpath.splitext(parts[-1])
-        split = canonical_split(stem)
-        if "/".join(parts[:-1]) == folder and extension.lower() == ".txt" and split is not None:
-            yield file, split
 
 
 def _names(

@@ -2,6 +2,9 @@
 
     key.jpg  key.cls  key.json  key.txt     # image, label, columns, text
 
+`cls` becomes `label`, ids or words; `txt` becomes `text`; the fields of `json` keep their names,
+nested ones joined by dots. A field called as `cls` or `txt` are, beside these, is `json.label`.
+
 An archive of archives, as ImageNet's training images come, has a class in each of the inner ones,
 by the name of which it is called. Only headers and small files are read; images stay where they
 are. Source: the file format of github.com/webdataset/webdataset, `tariterators.base_plus_ext`: a
@@ -11,22 +14,26 @@ key ends at the first dot after the last slash.
 import collections
 import dataclasses
 import functools
+import json
 import posixpath
 import re
 import tarfile
-from typing import BinaryIO, cast
+from collections.abc import Callable, Mapping, Sequence
+from typing import BinaryIO
 
 from absl import logging
 
-from components.common.entry import Blob, Entry, ExcludedInput
+from components.common.entry import Blob, Column, Entry, ExcludedInput, Value
 from components.common.input_table import InputTable
 from components.common.layout_inputs import LayoutInputs, select_readable
 from components.example_gen.folder import is_clutter
-from components.layouts.sidecars import SIDECARS, make_columns, read_sidecar
+from components.example_gen.list_table import typed_values
 from components.layouts.tar_headers import read_headers
-from trainer_utils.format import InputError, canonical_split
+from components.tables.json_lines import columns_of_objects, flatten_object
+from components.tables.kinds import check_columns
+from trainer_utils.format import ConfigError, InputError, canonical_split
 from trainer_utils.format.crc32c import extend_crc32c
-from trainer_utils.format.json_text import JsonObject
+from trainer_utils.format.json_text import Json, JsonObject
 from trainer_utils.format.media_formats import COMPRESSIONS
 from trainer_utils.storage import display_path
 
@@ -36,6 +43,9 @@ _COMPRESSED = (".tar.gz", ".tgz", ".tar.bz2", ".tar.xz", ".tar.zst")
 _ARCHIVES = (".tar", *_COMPRESSED)
 _MAX_SIDECAR_BYTES = 16 << 20
 _META = re.compile(r"__[^/]*__($|/)")  # WebDataset's own, which its readers pass by
+_COLUMN_OF = {"cls": "label", "txt": "text"}
+_SIDECARS = (*_COLUMN_OF, "json")
+_KINDS = ("int", "float", "string", "label", "ignore")
 
 
 @dataclasses.dataclass(slots=True)
@@ -109,7 +119,7 @@ def read(inputs: LayoutInputs) -> InputTable:
             excluded.append(ExcludedInput(name, sample.split, "BAD_ANNOTATION", problem))
         elif sample.image is not None:
             samples.append(sample)
-    columns, rows = make_columns(
+    columns, rows = _make_columns(
         [sample.sidecars for sample in samples],
         given=inputs.columns,
         place=lambda number: samples[number].name,
@@ -143,7 +153,6 @@ class _Archive:
                 got="one whose images cannot be read at random",
                 advice="Unpack it with gunzip or the like.",
             )
-        self.stream.seek(0)
         for member in read_headers(self.stream, path=path, size=self.inputs.files[path].size):
             self._add(member)
 
@@ -182,18 +191,17 @@ class _Archive:
                     self._exclude(name, "SPARSE_MEMBER", detail)
                 else:
                     self._exclude(name, "NOT_A_FILE", "a link or a device")
-            elif kind != "image" and kind not in SIDECARS:
+            elif kind != "image" and kind not in _SIDECARS:
                 self.ignored[kind] += 1
             else:
                 self._add_to_sample(sample, kind, name, member, label)
 
     def _add_archive(self, archive: tarfile.TarInfo) -> None:
         """Adds the members of an archive in the archive, whose name is their class."""
-        part = cast(BinaryIO, _Part(self.stream, archive.offset_data, archive.size))
         label = display_path(posixpath.splitext(posixpath.basename(archive.name))[0])
-        for member in read_headers(part, path=f"{self.path}/{archive.name}", size=archive.size):
+        place, start = f"{self.path}/{archive.name}", archive.offset_data
+        for member in read_headers(self.stream, path=place, start=start, size=start + archive.size):
             member.name = f"{label}/{member.name.lstrip('/')}"
-            member.offset_data += archive.offset_data
             self._add(member, label)
 
     def _add_to_sample(
@@ -221,9 +229,10 @@ class _Archive:
         content = self.stream.read(member.size)
         self.inputs.contents[place] = extend_crc32c(0, content)
         try:
-            sample.sidecars[kind] = read_sidecar(kind, content, place=place)
-        except InputError as error:
-            sample.problem = sample.problem or str(error)
+            sample.sidecars[kind] = _read_sidecar(kind, content)
+        except (ValueError, RecursionError) as error:
+            detail = f"{place!r}: expected {kind} in UTF-8: {error}"
+            sample.problem = sample.problem or detail
 
     def _exclude(self, name: str, code: str | None, detail: str) -> None:
         self.excluded.append(ExcludedInput(f"{self.path}/{name}", self._split, code, detail))
@@ -241,22 +250,49 @@ class _Archive:
         return sample
 
 
-class _Part:
-    """A part of a stream, as a stream of its own."""
+def _read_sidecar(kind: str, data: bytes) -> Json:
+    """A file's text, None for an empty class, or the fields of its JSON object by name."""
+    text = data.decode("utf-8-sig")
+    if kind != "json":
+        return (text.strip() or None) if kind == "cls" else text
+    value = json.loads(text)
+    if "\\u" in text:  # JSON can spell halves of characters, which UTF-8 cannot
+        json.dumps(value, ensure_ascii=False).encode()
+    if not isinstance(value, dict):
+        raise ValueError(f"expected an object, got {type(value).__name__}")
+    return dict(flatten_object(value))
 
-    def __init__(self, stream: BinaryIO, start: int, size: int) -> None:
-        self._stream, self._start, self._size, self._at = stream, start, size, 0
 
-    def seek(self, offset: int, whence: int = 0) -> int:
-        assert whence == 0
-        self._at = offset
-        return offset
+def _make_columns(
+    samples: Sequence[Mapping[str, Json]], *, given: Mapping[str, str], place: Callable[[int], str]
+) -> tuple[tuple[Column, ...], list[tuple[Value, ...]]]:
+    """The columns, typed by all samples, and each sample's values.
 
-    def tell(self) -> int:
-        return self._at
+    Refuses a value that is not what `given` says, and a column that is not there.
+    """
+    own = {_COLUMN_OF[kind] for sample in samples for kind in sample.keys() & _COLUMN_OF.keys()}
+    rows = [_fields(sample, own) for sample in samples]
+    names = list(dict.fromkeys(name for row in rows for name in row))
+    check_columns(given, names, of="the archives")
+    for name, asked in given.items():
+        if asked not in _KINDS:
+            raise ConfigError.of(f"columns[{name!r}]", asked, allowed=f"one of {', '.join(_KINDS)}")
+    ignored = [name for name, kind in given.items() if kind == "ignore"]
+    arrays, mixed = columns_of_objects(rows, place=place, ignored=ignored)
+    columns, by_column = [], []
+    for name, array in arrays.items():
+        kind = given.get(name, "string" if name == "text" and "text" in own else None)
+        are_texts = name in mixed or (name == "label" and name in own)
+        if (found := typed_values(name, [(array, are_texts)], kind=kind, place=place)) is not None:
+            columns.append(found[0])
+            by_column.append(found[1])
+    return tuple(columns), list(zip(*by_column, strict=True)) if columns else [()] * len(rows)
 
-    def read(self, size: int) -> bytes:
-        self._stream.seek(self._start + self._at)
-        data = self._stream.read(max(0, min(size, self._size - self._at)))
-        self._at += len(data)
-        return data
+
+def _fields(sample: Mapping[str, Json], own: set[str]) -> JsonObject:
+    """A sample's values by column; `own` are those of `cls` and `txt`."""
+    fields = {
+        f"json.{name}" if name in own else name: value
+        for name, value in sample.get("json", {}).items()
+    }
+    return fields | {_COLUMN_OF[kind]: sample[kind] for kind in _COLUMN_OF if kind in sample}

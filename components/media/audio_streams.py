@@ -99,12 +99,7 @@ def _count_in_tag(data: bytes, place: int) -> int | None:
 
 
 def check_ogg_pages(data: bytes) -> None:
-    """Refuses an Ogg file of which a page is cut, damaged or missing.
-
-    Raises:
-        RejectedInputError: TRUNCATED_AUDIO, DAMAGED_AUDIO or, where another stream follows the
-            first, UNSUPPORTED_FORMAT.
-    """
+    """Refuses an Ogg file of which a page is cut, damaged or missing, or of several streams."""
     position, number, serial, flags = 0, 0, None, 0
     while data.startswith(OGG, position):
         body = position + _PAGE.size

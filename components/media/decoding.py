@@ -143,11 +143,7 @@ def channels_of(data: bytes, image: Image.Image) -> tuple[int, str | None]:
 
 
 def load(image: Image.Image) -> None:
-    """Decodes every pixel of the first frame of an image that was opened from `ImageBytes`.
-
-    Raises:
-        RejectedInputError: TRUNCATED_IMAGE or DAMAGED_IMAGE.
-    """
+    """Decodes the first frame of an image of `ImageBytes`, or says whether it is cut or damaged."""
     file = getattr(image, "fp", None)  # which Pillow forgets when it has read it
     # libtiff is given all of the file, and then what is behind its end, whatever is in it.
     by_libtiff = any(tile[0] == "libtiff" for tile in getattr(image, "tile", ()))

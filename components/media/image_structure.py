@@ -31,12 +31,13 @@ class ImageStructure(NamedTuple):
     is_lossy: bool = False  # whether its pixels were quantized
 
 
-def scan_png(data: bytes) -> ImageStructure:
-    """Walks from chunk to chunk until `IEND`, and checks the checksum of each.
+def damaged(detail: str) -> RejectedInputError:
+    """What a file that no decoder reads is rejected with."""
+    return RejectedInputError("DAMAGED_IMAGE", detail)
 
-    Raises:
-        RejectedInputError: TRUNCATED_IMAGE, DAMAGED_IMAGE or TOO_MANY_PIXELS.
-    """
+
+def scan_png(data: bytes) -> ImageStructure:
+    """Walks from chunk to chunk until `IEND`, and checks the checksum of each; rejects damage."""
     width, height, colour, interlace = _header(data)
     doubt = "an unknown way to interlace" if interlace > 1 else None
     if max(width, height) > _MOST_EDGE:
@@ -52,8 +53,7 @@ def scan_png(data: bytes) -> ImageStructure:
         if end > len(data):
             raise RejectedInputError("TRUNCATED_IMAGE", f"no whole chunk (byte {position})")
         if zlib.crc32(view[position + 4 : end - 4]) != int.from_bytes(data[end - 4 : end], "big"):
-            detail = f"a chunk {name!r} with a wrong sum (byte {position})"
-            raise RejectedInputError("DAMAGED_IMAGE", detail)
+            raise damaged(f"a chunk {name!r} with a wrong sum (byte {position})")
         if name == b"IEND":
             break
         if name == b"IDAT":
@@ -78,7 +78,7 @@ def scan_png(data: bytes) -> ImageStructure:
     if not pixel_bytes:
         raise RejectedInputError("TRUNCATED_IMAGE", "it ends before its pixels")
     if colour == 3 and not has_palette:
-        raise RejectedInputError("DAMAGED_IMAGE", "it has no palette")
+        raise damaged("it has no palette")
     return ImageStructure(
         format="PNG",
         size=(width, height),
@@ -93,13 +93,13 @@ def _header(data: bytes) -> tuple[int, int, int, int]:
     if len(data) < 33:
         raise RejectedInputError("TRUNCATED_IMAGE", "it ends in its header")
     if data[8:16] != b"\0\0\0\rIHDR":
-        raise RejectedInputError("DAMAGED_IMAGE", f"expected IHDR first, got {data[12:16]!r}")
+        raise damaged(f"expected IHDR first, got {data[12:16]!r}")
     width, height = int.from_bytes(data[16:20], "big"), int.from_bytes(data[20:24], "big")
     bit_depth, colour, compression, filtering, interlace = data[24:29]
     if bit_depth not in _DEPTHS.get(colour, ()) or compression or filtering:
-        raise RejectedInputError("DAMAGED_IMAGE", f"a header that PNG has not: {data[24:29]!r}")
+        raise damaged(f"a header that PNG has not: {data[24:29]!r}")
     if not width or not height:
-        raise RejectedInputError("DAMAGED_IMAGE", f"expected some pixels, got {width} x {height}")
+        raise damaged(f"expected some pixels, got {width} x {height}")
     return width, height, colour, interlace
 
 

@@ -52,7 +52,7 @@ def store_image(data: bytes, options: ImageOptions, *, filename: str) -> StoredI
         RejectedInputError: EMPTY_FILE, NOT_AN_IMAGE, UNSUPPORTED_FORMAT, UNSUPPORTED_COLOUR,
             TRUNCATED_IMAGE, DAMAGED_IMAGE, TOO_MANY_PIXELS or ANIMATION.
     """
-    structure = _scan(data)
+    structure = scan_image(data)
     if _is_kept_unopened(structure, options):
         width, height = structure.size
         words = _tolerated("JPEG", filename)
@@ -75,7 +75,7 @@ def store_image(data: bytes, options: ImageOptions, *, filename: str) -> StoredI
     return _converted(image, structure, options, orientation, reasons, words)
 
 
-def _scan(data: bytes) -> ImageStructure:
+def scan_image(data: bytes) -> ImageStructure:
     """Walks a JPEG or PNG from mark to mark, 10 to 60 µs for a photo; others are decoded anyway."""
     if not data:
         raise RejectedInputError("EMPTY_FILE", "0 bytes")
@@ -127,7 +127,7 @@ def store_label_map(data: bytes, options: ImageOptions) -> StoredImage:
     Raises:
         RejectedInputError: as `store_image`, or NOT_A_LABEL_MAP: colours, or ids over 255.
     """
-    structure = _scan(data)
+    structure = scan_image(data)
     image = open_image(data, structure, max_pixels=options.max_pixels)
     if image.mode not in ("L", "P", "1") and not image.mode.startswith("I;16"):
         detail = f"expected ids in one channel, got {image.mode}"

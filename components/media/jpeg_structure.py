@@ -17,7 +17,7 @@ from typing import NamedTuple
 import numpy as np
 
 from components.common.rejects import RejectedInputError
-from components.media.image_structure import ImageStructure
+from components.media.image_structure import ImageStructure, damaged
 from trainer_utils.format.images import (
     ALONE,
     APP1,
@@ -99,9 +99,8 @@ def scan_jpeg(data: bytes) -> ImageStructure:
             doubts.append("no end-of-image marker")
             if scans:
                 break
-            raise RejectedInputError(
-                "TRUNCATED_IMAGE", f"it ends before its pixels, in a segment (byte {start})"
-            )
+            detail = f"it ends before its pixels, in a segment (byte {start})"
+            raise RejectedInputError("TRUNCATED_IMAGE", detail)
         if marker in _TABLES:
             doubts.append((_add_codes if marker == DHT else _add_quantizers)(segment, tables))
         elif marker in _SKIPPED:
@@ -117,9 +116,7 @@ def scan_jpeg(data: bytes) -> ImageStructure:
         elif marker == SOS and frame is not None:
             scans += 1
             if scans > _MOST_SCANS:
-                raise RejectedInputError(
-                    "DAMAGED_IMAGE", f"expected at most {_MOST_SCANS} scans, got more"
-                )
+                raise damaged(f"expected at most {_MOST_SCANS} scans, got more")
             if is_complete:
                 doubts.append("a second scan after one of all components")
             doubts.append(_scan_doubt(segment, frame, tables))
@@ -130,9 +127,7 @@ def scan_jpeg(data: bytes) -> ImageStructure:
             doubts.append(f"the marker {marker:#04x} between its scans")
             break
         else:
-            raise RejectedInputError(
-                "DAMAGED_IMAGE", f"the marker {marker:#04x} out of place (byte {start})"
-            )
+            raise damaged(f"the marker {marker:#04x} out of place (byte {start})")
     assert frame is not None
     _check_coding(frame.process, tables)
     doubt = next(filter(None, doubts), None) or frame.doubt
@@ -156,8 +151,7 @@ def _check_coding(process: int, tables: set[int]) -> None:
     is_arithmetic = process in _ARITHMETIC
     if _CONDITIONING in tables if not is_arithmetic else min(tables, default=0x100) < 0x100:
         found = ("arithmetic", "Huffman") if is_arithmetic else ("Huffman", "arithmetic")
-        detail = "its header says {} coding, its tables are of {} coding".format(*found)
-        raise RejectedInputError("DAMAGED_IMAGE", detail)
+        raise damaged("its header says {} coding, its tables are of {} coding".format(*found))
 
 
 def _after_scan(data: bytes, position: int, *, is_last: bool) -> int:
@@ -191,16 +185,14 @@ def _frame(process: int, segment: bytes) -> _Frame:
             "UNSUPPORTED_FORMAT", f"expected sequential or progressive JPEG, got {process:#04x}"
         )
     if len(segment) < 6 or len(segment) != 6 + 3 * segment[5]:
-        raise RejectedInputError("DAMAGED_IMAGE", "the frame's header has a wrong length")
+        raise damaged("the frame's header has a wrong length")
     height, width = int.from_bytes(segment[1:3], "big"), int.from_bytes(segment[3:5], "big")
     if segment[0] != 8:
         raise RejectedInputError("UNSUPPORTED_COLOUR", f"expected 8 bits, got {segment[0]}")
     if segment[5] not in (1, 3, 4):
         raise RejectedInputError("UNSUPPORTED_COLOUR", f"expected 1, 3 or 4, got {segment[5]}")
     if not 0 < width <= _MOST_EDGE or not 0 < height <= _MOST_EDGE:
-        raise RejectedInputError(
-            "DAMAGED_IMAGE", f"expected 1 to {_MOST_EDGE} pixels, got {width} x {height}"
-        )
+        raise damaged(f"expected 1 to {_MOST_EDGE} pixels, got {width} x {height}")
     sampling, quantizers, doubt = _components(segment[6:])
     return _Frame(process, width, height, sampling, quantizers, _process_doubt(process) or doubt)
 
@@ -211,7 +203,7 @@ def _components(data: bytes) -> tuple[Mapping[int, int], tuple[int, ...], str | 
     sampling = dict(zip(data[::3], data[1::3], strict=True))
     factors = [part for factor in sampling.values() for part in (factor >> 4, factor & 15)]
     if 3 * len(sampling) != len(data) or not 1 <= min(factors) <= max(factors) <= 4:
-        raise RejectedInputError("DAMAGED_IMAGE", "its components contradict each other")
+        raise damaged("its components contradict each other")
     by_component = tuple(sampling.values())
     doubt = None
     if len(by_component) > 1:

@@ -25,19 +25,12 @@ _BALANCE = "Run ShardBalancer on it, or tfx-shards convert"
 
 @dataclasses.dataclass(frozen=True)
 class Check:
-    """What was found.
+    """What was found."""
 
-    Args:
-        name: what was checked.
-        level: `ok`; `warn`, it will cost time or surprise; `bad`, it will fail.
-        message: what is there.
-        cure: what to do; empty where all is well.
-    """
-
-    name: str
-    level: str
-    message: str
-    cure: str = ""
+    name: str  # what was checked
+    level: str  # `ok`; `warn`, it will cost time or surprise; `bad`, it will fail
+    message: str  # what is there
+    cure: str = ""  # what to do; empty where all is well
 
 
 def is_good(checks: Iterable[Check]) -> bool:

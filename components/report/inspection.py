@@ -50,15 +50,10 @@ class SplitFacts:
 class DatasetFacts(Shown):
     """What is known of a dataset.
 
-    Args:
-        uri: where it is.
-        writer: the component or the project that wrote it, as far as its files tell.
-        splits: by name, in order.
-        features: by name.
-        classes: how many values the vocabulary of a feature has.
-        manifest: of a dataset of ours.
-        left_out_before: what the steps before say, as its lineage tells, of those that left inputs
-            out: the conversion, of a dataset that ShardBalancer wrote.
+    `writer` is the component or the project that wrote it, as far as its files tell; `classes` is
+    how many values the vocabulary of a feature has; `manifest` is of a dataset of ours.
+    `left_out_before` is what the steps before say, as its lineage tells, of those that left inputs
+    out: the conversion, of a dataset that ShardBalancer wrote.
     """
 
     uri: str

@@ -14,7 +14,7 @@ import os
 from collections.abc import Callable
 from typing import Any
 
-from components.auditing.shifts import total_variation
+from components.auditing.checks import total_variation
 from components.report.doctor import Check, dataset_checks
 from components.report.html import load_template
 from components.report.inspection import DatasetFacts, feature_row, inspect_dataset

@@ -55,17 +55,11 @@ _PIXEL = {"type": "integer", "minimum": 0, "maximum": 255}
 
 @dataclasses.dataclass(frozen=True)
 class Described:
-    """What is said of a dataset.
+    """What is said of a dataset."""
 
-    Args:
-        files: contents by path.
-        num_features: of an example.
-        datum_limits: one sentence for each thing that Datum would not read as it is.
-    """
-
-    files: Mapping[str, bytes]
-    num_features: int
-    datum_limits: Sequence[str]
+    files: Mapping[str, bytes]  # by path
+    num_features: int  # of an example
+    datum_limits: Sequence[str]  # one sentence for each thing that Datum would not read as it is
 
     @property
     def schema_file(self) -> dict[str, bytes]:

@@ -14,10 +14,8 @@ _FIRST = b"\x0a"  # the tag of a field 1 with a length
 def replace_feature(record: bytes, name: str, value: bytes | int | float) -> bytes:
     """The record with another value of a feature, which it gets where it has none.
 
-    Of a `tf.train.SequenceExample` the context is meant; ints are of 64 bits, signed.
-
-    Raises:
-        DatasetError: it is no such message.
+    Of a `tf.train.SequenceExample` the context is meant; ints are of 64 bits, signed. What is no
+    such message is a `DatasetError`.
     """
     kept: list[bytes] = []  # entries of the features' map
     others: list[bytes] = []  # fields of the record beside the features

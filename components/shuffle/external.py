@@ -73,8 +73,8 @@ class ExternalShuffle:
         """Writes records, as `run_of` gives them, as a run; a retry writes the same again."""
         positions = records.column(0).to_numpy()
         order = np.argsort(positions, kind="stable")
-        inner = [cut for task in self.tasks for cut in task.cuts[1:-1]]
-        cuts = np.unique([*(task.cuts[0] for task in self.tasks), *inner, self.layout.num_records])
+        ends = itertools.chain.from_iterable(task.cuts for task in self.tasks)
+        cuts = np.unique([*ends, self.layout.num_records])
         bounds = np.searchsorted(positions[order], cuts).tolist()
         records = records.take(pa.array(order))
         batches = [records.slice(a, b - a) for a, b in itertools.pairwise(bounds)]
@@ -137,10 +137,11 @@ class ExternalShuffle:
 
 def _lot(frames: pa.Array, names: pa.Array, path: str | None) -> Lot:
     """Framed records as a lot; checked where they come from a file."""
-    ends, data = _contents(frames)
+    _, offsets, data = frames.buffers()
+    ends: Ints = np.frombuffer(offsets, np.int64)[1 : len(frames) + 1]
     lengths = np.diff(ends, prepend=0) - RECORD_OVERHEAD_BYTES
     known = None if names.null_count else names.to_numpy()
-    octets = data.to_pybytes()
+    octets = data.slice(0, int(ends[-1])).to_pybytes()
     if path is None:
         return Lot(octets, lengths, footers_of(octets, ends), known)
     crcs, bad = checked_crcs(octets, lengths)
@@ -176,8 +177,7 @@ def write_shards(
         checks = []
         for name, records in shards:
             written.append(write_shard(name, functools.partial(fill, records), uri=uri))
-            check = functools.partial(verify_shard, written[-1], uri=uri, block_bytes=block_bytes)
-            checks.append(pool.submit(check))
+            checks.append(pool.submit(verify_shard, written[-1], uri=uri, block_bytes=block_bytes))
         for result in checks:
             result.result()
     return written
@@ -239,12 +239,3 @@ def _joined(arrays: Sequence[pa.Array]) -> pa.Array:
     if len(large) == 1:
         return large[0]
     return pa.concat_arrays(large) if large else pa.array([], pa.large_binary())
-
-
-def _contents(values: pa.Array) -> tuple[Ints, pa.Buffer]:
-    """Where each value of a binary array ends, and all of them end to end."""
-    buffer: Any = np.frombuffer(values.buffers()[1], np.int64)
-    offsets = buffer[values.offset :][: len(values) + 1]
-    start, stop = int(offsets[0]), int(offsets[-1])
-    data = values.buffers()[2] or pa.py_buffer(b"")
-    return offsets[1:] - start, data.slice(start, stop - start)

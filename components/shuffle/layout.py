@@ -92,9 +92,8 @@ class Cells:
 class ShardTask:
     """Neighbouring shards that are written by one worker, one after the other."""
 
-    # first_shard, stop_shard: which; the last is not part of it
     first_shard: int
-    stop_shard: int
+    stop_shard: int  # the first that is not part of it
     # bounds of the output positions that are held in memory at a time: all at once, or, where a
     # single shard is larger than memory, some of them after the others
     cuts: tuple[int, ...]

@@ -103,14 +103,15 @@ def lists_of_texts(array: pa.Array) -> pa.Array:
     """Texts such as `[1, 2]` as lists, where every value is such; else None."""
     if not pc.all(pc.starts_with(array, "[")).as_py():
         return None
-    lists = [None if text is None else _list_of_text(text) for text in array.to_pylist()]
-    if lists.count(None) > array.null_count:
-        return None
+    lists: list[list[Json] | None] = []
+    for text in array.to_pylist():
+        lists.append(None if text is None else _list_of_text(text))
+        if text is not None and lists[-1] is None:
+            return None
     kinds = {type(part) for value in lists for part in value or ()}
-    is_float = float in kinds
-    kind = pa.string() if str in kinds else pa.float64() if is_float else pa.int64()
     if str in kinds and len(kinds) > 1:
         return None
+    kind = pa.string() if str in kinds else pa.float64() if float in kinds else pa.int64()
     try:
         return pa.array(lists, pa.list_(kind if kinds else pa.null()))
     except (pa.ArrowInvalid, OverflowError):

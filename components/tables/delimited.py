@@ -14,7 +14,7 @@ import itertools
 import re
 import shlex
 from collections.abc import Iterator, Sequence
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 import pyarrow as pa
 import pyarrow.csv
@@ -194,7 +194,8 @@ class _Head:
             cure = f"{name_encoding(likely)}."
             raise self._bad("a header in UTF-8", str(error), cure) from error
         if not any(fields):
-            raise self._bad("a header with the names of the columns", "none")
+            rule = "a header with the names of the columns"
+            raise InputError(f"{self._source!r}: expected {rule}, found none", path=self._source)
 
     def _check_delimiter(self, first: Sequence[str]) -> None:
         """Refuses a header of one name that is several, divided by another character."""
@@ -217,7 +218,7 @@ def read(data: bytes, piece: Piece) -> Rows:
     names, delimiter = piece.details["names"], piece.details["delimiter"]
     if data.find(b"\0") < 0:
         try:
-            table = _read(data, names, delimiter, pa.string(), block_bytes=_BLOCK_BYTES)
+            table = _read(data, names, delimiter, block_bytes=_BLOCK_BYTES)
         except pa.ArrowInvalid:
             pass  # a row is bad, or longer than a block
         else:
@@ -227,19 +228,8 @@ def read(data: bytes, piece: Piece) -> Rows:
 
 
 def _read(
-    data: bytes,
-    names: Sequence[str],
-    delimiter: str,
-    kind: pa.DataType,
-    *,
-    block_bytes: int,
-    bad_rows: list[pyarrow.csv.InvalidRow] | None = None,
+    data: bytes, names: Sequence[str], delimiter: str, *, block_bytes: int, on_invalid: Any = None
 ) -> pa.Table:
-    def leave_out(row: pyarrow.csv.InvalidRow) -> str:
-        assert bad_rows is not None
-        bad_rows.append(row)
-        return "skip"
-
     return pyarrow.csv.read_csv(
         pa.BufferReader(data),
         read_options=pyarrow.csv.ReadOptions(
@@ -250,12 +240,10 @@ def _read(
             use_threads=False,
         ),
         parse_options=pyarrow.csv.ParseOptions(
-            delimiter=delimiter,
-            newlines_in_values=True,
-            invalid_row_handler=None if bad_rows is None else leave_out,
+            delimiter=delimiter, newlines_in_values=True, invalid_row_handler=on_invalid
         ),
         convert_options=pyarrow.csv.ConvertOptions(
-            column_types=dict.fromkeys(names, kind),
+            column_types=dict.fromkeys(names, pa.string()),
             strings_can_be_null=True,
             quoted_strings_can_be_null=False,
             null_values=[""],
@@ -266,11 +254,15 @@ def _read(
 def _read_slowly(data: bytes, names: Sequence[str], delimiter: str) -> Rows:
     """As `read`, with the bad rows found one by one."""
     invalid: list[pyarrow.csv.InvalidRow] = []
+
+    def leave_out(row: pyarrow.csv.InvalidRow) -> str:
+        invalid.append(row)
+        return "skip"
+
     # Arrow hands a bad row on as a text, and gives up on the whole piece where it is none. As
     # Latin-1 all bytes are, and no other ones than before are quotes, delimiters or ends of rows.
     text = data.decode("latin-1").encode()
-    block_bytes = len(text) + 1
-    table = _read(text, names, delimiter, pa.string(), block_bytes=block_bytes, bad_rows=invalid)
+    table = _read(text, names, delimiter, block_bytes=len(text) + 1, on_invalid=leave_out)
     starts = row_starts(data, delimiter.encode()).tolist()
     lines = dict(enumerate(lines_of(starts, data)))
     bad = []
@@ -278,14 +270,9 @@ def _read_slowly(data: bytes, names: Sequence[str], delimiter: str) -> Rows:
         record, fields = row.number - 1, f"{row.expected_columns} fields ({','.join(names)})"
         detail = f"expected {fields}, got {row.actual_columns}"
         bad.append(BadRow(record, "WRONG_COLUMNS", detail, lines.get(record)))
-    rows = Rows(
-        {name: _from_latin_1(table[name]) for name in names},
-        found=len(table) + len(invalid),
-        bad=bad,
-        lines=data.count(b"\n"),
-        texts=names,
-    )
-    return checked_texts(rows, lines)
+    columns = {name: _from_latin_1(table[name]) for name in names}
+    found, ends = len(table) + len(invalid), data.count(b"\n")
+    return checked_texts(Rows(columns, found=found, bad=bad, lines=ends, texts=names), lines)
 
 
 def _from_latin_1(column: pa.ChunkedArray) -> pa.Array:

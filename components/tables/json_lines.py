@@ -173,18 +173,11 @@ def read(data: bytes, piece: Piece, *, ignored: Collection[str] = ()) -> Rows:
     """The rows of a piece, without the columns that are ignored."""
     if piece.start == 0:
         data = data.removeprefix(codecs.BOM_UTF8)
-    if not _is_safe(data):
-        return _read_slowly(data, piece, ignored)
-    try:
-        table = _read(data, ignored)
-    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, UnicodeDecodeError):
-        return _read_slowly(data, piece, ignored)
-    lines = data.count(b"\n")
-    # As many objects as lines: else there are blank lines, or several objects on one.
-    if len(table) != lines + (not data.endswith(b"\n")) or any(map(_is_doubtful, table.columns)):
+    table = _read(data, ignored) if _is_safe(data) else None
+    if table is None:
         return _read_slowly(data, piece, ignored)
     columns = {name: one_array(table[name]) for name in table.column_names}
-    return Rows(columns, found=len(table), lines=lines)
+    return Rows(columns, found=len(table), lines=data.count(b"\n"))
 
 
 def _is_safe(data: bytes) -> bool:
@@ -200,18 +193,22 @@ def _is_safe(data: bytes) -> bool:
     return int(by_line.max()) <= _MOST_OPENERS
 
 
-def _read(data: bytes, ignored: Collection[str]) -> pa.Table:
-    data.decode("utf-8")  # Arrow does not look
-    table = _parse(data, None)
-    timeless = _replaced(table.schema, pa.types.is_temporal, pa.string())
-    if timeless != table.schema:
-        table = _parse(data, timeless)
-    table = flatten(table)
+def _read(data: bytes, ignored: Collection[str]) -> pa.Table | None:
+    """What Arrow reads; None where that is not all, or not exactly what is there."""
+    try:
+        data.decode("utf-8")  # Arrow does not look
+        table = _parse(data, None)
+        timeless = _replaced(table.schema, pa.types.is_temporal, pa.string())
+        if timeless != table.schema:
+            table = _parse(data, timeless)
+        table = flatten(table)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, UnicodeDecodeError):
+        return None
     table = table.select([name for name in table.column_names if not is_ignored(name, ignored)])
-    if any(
-        pa.types.is_list(f.type) and pa.types.is_nested(f.type.value_type) for f in table.schema
-    ):
-        raise pa.ArrowInvalid("lists of lists or of objects")
+    # As many objects as lines: else there are blank lines, or several objects on one.
+    lines = data.count(b"\n") + (not data.endswith(b"\n"))
+    if len(table) != lines or any(map(_is_doubtful, table.columns)):
+        return None
     # 0 and 1 for truths, as where lines are read one by one.
     return table.cast(_replaced(table.schema, pa.types.is_boolean, pa.int64()))
 
@@ -236,7 +233,6 @@ def flatten(table: pa.Table) -> pa.Table:
 def _replaced(
     schema: pa.Schema, is_one: Callable[[pa.DataType], bool], by: pa.DataType
 ) -> pa.Schema:
-
     def replaced(kind: pa.DataType) -> pa.DataType:
         if pa.types.is_struct(kind):
             fields = [kind.field(place) for place in range(kind.num_fields)]
@@ -249,10 +245,12 @@ def _replaced(
 
 
 def _is_doubtful(column: pa.ChunkedArray) -> bool:
-    """Whether it holds doubles that may be large integers, or lists with nulls."""
+    """Whether it holds doubles that may be large integers, or lists with nulls or of others."""
     if pa.types.is_list(column.type):
         parts = [chunk.flatten() for chunk in column.chunks]
-        return any(p.null_count or _is_doubtful(pa.chunked_array([p])) for p in parts)
+        return pa.types.is_nested(column.type.value_type) or any(
+            part.null_count or _is_doubtful(pa.chunked_array([part])) for part in parts
+        )
     if not pa.types.is_floating(column.type):
         return False
     return bool(pc.any(pc.greater_equal(pc.abs(column), _EXACT)).as_py())

@@ -33,11 +33,7 @@ _TRANSPOSED = re.compile(rb'\{\s*"(?![0-9]+")(?:[^"\\]|\\.)*"\s*:\s*\{\s*"0"\s*:
 
 
 def find_pieces(inputs: LayoutInputs, whole: Piece) -> Iterator[Piece]:
-    """Looks at a file, which is one piece.
-
-    Raises:
-        InputError: it is no object and no list, too large, or its entries are columns.
-    """
+    """A file as one piece; an `InputError` where it is no rows of objects, or too large."""
     with inputs.open(whole.path) as stream:
         head = stream.read(_HEAD_BYTES)
         size = stream.seek(0, 2)
@@ -65,14 +61,10 @@ def find_pieces(inputs: LayoutInputs, whole: Piece) -> Iterator[Piece]:
 
 
 def read(data: bytes, piece: Piece, *, ignored: Collection[str] = ()) -> Rows:
-    """The rows of a file, of which `data` is what is behind the bracket that opens.
-
-    Raises:
-        InputError: it is no such JSON.
-    """
+    """The rows of a file, of which `data` is what is behind the bracket that opens."""
     value = _parsed(data, piece)
     is_keyed = isinstance(value, _Pairs)
-    pairs = value.pairs if is_keyed else [(None, entry) for entry in value]
+    pairs = value if is_keyed else [(None, entry) for entry in value]
     objects, names, bad = [], [], []
     seen: set[str] = set()
     for record, (key, entry) in enumerate(pairs):
@@ -95,14 +87,9 @@ def read(data: bytes, piece: Piece, *, ignored: Collection[str] = ()) -> Rows:
             bad.append(BadRow(record, code, detail))
         seen.add(key)
     columns, _ = columns_of_objects(objects, place=lambda _: piece.source, ignored=ignored)
-    return Rows(
-        columns,
-        found=len(pairs),
-        bad=bad,
-        names=names if is_keyed else None,
-        lines=data.count(b"\n"),
-        texts=list(columns),
-    )
+    rows = Rows(columns, found=len(pairs), bad=bad, lines=data.count(b"\n"), texts=[*columns])
+    rows.names = names if is_keyed else None
+    return rows
 
 
 def _parsed(data: bytes, piece: Piece) -> Json:
@@ -119,11 +106,8 @@ def _parsed(data: bytes, piece: Piece) -> Json:
         raise InputError.at(piece.source, expected="JSON", got=str(error), advice=cure) from error
 
 
-class _Pairs:
+class _Pairs(list[tuple[str, Json]]):
     """An object as its pairs, so that a key that stands twice is seen."""
-
-    def __init__(self, pairs: list[tuple[str, Json]]) -> None:
-        self.pairs = pairs
 
 
 def _fields(entry: _Pairs) -> JsonObject:
@@ -133,7 +117,7 @@ def _fields(entry: _Pairs) -> JsonObject:
 
 def _plain(value: Json) -> Json:
     if isinstance(value, _Pairs):
-        return without_twins([(key, _plain(part)) for key, part in value.pairs])
+        return without_twins([(key, _plain(part)) for key, part in value])
     if isinstance(value, list):
         return [_plain(part) for part in value]
     return value

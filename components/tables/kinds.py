@@ -62,16 +62,13 @@ class ColumnFacts:
     bytes: int = 0
     has_floats: bool = False  # whether one of the numbers is a float without doubt
     has_doubtful: bool = False  # whether a text is a float only beside others, as `nan` is
-    # whether a text looks like a number that would be written in another way
-    has_codes: bool = False
-    # first_float, first_text: the first that is no int, and the first that is no number
-    first_float: Place | None = None
-    first_text: Place | None = None
+    has_codes: bool = False  # whether a text is like a number that is written in another way
+    first_float: Place | None = None  # the first that is no int
+    first_text: Place | None = None  # the first that is no number
     too_large: Place | None = None  # the first int that 64 bits do not hold
     not_finite: Place | None = None  # the first number, no text, that is infinite or none
     overflow: Place | None = None  # the first finite number that a float of 32 bits does not hold
-    # the first whole number, beside floats, that a float of 32 bits holds as another
-    rounded: Place | None = None
+    rounded: Place | None = None  # the first whole number that a float of 32 bits changes
 
 
 def check_columns(given: Mapping[str, str], names: Collection[str], *, of: str) -> None:

@@ -36,8 +36,7 @@ def find_pieces(
 ) -> Iterator[Piece]:
     """Groups the file's row groups; of a large one some rows are a piece.
 
-    Raises:
-        InputError: it is no Parquet file, or a row group is too large without what is `left_out`.
+    An `InputError` where it is no Parquet, or a group is too large without what is `left_out`.
     """
     with inputs.open(whole.path) as stream:
         metadata = open_file(stream, whole.source).metadata

@@ -62,8 +62,7 @@ class Piece:
     source: str  # the file as the user knows it
     layout: str  # how it is read
     split: str | None = None  # that all of its rows belong to, or None
-    # start, stop: its bytes; of a Parquet file its row groups
-    start: int = 0
+    start: int = 0  # of its bytes; of a Parquet file of its row groups
     stop: int = 0
     too_long: bool = False  # whether it is one row, longer than may be held
     # what the layout needs beside, such as the names of the columns

@@ -15,8 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from components.common.blobs import BlobReader
-from components.common.entry import Blob
+from components.common.entry import Blob, BlobReader
 from components.common.layout_inputs import LayoutInputs
 from components.common.rejects import RejectedInputError, reject_errors
 from components.tables import delimited, json_lines, keyed_json, parquet
@@ -113,10 +112,8 @@ def read_piece(
 ) -> Rows:
     """The rows of a piece; one of a file that was exchanged or has vanished is one bad row.
 
-    Columns of Parquet that hold large values may be left `unread`.
-
-    Raises:
-        InputError: the piece as a whole cannot be read.
+    Columns of Parquet that hold large values may be left `unread`. A piece that cannot be read as a
+    whole is an `InputError`.
     """
     if piece.too_long:
         detail = f"expected at most {MAX_ROW_BYTES} bytes in a row, got {piece.stop - piece.start}"

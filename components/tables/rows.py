@@ -19,8 +19,7 @@ class BadRow:
     """A row that is rejected."""
 
     record: int  # its number in the piece
-    # code, detail: as in `rejects.jsonl`
-    code: str
+    code: str  # as in `rejects.jsonl`, as the detail is
     detail: str
     line: int | None = None  # its number in the piece, from 0; None where there are no lines
 

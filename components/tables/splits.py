@@ -25,7 +25,7 @@ def split_column(
     """The column that says each row's split, if there is one; `given` may not name two."""
     asked = [name for name, kind in given.items() if kind == "split"]
     if len(asked) > 1:
-        raise ConfigError.of("columns", asked, allowed="one 'split'")
+        raise ConfigError.of("columns", ", ".join(asked), allowed="one 'split'")
     if asked:
         return asked[0]
     free = {name.lower(): name for name in reversed(names) if name not in given}

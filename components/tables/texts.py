@@ -31,17 +31,14 @@ class TextRules:
 
     lowercase: bool = False
     normalize: str | None = None  # the form of Unicode that texts are brought into, or None
-    # min_chars, max_chars: in a text; shorter and longer ones are skipped
-    min_chars: int = 0
+    min_chars: int = 0  # shorter and longer texts are skipped
     max_chars: int | None = None
     deduplicate: bool = False  # whether texts that came before are skipped, once all are known
 
     def apply(self, rows: Rows, texts: Sequence[str]) -> list[int]:
         """Changes the texts, and leaves out rows; returns the numbers of these.
 
-        Raises:
-            ConfigError: something is asked, and no column is known to hold texts.
-            InputError: a column of texts holds lists.
+        Refuses columns of lists, and rules where no column is known to hold texts.
         """
         asked = self.lowercase or self.normalize or self.min_chars
         if (asked or self.max_chars or self.deduplicate) and rows.columns and not texts:

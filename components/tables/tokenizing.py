@@ -6,7 +6,6 @@ No token is added to those of a text, nothing is cut, and nothing is downloaded.
 import dataclasses
 import functools
 import hashlib
-import itertools
 import os
 import posixpath
 import tempfile
@@ -43,16 +42,11 @@ class Tokenizer:
 
     def encode(self, texts: pa.Array) -> pa.Array:
         """The tokens of each text as bytes; of one that is not there, none."""
-        data, sizes = bytearray(), [0]
+        made = []
         for start in range(0, len(texts), _TEXTS_AT_ONCE):
             some = [text or "" for text in texts.slice(start, _TEXTS_AT_ONCE).to_pylist()]
-            tokens = self.encode_texts(some)
-            sizes += map(len, tokens)
-            flat = itertools.chain.from_iterable(tokens)
-            data += np.fromiter(flat, self.spec.stored).tobytes()
-        offsets = np.cumsum(sizes) * self.spec.stored.itemsize
-        buffers = [None, pa.py_buffer(offsets.astype(np.int64)), pa.py_buffer(data)]
-        return pa.Array.from_buffers(pa.large_binary(), len(texts), buffers).cast(pa.binary())
+            made += [np.array(own, self.spec.stored).tobytes() for own in self.encode_texts(some)]
+        return pa.array(made, pa.binary())
 
 
 @functools.lru_cache(maxsize=4)
@@ -66,10 +60,7 @@ def same_tokenizer(place: str, spec: TokenSpec) -> Tokenizer:
 
 
 def load_tokenizer(place: str) -> Tokenizer:
-    """The tokenizer that a setting names.
-
-    Args:
-        place: a file of this machine or in a bucket, or the name of an encoding of tiktoken.
+    """The tokenizer of a file here or in a bucket, or of the name of an encoding of tiktoken.
 
     Raises:
         ConfigError: there is none, its library is not installed, or it would have to be downloaded.

@@ -22,9 +22,7 @@ def make_vocabularies(
 ) -> dict[str, tuple[str, ...]]:
     """The vocabulary of each feature of labels: as given, or its values, sorted.
 
-    Args:
-        given: by feature, in the order of their ids.
-        known: by feature, where none is given: labels that come first, whose ids do not move.
+    Where none is given, labels that are `known` come first, whose ids do not move.
 
     Raises:
         ConfigError: one is given for no such feature.

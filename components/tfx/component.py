@@ -5,7 +5,7 @@ from typing import Any, TypeAlias
 
 from tfx import types
 from tfx.orchestration import data_types
-from tfx.types import component_spec, standard_artifacts
+from tfx.types import artifact_utils, component_spec
 
 from components.common.settings import ComponentSettings, ExecProperties, without_runtime_parameters
 from components.schema.properties import SPLIT_NAMES, Properties
@@ -17,14 +17,14 @@ Artifacts: TypeAlias = dict[str, list[types.Artifact]]
 """What an executor reads or writes, by the names of its inputs or outputs."""
 
 
+def uris_of(artifacts: Artifacts) -> dict[str, str]:
+    """Where the one artifact of each input or output lies, of those that are given."""
+    return {name: artifact_utils.get_single_uri(one) for name, one in artifacts.items() if one}
+
+
 def channel(kind: type, *, optional: bool = False) -> component_spec.ChannelParameter:
     """An input or output of a spec."""
     return component_spec.ChannelParameter(type=kind, optional=optional)
-
-
-def examples_channel() -> component_spec.ChannelParameter:
-    """An input or output of TFX's `Examples`."""
-    return channel(standard_artifacts.Examples)
 
 
 def parameters_of(

@@ -9,6 +9,7 @@ import os
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
+from absl import logging
 from tfx import types
 from tfx.dsl.components.base import base_beam_component
 from tfx.orchestration import data_types_utils
@@ -30,11 +31,21 @@ from components.example_gen.inputs import (
 )
 from components.example_gen.partition import read_output_config
 from components.example_gen.settings import ExampleGenSettings
-from components.tfx.component import Artifacts, checked_properties, examples_channel, set_properties
+from components.tfx.component import Artifacts, channel, checked_properties, set_properties
 from components.tfx.executor import LocalFirstBeamExecutor, PropertiesDriver
 from trainer_utils.format import ConfigError
+from trainer_utils.format.naming import REJECTS_FILE
+from trainer_utils.storage import join
 
 FINGERPRINT = "input_fingerprint"
+_DESCRIBED = (FINGERPRINT, "span", "version")  # properties of the artifact too
+_parameter = component_spec.ExecutionParameter
+TFX_PARAMETERS: dict[str, component_spec.ExecutionParameter] = {  # they mean what they mean there
+    "input_base": _parameter(type=str),
+    "input_config": _parameter(type=example_gen_pb2.Input),
+    "output_config": _parameter(type=example_gen_pb2.Output),
+    "range_config": _parameter(type=range_config_pb2.RangeConfig, optional=True),
+}
 
 
 def all_files() -> example_gen_pb2.Input:
@@ -96,22 +107,12 @@ def with_spans(exec_properties: ExecProperties, located: LocatedInputs) -> ExecP
     }
 
 
-_DESCRIBED = (FINGERPRINT, "span", "version")  # properties of the artifact too
-_parameter = component_spec.ExecutionParameter
-TFX_PARAMETERS: dict[str, component_spec.ExecutionParameter] = {  # they mean what they mean there
-    "input_base": _parameter(type=str),
-    "input_config": _parameter(type=example_gen_pb2.Input),
-    "output_config": _parameter(type=example_gen_pb2.Output),
-    "range_config": _parameter(type=range_config_pb2.RangeConfig, optional=True),
-}
-
-
 class FilesExampleGenSpec(types.ComponentSpec):
     """The inputs and outputs of an ExampleGen over files; subclasses add their parameters."""
 
     PARAMETERS = TFX_PARAMETERS
     INPUTS: dict[str, component_spec.ChannelParameter] = {}
-    OUTPUTS = {"examples": examples_channel()}
+    OUTPUTS = {"examples": channel(standard_artifacts.Examples)}
 
 
 class FilesExampleGen(base_beam_component.BaseBeamComponent):
@@ -206,10 +207,6 @@ class ExampleGenExecutor(LocalFirstBeamExecutor):
             exec_properties: `input_base`, `input_config`, `output_config`, `range_config` as in
                 TFX's FileBasedExampleGen, and the fields of the settings. Where TFX's driver
                 ran, it has filled in spans; where none did, they are resolved here.
-
-        Raises:
-            InputError: the input is missing, malformed, or too much of it was rejected.
-            ConfigError: a setting is not allowed.
         """
         self._log_startup(input_dict, output_dict, exec_properties)
         artifact = artifact_utils.get_single_instance(output_dict["examples"])
@@ -221,6 +218,13 @@ class ExampleGenExecutor(LocalFirstBeamExecutor):
                 settings,
                 runner=runner,
                 describe=functools.partial(with_spans, exec_properties),
+            )
+        if made.manifest.total.rejected:  # TFX shows warnings alone
+            logging.warning(
+                "%s: %s. %s names each.",
+                made.manifest.producer,
+                made.manifest.total,
+                join(artifact.uri, REJECTS_FILE),
             )
         set_properties(artifact, made.properties)
         set_span(artifact, made.located, exec_properties)

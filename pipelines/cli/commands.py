@@ -23,7 +23,7 @@ from pipelines.cli.flags import (
     list_of_names,
     shares,
 )
-from pipelines.cli.terminal import Facts, is_own_process, is_terminal, print_messages, show_progress
+from pipelines.cli.terminal import Facts, is_terminal, print_messages, show_progress
 
 _FILE = click.Path(dir_okay=False)
 _Output = Annotated[str | None, "-o --output", _FILE]
@@ -34,27 +34,11 @@ _Name = Annotated[str | None, "NAME"]
 _0, _1 = click.IntRange(min=0), click.IntRange(min=1)
 
 
-def _require_tfx(name: str) -> None:
-    from trainer_utils.extras import HOW_TO_GET_TFX
-
-    _require(name, "tfx", HOW_TO_GET_TFX)
-
-
 def _require(name: str, package: str, cure: str) -> None:
     if importlib.util.find_spec(package) is None:
         from trainer_utils.format import ConfigError
 
         raise ConfigError(f"tfx-shards {name} needs {package}, which is not installed: {cure}")
-
-
-def _start_tfx() -> None:
-    """Where it is installed: runs are tracked by it then."""
-    from pipelines.tools.conversion.convert import has_tfx, start_tfx
-
-    if has_tfx():
-        print_messages("Starting TFX (some seconds) …")
-        with show_progress("Starting TFX"):
-            start_tfx(alone=is_own_process())
 
 
 def _require_out(out: str | None, dry_run: bool) -> None:
@@ -79,13 +63,15 @@ def _settings() -> dict[str, Mapping[str, Any]]:
     from trainer_utils.format.settings import settings_of
 
     images = ImageSettings.described()
-    shared = {name: images[name] for name in settings_of(ExampleGenSettings)}
-    sections: dict[str, Mapping[str, Any]] = {"all ExampleGens": shared}
-    sections["ImageExampleGen"] = images
-    sections["TextExampleGen"] = TextSettings.described()
-    sections["AudioExampleGen"] = AudioSettings.described()
-    told = {"target_shard_bytes": shared.pop("target_shard_bytes").sentence}
-    for title, settings in {**sections, **_settings_of_balancer()}.items():
+    sections: dict[str, Mapping[str, Any]] = {
+        "all ExampleGens": {name: images[name] for name in settings_of(ExampleGenSettings)},
+        "ImageExampleGen": images,
+        "TextExampleGen": TextSettings.described(),
+        "AudioExampleGen": AudioSettings.described(),
+        **_settings_of_balancer(),
+    }
+    told = {"target_shard_bytes": images["target_shard_bytes"].sentence}
+    for title, settings in sections.items():
         sections[title] = {
             name: one
             for name, one in settings.items()
@@ -155,7 +141,6 @@ def convert(
             return dataclasses.replace(plan_conversion(conversion), source=source)
     from pipelines.tools.conversion.convert import run_conversion
 
-    _start_tfx()
     made = run_conversion(conversion, str(out), metadata=metadata)
     return Facts(made.to_json, made, note=made.summary())
 
@@ -187,7 +172,6 @@ def balance(
             from trainer_utils.dataset.location import newest_dataset
 
             return plan(newest_dataset(uri), **settings)
-    _start_tfx()
     with show_progress("Balancing"):
         made = conversion.balance(uri, str(out), **settings)
     return Facts({"uri": made}, made)
@@ -272,8 +256,6 @@ def report(
         sample: Most records of each split to read.
         statistics: TFX's ExampleStatistics of the dataset, which the page shows beside its own.
     """
-    if statistics is not None:
-        _require_tfx("report --statistics")
     from components.report.page import write_report
 
     with show_progress("Reading") as advance:
@@ -712,7 +694,9 @@ def compile(
             Default: listing.
     """
     if ":" not in pipeline:  # a pipeline of kfp.dsl needs none
-        _require_tfx(f"compile {pipeline}")
+        from trainer_utils.extras import HOW_TO_GET_TFX
+
+        _require(f"compile {pipeline}", "tfx", HOW_TO_GET_TFX)
     _require("compile", "kfp", "run pip install 'tfx-shards[kfp]'")
     given = {"dataset_root": dataset_root, "input_fingerprint": input_fingerprint, **of_steps}
     with show_progress("Compiling"):

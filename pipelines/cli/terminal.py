@@ -39,11 +39,6 @@ def take_over_process() -> None:
             stream.reconfigure(errors="backslashreplace")
 
 
-def is_own_process() -> bool:
-    """Whether the process does nothing else."""
-    return _is_own_process
-
-
 def set_verbose(ctx: click.Context, _: click.Parameter, verbose: bool) -> None:
     """Takes `--verbose`; without it the logs of other libraries stay off the terminal."""
     ctx.find_root().meta["verbose"] = verbose
@@ -84,39 +79,31 @@ class Facts(NamedTuple):
 
 def print_facts(found: Any, *, as_json: bool) -> None:
     """Prints JSON or text, escaped; a reader that has gone, such as `head`, is no error."""
+    from trainer_utils.format.printable import printable_json  # brings numpy
+    from trainer_utils.text_output import as_text, print_parts
+
     try:
         if as_json:
-            _print_json(found)
+            facts = found.json if isinstance(found, Facts) else getattr(found, "to_dict", None)
+            facts = found.to_json if facts is None else facts
+            facts = facts() if callable(facts) else facts
+            text = json.dumps(facts, indent=2, ensure_ascii=False, allow_nan=False)
+            click.echo(printable_json(text))
         else:
-            _print_parts(found)
+            if isinstance(found, Facts) and found.note:
+                print_messages(*found.note.split("\n"))
+            parts = getattr(found, "parts", None)
+            parts = parts() if callable(parts) else str(found) if parts is None else parts
+            parts = parts.split("\n") if isinstance(parts, str) else parts
+            if sys.stdout.isatty():
+                print_parts(parts)
+            else:
+                click.echo(as_text(parts))
         sys.stdout.flush()
     except BrokenPipeError:
         nowhere = os.open(os.devnull, os.O_WRONLY)
         os.dup2(nowhere, sys.stdout.fileno())
         os.close(nowhere)
-
-
-def _print_json(found: Any) -> None:
-    from trainer_utils.format.printable import printable_json  # brings numpy
-
-    facts = found.json if isinstance(found, Facts) else getattr(found, "to_dict", None)
-    facts = found.to_json if facts is None else facts
-    facts = facts() if callable(facts) else facts
-    click.echo(printable_json(json.dumps(facts, indent=2, ensure_ascii=False, allow_nan=False)))
-
-
-def _print_parts(found: Any) -> None:
-    from trainer_utils.text_output import as_text, print_parts
-
-    if isinstance(found, Facts) and found.note:
-        print_messages(*found.note.split("\n"))
-    parts = getattr(found, "parts", None)
-    parts = parts() if callable(parts) else str(found) if parts is None else parts
-    parts = parts.split("\n") if isinstance(parts, str) else parts
-    if sys.stdout.isatty():
-        print_parts(parts)
-    else:
-        click.echo(as_text(parts))
 
 
 def print_messages(*lines: str) -> None:

@@ -62,23 +62,30 @@ def _make_photos() -> str:
 def _summarise(root: Path, source: str, seconds: float) -> None:
     from components.report.inspection import inspect_dataset
     from pipelines.examples.training import METRICS_FILE
+    from pipelines.lineage import list_runs
     from pipelines.tools.conversion import METADATA_FILE
-    from pipelines.tools.conversion.runs import latest_artifacts
     from trainer_utils.format.naming import REJECTS_FILE
     from trainer_utils.text_output import as_text, list_counts, make_table
 
-    latest, cached = latest_artifacts(str(root / METADATA_FILE))
-    examples = latest["ImageExampleGen"]
+    def newest(output: str) -> str:
+        return str(max((root / "artifacts" / output).iterdir(), key=lambda path: int(path.name)))
+
+    run = list_runs(str(root / METADATA_FILE)).runs[0]
+    cached = [execution for execution in run.executions if execution.is_cached]
+    examples, balanced = (
+        newest("ImageExampleGen/examples"),
+        newest("ShardBalancer/balanced_examples"),
+    )
     manifest = inspect_dataset(examples).manifest
     assert manifest is not None
-    metrics = json.loads(Path(latest["Trainer"], METRICS_FILE).read_text())
+    metrics = json.loads(Path(newest("Trainer/model_run"), METRICS_FILE).read_text())
     accounting = [f"  {split}: {counts}" for split, counts in manifest.accounting.items()]
-    places = [("dataset", latest["ShardBalancer"])]
+    places = [("dataset", balanced)]
     if manifest.reject_counts:
         accounting.append(f"  rejected: {list_counts(manifest.reject_counts)}")
         places.append(("rejected inputs", os.path.join(examples, REJECTS_FILE)))
     places += [
-        ("schema", latest["SchemaExport"]),
+        ("schema", newest("SchemaExport/datum_schema")),
         ("served model", str(root / "serving")),
         ("ML Metadata", str(root / METADATA_FILE)),
     ]
@@ -90,7 +97,7 @@ def _summarise(root: Path, source: str, seconds: float) -> None:
                 *accounting,
                 "",
                 "The balanced dataset:",
-                *inspect_dataset(latest["ShardBalancer"]).parts()[1:],
+                *inspect_dataset(balanced).parts()[1:],
                 "",
                 f"The model was right on {metrics['eval_accuracy']:.1%} of the eval split "
                 f"(chance: {1 / metrics['num_classes']:.1%}), "

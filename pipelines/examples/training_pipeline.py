@@ -62,7 +62,14 @@ def training_components(
 
 
 def create_image_pipeline(
-    photos: str, root: str, *, max_reject_fraction: float = 0.01, **options: Any
+    photos: str,
+    root: str,
+    *,
+    max_reject_fraction: float = 0.01,
+    name: str = "tfx-shards-images",
+    num_shards: int | Mapping[str, int] | None = None,
+    training: dict[str, Any] | None = None,
+    beam_pipeline_args: Sequence[str] = BEAM_ARGUMENTS,
 ) -> tfx.dsl.Pipeline:
     """From photos: ImageExampleGen, what `training_components` adds, and a Pusher.
 
@@ -70,35 +77,16 @@ def create_image_pipeline(
         photos: the input base of ImageExampleGen.
         root: where artifacts, the metadata store and the pushed model go.
         max_reject_fraction: as ImageExampleGen has it.
-        options: `name` of the pipeline; `num_shards` as ShardBalancer has it; `training`, the
-            trainer's `custom_config`; `beam_pipeline_args` for every Beam component.
+        name: the pipeline's.
+        num_shards: as ShardBalancer has it.
+        training: the trainer's `custom_config`.
+        beam_pipeline_args: for every Beam component.
     """
-    example_gen = ImageExampleGen(input_base=photos, max_reject_fraction=max_reject_fraction)
-    options = {"name": "tfx-shards-images", **options}
-    return _create_pipeline(example_gen, root, run_fn=image_trainer.run_fn, **options)
-
-
-def create_text_pipeline(
-    texts: str, root: str, *, max_reject_fraction: float = 0.01, **options: Any
-) -> tfx.dsl.Pipeline:
-    """The same from texts, by TextExampleGen."""
-    example_gen = TextExampleGen(input_base=texts, max_reject_fraction=max_reject_fraction)
-    options = {"name": "tfx-shards-texts", **options}
-    return _create_pipeline(example_gen, root, run_fn=text_trainer.run_fn, **options)
-
-
-def _create_pipeline(
-    example_gen: BaseComponent,
-    root: str,
-    *,
-    name: str,
-    run_fn: Callable[[Any], None],
-    num_shards: int | Mapping[str, int] | None = None,
-    training: dict[str, Any] | None = None,
-    beam_pipeline_args: Sequence[str] = BEAM_ARGUMENTS,
-) -> tfx.dsl.Pipeline:
     components = training_components(
-        example_gen, run_fn=run_fn, balancing={"num_shards": num_shards}, training=training
+        ImageExampleGen(input_base=photos, max_reject_fraction=max_reject_fraction),
+        run_fn=image_trainer.run_fn,
+        balancing={"num_shards": num_shards},
+        training=training,
     )
     folder = tfx.proto.PushDestination.Filesystem(base_directory=os.path.join(root, "serving"))
     pusher = tfx.components.Pusher(

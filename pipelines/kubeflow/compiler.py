@@ -57,17 +57,16 @@ def compile_pipeline(
             that returns a TFX pipeline (where it has a parameter `pipeline_root`, it is given),
             or that `kfp.dsl.pipeline` decorates.
         output: the path of the file, `.yaml`. One that is there is replaced at the end.
-        image: of every container of a TFX pipeline, with this package in it. A pipeline of
-            `kfp.dsl` needs none: of it, the image of what has `default_image()`, as our
-            components do.
+        image: of every container of a TFX pipeline, with this package in it. Of a pipeline of
+            `kfp.dsl`, the image of what has `default_image()`, as our components do.
         pipeline_root: where Kubeflow keeps the artifacts: `gs://`, `minio://` or `s3://`. A TFX
             pipeline needs it. Default: as the pipeline or the cluster has it.
         name: the pipeline's, in lower case. Default: its own.
         dataset_root: of a TFX pipeline: a folder on a volume that all pods mount, or a bucket, to
             keep datasets in, so that no pod copies them. Default: below `pipeline_root`.
-        input_fingerprint: of a TFX pipeline with `enable_cache`: what a step before each of our
-            ExampleGens looks at, to decide whether that is taken from Kubeflow's cache: `listing`,
-            names, sizes and times; `none`, there is no such step, and an ExampleGen always runs.
+        input_fingerprint: of a TFX pipeline with `enable_cache`: what decides whether our
+            ExampleGens are taken from Kubeflow's cache: `listing`, names, sizes and times, which
+            a step before each looks at; `none`: an ExampleGen always runs.
         step_options: `gpu`, `gpu_type`, `cpu`, `memory`, `retries`, `tolerations`, `secrets`,
             `env`, `volumes` and `scratch`, each one value for all steps or values by step,
             `gpu={"Trainer": 1}`, or the texts that the command line takes.

@@ -16,12 +16,10 @@ import uuid
 from collections.abc import Iterator, Sequence
 
 from pipelines.lineage.description import Lineage
-from pipelines.lineage.graph import MISSING_PREFIX, Execution, Id, Ports
+from pipelines.lineage.graph import MISSING_PREFIX, Execution, Id, ids_of
 from trainer_utils.format.json_text import JsonObject
 from trainer_utils.format.naming import CROISSANT_FILE
 from trainer_utils.storage import exists, is_remote, join, read_text
-
-__all__ = ["openlineage_events", "prov_document"]
 
 _PRODUCER = "urn:tfx-shards"
 _SPEC = "https://openlineage.io/spec"
@@ -49,27 +47,19 @@ def openlineage_events(lineage: Lineage) -> Iterator[JsonObject]:
         name = f"{lineage.metadata}#{execution.id}" if lineage.knows_runs else str(execution.id)
         run = str(uuid.uuid5(uuid.NAMESPACE_URL, name))
         facets = {"tfxShards_settings": _facet(f"{_PRODUCER}:settings", **execution.settings)}
+        inputs = [_dataset(lineage, i) for i in ids_of(execution.inputs)]
+        base = execution.settings.get("input_base")
         common: JsonObject = {
             "producer": _PRODUCER,
             "schemaURL": _RUN_EVENT,
             "run": {"runId": run, "facets": facets},
             "job": {"namespace": execution.pipeline or "tfx-shards", "name": execution.component},
-            "inputs": _inputs(lineage, execution),
-            "outputs": [_dataset(lineage, i, is_output=True) for i in _ids(execution.outputs)],
+            "inputs": inputs or ([_named(str(base))] if base else []),
+            "outputs": [_dataset(lineage, i, is_output=True) for i in ids_of(execution.outputs)],
         }
         yield {"eventType": "START", "eventTime": execution.started or now, **common}
         if end := _ENDS.get(execution.state):
             yield {"eventType": end, "eventTime": execution.ended or now, **common}
-
-
-def _ids(ports: Ports) -> list[Id]:
-    return [artifact for artifacts in ports.values() for artifact in artifacts]
-
-
-def _inputs(lineage: Lineage, execution: Execution) -> list[JsonObject]:
-    found = [_dataset(lineage, artifact) for artifact in _ids(execution.inputs)]
-    base = execution.settings.get("input_base")
-    return found + ([_named(str(base))] if base and not found else [])
 
 
 def _named(uri: str) -> JsonObject:

@@ -74,7 +74,7 @@ class Graph:
         return [
             user
             for user in self._users.get(artifact, [])
-            if not user.is_cached or any(self.makers(i)[0] is user for i in _ids(user.outputs))
+            if not user.is_cached or any(self.makers(i)[0] is user for i in ids_of(user.outputs))
         ]
 
     @functools.cached_property
@@ -88,14 +88,14 @@ class Graph:
     def _by_artifact(self, ports: Callable[[Execution], Ports]) -> dict[Id, list[Execution]]:
         found: dict[Id, list[Execution]] = {}
         for execution in self.executions.values():
-            for artifact in _ids(ports(execution)):
+            for artifact in ids_of(ports(execution)):
                 found.setdefault(artifact, []).append(execution)
         return found
 
     def sources(self, artifact: Id) -> list[Id]:
         """What it was made from, in the order of the inputs' names."""
         makers = self.makers(artifact)[:1]
-        return [i for maker in makers for i in _ids(maker.inputs) if i in self.artifacts]
+        return [i for maker in makers for i in ids_of(maker.inputs) if i in self.artifacts]
 
     def ancestors(self, artifact: Id) -> list[Id]:
         """All that it was made from, directly or not: what was made first comes first."""
@@ -105,7 +105,7 @@ class Graph:
     def descendants(self, artifact: Id) -> list[Id]:
         """All that was made from it, directly or not: the nearest come first."""
         return self._reached(
-            artifact, lambda i: [o for u in self.users(i) for o in _ids(u.outputs)]
+            artifact, lambda i: [o for u in self.users(i) for o in ids_of(u.outputs)]
         )
 
     def _reached(self, artifact: Id, following: Callable[[Id], Iterable[Id]]) -> list[Id]:
@@ -130,6 +130,6 @@ class Found:
     knows_runs: bool = True
 
 
-def _ids(ports: Ports) -> list[Id]:
+def ids_of(ports: Ports) -> list[Id]:
     """Each artifact once, by the ports' names: within one execution ids follow no order."""
     return list(dict.fromkeys(artifact for name in sorted(ports) for artifact in ports[name]))

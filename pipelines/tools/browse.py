@@ -85,20 +85,16 @@ class _Handler(http.server.BaseHTTPRequestHandler):
     def _record(self, fields: dict[str, str]) -> tuple[bytes, str]:
         example = self._example(fields)
         split, number = example.split, example.number
-        rows = [
-            {
-                "name": name,
-                "what": describe_value(value),
-                "file": _link("file", split, number=number, feature=name),
-                "kind": value.kind if value.is_file else "",
-                "text": "\n\n".join(value.texts)
-                if value.kind == "text" and max(map(len, value.texts)) > MOST_SHOWN
-                else json.dumps(value.to_json(), ensure_ascii=False)
-                if value.kind == "number" and len(value.values) > 1
-                else "",
-            }
-            for name, value in example.values.items()
-        ]
+        rows = []
+        for name, value in example.values.items():
+            text = ""
+            if value.kind == "text" and max(map(len, value.texts)) > MOST_SHOWN:
+                text = "\n\n".join(value.texts)
+            elif value.kind == "number" and len(value.values) > 1:
+                text = json.dumps(value.to_json(), ensure_ascii=False)
+            row = {"name": name, "what": describe_value(value), "text": text}
+            row["file"] = _link("file", split, number=number, feature=name)
+            rows.append({**row, "kind": value.kind if value.is_file else ""})
         is_last = number + 1 == self.server.reader.count(split)
         command = ["tfx-shards", "lineage", self.server.uri, "--record", example.name]
         return _page(

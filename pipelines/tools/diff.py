@@ -31,7 +31,6 @@ _READ_AT_ONCE = 1 << 15  # records of one name, in the order in which they lie
 _DIGEST = np.dtype(
     [("name", "<i8"), ("length", "<u8"), ("crc", "<u4"), ("split", "<u2"), ("number", "<i8")]
 )
-_NAMELESS = 1 << 62  # in the place of a name, with the content
 _Digests = npt.NDArray[np.void]
 _Rows = npt.NDArray[np.int64]
 
@@ -114,6 +113,8 @@ def compare_datasets(
     total = sum(reader.count(split) for reader in readers for split in reader.splits)
     join = _Join(readers, advance=lambda done: advance(done, total))
     unchanged = len(join.pairs("name", "length", "crc", "split"))
+    join.look_at_ambiguous()
+    unchanged += len(join.pairs("name", "length", "crc", "split"))
     moved = [join.pairs("name", "length", "crc")]
     alike = np.concatenate([join.pairs("name", "split"), join.pairs("name")])
     features: collections.Counter[str] = collections.Counter()
@@ -190,6 +191,20 @@ class _Join:
         self._left = np.setdiff1d(self._left, paired, assume_unique=True)
         return paired
 
+    def look_at_ambiguous(self) -> None:
+        """Takes the values of what is left, where both sides have a name and one has it twice.
+
+        Their bytes may differ where their values do not: writers order features as they like.
+        """
+        names, sides = self.rows["name"][self._left], self._sides[self._left]
+        counted = [np.unique(names[sides == side], return_counts=True) for side in (0, 1)]
+        twice = np.concatenate([name[count > 1] for name, count in counted])
+        shared = np.intersect1d(counted[0][0], counted[1][0])
+        for row in self._left[np.isin(names, np.intersect1d(shared, twice))]:
+            split, number = self._splits[self.rows["split"][row]], int(self.rows["number"][row])
+            ((_, _, record),) = self._readers[self._sides[row]].payloads(split, [number])
+            self.rows["length"][row], self.rows["crc"][row] = -_content_of(record), 0
+
     def in_order(self, pairs: _Rows) -> _Rows:
         """As they lie in the second dataset, or the first where it alone has them."""
         rows = self.rows[np.where(pairs[:, 1] < 0, pairs[:, 0], pairs[:, 1])]
@@ -248,14 +263,24 @@ def _read_digests(
         for first, shard in reader.shards(split):
             index: Any = summed_index(shard)
             digests = np.zeros(len(index), _DIGEST)
-            digests["length"], digests["crc"] = index.lengths, index.payload_crcs
-            content = digests["crc"].astype(np.int64) << 24 ^ digests["length"].astype(np.int64)
-            digests["name"] = np.where(index.name_crcs, index.name_crcs, content | _NAMELESS)
+            digests["name"], digests["length"] = index.name_crcs, index.lengths
+            digests["crc"] = index.payload_crcs
+            rows = np.flatnonzero(index.name_crcs == 0)
+            found_there = reader.payloads(split, (first + rows).tolist())
+            digests["length"][rows] = digests["crc"][rows] = 0
+            digests["name"][rows] = [_content_of(record) for _, _, record in found_there]
             digests["split"] = splits.index(split)
             digests["number"] = np.arange(first, first + len(digests))
             found.append(digests)
             advance(len(digests))
     return np.concatenate(found)
+
+
+def _content_of(record: bytes) -> int:
+    """Of a record without a name: of its values, in any order of features."""
+    values = decode_example(record)
+    parts = (part for name in sorted(values) for part in (name, *values[name]))
+    return -int.from_bytes(_sum_of([*parts])[:7], "little") - 1  # below all CRCs of names
 
 
 def _sum_of(values: Sequence[Any]) -> bytes:

@@ -18,10 +18,10 @@ import hashlib
 import json
 import os
 import posixpath
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from components.report.records.lookup import encode_name, read_places
-from trainer_utils.dataset import Dataset, open_dataset
+from trainer_utils.dataset import open_dataset
 from trainer_utils.dataset.files import read_manifest
 from trainer_utils.format import ConfigError, DatasetError
 from trainer_utils.format.checksums import NO_CHECKSUM, seal
@@ -249,35 +249,24 @@ def _search(uri: str, shown: Mapping[str, str]) -> JsonObject:
     dataset = open_dataset(uri, inspect=False)
     if dataset.manifest is None:
         raise DatasetError.at(uri, expected="a dataset with a manifest of ours", got="another")
-    places = [
-        place
+    records = [
+        {
+            "name": shown[place.name],
+            "split": place.split,
+            "shard": place.shard,
+            "number": place.record,
+            "bytes": place.bytes,
+        }
         for split, shards in dataset.shards.items()
         for shard in shards
         for place in read_places(shard, split, shown)
     ]
-    sources = {display_path(name): shown[name] for name in shown}
-    rejects = [sources[s] for s in _rejected(dataset) if s in sources]
-    return {
-        "uri": uri,
-        "digest_before": dataset.digest,
-        "digest_after": None,
-        "records": [
-            {
-                "name": shown[place.name],
-                "split": place.split,
-                "shard": place.shard,
-                "number": place.record,
-                "bytes": place.bytes,
-            }
-            for place in places
-        ],
-        "rejects": rejects,
-    }
-
-
-def _rejected(dataset: Dataset) -> Iterator[str]:
-    if exists(path := join(dataset.uri, REJECTS_FILE)):
-        yield from (str(entry.get("source")) for entry in json_lines(read_text(path), path=path))
+    sources, rejects = {display_path(name): shown[name] for name in shown}, []
+    if exists(path := join(uri, REJECTS_FILE)):
+        found = [str(entry.get("source")) for entry in json_lines(read_text(path), path=path)]
+        rejects = [sources[source] for source in found if source in sources]
+    digest = {"digest_before": dataset.digest, "digest_after": None}
+    return {"uri": uri, **digest, "records": records, "rejects": rejects}
 
 
 def _copies(

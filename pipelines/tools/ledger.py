@@ -58,18 +58,13 @@ class StepRow:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class RunStep(Shown):
-    """The global batch of a step, which is that of an epoch.
-
-    Args:
-        rows: worker by worker, replica by replica; none of weight 0.
-        skipped: the batch's records that could not be read.
-    """
+    """The global batch of a step, which is that of an epoch."""
 
     step: int
     epoch: int
     step_in_epoch: int
-    rows: Sequence[StepRow]
-    skipped: Sequence[NamedRecord]
+    rows: Sequence[StepRow]  # worker by worker, replica by replica; none of weight 0
+    skipped: Sequence[NamedRecord]  # that could not be read
 
     def to_json(self) -> JsonObject:
         """Plain JSON types."""

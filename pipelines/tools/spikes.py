@@ -37,18 +37,14 @@ _Array = npt.NDArray[Any]
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Suspect:
-    """A record in a step before the rise; of a pack, one of its documents.
-
-    `loss` is of its row, None where it is no number; `median` of the losses of that step; `rise` of
-    the loss from this step to the next ones, in deviations.
-    """
+    """A record in a step before the rise; of a pack, one of its documents."""
 
     record: NamedRecord
     step: int
     score: float
-    loss: float | None
-    median: float
-    rise: float
+    loss: float | None  # of its row; None where it is no number
+    median: float  # of the losses of that step
+    rise: float  # of the loss from this step to the next ones, in deviations
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -4,7 +4,7 @@ import re
 
 import trainer_utils
 from components.balancing.settings import BalancerSettings
-from components.common.reject_codes import REJECT_CODES
+from components.common.rejects import REJECT_CODES
 from components.example_gen.settings import AudioSettings, ImageSettings, TextSettings
 from components.settings import AuditSettings, DatasetReportSettings, SchemaExportSettings
 from tests.docs.markdown import REPOSITORY

@@ -20,7 +20,7 @@ from tfx.orchestration.metadata import sqlite_metadata_connection_config
 
 import pipelines
 from pipelines.cli.app import app
-from pipelines.tools.conversion.runs import latest_artifacts
+from pipelines.lineage import list_runs
 from tests.make import table, write_files
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]
@@ -150,5 +150,7 @@ def test_what_the_command_made_is_in_tfx_s_cache_and_told(converted, by_tfx, fol
     again = pipelines.convert(folder / TABLE, folder / OUT)
     assert again.cached
     assert Path(again).samefile(folder / converted["uri"])
-    _, cached = latest_artifacts(str(folder / OUT / "metadata.sqlite"))
-    assert sorted(cached) == ["SchemaExport", "ShardBalancer", "TextExampleGen"]
+    last = list_runs(str(folder / OUT / "metadata.sqlite")).runs[0]
+    assert {(e.component, e.state) for e in last.executions} == {
+        (name, "CACHED") for name in ("SchemaExport", "ShardBalancer", "TextExampleGen")
+    }

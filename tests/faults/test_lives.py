@@ -24,7 +24,7 @@ from tests.faults.counts import some_or_many
 from tests.faults.engine import STEPS
 from tests.faults.test_plans import batch_sizes
 from trainer_utils import ConfigError, iterate
-from trainer_utils.frameworks.numpy import NumpyInput
+from trainer_utils.frameworks.base import Input
 from trainer_utils.order.ledger import InputLedger
 from trainer_utils.recording import LEDGER_FILE, InputRecorder
 
@@ -275,14 +275,14 @@ class Life(RuleBasedStateMachine):
 
     def open_all(
         self, workers: int, place: Place, token: Any
-    ) -> tuple[list[NumpyInput], ConfigError | None]:
+    ) -> tuple[list[Input], ConfigError | None]:
         """The inputs of all workers, or why there are none."""
         try:
             return [self.open(one, workers, place, token) for one in range(workers)], None
         except ConfigError as error:
             return [], error
 
-    def open(self, worker: int, workers: int, place: Place, token: Any) -> NumpyInput:
+    def open(self, worker: int, workers: int, place: Place, token: Any) -> Input:
         uri, how = str(place.world.uri), place.how
         return iterate(
             uri, "train", worker=worker, num_workers=workers, features=["id"], state=token, **how

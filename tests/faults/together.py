@@ -1,4 +1,4 @@
-"""Conversions at the same time: processes forked from one that has imported TFX.
+"""Conversions at the same time: processes forked from one that has imported ML Metadata.
 
 convert_together([{"source": "photos", "out": "out"}, {"source": "texts", "out": "out"}], log)
 # [{"uri": "out/artifacts/ShardBalancer/balanced_examples/4"}, {"error": "…", "kinds": […]}]
@@ -38,11 +38,10 @@ def convert_together(conversions: Sequence[Mapping[str, Any]], log: Path) -> lis
 
 
 def _serve() -> None:
-    from pipelines.tools.conversion.convert import start_tfx
+    import pipelines.tools.conversion.tracking  # noqa: F401  once for all of them
 
     replies = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
-    start_tfx(alone=True)  # imported once for all of them
 
     gate, opener = os.pipe()
     children = [_fork(conversion, gate, opener) for conversion in json.load(sys.stdin)]

@@ -53,8 +53,8 @@ def whole_dataset(tmp_path_factory) -> Path:
         for split in counts
     }
     features = {"image": ours.Feature(type="string"), "label": ours.Feature(type="int")}
-    (uri / "shard_info.json").write_text(ours.render_shard_info(records))
-    (uri / "datum_to_type_and_shape_mapping.json").write_text(ours.render_features(features))
+    (uri / "shard_info.json").write_text(ours.datum.render_shard_info(records))
+    (uri / "datum_to_type_and_shape_mapping.json").write_text(ours.datum.render_features(features))
     (uri / "rejects.jsonl").write_text(json.dumps({"code": "EMPTY_FILE", "source": "a"}) + "\n")
     (uri / "vocab").mkdir()
     (uri / "vocab/label.txt").write_text("".join(f"{label}\n" for label in LABELS))

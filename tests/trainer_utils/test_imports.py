@@ -1,23 +1,16 @@
 """What importing brings in, in processes of their own, and what is public."""
 
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 import trainer_utils
+from tests.make import run_python
 
 components = pytest.importorskip("components", exc_type=ImportError)
 
 REPOSITORY = Path(__file__).parents[2]
-
-
-def run(code: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-c", code], cwd=REPOSITORY, capture_output=True, text=True, check=False
-    )
 
 
 @pytest.mark.parametrize(
@@ -32,13 +25,13 @@ def run(code: str) -> subprocess.CompletedProcess[str]:
     ],
 )
 def test_importing_leaves_out_what_is_not_needed(code, absent):
-    finished = run(f"{code}; import sys; print([n for n in {absent!r} if n in sys.modules])")
+    finished = run_python(f"{code}; import sys; print([n for n in {absent!r} if n in sys.modules])")
     assert finished.returncode == 0, finished.stderr
     assert finished.stdout.strip() == "[]"
 
 
 def test_components_without_tfx_say_so_in_one_line():
-    finished = run(
+    finished = run_python(
         "import importlib.util as u\n"
         "real = u.find_spec\n"
         "u.find_spec = lambda name, *rest: None if name == 'tfx' else real(name, *rest)\n"
@@ -57,42 +50,15 @@ def test_the_version_is_that_of_the_distribution():
 
 
 def test_the_public_names():
-    assert trainer_utils.__all__ == [
-        "CacheOptions",
-        "ConfigError",
-        "CorruptShardError",
-        "DatasetError",
-        "DatasetWriter",
-        "ImageOptions",
-        "InputBackup",
-        "InputOptions",
-        "InputProgress",
-        "InputState",
-        "LabelOptions",
-        "PackOptions",
-        "Part",
-        "Recipe",
-        "cu_seqlens",
-        "distribute",
-        "evaluate",
-        "fit",
-        "input_fn",
-        "iterate",
-        "jax_batches",
-        "keras_dataset",
-        "load",
-        "load_state",
-        "plan",
-        "torch_dataset",
-    ]
-    assert components.__all__ == [
-        "AudioExampleGen",
-        "DatasetAudit",
-        "DatasetReport",
-        "ImageExampleGen",
-        "SchemaExport",
-        "ShardBalancer",
-        "TextExampleGen",
-    ]
+    assert " ".join(trainer_utils.__all__) == (
+        "CacheOptions ConfigError CorruptShardError DatasetError DatasetWriter ImageOptions "
+        "InputBackup InputOptions InputProgress InputState LabelOptions PackOptions Part Recipe "
+        "cu_seqlens distribute evaluate fit input_fn iterate jax_batches keras_dataset load "
+        "load_state plan torch_dataset"
+    )
+    assert " ".join(components.__all__) == (
+        "AudioExampleGen DatasetAudit DatasetReport ImageExampleGen SchemaExport ShardBalancer "
+        "TextExampleGen"
+    )
     for package in (trainer_utils, components):
         assert [name for name in package.__all__ if not hasattr(package, name)] == []

@@ -1,11 +1,10 @@
 """Datasets of more shards than a process may have files open, in a process of few."""
 
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
+from tests.make import run_python
 from trainer_utils import DatasetWriter
 
 SHARDS, RECORDS, LIMIT = 150, 600, 64
@@ -39,8 +38,7 @@ def uri(request, tmp_path_factory) -> str:
 def test_every_record_is_read_whatever_the_limit_of_open_files(uri, shuffle):
     if shuffle == "global" and any(Path(uri, "Split-train").glob("*.gz")):
         pytest.skip("a global shuffle is not for gzip")
-    command = [sys.executable, "-c", PROGRAM, uri, str(LIMIT), str(shuffle)]
-    run = subprocess.run(command, capture_output=True, text=True, check=False)
+    run = run_python(PROGRAM, uri, LIMIT, shuffle)
     assert (run.returncode, run.stderr) == (0, "")
     most, rows, different = map(int, run.stdout.split())
     assert (rows, different) == (2 * RECORDS, RECORDS)

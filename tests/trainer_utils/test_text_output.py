@@ -13,17 +13,6 @@ from trainer_utils.text_output import (
 )
 
 
-def test_a_table_has_numbers_to_the_right():
-    assert as_text([make_table(["split", "n"], [["train", 1404], ["x", None]])]).splitlines() == [
-        "split      n",
-        "train  1,404",
-        "x          ?",
-    ]
-    shares = make_table(["stage", "busy"], [["read", "5%"]], right=["busy"])
-    assert as_text([shares]).splitlines() == ["stage  busy", "read     5%"]
-    assert as_text([make_table(["split"], [])]) == "split"
-
-
 def test_plain_text_is_neither_folded_nor_painted():
     path = "/x" * 3000
     rows = [["bad", path]]

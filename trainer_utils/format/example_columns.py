@@ -75,20 +75,12 @@ def parse_examples(
         return _one_by_one(buffer, begins, ends, names)
 
 
-class _Places:
-    """Where a feature's list of values lies in each record: kinds are 0 where it has none."""
-
-    def __init__(self, records: int) -> None:
-        self.kinds = np.zeros(records, np.uint8)
-        self.begins = np.zeros(records, np.int64)
-        self.ends = np.zeros(records, np.int64)
-
-
 def _walk(
     data: Data, begins: Positions, ends: Positions, wanted: Collection[bytes] | None
-) -> dict[bytes, _Places]:
-    """Where the values of the features lie."""
-    places: dict[bytes, _Places] = {}
+) -> dict[bytes, Positions]:
+    """For each feature `(3, records) int64`: the tag of its kind, 0 where a record has none, and
+    where its list of values begins and ends."""
+    places: dict[bytes, Positions] = {}
     index = np.flatnonzero(begins < ends)
     position, stop = _message(data, begins[index], ends[index], _FIRST, is_last=True)
     while True:
@@ -101,7 +93,7 @@ def _walk(
         key, key_end = _message(data, entry, entry_end, _FIRST)
         for name, same in _by_key(data, key, key_end):
             if wanted is None or name in wanted:
-                found = places.setdefault(name, _Places(len(begins)))
+                found = places.setdefault(name, np.zeros((3, len(begins)), np.int64))
                 _take(data, (index[same], key_end[same], entry_end[same]), found)
         position = entry_end
 
@@ -123,18 +115,17 @@ def _by_key(data: Data, begins: Positions, ends: Positions) -> Iterator[tuple[by
         rows, begins, ends = rows[~same], begins[~same], ends[~same]
 
 
-def _take(data: Data, entries: tuple[Positions, ...], places: _Places) -> None:
+def _take(data: Data, entries: tuple[Positions, ...], places: Positions) -> None:
     """The kind and the values of one feature, of the records of `index`."""
     index, position, stop = entries
     position, end = _message(data, position, stop, _SECOND, is_last=True)
-    if places.ends[index].any():
+    if places[2, index].any():
         raise _UnusualError  # the last of several counts
-    places.ends[index] = end
+    places[2, index] = end
     full = position < end
     index, position, end = index[full], position[full], end[full]
-    kinds = data[position]
     begin, last = _message(data, position, end, None, is_last=True)
-    places.kinds[index], places.begins[index], places.ends[index] = kinds, begin, last
+    places[:, index] = data[position], begin, last
 
 
 def _message(
@@ -170,17 +161,16 @@ def _varints(data: Data, position: Positions) -> tuple[Positions, Positions]:
 
 
 def _column(
-    data: Data, buffer: Buffer, records: int, places: _Places | None, is_view: bool
+    data: Data, buffer: Buffer, records: int, places: Positions | None, is_view: bool
 ) -> Column:
     counts = np.zeros(records, np.int64)
-    if places is None or not places.kinds.any():
+    if places is None or not places[0].any():
         return Column("", counts, np.zeros(0))
-    index = np.flatnonzero(places.kinds)
-    kinds = places.kinds[index]
+    index = np.flatnonzero(places[0])
+    kinds, begins, ends = places[:, index]
     kind = KINDS.get(int(kinds[0]))
     if kind is None or (kinds != kinds[0]).any():
         raise _UnusualError
-    begins, ends = places.begins[index], places.ends[index]
     full = begins < ends
     index, begins, ends = index[full], begins[full], ends[full]
     if kind == "string":

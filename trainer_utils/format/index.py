@@ -47,7 +47,7 @@ class RecordIndex:
     Args:
         lengths: `(records,)` of any integer type, each payload's length in bytes.
         payload_crcs: `(records,) uint32`, masked; None where nothing says them.
-        name_crcs: `(records,) uint32`, of what each is called (`record_names`); None likewise.
+        name_crcs: `(records,) uint32`, of what each is called (`name_of`); None likewise.
     """
 
     lengths: Lengths

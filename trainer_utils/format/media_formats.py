@@ -43,7 +43,7 @@ class MediaFormat:
     kind: str
     extensions: tuple[str, ...]
     signatures: tuple[bytes, ...] = ()
-    form: bytes = b""
+    form: bytes | None = None
 
 
 FORMATS = (
@@ -65,10 +65,6 @@ EXTENSIONS = {
 }
 """What names end in, by kind."""
 
-_BY_SIGNATURE = {signature: f for f in FORMATS for signature in f.signatures}
-_BY_FORM = {f.form: f for f in FORMATS if f.form}
-_SIGNATURES = tuple(_BY_SIGNATURE)
-
 # Images that are not taken, to say so: PNM, Photoshop, PostScript, PDF, SVG, JPEG 2000, icons, QOI,
 # and at byte 4 HEIF and AVIF.
 _OTHERS = (
@@ -81,25 +77,15 @@ _OTHERS_AT_4 = (b"ftypheic", b"ftypheix", b"ftypmif1", b"ftypavif", b"ftypmsf1")
 
 def format_of(head: bytes) -> MediaFormat | None:
     """What a file is that begins so: 12 bytes are enough. None for none of ours."""
-    if head.startswith(RIFF):
-        return _BY_FORM.get(bytes(head[8:12]))
-    if not head.startswith(_SIGNATURES):
-        return None
-    return next(f for signature, f in _BY_SIGNATURE.items() if head.startswith(signature))
+    form = head[8:12] if head.startswith(RIFF) else b""
+    return next((f for f in FORMATS if head.startswith(f.signatures) or f.form == form), None)
 
 
 def is_other_image(head: bytes) -> bool:
     """Whether a file is an image of a kind that is not taken; blanks before its text may be."""
-    return (
-        head.startswith(_OTHERS)
-        or head[:16].lstrip().startswith(_OTHERS)
-        or head[4:].startswith(_OTHERS_AT_4)
-    )
+    return head[:16].lstrip().startswith(_OTHERS) or head[4:].startswith(_OTHERS_AT_4)
 
 
 def packing_of(head: bytes) -> str | None:
-    """What a file is packed as, by how it begins, for a message; None where it is not known to be.
-
-    Source: the magic numbers of file(1).
-    """
+    """What a file is packed as, by the magic numbers of file(1), for a message; or None."""
     return next((name for sign, name in _PACKINGS.items() if head.startswith(sign)), None)

@@ -1,6 +1,6 @@
 """`Input`: what the inputs of all frameworks have in common, batches and where an iterator is.
 
-source = Input(uri, "train", options, worker=0, num_workers=4)
+source = Input.open(uri, "train", options, worker=0, num_workers=4)
 source.input_steps, source.state(120), source.class_names
 """
 
@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from trainer_utils.dataset.location import Inputs
-from trainer_utils.dataset.selection import class_names_of, numbers_of_classes
+from trainer_utils.dataset.selection import Source, class_names_of, numbers_of_classes
 from trainer_utils.format import ConfigError
 from trainer_utils.options import InputOptions
 from trainer_utils.planning import open_input
@@ -28,18 +28,23 @@ _logger = logging.getLogger(__name__)
 
 
 class Input(Batches):
-    """The batches of what `input_fn` was asked for, and which epoch an iterator reads next.
+    """The batches of what `input_fn` was asked for, and which epoch an iterator reads next."""
 
-    Takes what `input_fn` and `Batches` take, and raises what they do.
-    """
-
-    def __init__(
-        self, artifact_uri: Inputs, split: str | None, options: InputOptions, **arguments: Any
-    ) -> None:
-        sources, options = open_input(artifact_uri, split, options)
+    def __init__(self, sources: Sequence[Source], options: InputOptions, **arguments: Any) -> None:
         super().__init__(sources, options, **arguments)
         self._next_epoch = self.input_start.epoch
         self._check_examples()
+
+    @staticmethod
+    def open(
+        artifact_uri: Inputs, split: str | None, options: InputOptions, **arguments: Any
+    ) -> "Input":
+        """The input of what `input_fn` and `Batches` take; raises what they do."""
+        return Input(*open_input(artifact_uri, split, options), **arguments)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        again, arguments = super().__reduce__()
+        return functools.partial(Input, **again.keywords), arguments
 
     @property
     def class_names(self) -> Sequence[str] | None:
@@ -84,6 +89,22 @@ class Input(Batches):
         options = self.options
         is_pair = options.label is not None and options.labels.sample_weight is None
         return options.remainder == "pad" and is_pair
+
+    def __len__(self) -> int:
+        """Steps of an epoch, of which the first may have begun."""
+        return self.input_steps
+
+    def __iter__(self) -> Iterator[Any]:
+        repeat = self.options.repeat
+        epoch, steps = self.begin()
+        while self.input_steps and (isinstance(repeat, bool) or epoch < repeat):
+            for step, batch in self.made_ahead(epoch, steps):
+                if step == steps[-1]:  # before the last batch, after which nobody may ask for more
+                    self.end(epoch * self.input_steps + step)
+                yield self.arranged(batch)
+            if repeat is False:
+                return
+            epoch, steps = epoch + 1, range(self.input_steps)
 
     def made_ahead(self, epoch: int, steps: Sequence[int]) -> Iterator[tuple[int, Batch]]:
         """Some rising steps and their batches, made in threads ahead of whoever takes them."""

@@ -14,8 +14,9 @@ import numpy as np
 
 from trainer_utils.dataset.location import Inputs
 from trainer_utils.format import ConfigError
-from trainer_utils.frameworks.numpy import NumpyInput
+from trainer_utils.frameworks.base import Input
 from trainer_utils.options import InputOptions, choose_options, shows_settings
+from trainer_utils.planning import open_input
 
 
 @shows_settings
@@ -47,13 +48,13 @@ def jax_batches(
         DatasetError, ConfigError: as `iterate`; or a process has rows that are no equal part of
             the batch, or JAX is not installed.
     """
-    chosen = choose_options(options, settings, of="jax_batches", arguments=("split", "sharding"))
+    chosen = choose_options(options, settings, of=jax_batches)
     if chosen.remainder is None:
         chosen = chosen.replace(remainder="drop")
     return JaxBatches(artifact_uri, split, chosen, sharding)
 
 
-class JaxBatches(NumpyInput):
+class JaxBatches(Input):
     """The global batches of all processes: see `jax_batches`."""
 
     def __init__(
@@ -78,24 +79,16 @@ class JaxBatches(NumpyInput):
         first, last = _own_rows(self._of_rank(1), size)
         rows = last - first
         if size % rows or first % rows:
-            raise ConfigError(
-                f"sharding: expected an equal part of the {size} rows of a batch for each process, "
-                f"got rows {first} to {last} here",
-                setting="sharding",
-            )
+            rule = f"an equal part of the {size} rows of a batch for each process"
+            raise ConfigError.of("sharding", (first, last), allowed=rule)
         workers = size // rows
-        super().__init__(artifact_uri, split, options, worker=first // rows, num_workers=workers)
-        mixed = [
-            name
-            for name, spec in self.structure.items()
-            if None in spec.shape and spec.dtype != "bytes"
-        ]
+        sources, options = open_input(artifact_uri, split, options)
+        super().__init__(sources, options, worker=first // rows, num_workers=workers)
+        specs = self.structure.items()
+        mixed = [name for name, one in specs if None in one.shape and one.dtype != "bytes"]
         if workers > 1 and mixed:
-            raise ConfigError(
-                f"features: expected fixed shapes, since each process pads to the longest of its "
-                f"own rows, got {', '.join(mixed)} of variable length",
-                setting="features",
-            )
+            rule = "those of fixed shapes, since each process pads to the longest of its own rows"
+            raise ConfigError.of("features", mixed, allowed=rule)
 
     def __iter__(self) -> Iterator[Any]:
         for batch in super().__iter__():
@@ -126,10 +119,6 @@ def _own_rows(sharding: Any, size: int) -> tuple[int, int]:
         ) from error
     parts = sorted({index[0].indices(size)[:2] for index in places})
     if any(stop != start for (_, stop), (start, _) in itertools.pairwise(parts)):
-        raise ConfigError(
-            "sharding: expected neighbouring rows on the devices of a process, got "
-            f"{', '.join(f'{start} to {stop}' for start, stop in parts)}. Order the devices of "
-            "the mesh by process.",
-            setting="sharding",
-        )
+        rule, cure = "neighbouring rows on a process's devices", "Order the mesh by process"
+        raise ConfigError.of("sharding", parts, allowed=rule, advice=cure)
     return parts[0][0], parts[-1][1]

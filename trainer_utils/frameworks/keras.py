@@ -43,13 +43,12 @@ def keras_dataset(
     Raises:
         DatasetError, ConfigError: as `iterate`; or Keras 3 is not installed.
     """
-    own = ("split", "worker", "num_workers", "options")
-    chosen = choose_options(options, settings, of="keras_dataset", arguments=own)
+    chosen = choose_options(options, settings, of=keras_dataset)
     if chosen.repeat is not False:
         raise ConfigError.of("repeat", chosen.repeat, allowed="False: fit takes epochs=")
     if chosen.batch_size is None:
         raise ConfigError.of("batch_size", None, allowed="a number, since Keras takes batches")
-    source = Input(artifact_uri, split, chosen, worker=worker, num_workers=num_workers)
+    source = Input.open(artifact_uri, split, chosen, worker=worker, num_workers=num_workers)
     return _keras_class()(source)
 
 

@@ -4,7 +4,6 @@ for batch in iterate(uri, "train", batch_size=256, features=["text", "label"]):
     batch["text"], batch["label"]        # (256,) object: bytes; (256,) int64
 """
 
-from collections.abc import Iterator
 from typing import Any
 
 from trainer_utils.dataset.location import Inputs
@@ -21,7 +20,7 @@ def iterate(
     num_workers: int = 1,
     options: InputOptions | None = None,
     **settings: Any,
-) -> "NumpyInput":
+) -> Input:
     """Reads a dataset as batches of arrays, those of `input_fn`.
 
     Args:
@@ -41,26 +40,5 @@ def iterate(
             `CorruptShardError`, a record is damaged.
         ConfigError: a setting is not allowed, or the plan is impossible.
     """
-    own = ("split", "worker", "num_workers", "options")
-    chosen = choose_options(options, settings, of="iterate", arguments=own)
-    return NumpyInput(artifact_uri, split, chosen, worker=worker, num_workers=num_workers)
-
-
-class NumpyInput(Input):
-    """The batches of one worker as arrays: see `iterate`."""
-
-    def __len__(self) -> int:
-        """Steps of an epoch, of which the first may have begun."""
-        return self.input_steps
-
-    def __iter__(self) -> Iterator[Any]:
-        repeat = self.options.repeat
-        epoch, steps = self.begin()
-        while self.input_steps and (isinstance(repeat, bool) or epoch < repeat):
-            for step, batch in self.made_ahead(epoch, steps):
-                if step == steps[-1]:  # before the last batch, after which nobody may ask for more
-                    self.end(epoch * self.input_steps + step)
-                yield self.arranged(batch)
-            if repeat is False:
-                return
-            epoch, steps = epoch + 1, range(self.input_steps)
+    chosen = choose_options(options, settings, of=iterate)
+    return Input.open(artifact_uri, split, chosen, worker=worker, num_workers=num_workers)

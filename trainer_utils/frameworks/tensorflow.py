@@ -56,14 +56,13 @@ def input_fn(
         DatasetError: no dataset, not whole, or without that split or feature.
         ConfigError: a setting is not allowed, or the plan is impossible.
     """
-    own = ("split", "options", "input_context")
-    chosen = choose_options(options, settings, of="input_fn", arguments=own)
+    chosen = choose_options(options, settings, of=input_fn)
     shared = {} if input_context is None else {
         "worker": input_context.input_pipeline_id,
         "num_workers": input_context.num_input_pipelines,
         "num_replicas": input_context.num_replicas_in_sync,
     }  # fmt: skip
-    source = Input(artifact_uri, split, chosen, callbacks=False, **shared)
+    source = Input.open(artifact_uri, split, chosen, callbacks=False, **shared)
     tensors = TensorInput(source, is_shared=input_context is not None)
 
     def resumed_at(state: InputState) -> tf.data.Dataset:
@@ -98,8 +97,7 @@ def distribute(
     Raises:
         DatasetError, ConfigError: as `input_fn`.
     """
-    own = ("strategy", "split", "options")
-    chosen = choose_options(options, settings, of="distribute", arguments=own)
+    chosen = choose_options(options, settings, of=distribute)
     made: list[tf.data.Dataset] = []
 
     def dataset_fn(context: tf.distribute.InputContext | None) -> tf.data.Dataset:
@@ -138,7 +136,7 @@ def load(
         DatasetError: there is no dataset, it is not whole, or they have no split in common.
         ConfigError: a setting is not allowed.
     """
-    chosen = choose_options(options, settings, of="load", arguments=("options",))
+    chosen = choose_options(options, settings, of=load)
     artifacts = artifact_uri if isinstance(artifact_uri, (list, tuple)) else [artifact_uri]
     uris = list(dict.fromkeys(map(uri_of, artifacts)))
     places = group_artifacts(uris, apart=chosen.weights is not None)

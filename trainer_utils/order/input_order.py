@@ -45,6 +45,7 @@ class InputOrder:
 
     Attributes:
         layout: of an epoch's batches.
+        steps_per_epoch: without a batch size, examples of each worker.
         digest: of the dataset, the slices of it and the settings that shape batches.
         start: where the input begins.
 
@@ -79,6 +80,7 @@ class InputOrder:
             num_workers=workers,
             num_replicas=number(1)("num_replicas", replicas),
         )
+        self.steps_per_epoch = self.layout.steps * options.echoing
         _check_pairs(options, self.layout)
         self._mean_record_bytes = mean_record_bytes
         self._files = RecordPositions(self.ranges)
@@ -88,11 +90,6 @@ class InputOrder:
             self._token_digest = order_digest("", options, with_weights=False)
         self._gone: Mapping[str, tuple[int, str]] = {}
         self.start = self._first_state()
-
-    @property
-    def steps_per_epoch(self) -> int:
-        """Steps of an epoch; without a batch size, examples of each worker."""
-        return self.layout.steps * self.options.echoing
 
     @property
     def block_records(self) -> int:

@@ -52,11 +52,7 @@ def _are_weights(value: Any) -> bool:
 @documents_settings
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class OrderOptions(Settings):
-    """Batches, their order, and where to begin.
-
-    Raises:
-        ConfigError: a setting is not allowed.
-    """
+    """Batches, their order, and where to begin."""
 
     batch_size: int | None = setting(
         64,

@@ -40,11 +40,7 @@ Numbers = npt.NDArray[np.int64]
 @documents_settings
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class PackOptions(Settings):
-    """How documents of tokens fill rows of one length.
-
-    Raises:
-        ConfigError: a setting is not allowed.
-    """
+    """How documents of tokens fill rows of one length."""
 
     length: int = setting(2048, number(2, 2**31 - 1), "tokens of a row.")
     strategy: str = setting(

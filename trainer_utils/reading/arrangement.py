@@ -122,12 +122,8 @@ class LabelEncoding:
         elif feature.type == "float" and feature.dense and not asks:
             return None  # numbers are mixed as they are
         elif feature.type != "int" or not feature.dense or feature.is_sequence:
-            raise ConfigError(
-                f"label, feature {label!r}: expected int64, one or as many for each example, to "
-                f"be made one-hot, got {feature}",
-                setting="label",
-                value=label,
-            )
+            rule = f"int64, one or as many for each example, to be made one-hot, not {feature}"
+            raise ConfigError.of("label", label, allowed=rule)
         num_classes = options.labels.num_classes or _num_classes(label, sources)
         return cls(label, num_classes, options.labels.smoothing)
 
@@ -146,12 +142,8 @@ class LabelEncoding:
         """
         wrong = ids[(ids < 0) | (ids >= self.num_classes)]
         if wrong.size:
-            raise ConfigError(
-                f"num_classes: expected ids of {self.label!r} below the number of classes, "
-                f"{self.num_classes}, got {int(wrong[0])}. Set num_classes.",
-                setting="num_classes",
-                value=self.num_classes,
-            )
+            rule = f"more than the ids of {self.label!r}, of which {int(wrong[0])} is one"
+            raise ConfigError.of("num_classes", self.num_classes, allowed=rule)
         spread = self.smoothing / self.num_classes
         encoded = np.full((*ids.shape, self.num_classes), spread, np.float32)
         np.put_along_axis(encoded, ids[..., np.newaxis], 1 - self.smoothing + spread, axis=-1)
@@ -162,9 +154,7 @@ def _num_classes(label: str, sources: Sequence[Source]) -> int:
     """As the datasets say, which must agree."""
     found = numbers_of_classes(sources, label) or {0}
     if len(found) != 1 or found == {0}:
-        raise ConfigError(
-            f"num_classes: expected the number of classes of {label!r}, since the datasets say "
-            f"{' and '.join(str(number or 'nothing') for number in sorted(found))}, got None",
-            setting="num_classes",
-        )
+        said = " and ".join(str(number or "nothing") for number in sorted(found))
+        rule = f"the number of classes of {label!r}, since the datasets say {said}"
+        raise ConfigError.of("num_classes", None, allowed=rule)
     return found.pop()

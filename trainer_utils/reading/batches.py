@@ -51,11 +51,9 @@ class Batches:
     """The batches of one worker; for any number of threads, and for processes that are forked.
 
     Args:
-        sources: what is read.
-        options: all settings.
+        sources, options: what is read, and how.
         worker: which of the workers this is, from 0; its batches are its part of the global ones.
-        num_workers: how many there are.
-        num_replicas: of all workers together, a multiple of the workers. None: one each.
+        num_workers, num_replicas: as `InputOrder` takes them.
         callbacks: whether the callbacks of the options take and return arrays, and are called
             here; else whoever reads calls them.
 
@@ -66,11 +64,8 @@ class Batches:
         unreadable: why each record that was left out could not be read, by path and number.
         input_start: the token of where the input begins.
         input_steps: of an epoch; without a batch size, examples of each worker.
+        calls_at_once: how many threads may ask for batches with profit.
         before, after: the callbacks of the splits that are read, where there are any.
-
-    Raises:
-        DatasetError: features are not there, or not alike.
-        ConfigError: a setting is not allowed, or the plan is impossible.
     """
 
     def __init__(
@@ -121,14 +116,16 @@ class Batches:
             rule = f"None with augment={mixing!r}, which mixes rows as they were read"
             cure = "Change batches in a post_batching_callback"
             raise ConfigError.of("pre_batching_callback", self.before, allowed=rule, advice=cure)
-        self._arguments: dict[str, Any] = {
-            "worker": worker,
-            "num_workers": num_workers,
-            "num_replicas": num_replicas,
-            "callbacks": callbacks,
-        }
+        self._again = functools.partial(
+            Batches,
+            worker=worker,
+            num_workers=num_workers,
+            num_replicas=num_replicas,
+            callbacks=callbacks,
+        )
         processes = options.processes
         self._processes = BatchProcesses(self, processes) if processes else None
+        self.calls_at_once = max(2, processes)
         self._lock = threading.Lock()
         self._echoed: dict[tuple[int, int], Future[Batch]] = {}
         self.structure = self._structure()
@@ -137,11 +134,11 @@ class Batches:
     def __reduce__(self) -> tuple[Any, ...]:
         """For another process, which opens the files anew, and has no processes of its own."""
         options = self.options.replace(processes=0)
-        if not self._arguments["callbacks"]:  # a framework's own, which need not be picklable
+        if not self._again.keywords["callbacks"]:  # a framework's own, which need not be picklable
             for name in ("pre_batching_callback", "post_batching_callback"):
                 if getattr(options, name) is not None:
                     options = options.replace(**{name: _called_elsewhere})
-        return functools.partial(Batches, **self._arguments), (self.sources, options)
+        return self._again, (self.sources, options)
 
     def state(self, step: int) -> InputState:
         """The token to go on from after so many steps of all epochs, by the trainer's count."""
@@ -178,8 +175,8 @@ class Batches:
 
         What is needed some steps later is asked for beside, where that is worth while.
         """
-        for step in steps if self._reader.reads_ahead and not self._processes else ():
-            self._read_ahead(epoch, step)
+        if self._reader.reads_ahead and not self._processes:
+            self._read_ahead(epoch, steps)
         reads = list(dict.fromkeys(step // self.options.echoing for step in steps))
         made = dict(zip(reads, self.make(epoch, reads), strict=True))
         return [dict(made[step // self.options.echoing]) for step in steps]
@@ -189,8 +186,8 @@ class Batches:
 
         Rows that fill a batch up stand behind those of its records; where there is none, one.
         """
-        for step in steps if self._reader.reads_ahead else ():
-            self._read_ahead(epoch, step)
+        if self._reader.reads_ahead:
+            self._read_ahead(epoch, steps)
         reads = [step // self.options.echoing for step in steps]
         positions = [self._with_fillers(self._positions(epoch, read)) for read in reads]
         return self._decoded(epoch, np.concatenate(positions), None)[0]
@@ -211,12 +208,18 @@ class Batches:
         """A batch or an example as the trainer gets it: dict, array, (x, y) or (x, y, weight)."""
         return self._arrange(dict(batch))
 
-    def _read_ahead(self, epoch: int, step: int) -> None:
+    def _read_ahead(self, epoch: int, steps: Sequence[int]) -> None:
         """Has records at hand that are needed some steps later; errors come when they are."""
-        epochs, step = divmod(step + _STEPS_AHEAD * self.options.echoing, self.input_steps)
-        if self.options.repeat is True or not epochs:
+        echoing = self.options.echoing
+        coming = [divmod(s + _STEPS_AHEAD * echoing, self.input_steps) for s in steps[::echoing]]
+        found = [
+            self.order.positions(epoch + epochs, step, self.worker)
+            for epochs, step in coming
+            if self.options.repeat is True or not epochs
+        ]
+        if found:
             with contextlib.suppress(DatasetError, OSError):
-                self._reader.read_ahead(self.order.positions(epoch + epochs, step, self.worker))
+                self._reader.read_ahead(np.concatenate(found))
 
     @property
     def steps_at_once(self) -> int:
@@ -225,11 +228,6 @@ class Batches:
             return 1
         rows = min(_ROWS_AT_ONCE, int(_BYTES_AT_ONCE / max(self._mean_bytes, 1)))
         return max(1, rows // max(self._rows, 1)) * self.options.echoing
-
-    @property
-    def calls_at_once(self) -> int:
-        """How many threads may ask for batches with profit: one reads while another decodes."""
-        return max(2, self.options.processes)
 
     def report_unreadable(self, epoch: int) -> None:
         """Says in a warning which records could not be read, where there are any."""
@@ -345,7 +343,7 @@ class Batches:
         return call_hook(self._after, batch, keep=kept)
 
     def _structure(self) -> dict[str, ArraySpec]:
-        structure: dict[str, ArraySpec] = self._decoder.structure
+        structure: dict[str, ArraySpec] = dict(self._decoder.structure)
         if self.encoding is not None and self.encoding.label in structure:
             shape = structure[self.encoding.label].shape
             spec = ArraySpec((*shape, self.encoding.num_classes), "float32")

@@ -56,17 +56,18 @@ def plan_images(
     whole = np.array(sizes, np.int64).reshape(-1, 2)
     begin, extent, ratios = np.zeros_like(whole), whole, np.ones_like(whole)
     mirrored = np.zeros(len(whole), bool)
-    if settings.is_random:
+    chain = settings.augmentation
+    if chain.is_random:
         assert keys is not None
-        if settings.crops:
+        if chain.crops:
             begin, extent = _random_boxes(whole, keys, settings.crop_area, settings.crop_aspect)
-        if settings.augmentation.flips:
+        if chain.flips:
             mirrored = are_mirrored(keys)
     if settings.image_size is None:
         targets = extent
     else:
         size = np.array(settings.image_size)
-        if settings.resize == "crop" and not settings.crops:
+        if settings.resize == "crop" and not chain.crops:
             # The largest box of that aspect; of an odd rest, the smaller half comes before it.
             of_aspect = (whole[:, ::-1] * size + size[::-1] // 2) // size[::-1]
             extent = np.clip(of_aspect, 1, whole)
@@ -146,11 +147,9 @@ def check_followers(features: Mapping[str, Feature], settings: ImageSettings) ->
     boxes, chain = boxes_of(features), settings.augmentation
     maps = [name for name, feature in features.items() if feature.extra.get("label_map")]
     if boxes and not settings.keeps_boxes:
-        raise ConfigError(
-            f"features: expected none of {', '.join(boxes)} beside images that are cut or padded, "
-            f"which they do not fit, got {settings}. "
-            "Set resize='stretch' without random_resized_crop, or leave these features out."
-        )
+        rule = "no boxes beside images that are cut or padded, which they do not fit"
+        cure = "Set resize='stretch' without random_resized_crop, or leave these features out"
+        raise ConfigError.of("features", boxes, allowed=rule, advice=cure)
     own = [one.name for one in chain.pixels if one.function]
     mixing = [one.name for one in chain.mixing]
     for operation, followers in (
@@ -158,19 +157,12 @@ def check_followers(features: Mapping[str, Feature], settings: ImageSettings) ->
         *((name, [*boxes, *maps]) for name in (*own, *mixing)),
     ):
         if followers:
-            raise ConfigError(
-                f"augment, {operation!r}: expected none of {', '.join(followers)} to be read, "
-                f"which cannot follow their image, got {settings.augment!r}. Leave the operation "
-                "or these features out.",
-                setting="augment",
-                value=settings.augment,
-            )
+            names = ", ".join(followers)
+            rule = f"no {operation!r} where {names} are read, which cannot follow their image"
+            raise ConfigError.of("augment", settings.augment, allowed=rule)
     if chain.flips and len({"xmin", "xmax"} & set(boxes)) == 1:
-        raise ConfigError(
-            f"features: expected both xmin and xmax or neither, since flip exchanges them, "
-            f"got {', '.join(boxes)}",
-            setting="features",
-        )
+        rule = "both xmin and xmax or neither, since flip exchanges them"
+        raise ConfigError.of("features", boxes, allowed=rule)
 
 
 def mirror_boxes(

@@ -48,6 +48,7 @@ class FeatureArrays:
     Attributes:
         decodes: whether there is more to do than parsing.
         is_random: whether the keys of records are needed.
+        structure: of one example.
 
     Raises:
         ConfigError: a setting does not go with a feature.
@@ -70,8 +71,8 @@ class FeatureArrays:
         self.decodes = bool(self._decoders)
         if self.decodes:
             check_followers(features, options.images)
-        self.is_random = self.decodes and options.images.is_random
-        mirrors = self.decodes and options.images.augmentation.flips
+        self.is_random = self.decodes and options.augmentation.is_random
+        mirrors = self.decodes and options.augmentation.flips
         self._mirrors_boxes = mirrors and "xmin" in boxes_of(features)
         self._lists = [name for name, feature in features.items() if feature.is_sequence]
         self._names = [name for name, feature in features.items() if not feature.is_sequence]
@@ -80,15 +81,11 @@ class FeatureArrays:
         ]
         self._views = {n for n, one in features.items() if one.is_image or one.is_raw_image}
         self._views |= {*self._tokens}
-
-    @property
-    def structure(self) -> dict[str, ArraySpec]:
-        """Of one example."""
-        return {name: self._spec_of(name, one) for name, one in self._features.items()}
+        self.structure = {name: self._spec_of(name, one) for name, one in features.items()}
 
     def mixer(self, label: str | None) -> Mixer | None:
         """What mixes rows of a batch and that label with them, where the options say so."""
-        operations = self._options.images.augmentation.mixing
+        operations = self._options.augmentation.mixing
         if not (operations and self._decoders):
             return None
         assert label is not None
@@ -210,7 +207,7 @@ class FeatureArrays:
         if whole is not None:
             return [whole[start:stop] for start, stop in parts]
         each = list(self._values(name, rows, columns, keys))
-        if self._spec_of(name, feature).is_ragged:
+        if self.structure[name].is_ragged:
             return [end_to_end(each[start:stop]) for start, stop in parts]
         return [stack(each[start:stop], name) for start, stop in parts]
 
@@ -226,7 +223,7 @@ class FeatureArrays:
             path, record = rows.name(start + (error.record or 0))
             message = f"{path!r}, record {record}, feature {name!r}: {error}"
             raise CorruptShardError(message, path=path, record=record) from error
-        size = self._spec_of(name, self._features[name]).shape
+        size = self.structure[name].shape
         if any(n not in (None, own) for n, own in zip(size, found.shape[1:], strict=True)):
             raise ValueError(f"expected pixels {size} as the dataset says, got {found.shape[1:]}")
         return found

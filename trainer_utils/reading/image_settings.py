@@ -150,11 +150,7 @@ def check_chain(name: str, value: Chain) -> Chain:
 @documents_settings
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ImageOptions(Settings):
-    """How images are decoded, beside their `image_size` and `augment`.
-
-    Raises:
-        ConfigError: a setting is not allowed.
-    """
+    """How images are decoded, beside their `image_size` and `augment`."""
 
     resize: str = setting(
         "stretch",
@@ -202,11 +198,7 @@ class ImageOptions(Settings):
 @documents_settings
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ImageSettings(ImageOptions):
-    """What images are to become.
-
-    Raises:
-        ConfigError: a setting is not allowed.
-    """
+    """What images are to become."""
 
     image_size: tuple[int, int] | None = setting(
         None,
@@ -227,12 +219,11 @@ class ImageSettings(ImageOptions):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.image_size is None and (self.crops or self.resize != "stretch"):
-            setting = "augment" if self.crops else "resize"
-            raise ConfigError(
-                f"image_size: expected (height, width) in pixels, since {setting} is set, got None",
-                setting="image_size",
-            )
+        crops = self.augmentation.crops
+        if self.image_size is None and (crops or self.resize != "stretch"):
+            setting = "augment" if crops else "resize"
+            rule = f"(height, width) in pixels, since {setting} is set"
+            raise ConfigError.of("image_size", None, allowed=rule)
 
     @functools.cached_property
     def augmentation(self) -> Augmentation:
@@ -240,24 +231,15 @@ class ImageSettings(ImageOptions):
         return Augmentation.of(self.augment)
 
     @property
-    def crops(self) -> bool:
-        """Whether a random part of each image is taken."""
-        return self.augmentation.crops
-
-    @property
-    def is_random(self) -> bool:
-        """Whether an image comes out otherwise with another key."""
-        return self.augmentation.is_random
-
-    @property
     def keeps_boxes(self) -> bool:
         """Whether relative coordinates of boxes on an image stay right, but for mirroring."""
-        return not self.crops and (self.image_size is None or self.resize == "stretch")
+        is_whole = self.image_size is None or self.resize == "stretch"
+        return is_whole and not self.augmentation.crops
 
     @property
     def pads(self) -> bool:
         """Whether there is black around an image of another aspect."""
-        return not self.crops and self.resize == "pad"
+        return not self.augmentation.crops and self.resize == "pad"
 
     def normalization(self, channels: int) -> Normalization | None:
         """What becomes of the values; None: they stay uint8."""

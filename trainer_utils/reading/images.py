@@ -123,7 +123,9 @@ class ImageDecoder:
     def _are_done(self, images: Sequence[Image]) -> bool:
         """Whether they are pixels, of one shape, that need no change but of their values."""
         shapes = {one.shape if isinstance(one, np.ndarray) else None for one in images}
-        shape = shapes.pop() if len(shapes) == 1 and not self._settings.is_random else None
+        shape = (
+            shapes.pop() if len(shapes) == 1 and not self._settings.augmentation.is_random else None
+        )
         if shape is None:
             return False
         return shape == (*(self._settings.image_size or shape[:2]), self._channels)

@@ -187,7 +187,7 @@ class PackReader:
         records = [source.records for source in own]
         inner = [part for source in records for part in source.ranges]
         self._reader = RecordReader(records, options, inner)
-        self.unreadable = self._reader.unreadable
+        self.unreadable, self.reads_ahead = self._reader.unreadable, self._reader.reads_ahead
         counts = [len(index.lengths) for index in self._packs]
         self._firsts = np.cumsum([0, *counts])[:-1]
         numbers = {part.path: n for n, source in enumerate(own) for part in source.ranges}
@@ -206,11 +206,6 @@ class PackReader:
     def read_ahead(self, positions: Numbers) -> None:
         """Has documents at hand soon."""
         self._reader.read_ahead(np.unique(self._pieces(positions)[0].records))
-
-    @property
-    def reads_ahead(self) -> bool:
-        """Whether it is worth while to say what is read soon."""
-        return self._reader.reads_ahead
 
     def leave_out(self, error: Exception) -> None:
         """No other document can stand in for one: raises the error."""
@@ -241,12 +236,9 @@ class PackArrays:
         assert options.pack is not None
         self._pack = options.pack
         self._feature = merged_features(sources, self._pack.feature, ())[self._pack.feature]
-
-    @property
-    def structure(self) -> dict[str, ArraySpec]:
-        """Of one row."""
         dtypes = {name: "int32" for name in PACK_FEATURES} | {"loss_mask": "float32"}
-        return {name: ArraySpec((self._pack.length,), dtype) for name, dtype in dtypes.items()}
+        shape = (self._pack.length,)
+        self.structure = {name: ArraySpec(shape, dtype) for name, dtype in dtypes.items()}
 
     def mixer(self, label: str | None) -> None:
         """Nothing mixes tokens."""

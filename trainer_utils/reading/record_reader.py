@@ -106,6 +106,7 @@ class RecordReader:
     Attributes:
         unreadable: why each record that another stands in for could not be read, by path and
             number.
+        reads_ahead: whether it is worth while to say what is read soon.
     """
 
     def __init__(
@@ -131,7 +132,7 @@ class RecordReader:
     def _open_here(self) -> None:
         if self._process != os.getpid():  # as yet, or forked: threads and locks are its parent's
             self._files = ShardFiles(self._shards, self._options, mean_bytes=self._mean_bytes)
-            self._process = os.getpid()
+            self._process, self.reads_ahead = os.getpid(), self._files.reads_ahead
 
     def read(self, positions: Positions) -> Rows:
         """The records of some positions, in their order.
@@ -152,11 +153,6 @@ class RecordReader:
         """Has records at hand soon."""
         self._open_here()
         self._files.read_ahead(*self._locate(positions))
-
-    @property
-    def reads_ahead(self) -> bool:
-        """Whether it is worth while to say what is read soon."""
-        return self._files.reads_ahead
 
     def leave_out(self, error: Exception) -> None:
         """Has another record stand in for the one that an error names, or raises it."""

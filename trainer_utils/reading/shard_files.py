@@ -108,13 +108,53 @@ class LocalFile:
         return False
 
 
+class RemoteParts:
+    """What all files share of which parts are fetched: the folder of copies, threads, memory.
+
+    Where the folder has no room, some parts are held in memory, or, with `is_global`, where records
+    are read from everywhere, these records alone are fetched.
+    """
+
+    def __init__(self, folder: CacheFolder, *, is_global: bool) -> None:
+        self.folder, self._is_global = folder, is_global
+        self.lock = threading.Lock()
+        self.coming: dict[tuple[str, int], Future[bytes]] = {}
+        self.recent: OrderedDict[tuple[str, int], bytes] = OrderedDict()
+
+    @functools.cached_property
+    def ahead(self) -> ThreadPoolExecutor:
+        """Fetches parts that nobody waits for yet."""
+        return ThreadPoolExecutor(_FETCHES, thread_name_prefix="tfx-shards-parts")
+
+    @functools.cached_property
+    def _reads(self) -> ThreadPoolExecutor:
+        return ThreadPoolExecutor(_READS, thread_name_prefix="tfx-shards-reads")
+
+    @property
+    def is_ranged(self) -> bool:
+        """Whether records are fetched alone."""
+        return self._is_global and self.folder.is_full
+
+    def fetch(self, files: Mapping[int, "File"], runs: Sequence[Run]) -> dict[Run, bytes]:
+        """All of some runs that is not in copies, fetched at the same time."""
+        missing = []
+        for run in runs:
+            file = files[run[0]]
+            if isinstance(file, CachedFile) and not file.holds(*run[1:]):
+                missing.append((run, file))
+        if not missing:
+            return {}
+        found = self._reads.map(lambda one: one[1].fetched(*one[0][1:]), missing)
+        return dict(zip([run for run, _ in missing], found, strict=True))
+
+
 class CachedFile:
     """A file of which parts are copied when they are first read; used as a `LocalFile`."""
 
     memory = b""
     damage: CorruptShardError | None = None
 
-    def __init__(self, shard: ShardFile, parts: "RemoteParts") -> None:
+    def __init__(self, shard: ShardFile, parts: RemoteParts) -> None:
         self.path, self.size, self._parts = shard.path, shard.bytes, parts
         version = file_version(self.path) if shard.entry is None else shard_version(shard.entry)
         name = copy_name(self.path, version)
@@ -131,22 +171,84 @@ class CachedFile:
         """Some bytes, from the copy or fetched."""
         if self.copy is not None and self.copy.holds(begin, end):
             return self.copy.memory[begin:end]
-        return self._parts.fetched(self, begin, end)
+        return self.fetched(begin, end)
 
     def read_into(self, view: Bytes, begin: int) -> None:
         """As many bytes as there is room for."""
         view[:] = np.frombuffer(self.read(begin, begin + len(view)), np.uint8)
 
     def read_ahead(self, begin: int, end: int) -> None:
-        """Begins to fetch some bytes."""
-        self._parts.read_ahead(self, begin, end)
+        """Begins to fetch parts, where they will find room."""
+        shared = self._parts
+        for part in () if shared.is_ranged else _parts_of(begin, end):
+            key, place = (self.path, part), part * PART_BYTES
+            with shared.lock:
+                is_there = key in shared.coming or key in shared.recent
+            if not is_there and not self.holds(place, min(place + PART_BYTES, self.size)):
+                shared.ahead.submit(self._part, part)
 
     def forget(self, begin: int, end: int) -> bool:
         """Drops copies of damaged bytes."""
-        self._parts.forget(self, begin, end)
+        with self._parts.lock:
+            for part in _parts_of(begin, end):
+                self._parts.recent.pop((self.path, part), None)
         if self.copy is not None:
             self.copy.forget(begin, end)
         return True
+
+    def fetched(self, begin: int, end: int) -> bytes:
+        """The bytes of a run that is not in a copy, or was not a moment ago."""
+        if self._parts.is_ranged:
+            return self._range(begin, end)
+        pieces = []
+        for part in _parts_of(begin, end):
+            first = part * PART_BYTES
+            pieces.append(self._part(part)[max(begin - first, 0) : end - first])
+        return b"".join(pieces)
+
+    def _part(self, part: int) -> bytes:
+        """The bytes of a part, which whoever asks for first fetches."""
+        key, shared = (self.path, part), self._parts
+        begin = part * PART_BYTES
+        end = min(begin + PART_BYTES, self.size)
+        with shared.lock:
+            if (recent := shared.recent.get(key)) is not None:
+                shared.recent.move_to_end(key)
+                return recent
+            if self.copy is not None and self.copy.holds(begin, end):
+                return bytes(self.copy.memory[begin:end])
+            coming = shared.coming.get(key)
+            own: Future[bytes] = Future()
+            if coming is None:
+                shared.coming[key] = own
+        if coming is not None:
+            return coming.result()
+        try:
+            data = self._range(begin, end)
+            is_kept = self.copy is not None and self.copy.store(part, data)
+            with shared.lock:
+                if not is_kept:
+                    shared.recent[key] = data
+                while len(shared.recent) > _MOST_RECENT:
+                    shared.recent.popitem(last=False)
+            own.set_result(data)
+            return data
+        except BaseException as error:
+            own.set_exception(error)
+            raise
+        finally:
+            with shared.lock:
+                del shared.coming[key]
+
+    def _range(self, begin: int, end: int) -> bytes:
+        with _naming_what_went(self.path):
+            data = read_range(self.path, start=begin, stop=end)
+        if len(data) != end - begin:
+            wanted, got = f"{end - begin} bytes", f"{len(data)} of them"
+            raise CorruptShardError.at(
+                self.path, expected=wanted, got=got, offset=begin, advice=_CHANGED
+            )
+        return data
 
 
 File = LocalFile | CachedFile
@@ -164,116 +266,8 @@ class _Stream:
         return bytes(self._file.read(begin, self._place))
 
 
-class RemoteParts:
-    """Fetches parts of remote files, once each, and keeps them as there is room.
-
-    Where the cache folder has none, some are held in memory, or, with `is_global`, where records
-    are read from everywhere, these records alone are fetched.
-    """
-
-    def __init__(self, folder: CacheFolder, *, is_global: bool) -> None:
-        self.folder, self._is_global = folder, is_global
-        self._lock = threading.Lock()
-        self._coming: dict[tuple[str, int], Future[bytes]] = {}
-        self._recent: OrderedDict[tuple[str, int], bytes] = OrderedDict()
-
-    @functools.cached_property
-    def _ahead(self) -> ThreadPoolExecutor:
-        return ThreadPoolExecutor(_FETCHES, thread_name_prefix="tfx-shards-parts")
-
-    @functools.cached_property
-    def _reads(self) -> ThreadPoolExecutor:
-        return ThreadPoolExecutor(_READS, thread_name_prefix="tfx-shards-reads")
-
-    def fetch(self, files: Mapping[int, File], runs: Sequence[Run]) -> dict[Run, bytes]:
-        """All of some runs that is not in copies, fetched at the same time."""
-        missing = []
-        for run in runs:
-            file = files[run[0]]
-            if isinstance(file, CachedFile) and not file.holds(*run[1:]):
-                missing.append((run, file))
-        if not missing:
-            return {}
-        found = self._reads.map(lambda one: self.fetched(one[1], *one[0][1:]), missing)
-        return dict(zip([run for run, _ in missing], found, strict=True))
-
-    def read_ahead(self, file: CachedFile, begin: int, end: int) -> None:
-        """Begins to fetch parts, where they will find room."""
-        for part in () if self._is_ranged else _parts_of(begin, end):
-            key, place = (file.path, part), part * PART_BYTES
-            with self._lock:
-                is_there = key in self._coming or key in self._recent
-            if not is_there and not file.holds(place, min(place + PART_BYTES, file.size)):
-                self._ahead.submit(self._part, file, part)
-
-    def forget(self, file: CachedFile, begin: int, end: int) -> None:
-        """Drops parts that are held in memory."""
-        with self._lock:
-            for part in _parts_of(begin, end):
-                self._recent.pop((file.path, part), None)
-
-    @property
-    def _is_ranged(self) -> bool:
-        return self._is_global and self.folder.is_full
-
-    def fetched(self, file: CachedFile, begin: int, end: int) -> bytes:
-        """The bytes of a run that is not in a copy, or was not a moment ago."""
-        if self._is_ranged:
-            return _range(file, begin, end)
-        pieces = []
-        for part in _parts_of(begin, end):
-            first = part * PART_BYTES
-            pieces.append(self._part(file, part)[max(begin - first, 0) : end - first])
-        return b"".join(pieces)
-
-    def _part(self, file: CachedFile, part: int) -> bytes:
-        """The bytes of a part, which whoever asks for first fetches."""
-        key = file.path, part
-        begin = part * PART_BYTES
-        end = min(begin + PART_BYTES, file.size)
-        with self._lock:
-            if (recent := self._recent.get(key)) is not None:
-                self._recent.move_to_end(key)
-                return recent
-            if file.copy is not None and file.holds(begin, end):
-                return bytes(file.copy.memory[begin:end])
-            coming = self._coming.get(key)
-            own: Future[bytes] = Future()
-            if coming is None:
-                self._coming[key] = own
-        if coming is not None:
-            return coming.result()
-        try:
-            data = _range(file, begin, end)
-            is_kept = file.copy is not None and file.copy.store(part, data)
-            with self._lock:
-                if not is_kept:
-                    self._recent[key] = data
-                while len(self._recent) > _MOST_RECENT:
-                    self._recent.popitem(last=False)
-            own.set_result(data)
-            return data
-        except BaseException as error:
-            own.set_exception(error)
-            raise
-        finally:
-            with self._lock:
-                del self._coming[key]
-
-
 def _parts_of(begin: int, end: int) -> range:
     return range(begin // PART_BYTES, -(-end // PART_BYTES))
-
-
-def _range(file: CachedFile, begin: int, end: int) -> bytes:
-    with _naming_what_went(file.path):
-        data = read_range(file.path, start=begin, stop=end)
-    if len(data) != end - begin:
-        expected, got = f"{end - begin} bytes", f"{len(data)} of them"
-        raise CorruptShardError.at(
-            file.path, expected=expected, got=got, offset=begin, advice=_CHANGED
-        )
-    return data
 
 
 class ShardFiles:

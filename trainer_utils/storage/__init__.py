@@ -6,7 +6,6 @@ for file in list_files("gs://bucket/photos"):
 
 from trainer_utils.storage.file_system import (
     FileRefusedError,
-    FileSystem,
     FolderEntry,
     InputFile,
     MachineError,
@@ -27,7 +26,6 @@ from trainer_utils.storage.files import (
     file_version,
     find_file,
     is_folder,
-    is_seen_by_others,
     list_files,
     list_folder,
     list_names,
@@ -37,7 +35,6 @@ from trainer_utils.storage.files import (
     read_bytes_of_size,
     read_range,
     read_text,
-    register_file_system,
     remove_file,
     remove_tree,
     rename,

@@ -82,6 +82,8 @@ class MachineError(OSError, DatasetError):
 
 # An ImportError is that of a library that cannot be loaded, for want of memory as well.
 _OF_THE_MACHINE = (MemoryError, ImportError, MachineError, TimeoutError, ConnectionError)
+# Of an OSError without a number: Pillow's; cffi's and soundfile's of a library that does not load.
+_OF_LIBRARIES = ("out of memory", "cannot load library", "sndfile library not found")
 _CV2_NO_MEMORY = -4  # cv::Error::StsNoMem, of an error that is no MemoryError
 
 
@@ -91,8 +93,8 @@ def is_fault(error: BaseException) -> bool:
         return True
     if type(error).__module__ == "cv2" and getattr(error, "code", None) == _CV2_NO_MEMORY:
         return True
-    if type(error) is OSError and error.errno is None and str(error).startswith("out of memory"):
-        return True  # Pillow's
+    if type(error) is OSError and error.errno is None and str(error).startswith(_OF_LIBRARIES):
+        return True
     if isinstance(error, PermissionError):  # without a number it is a store's, of the credentials
         return error.errno is None
     return (

@@ -21,23 +21,14 @@ _FEW = 16  # names, which are looked for in the bytes of a block before its reco
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Place:
-    """One record.
-
-    Args:
-        name: that was looked for.
-        split: its split.
-        shard: relative to the dataset's uri.
-        record: its number in the shard, from 0.
-        byte_offset: of its frame in the shard, before compression.
-        bytes: of the record, without its frame.
-    """
+    """One record: the name that was looked for, its split, its number in its shard from 0."""
 
     name: str
     split: str
-    shard: str
+    shard: str  # relative to the dataset's uri
     record: int
-    byte_offset: int
-    bytes: int
+    byte_offset: int  # of its frame in the shard, before compression
+    bytes: int  # without its frame
 
 
 def encode_name(name: str) -> bytes:

@@ -63,7 +63,7 @@ def read_examples(place: Place, split: str | None = None, *, count: int = 20) ->
     """
     reader = ExampleReader(place)
     spec = reader.splits[0] if split is None else split
-    counts = {name: reader.count(name) if name in spec else 0 for name in reader.splits}
+    counts = {name: reader.count(name) for name in reader.splits}
     for wanted in resolve_slices(spec, counts):
         stop = min(wanted.stop, wanted.start + count)
         count -= max(stop - wanted.start, 0)

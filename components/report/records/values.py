@@ -22,21 +22,13 @@ _SUFFIXES = {known.name: known.extensions[0] for known in FORMATS} | {"RAW": ".p
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Value:
-    """What a feature holds in one example.
+    """What a feature holds in one example."""
 
-    Args:
-        values: integers, floats or bytes.
-        kind: `number`, `text`, `image`, `sound` or `bytes`.
-        format: of an image or a sound, such as `JPEG`, `RAW` (pixels) or `WAV`.
-        shape: of an image, `(height, width, channels)`.
-        names: of the classes that integers are, where there is a vocabulary.
-    """
-
-    values: Sequence[Any]
-    kind: str
-    format: str = ""
-    shape: tuple[int, ...] = ()
-    names: Sequence[str] = ()
+    values: Sequence[Any]  # integers, floats or bytes
+    kind: str  # `number`, `text`, `image`, `sound` or `bytes`
+    format: str = ""  # of an image or a sound, such as `JPEG`, `RAW` (pixels) or `WAV`
+    shape: tuple[int, ...] = ()  # of an image, `(height, width, channels)`
+    names: Sequence[str] = ()  # of the classes that integers are, where there is a vocabulary
 
     @property
     def is_file(self) -> bool:

@@ -13,26 +13,24 @@ import dataclasses
 import importlib.util
 import os
 import shutil
-import sys
 import tempfile
 import time
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 from components.balancing.settings import BalancerSettings
-from components.common.places import check_folder, is_within, path_of
-from components.common.reject_codes import REJECT_CODES
+from components.common.rejects import REJECT_CODES
+from components.common.workspace import check_folder, is_within, path_of
 from components.example_gen.file_conversion import FileConversion
 from components.example_gen.settings import ExampleGenSettings
 from components.report.inspection import inspect_dataset
 from components.steps import conversion_of
-from pipelines.noise import quiet_import, quiet_run
 from pipelines.tools.conversion import METADATA_FILE
-from pipelines.tools.conversion.dry_run import check_small_table, selection_of
 from pipelines.tools.conversion.python_sources import is_in_python
 from pipelines.tools.conversion.recognition import KINDS, recognise
+from pipelines.tools.conversion.runs import balance_in, convert_in
 from pipelines.tools.conversion.settings import (
     EXAMPLE_GENS,
     SETTINGS,
@@ -41,18 +39,17 @@ from pipelines.tools.conversion.settings import (
     check_places,
     prepare,
 )
-from pipelines.tools.conversion.untracked import balance_here, check_trainable, convert_here
 from trainer_utils.dataset import open_dataset
 from trainer_utils.dataset.files import read_manifest
 from trainer_utils.dataset.location import LATEST, datasets_in, newest_dataset
 from trainer_utils.extras import HOW_TO_GET_TFX
-from trainer_utils.format import ConfigError, Manifest, keyed_hash
+from trainer_utils.format import ConfigError, Manifest
 from trainer_utils.format.json_text import JsonObject
 from trainer_utils.format.naming import INPUTS_FILE, MANIFEST_FILE, REJECTS_FILE
 from trainer_utils.format.printable import printable
 from trainer_utils.format.settings import check_names
 from trainer_utils.step_display import say, show_step
-from trainer_utils.storage import exists, is_folder, is_remote, join, read_bytes, write_atomically
+from trainer_utils.storage import exists, is_remote, join, read_bytes, write_atomically
 from trainer_utils.text_output import Part, as_text, human_bytes, list_counts, make_table
 
 _CHANGES = ("added", "changed", "removed", "kept")  # of inputs, by an update
@@ -62,24 +59,15 @@ _CHANGES = ("added", "changed", "removed", "kept")  # of inputs, by an update
 class Converted(str):
     """The uri of the balanced dataset, below `out` as it was given: a text that goes wherever a uri
     goes, and that also knows what the run made.
-
-    Args:
-        uri: the same; `examples`: of the ExampleGen's own dataset, with the list of rejects;
-            `schema`: of SchemaExport's artifact; `metadata`: the sqlite file,
-            None without TFX.
-        kind: `image`, `text` or `audio`.
-        manifest: of the ExampleGen's own dataset: what became of each input.
-        cached: whether nothing had changed, so that nothing was made.
-        seconds: that it took.
     """
 
-    uri: str
-    examples: str
-    schema: str
-    metadata: str | None
-    kind: str
-    manifest: Manifest
-    cached: bool
+    uri: str  # the same
+    examples: str  # of the ExampleGen's own dataset, with the list of rejects
+    schema: str  # of SchemaExport's artifact
+    metadata: str | None  # the sqlite file; None without TFX
+    kind: str  # `image`, `text` or `audio`
+    manifest: Manifest  # of the ExampleGen's own dataset: what became of each input
+    cached: bool  # whether nothing had changed, so that nothing was made
     seconds: float
 
     def __new__(cls, uri: str, *_: Any, **__: Any) -> "Converted":
@@ -163,7 +151,7 @@ def convert(
         beam_pipeline_args: as Beam takes them, `["--runner=DataflowRunner", …]`. None: all runs
             in this process.
         options: of ImageExampleGen, TextExampleGen or AudioExampleGen (`layout`, `vocabulary`,
-            `output_config`, …) and of ShardBalancer (`num_shards`, `target_shard_bytes`,
+            …) and of ShardBalancer (`num_shards`, `target_shard_bytes`,
             `shard_multiple`, `balance`, `stratify_by`, `shuffle`, `memory_bytes`); `seed` and
             `compression` are for both.
 
@@ -180,8 +168,6 @@ def convert(
     options |= {"kind": kind, "metadata": metadata, "splits": splits, "update": update}
     with show_step("Looking at the input"):
         conversion = prepare_all(source, path_of("out", out), **options)
-    if has_tfx():
-        say("Starting TFX (some seconds) …")
     made = run_conversion(conversion, out, metadata=metadata)
     say(printable(made.summary(), keep="\n"))
     return made
@@ -196,7 +182,7 @@ def prepare_all(
     update: bool = False,
     **options: Any,
 ) -> Conversion:
-    """Checks all that can be before TFX is imported; what is in Python becomes a table on disk.
+    """Checks all that can be before anything is read; what is in Python becomes a table on disk.
 
     Arguments and errors are those of `convert`; `out` is None for a dry run.
     """
@@ -225,7 +211,6 @@ def prepare_all(
         check_places(conversion.source, out, metadata)
     if metadata is not None and not has_tfx():
         raise ConfigError.of("metadata", metadata, allowed=f"None without TFX: {HOW_TO_GET_TFX}")
-    check_small_table(conversion)
     return _updating(conversion, out) if update and out is not None else conversion
 
 
@@ -243,8 +228,8 @@ def _updating(conversion: Conversion, out: str) -> Conversion:
     if not made:
         return conversion
     example_gen = {**conversion.example_gen, "base_dataset": made[0]}
-    settings = SETTINGS[conversion.kind].from_arguments(example_gen)
-    steps = conversion_of(selection_of(conversion), settings)
+    settings = dataclasses.replace(conversion, example_gen=example_gen).settings
+    steps = conversion_of(conversion.selection, settings)
     assert isinstance(steps, FileConversion)
     assert steps.base is not None
     assert steps.base.dataset.manifest is not None
@@ -263,72 +248,48 @@ def _updating(conversion: Conversion, out: str) -> Conversion:
 
 
 def has_tfx() -> bool:
-    """Whether runs are TFX's, and so tracked in ML Metadata."""
+    """Whether runs are tracked in ML Metadata, which TFX brings."""
     return importlib.util.find_spec("tfx") is not None
-
-
-def start_tfx(*, alone: bool = False) -> None:
-    """Imports what a run needs of TFX.
-
-    In a process that does nothing else, and where there is no TensorFlow, TFX's core is imported
-    without it, in a third of the time: `components.tfx.files` stands for its file systems.
-    """
-    if not has_tfx():
-        return
-    hides = alone and "tensorflow" not in sys.modules
-    with quiet_import():
-        if hides:
-            sys.modules["tensorflow"] = cast(Any, None)  # Python's way to say that there is none
-        try:
-            import pipelines.tools.conversion.runs  # noqa: F401
-        finally:
-            if hides:
-                del sys.modules["tensorflow"]
 
 
 def run_conversion(
     conversion: Conversion, out: str | os.PathLike[str], *, metadata: str | None = None
 ) -> Converted:
     """Runs what `prepare_all` has checked; arguments and errors are those of `convert`."""
+    started = time.monotonic()
     out = path_of("out", out)
     metadata = None if metadata is None else path_of("metadata", metadata)
     check_places(conversion.source, out, metadata)
-    if is_remote(out) and metadata is None and has_tfx():
-        with _kept_metadata(out) as local:
-            made = _run(conversion, out, local)
-        return dataclasses.replace(made, metadata=join(out, METADATA_FILE))
-    return _run(conversion, out, metadata)
-
-
-def _run(conversion: Conversion, out: str, metadata: str | None) -> Converted:
-    started = time.monotonic()
-    own = os.path.abspath(os.path.join(out, METADATA_FILE))
-    store = os.path.abspath(metadata or own)
     root = out.rstrip("/") if is_remote(out) else os.path.abspath(out)
+    store = os.path.abspath(metadata) if metadata else join(root, METADATA_FILE)
+    example_gen = EXAMPLE_GENS[conversion.kind]
     with contextlib.ExitStack() as folders:
         if not is_remote(root):
             folders.enter_context(_folder("out", root))
-        folders.enter_context(show_step("Converting"))
-        if has_tfx():
+        if has_tfx() and not is_remote(store):
             folders.enter_context(_folder("metadata", os.path.dirname(store)))
-            # A cache knows nothing of where things lie: runs into other folders are another
-            # pipeline.
-            place = os.fsencode(root if is_remote(root) else os.path.realpath(root))
-            other = "" if store == own else f"-{keyed_hash(place, seed=0, purpose='out'):016x}"
-            uris, cached = _run_tracked(conversion, root, f"tfx-shards-convert{other}", store)
-        else:
-            uris, cached = convert_here(conversion, root)
+        folders.enter_context(show_step("Converting"))
+        uris, cached = convert_in(conversion, root)
+        examples, balanced = uris[example_gen], uris["ShardBalancer"]
+        exported = {"datum_schema": uris["SchemaExport"], "datum_dataset": uris["datum_dataset"]}
+        _track(
+            store,
+            "tfx-shards-convert",
+            (example_gen, {}, {"examples": examples}),
+            ("ShardBalancer", {"examples": examples}, {"balanced_examples": balanced}),
+            ("SchemaExport", {"examples": balanced}, exported),
+            is_cached=cached,
+        )
     if not is_remote(root):
-        point_to(root, uris["ShardBalancer"])
+        point_to(root, balanced)
         uris = {n: os.path.join(out, os.path.relpath(uri, root)) for n, uri in uris.items()}
-    examples = uris[EXAMPLE_GENS[conversion.kind]]
-    manifest = read_manifest(examples)
+    manifest = read_manifest(uris[example_gen])
     assert manifest is not None
     return Converted(
         uri=uris["ShardBalancer"],
-        examples=examples,
+        examples=uris[example_gen],
         schema=uris["SchemaExport"],
-        metadata=(metadata or os.path.join(out, METADATA_FILE)) if has_tfx() else None,
+        metadata=(metadata or join(out, METADATA_FILE)) if has_tfx() else None,
         kind=conversion.kind,
         manifest=manifest,
         cached=cached,
@@ -336,19 +297,13 @@ def _run(conversion: Conversion, out: str, metadata: str | None) -> Converted:
     )
 
 
-def _run_tracked(
-    conversion: Conversion, root: str, name: str, store: str
-) -> tuple[dict[str, str], bool]:
-    start_tfx()
-    from pipelines.tools.conversion.runs import run_pipeline
+def _track(store: str, pipeline: str, *steps: Any, is_cached: bool = False) -> None:
+    """Keeps a run in ML Metadata, where TFX is installed, which brings that."""
+    if has_tfx():
+        from pipelines.tools.conversion.tracking import Made, open_store, record_run
 
-    with quiet_run():
-        uris, cached = run_pipeline(conversion, root, name, store)
-        if not all(map(is_folder, uris.values())):  # somebody removed one since
-            uris, cached = run_pipeline(conversion, root, name, store, use_cache=False)
-    if (manifest := read_manifest(uris[EXAMPLE_GENS[conversion.kind]])) is not None:
-        check_trainable(manifest)
-    return uris, cached
+        with _kept_here(store) as path, open_store(path) as opened:
+            record_run(opened, pipeline, [Made(*step) for step in steps], is_cached=is_cached)
 
 
 @contextlib.contextmanager
@@ -382,15 +337,18 @@ def point_to(out: str, uri: str) -> None:
 
 
 @contextlib.contextmanager
-def _kept_metadata(out: str) -> Iterator[str]:
-    """The path of a local copy of the database in a bucket, which is put back after a good run."""
-    place = join(out, METADATA_FILE)
+def _kept_here(store: str) -> Iterator[str]:
+    """The path of a store; of one in a bucket that of a copy, which is put back."""
+    if not is_remote(store):
+        yield store
+        return
     with tempfile.TemporaryDirectory(prefix="tfx-shards-") as folder:
         path = Path(folder, METADATA_FILE)
-        if exists(place):
-            path.write_bytes(read_bytes(place))
+        if exists(store):
+            path.write_bytes(read_bytes(store))
         yield str(path)
-        with write_atomically(place, temporary_folder=out) as kept:
+        out = store.rpartition("/")[0]
+        with write_atomically(store, temporary_folder=out) as kept:
             kept.write(path.read_bytes())
 
 
@@ -421,22 +379,16 @@ def balance(
         raise ConfigError.of("out", out, allowed=f"a folder outside the dataset {given!r}")
     given = given if is_remote(given) else os.path.abspath(given)
     root = os.path.abspath(out)
-    beam = beam_pipeline_args or ()
     with _folder("out", root):
-        if has_tfx():
-            start_tfx()
-            from pipelines.tools.conversion.runs import run_balancer
-
-            metadata = os.path.join(root, METADATA_FILE)
-            uri = run_balancer(given, settings, root, "tfx-shards-balance", metadata, beam)
-        else:
-            uri = balance_here(given, settings, root, beam)
+        uri = balance_in(given, settings, root, beam_pipeline_args or ())
+        step = "ShardBalancer", {"examples": given}, {"balanced_examples": uri}
+        _track(os.path.join(root, METADATA_FILE), "tfx-shards-balance", step)
     point_to(root, uri)
     return os.path.join(out, os.path.relpath(uri, root))
 
 
 def check_balancing(out: str, settings: Mapping[str, Any]) -> None:
-    """Refuses a place or settings of `balance` that cannot be, before TFX is imported.
+    """Refuses a place or settings of `balance` that cannot be.
 
     Raises:
         ConfigError: it names the setting.

@@ -3,34 +3,25 @@
     print(plan_conversion(prepare("photos/", num_shards=4)))
 
 Files of images and sounds are listed and not read: only the run itself can say how many are bad.
-Tables and texts are read once, by way of a temporary folder. Neither needs TFX or Beam, unless the
-inputs are asked for with TFX's own messages.
+Tables and texts are read once, by way of a temporary folder.
 """
 
 import collections
-import contextlib
 import dataclasses
-import importlib
-import os
 import tempfile
 from collections.abc import Mapping
 
-from absl import logging
-
 from components.example_gen.file_conversion import FileConversion
 from components.example_gen.folder import name_simple
-from components.example_gen.inputs import ALL_FILES, InputSelection, patterns_of
-from components.example_gen.partition import Partition, read_output_config
 from components.example_gen.plan import Plan
 from components.example_gen.row_conversion import RowConversion
 from components.layouts import name_layout
 from components.steps import conversion_of
-from pipelines.tools.conversion.settings import SETTINGS, Conversion
+from pipelines.tools.conversion.settings import Conversion
 from trainer_utils.format.json_text import JsonObject
 from trainer_utils.storage import display_path
 from trainer_utils.text_output import Part, Shown, human_bytes, make_table, quantity
 
-_SMALL_BYTES = 1 << 20  # a tenth of a second
 _MESSAGE_BYTES = 100  # of an example beside its file: names, sizes, label
 
 
@@ -101,8 +92,7 @@ def plan_conversion(conversion: Conversion) -> ConversionPlan:
     Raises:
         InputError, ConfigError: as `convert`, as far as it is known without a run.
     """
-    settings = SETTINGS[conversion.kind].from_arguments(conversion.example_gen)
-    steps = conversion_of(selection_of(conversion), settings)
+    steps = conversion_of(conversion.selection, conversion.settings)
     kinds: dict[str, str] = {}
     if isinstance(steps, FileConversion):
         plan: Plan = (files := steps.plan(""))  # nothing is written to plan them
@@ -145,42 +135,4 @@ def plan_conversion(conversion: Conversion) -> ConversionPlan:
         splits=splits,
         rejects=dict(codes.most_common()),
         first_rejects=firsts,
-    )
-
-
-def check_small_table(conversion: Conversion) -> None:
-    """Plans what is one small file: what is wrong with it is said before TFX is imported.
-
-    Raises:
-        InputError, ConfigError: as the run.
-    """
-    path = conversion.source
-    if not os.path.isfile(path) or os.path.getsize(path) > _SMALL_BYTES:
-        return
-    if "group_by" in conversion.example_gen:  # may look at every image
-        return
-    with contextlib.suppress(ImportError):
-        importlib.import_module("pandas")  # by Arrow later, where Ctrl-C would be a traceback
-    logger = logging.get_absl_logger()
-    logger.disabled = True  # the run will say it
-    try:
-        plan_conversion(conversion)
-    finally:
-        logger.disabled = False
-
-
-def selection_of(conversion: Conversion) -> InputSelection:
-    """Which inputs are meant, and how they are split."""
-    asked = conversion.example_gen
-    partition = None
-    if conversion.splits is not None:
-        partition = Partition(tuple(conversion.splits.items()))
-    elif asked.get("output_config") is not None:
-        partition = read_output_config(asked["output_config"])
-    given = asked.get("input_config")
-    return InputSelection(
-        base=conversion.source,
-        patterns=ALL_FILES if given is None else patterns_of(given),
-        range_config=asked.get("range_config"),
-        partition=partition,
     )

@@ -1,201 +1,172 @@
-"""The TFX pipelines of `convert` and of `balance`, run on this machine, and what they leave.
+"""What `convert` and `balance` do: the components' steps, one after the other, in folders as TFX
+numbers them.
 
-run_pipeline(conversion, "/data/out", "tfx-shards-convert", "/data/out/metadata.sqlite")
-uris, cached = run_here(pipeline, "out/metadata.sqlite")       # any pipeline, whoever else writes
+uris, cached = convert_in(conversion, "/data/out")
 uris["ShardBalancer"]
-uris, cached = latest_artifacts("out/metadata.sqlite")         # of the last run, whoever ran it
+
+What was made, and of what, stands in `artifacts/conversion.json`; the lineage of a dataset is its
+own, in its `lineage.json`.
 """
 
 import contextlib
-import errno
+import dataclasses
 import fcntl
+import hashlib
+import json
 import os
-import random
-import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from ml_metadata.metadata_store import MetadataStore
+from absl import logging
 
-# `tfx.v1` would bring Vertex AI's client: three seconds.
-from tfx.dsl.components.base.base_component import BaseComponent
-from tfx.dsl.components.common.importer import Importer
-from tfx.orchestration.local.local_dag_runner import LocalDagRunner
-from tfx.orchestration.metadata import sqlite_metadata_connection_config
-from tfx.orchestration.pipeline import Pipeline
-from tfx.proto import example_gen_pb2
-from tfx.types import standard_artifacts
-
-import components
+from components import conversions, steps
+from components.balancing.settings import BalancerSettings
+from components.common.beam import runner_of
 from pipelines.tools.conversion.settings import EXAMPLE_GENS, Conversion
+from trainer_utils.format import InputError, Manifest
+from trainer_utils.format.naming import MANIFEST_FILE
+from trainer_utils.format.printable import printable
+from trainer_utils.storage import (
+    exists,
+    is_folder,
+    is_remote,
+    join,
+    list_names,
+    make_folder,
+    read_text,
+    remove_tree,
+    write_atomically,
+)
+from trainer_utils.text_output import list_counts
 
-_ATTEMPTS = 10
-_REFUSALS = {  # what sqlite says of the disk, and the system's number of it
-    "database or disk is full": errno.ENOSPC,
-    "disk I/O error": errno.EIO,
-    "readonly database": errno.EROFS,
-}
-_RUN = "pipeline_run"  # TFX's type of the context of a run
-_OUTPUT_OF_MANY = {"Trainer": "model_run", "SchemaExport": "datum_schema"}
-
-
-def run_pipeline(
-    conversion: Conversion, root: str, name: str, metadata: str, *, use_cache: bool = True
-) -> tuple[dict[str, str], bool]:
-    """The uri that each component gave, by the component's name; and whether all were cached."""
-    options = dict(conversion.example_gen)
-    if conversion.splits is not None:
-        options["output_config"] = example_gen_pb2.Output()
-        for split, share in conversion.splits.items():
-            options["output_config"].split_config.splits.add(name=split, hash_buckets=share)
-    example_gen = getattr(components, EXAMPLE_GENS[conversion.kind])
-    examples = example_gen(input_base=conversion.source, **options)
-    balanced = components.ShardBalancer(
-        examples=examples.outputs["examples"], **conversion.balancer
-    )
-    exported = components.SchemaExport(examples=balanced.outputs["balanced_examples"])
-    nodes, beam = [examples, balanced, exported], conversion.beam_pipeline_args
-    made, cached = run_here(_pipeline(nodes, root, name, metadata, use_cache, beam), metadata)
-    return made, len(cached) == len(nodes)
+_RUN_FILE = "conversion.json"
+_BALANCED = ("ShardBalancer", "balanced_examples")
 
 
-def run_balancer(
-    examples: str,
-    settings: Mapping[str, Any],
-    root: str,
-    name: str,
-    metadata: str,
-    beam_pipeline_args: Sequence[str] = (),
-) -> str:
-    """The uri of the dataset that ShardBalancer made of the one at `examples`."""
-    # Imported anew: what lies at a uri may have changed.
-    given = Importer(
-        source_uri=examples, artifact_type=standard_artifacts.Examples, reimport=True
-    ).with_id("Imported")
-    balanced = components.ShardBalancer(examples=given.outputs["result"], **settings)
-    pipeline = _pipeline([given, balanced], root, name, metadata, False, beam_pipeline_args)
-    return run_here(pipeline, metadata)[0]["ShardBalancer"]
+def convert_in(conversion: Conversion, root: str) -> tuple[dict[str, str], bool]:
+    """The uri that each component gave, by its name; and whether nothing had changed.
 
-
-def _pipeline(
-    nodes: list[BaseComponent],
-    root: str,
-    name: str,
-    metadata: str,
-    use_cache: bool,
-    beam_pipeline_args: Sequence[str],
-) -> Pipeline:
-    # Without Beam arguments our components run in process, and TFX does not pack itself up for
-    # workers elsewhere, which took longer than converting 10,000 photos.
-    return Pipeline(
-        pipeline_name=name,
-        pipeline_root=os.path.join(root, "artifacts"),
-        components=nodes,
-        enable_cache=use_cache,
-        beam_pipeline_args=list(beam_pipeline_args),
-        metadata_connection_config=sqlite_metadata_connection_config(metadata),
-    )
-
-
-class _Runner(LocalDagRunner):
-    """TFX's runner, which keeps the name that it gives to the run."""
-
-    run_id = ""
-
-    def run_with_ir(self, pipeline: Any, run_options: Any = None) -> None:
-        try:
-            super().run_with_ir(pipeline, run_options)
-        finally:
-            self.run_id = pipeline.runtime_spec.pipeline_run_id.field_value.string_value
-
-
-def run_here(pipeline: Pipeline, metadata: str) -> tuple[dict[str, str], list[str]]:
-    """Runs component after component, its metadata kept in a sqlite file.
-
-    Returns:
-        The uri that each component gave, be it from the cache, and the components that were cached.
+    Args:
+        conversion: what is to be done.
+        root: the folder whose `artifacts` gets the datasets.
     """
-    runner = _Runner()
-    try:
-        _make_store(metadata)
+    folder, beam = join(root, "artifacts"), conversion.beam_pipeline_args
+    settings = conversion.settings
+    balancing = BalancerSettings(**conversion.balancer)
+    module = conversions.conversion_class(settings).workers_module
+    with _alone(folder):
+        with runner_of(beam, module=module) as runner:
+            planned = steps.conversion_of(conversion.selection, settings, runner)
+            key = _digest(planned.key(), balancing)
+            if (made := _made_before(folder, key)) is not None:
+                return made, True
+            name = EXAMPLE_GENS[conversion.kind]
+            examples = _next_output(folder, name, "examples")
+            converted = steps.convert(planned, examples, settings, runner=runner)
         try:
-            runner.run(pipeline)
-        except (KeyboardInterrupt, SystemExit):  # TFX says only of an Exception that it ended a run
-            _cancel(metadata, runner.run_id)
+            check_trainable(converted.manifest)
+            balanced = _balance([examples], folder, balancing, beam)
+        except BaseException:
+            remove_tree(examples)  # which nobody asked for by itself
             raise
-        store = _store(metadata)
-        run = store.get_context_by_type_and_name(_RUN, runner.run_id)
-        assert run is not None, runner.run_id
-        return _artifacts(store, run.id)
-    except Exception as error:  # a RuntimeError, or one of ML Metadata's own
-        if (number := _refusal_of(error)) is not None:
-            raise OSError(number, os.strerror(number), metadata) from error
-        raise
+        schema, dataset = (
+            _next_output(folder, "SchemaExport", output)
+            for output in ("datum_schema", "datum_dataset")
+        )
+        steps.export_schema(balanced, dataset, schema_uri=schema)
+        uris = {name: examples, _BALANCED[0]: balanced}
+        uris |= {"SchemaExport": schema, "datum_dataset": dataset}
+        runs = _read_runs(folder)
+        runs[key] = {name: uri[len(folder) + 1 :] for name, uri in uris.items()}
+        with write_atomically(join(folder, _RUN_FILE), temporary_folder=folder) as stream:
+            stream.write(json.dumps({"runs": runs}, indent=2).encode())
+    return uris, False
 
 
-def _store(metadata: str) -> MetadataStore:
-    return MetadataStore(sqlite_metadata_connection_config(metadata))
+def balance_in(examples: str, settings: Mapping[str, Any], root: str, beam: Sequence[str]) -> str:
+    """The uri of the dataset that was made of the one at `examples`."""
+    folder = join(root, "artifacts")
+    with _alone(folder):
+        return _balance([examples], folder, BalancerSettings(**settings), beam)
 
 
-def _refusal_of(error: Exception) -> int | None:
-    """The system's number of what ML Metadata says of a disk."""
-    text = str(error)
-    is_of_store = not isinstance(error, OSError) and "query" in text
-    return next((n for words, n in _REFUSALS.items() if is_of_store and words in text), None)
+@contextlib.contextmanager
+def _alone(folder: str) -> Iterator[None]:
+    """Waits for the end of other runs of this machine that write below a folder.
 
-
-def _make_store(metadata: str) -> None:
-    """Lets one process at a time make the tables: ML Metadata fails where two are at it.
-
-    All that comes after that it waits for and tries again by itself.
+    They would take the same number for an output. Where there are no locks nobody waits.
     """
-    for attempt in range(_ATTEMPTS):
-        folder = os.open(os.path.dirname(metadata), os.O_RDONLY)
+    if is_remote(folder):
+        yield
+        return
+    make_folder(folder)
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
         try:
-            with contextlib.suppress(OSError):  # a file system without locks
-                fcntl.flock(folder, fcntl.LOCK_EX)
-            _store(metadata)
-            return
-        except RuntimeError as error:  # a process that knows nothing of our lock
-            if attempt == _ATTEMPTS - 1 or _refusal_of(error) is not None:
-                raise
-        finally:
-            os.close(folder)
-        time.sleep(random.random())
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            logging.warning("%s: another run writes there: waiting for its end", printable(folder))
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+        except OSError:  # a file system without locks
+            pass
+        yield
+    finally:
+        os.close(descriptor)
 
 
-def _cancel(metadata: str, run_id: str) -> None:
-    """Says of what a run was at that it goes on no more."""
-    store = _store(metadata)
-    if (run := store.get_context_by_type_and_name(_RUN, run_id)) is not None:
-        going_on = []
-        for execution in store.get_executions_by_context(run.id):
-            if execution.last_known_state in (type(execution).NEW, type(execution).RUNNING):
-                execution.last_known_state = type(execution).CANCELED
-                going_on.append(execution)
-        if going_on:
-            store.put_executions(going_on)
+def check_trainable(manifest: Manifest) -> None:
+    """Refuses a dataset whose split `train` has no example left.
+
+    Raises:
+        InputError: it says what became of the inputs of each split.
+    """
+    counts = manifest.accounting
+    if "train" in counts and not counts["train"].written:
+        found = "; ".join(f"{split}: {count}" for split, count in counts.items())
+        rejects = f"; {list_counts(manifest.reject_counts)}" * bool(manifest.reject_counts)
+        raise InputError(
+            f"split 'train': expected examples, got none ({found}{rejects}). "
+            "Give it a larger share (splits=, --splits)."
+        )
 
 
-def latest_artifacts(metadata: str) -> tuple[dict[str, str], list[str]]:
-    """What `run_here` returned for the last run that a sqlite file knows."""
-    store = _store(metadata)
-    runs = store.get_contexts_by_type(_RUN)
-    return _artifacts(store, max(runs, key=lambda run: run.id).id)
+def _balance(
+    examples: Sequence[str], folder: str, settings: BalancerSettings, beam: Sequence[str]
+) -> str:
+    with runner_of(beam, module="balancing.parts") as runner:
+        uri = _next_output(folder, *_BALANCED)
+        steps.balance(examples, uri, settings, runner=runner)
+    return uri
 
 
-def _artifacts(store: MetadataStore, run: int) -> tuple[dict[str, str], list[str]]:
-    types = {kind.id: kind.name.split(".")[-1] for kind in store.get_execution_types()}
-    uris: dict[str, str] = {}
-    cached = []
-    for execution in store.get_executions_by_context(run):
-        name = types[execution.type_id]
-        if execution.last_known_state == type(execution).CACHED:
-            cached.append(name)
-        events = store.get_events_by_execution_ids([execution.id])
-        made = [event for event in events if event.type == event.OUTPUT]
-        if wanted := _OUTPUT_OF_MANY.get(name):
-            made = [event for event in made if event.path.steps[0].key == wanted]
-        for artifact in store.get_artifacts_by_id([event.artifact_id for event in made]):
-            uris[name] = artifact.uri
-    return uris, cached
+def _digest(key: str, balancing: BalancerSettings) -> str:
+    known = [key, dataclasses.asdict(balancing)]
+    return hashlib.sha256(json.dumps(known, default=repr).encode()).hexdigest()
+
+
+def _read_runs(folder: str) -> dict[str, dict[str, str]]:
+    """What each run made, by its key."""
+    with contextlib.suppress(ValueError, KeyError, TypeError, AttributeError):  # not ours
+        text = read_text(join(folder, _RUN_FILE)) if exists(join(folder, _RUN_FILE)) else "{}"
+        return {key: dict(made) for key, made in json.loads(text).get("runs", {}).items()}
+    return {}
+
+
+def _made_before(folder: str, key: str) -> dict[str, str] | None:
+    """What an earlier run made, where it was this one and all of it is still there."""
+    uris = {name: join(folder, inner) for name, inner in _read_runs(folder).get(key, {}).items()}
+    return uris if uris and all(map(is_folder, uris.values())) else None
+
+
+def _next_output(folder: str, component: str, output: str) -> str:
+    """A folder as TFX names them, by number; one that a killed run has left is used again."""
+    place = join(folder, f"{component}/{output}")
+    make_folder(place)
+    names = list_names(place) if exists(place) else ()  # a bucket has no empty folders
+    numbers = [int(name) for name in names if name.isdecimal()]
+    last = join(place, str(max(numbers, default=0)))
+    if numbers and output.endswith("examples") and not exists(join(last, MANIFEST_FILE)):
+        return last
+    made = [path for run in _read_runs(folder).values() for path in run.values()]  # or removed
+    numbers += [int(p.rpartition("/")[2]) for p in made if p.startswith(f"{component}/{output}/")]
+    return join(place, str(max(numbers, default=0) + 1))

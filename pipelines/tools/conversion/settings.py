@@ -1,9 +1,7 @@
-"""What a conversion is asked to do, checked before anything heavy is imported.
+"""What a conversion is asked to do, checked before anything is read.
 
-    conversion = prepare("photos/", num_shards=8, layout="folder")
-    check_places(conversion.source, "out/", None)
-
-Neither TFX nor TensorFlow is needed for it, so that a mistake is reported at once.
+conversion = prepare("photos/", num_shards=8, layout="folder")
+check_places(conversion.source, "out/", None)
 """
 
 import dataclasses
@@ -14,7 +12,9 @@ from typing import Any
 
 from components.balancing.settings import BalancerSettings
 from components.common.beam import asks_for_beam
-from components.common.places import check_folder, is_within, path_of
+from components.common.workspace import check_folder, is_within, path_of
+from components.example_gen.inputs import ALL_FILES, InputSelection
+from components.example_gen.partition import Partition
 from components.example_gen.settings import (
     AudioSettings,
     ExampleGenSettings,
@@ -34,7 +34,6 @@ SETTINGS: Mapping[str, type[ExampleGenSettings]] = {
     "text": TextSettings,
     "audio": AudioSettings,
 }
-_TFX_OPTIONS = ("input_config", "output_config", "range_config")  # TFX's own messages
 _BALANCER = BalancerSettings.argument_names()
 _SHARED = {*_BALANCER} & {*ImageSettings.argument_names()}  # both components take them
 _MOST_PARTS = 10**6  # to which shares of one are exact
@@ -55,6 +54,17 @@ class Conversion:
     balancer: Mapping[str, Any]
     beam_pipeline_args: Sequence[str] = ()
 
+    @property
+    def settings(self) -> ExampleGenSettings:
+        """Of the ExampleGen."""
+        return SETTINGS[self.kind].from_arguments(self.example_gen)
+
+    @property
+    def selection(self) -> InputSelection:
+        """Which inputs are meant, and how they are split."""
+        partition = None if self.splits is None else Partition(tuple(self.splits.items()))
+        return InputSelection(base=self.source, patterns=ALL_FILES, partition=partition)
+
 
 def prepare(
     source: Any,
@@ -74,7 +84,7 @@ def prepare(
     if kind not in (None, *KINDS):
         rule = f"one of {', '.join(KINDS)}, or None"
         raise ConfigError(f"kind: expected {rule}, got {misspelt(kind, KINDS)}", setting="kind")
-    shares = _whole_shares(splits, options)
+    shares = _whole_shares(splits)
     _check_beam(beam_pipeline_args)
     check_options(options, kind=kind)  # looking at a remote source takes seconds
     seen = "as asked for"
@@ -109,8 +119,7 @@ def check_options(options: Mapping[str, object], *, kind: str | None = None) -> 
         ConfigError: it names the option, its value, and the nearest that there is.
     """
     kinds = KINDS if kind is None else (kind,)
-    known = [name for one in kinds for name in SETTINGS[one].argument_names()]
-    known = [*dict.fromkeys([*known, *_TFX_OPTIONS])]
+    known = [*dict.fromkeys(name for one in kinds for name in SETTINGS[one].argument_names())]
     component = EXAMPLE_GENS[kind] if kind else "the ExampleGens"
     check_names(
         "convert",
@@ -121,9 +130,6 @@ def check_options(options: Mapping[str, object], *, kind: str | None = None) -> 
         allowed=f"one of {component} ({', '.join(known)}) or of ShardBalancer "
         f"({', '.join(_BALANCER)})",
     )
-    for name, value in options.items():
-        if name in _TFX_OPTIONS and isinstance(value, (str, bool, int, float, list, tuple)):
-            raise ConfigError.of(name, value, allowed="TFX's own message")
 
 
 def _check_beam(arguments: Sequence[str] | None) -> None:
@@ -136,14 +142,10 @@ def _check_beam(arguments: Sequence[str] | None) -> None:
     asks_for_beam(arguments or ())  # and has it
 
 
-def _whole_shares(
-    splits: Mapping[str, float] | None, options: Mapping[str, object]
-) -> dict[str, int] | None:
+def _whole_shares(splits: Mapping[str, float] | None) -> dict[str, int] | None:
     """Shares as whole numbers: of one, 0.8 and 0.2, as 8 and 2; others as they are."""
     if splits is None:
         return None
-    if "output_config" in options:
-        raise ConfigError.of("splits", splits, allowed="none beside output_config")
     if not isinstance(splits, Mapping) or not splits:
         raise ConfigError.of("splits", splits, allowed="shares such as {'train': 8, 'eval': 2}")
     for name, share in splits.items():

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from components.auditing.shifts import distance_of_counts, distance_of_numbers, total_variation
+from components.auditing.checks import distance_of_counts, distance_of_numbers, total_variation
 
 stats = pytest.importorskip("scipy.stats")
 

@@ -4,8 +4,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet
 
-from components.common.blobs import BlobReader
-from components.common.entry import Blob
+from components.common.entry import Blob, BlobReader
 from tests.components.example_gen.list_files import found, listed
 
 

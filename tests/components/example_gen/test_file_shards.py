@@ -7,8 +7,7 @@ import google_crc32c
 import numpy as np
 import pytest
 
-from components.common.blobs import BlobReader
-from components.common.entry import Blob, Entry
+from components.common.entry import Blob, BlobReader, Entry
 from components.common.rejects import RejectedInputError
 from components.example_gen import file_shards
 

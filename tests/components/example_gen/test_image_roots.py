@@ -4,8 +4,7 @@ import uuid
 
 import pytest
 
-from components.common.blobs import BlobReader
-from components.common.entry import Blob
+from components.common.entry import Blob, BlobReader
 from components.common.layout_inputs import FilesElsewhere, ImageRoot, LayoutInputs
 from components.example_gen.inputs import roots_of
 from trainer_utils.storage import InputFile, file_system_of

@@ -1,12 +1,15 @@
 """What becomes of every kind of sound, heard by TensorFlow's own decoder and by soundfile."""
 
+import importlib.abc
 import struct
+import sys
 
 import numpy as np
 import pytest
 import tensorflow as tf
 from scipy import signal
 
+from components.common.rejects import reject_errors
 from tests.components.media.sounds import (
     DATA,
     KEPT,
@@ -175,3 +178,16 @@ def test_a_flac_of_unknown_length_is_heard_to_its_end():
     streamed = with_flac_frames(whole, 0)  # "unknown", says the format; encoders to pipes write it
     np.testing.assert_array_equal(heard(store(streamed)), by_soundfile(whole))
     assert rejected(streamed[: len(streamed) // 2]).code in ("DAMAGED_AUDIO", "TRUNCATED_AUDIO")
+
+
+def test_a_library_that_cannot_be_loaded_is_no_fault_of_the_sound(monkeypatch):
+    class NoLibrary(importlib.abc.MetaPathFinder):
+        def find_spec(self, name, path=None, target=None):
+            if name == "soundfile":
+                raise OSError("cannot load library 'libsndfile.so': cannot allocate memory")
+
+    flac = encode(np.zeros(100), "FLAC", "PCM_16")
+    monkeypatch.delitem(sys.modules, "soundfile")
+    monkeypatch.setattr(sys, "meta_path", [NoLibrary(), *sys.meta_path])
+    with pytest.raises(OSError, match="cannot load library"), reject_errors():
+        store(flac)

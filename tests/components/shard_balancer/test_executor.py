@@ -183,7 +183,7 @@ def test_inputs_that_are_none_or_do_not_agree_are_refused(stock, tmp_path, seria
         (tmp_path / "nothing-here", "nothing-here"),
         (tmp_path / "cut", "00001-of-00002"),
         (tmp_path / "empty", "at least one record"),
-        ([stock[0], tmp_path / "words"], "feature 'id'.*got int.*and string"),
+        ([stock[0], tmp_path / "words"], "feature 'id'.*type='int'.*and .*type='string'"),
         ([tmp_path / "a", tmp_path / "b"], "vocabulary of feature 'label'.*cat, dog.*dog, cat"),
     ):
         with pytest.raises(DatasetError, match=message):

@@ -4,6 +4,7 @@ import contextlib
 import math
 
 import google.protobuf
+import pytest
 import tensorflow as tf
 from hypothesis import given
 from hypothesis import strategies as st

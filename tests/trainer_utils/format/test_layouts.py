@@ -25,6 +25,7 @@ def found(*paths: str, **texts: str) -> dict[str, list[str]]:
         (["mnist-train.tfrecord-00000-of-00002", "mnist-train.tfrecord-00001-of-00002",
           "mnist-test.tfrecord-00000-of-00001"], {"train": 2, "test": 1}),
         (["val/x.tfrecord", "val/y.tfrecord", "Train/x.tfrecord"], {"val": 2, "train": 1}),
+        (["training/val-1.tfrecord", "training/x.tfrecord"], {"val": 1, "training": 1}),
         (["Split-train/data_tfrecord-00000-of-00001.gz", "Split-eval/anything"],
          {"train": 1, "eval": 1}),
         (["other/deep/x.tfrecord", "x.tfrecord"], {"train": 1}),

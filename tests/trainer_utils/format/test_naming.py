@@ -91,28 +91,8 @@ def test_percent_signs_that_are_nobodys_escapes_are_no_vocabulary_of_ours():
 
 
 def test_a_path_that_may_lead_out_is_refused():
-    paths = [
-        "",
-        "/etc/passwd",
-        "../x",
-        "a/../../x",
-        "a/..",
-        "./a",
-        "a//b",
-        "a/",
-        "a\\..\\b",
-        "C:/x",
-    ]
-    paths += [
-        "a\0b",
-        "a\nb",
-        "a\x1bb",
-        "a\u202eb",
-        "\ud800",
-        "a" * 256,
-        "gs://bucket/x",
-        "file:///x",
-    ]
-    for path in paths:
+    outside = "|/etc/passwd|../x|a/../../x|a/..|./a|a//b|a/|a\\..\\b|C:/x|gs://b/x|file:///x"
+    odd = ["a\0b", "a\nb", "a\x1bb", "a\u202eb", "\ud800", "a" * 256]
+    for path in (*outside.split("|"), *odd):
         with pytest.raises(DatasetError, match=r"inside of the dataset's folder \(the-json\)"):
             check_inner_path(path, named_in="the-json")

@@ -2,14 +2,13 @@
 
 import importlib.util
 import os
-import subprocess
-import sys
 import textwrap
 
 import numpy as np
 import pytest
 
 import trainer_utils
+from tests.make import run_python
 from trainer_utils import ConfigError
 
 if importlib.util.find_spec("tensorflow") is None:
@@ -92,12 +91,6 @@ def test_other_backends_train_without_tensorflow(numbered, backend):
         model.fit(data, epochs=2, verbose=0)
         print("tensorflow" in sys.modules)
     """
-    finished = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(code), numbered],
-        env={**os.environ, "KERAS_BACKEND": backend},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    finished = run_python(textwrap.dedent(code), numbered, KERAS_BACKEND=backend)
     assert finished.returncode == 0, finished.stderr
     assert finished.stdout.strip() == "False"

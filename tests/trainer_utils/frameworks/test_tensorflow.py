@@ -80,6 +80,9 @@ def test_datasets_that_disagree_on_a_feature_are_refused(tmp_path, write_dataset
         input_fn(uris)
     assert all(uri in str(caught.value) for uri in uris)
     assert sorted(flat(batches(uris))) == [1, 2]
+    lacking = write_dataset(tmp_path / "c", {"train": [[{"id": [3]}]]}, IDS)
+    with pytest.raises(DatasetError, match=f"feature 'x': .*{lacking}"):
+        input_fn([uris[0], lacking], features="x")
 
 
 @pytest.mark.parametrize(

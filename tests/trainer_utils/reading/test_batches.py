@@ -3,14 +3,13 @@
 import concurrent.futures
 import multiprocessing
 import pickle
-import subprocess
-import sys
 
 import numpy as np
 import pytest
 import tensorflow as tf
 
 import trainer_utils
+from tests.make import run_python
 from tests.trainer_utils.reading.oracle import assert_equal, batches_of
 from trainer_utils import InputOptions
 from trainer_utils.dataset.selection import open_sources
@@ -60,6 +59,7 @@ def test_batches_are_those_that_tensorflow_parses(uri, shuffle, remainder, worke
             for mine, other in zip(ours, theirs, strict=True):
                 rows = len(other["id"])
                 if remainder == "pad":
+                    assert mine["mask"].dtype == np.float32
                     assert mine["mask"].tolist() == [1] * rows + [0] * (6 - rows)
                     mine = {name: mine[name][:rows] for name in FEATURES}
                 assert list(mine) == FEATURES
@@ -118,7 +118,4 @@ def test_tensorflow_is_not_imported(uri):
         "assert sum(len(batch['id']) for batch in batches) == 50\n"
         "print([n for n in ('tensorflow', 'torch', 'tfx', 'pandas') if n in sys.modules])"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", code, uri], capture_output=True, text=True, check=True
-    )
-    assert done.stdout == "[]\n"
+    assert run_python(code, uri).stdout == "[]\n"

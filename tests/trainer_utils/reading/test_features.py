@@ -40,6 +40,18 @@ def test_what_others_wrote(name):
     assert_equal(batch["label"], parse(raw, "label", tf.int64).numpy())
 
 
+def test_tables_of_any_size(tmp_path, write_dataset):
+    sizes = [(1, 2), (3, 1), (2, 2), (2, 5)]
+    rows = [{"m": list(range(h * w)), "m_shape": [h, w]} for h, w in sizes]
+    matrix = Feature(type="int", shape=(3, 5), dense=False)
+    features = {"m": matrix, "m_shape": Feature(type="int", shape=(2,))}
+    uri = write_dataset(tmp_path, {"train": [rows]}, features)
+    (batch,) = trainer_utils.iterate(uri, batch_size=4, shuffle=False)
+    tables = [np.arange(h * w).reshape(h, w) for h, w in sizes]
+    padded = [np.pad(table, [(0, 3 - len(table)), (0, 5 - table.shape[1])]) for table in tables]
+    assert_equal(batch["m"], np.stack(padded))
+
+
 @pytest.mark.parametrize(
     ("dtype", "is_fixed"),
     [("uint8", True), ("float16", False), ("bool", False), ("complex64", True), ("string", True)],

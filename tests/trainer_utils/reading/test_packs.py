@@ -148,6 +148,17 @@ def test_features_that_are_no_tokens_are_refused_as_what_they_are(tmp_path):
         assert (caught.value.setting, caught.value.value) == ("pack", "tokens")
 
 
+def test_lengths_that_were_kept_are_read_unless_a_crash_left_others(uri, tmp_path):
+    settings = {"batch_size": 8, "pack": PackOptions(length=LENGTH), "cache": str(tmp_path)}
+    whole = list(trainer_utils.iterate(uri, "train", **settings))
+    (kept,) = (tmp_path / "lengths").iterdir()
+    for data in (kept.read_bytes(), bytes(kept.stat().st_size)):
+        kept.write_bytes(data)
+        again = trainer_utils.iterate(uri, "train", **settings)
+        for batch, other in zip(whole, again, strict=True):
+            np.testing.assert_array_equal(batch["tokens"], other["tokens"])
+
+
 def test_damage_is_told_by_its_record(uri, tmp_path):
     """Also where the lengths are known."""
     shutil.copytree(uri, tmp_path / "d")

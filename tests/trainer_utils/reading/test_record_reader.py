@@ -2,13 +2,12 @@
 
 import gzip
 import os
-import subprocess
-import sys
 
 import pytest
 import tensorflow as tf
 
 import trainer_utils
+from tests.make import run_python
 from trainer_utils import CorruptShardError
 from trainer_utils.format import Feature
 
@@ -61,8 +60,7 @@ except trainer_utils.CorruptShardError as error:
 @pytest.mark.parametrize(("size", "shuffle"), [(1_000, ""), (1_000, "global"), (100_000, "")])
 def test_a_shard_that_is_cut_short_while_it_is_read_is_an_error(tmp_path, size, shuffle):
     """In a process of its own, since a look behind the end of a mapped file ends it."""
-    arguments = [sys.executable, "-c", CUT, str(tmp_path / "d"), str(size), shuffle]
-    run = subprocess.run(arguments, capture_output=True, text=True, check=False)
+    run = run_python(CUT, tmp_path / "d", size, shuffle)
     assert (run.returncode, run.stderr) == (0, "")
     assert "got one of 5000" in run.stdout
 

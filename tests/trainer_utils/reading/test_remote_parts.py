@@ -1,7 +1,6 @@
 """Datasets in a bucket are read as those on the disk are, little is fetched, all is checked."""
 
 import collections
-import dataclasses
 import gzip
 import os
 import shutil
@@ -14,43 +13,22 @@ import numpy as np
 import pytest
 
 from tests.object_stores import faulty
-from trainer_utils import CacheOptions, CorruptShardError, iterate, storage
-from trainer_utils import format as ours
-from trainer_utils.format.crc32c import extend_crc32c
-from trainer_utils.format.naming import index_file
+from trainer_utils import CacheOptions, CorruptShardError, DatasetWriter, iterate, storage
 
 pytest.importorskip("obstore")
 pytestmark = pytest.mark.slow
 REPOSITORY = Path(__file__).parents[3]
 SHARDS, RECORDS = 4, 300  # each; of 4 to 12 kB: three parts a shard
-FEATURES = {"id": ours.Feature(type="int", shape=()), "x": ours.Feature(type="string", shape=())}
 
 
 @pytest.fixture(scope="module")
-def dataset(tmp_path_factory, write_dataset) -> Path:
+def dataset(tmp_path_factory) -> Path:
     """A dataset with indexes on the local disk."""
     uri = tmp_path_factory.mktemp("cached") / "set"
     rng = np.random.default_rng(0)
-    rows = [
-        [
-            {"id": [shard * RECORDS + n], "x": [rng.bytes(int(rng.integers(4000, 12000)))]}
-            for n in range(RECORDS)
-        ]
-        for shard in range(SHARDS)
-    ]
-    write_dataset(uri, {"train": rows}, FEATURES)
-    text = (uri / "manifest.json").read_text()
-    manifest = ours.Manifest.from_json(text, path="manifest.json")
-    shards = []
-    for shard in manifest.shards:
-        with (uri / shard.path).open("rb") as stream:
-            index = ours.RecordIndex(ours.scan_lengths(stream, path=shard.path)).to_bytes()
-        path = uri / index_file(shard.path)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(index)
-        shards.append(ours.Shard(**{**vars(shard), "index_crc32c": extend_crc32c(0, index)}))
-    manifest = dataclasses.replace(manifest, shards=tuple(shards))
-    (uri / "manifest.json").write_text(manifest.to_json())
+    with DatasetWriter(uri, num_shards={"train": SHARDS}) as writer:
+        for number in range(SHARDS * RECORDS):
+            writer.write("train", {"id": number, "x": rng.bytes(int(rng.integers(4000, 12000)))})
     return uri
 
 

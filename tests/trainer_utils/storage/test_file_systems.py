@@ -1,18 +1,16 @@
 """Every operation of `storage`, alike on the local disk, in object stores and through fsspec."""
 
 import os
-import subprocess
-import sys
 import uuid
 from pathlib import Path
 
 import pytest
 
+from tests.make import run_python
 from tests.trainer_utils.storage.stores import write
 from trainer_utils import storage
 from trainer_utils.format import DatasetError
 
-REPOSITORY = Path(__file__).parents[3]
 NAMES = ["a.bin", "b/c.txt", "b/d e.txt", "b/[x]*?.txt", "b/ü/deep.bin"]
 
 
@@ -148,7 +146,7 @@ def test_writers_take_any_buffer_and_a_text_that_is_no_utf_8_is_named_with_its_b
 
 def test_neither_room_imports_tensorflow():
     """Nor fsspec, while all is local; nor do the commands that look at a dataset."""
-    golden = REPOSITORY / "tests/golden"
+    golden = Path(__file__).parents[3] / "tests/golden"
     code = f"""
 import sys
 from trainer_utils.dataset import open_dataset
@@ -167,13 +165,6 @@ for command in (["inspect"], ["verify"], ["show"]):
         assert not ended.code, ended.code
 print([n for n in ("tensorflow", "tfx", "apache_beam", "pyarrow") if n in sys.modules])
 """
-    finished = subprocess.run(
-        [sys.executable, "-c", code],
-        cwd=REPOSITORY,
-        env={**os.environ, "PYTHONPATH": str(REPOSITORY)},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    finished = run_python(code)
     assert finished.returncode == 0, finished.stderr
     assert finished.stdout.splitlines()[-1] == "[]"

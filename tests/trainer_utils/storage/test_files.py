@@ -13,13 +13,11 @@ from pathlib import Path
 
 import pytest
 
-from components.common.blobs import BlobReader
-from components.common.entry import Blob
+from components.common.entry import Blob, BlobReader
 from components.common.layout_inputs import LayoutInputs
 from components.common.rejects import RejectedInputError, reject_errors
 from trainer_utils.storage import (
     FileRefusedError,
-    FileSystem,
     MachineError,
     copy_file,
     file_system,
@@ -27,11 +25,11 @@ from trainer_utils.storage import (
     list_files,
     open_for_reading,
     read_bytes,
-    register_file_system,
     write_atomically,
     write_text,
 )
-from trainer_utils.storage.file_system import FolderEntry
+from trainer_utils.storage.file_system import FileSystem, FolderEntry
+from trainer_utils.storage.files import register_file_system
 
 SIZE = 1000
 

@@ -1,20 +1,17 @@
 """Object stores when the network is bad, and what their answers make of our errors."""
 
 import os
-import subprocess
-import sys
 import threading
-from pathlib import Path
 
 import numpy as np
 import pytest
 
+from tests.make import run_python
 from tests.object_stores import BUCKET, OTHER_BUCKET, Store, faulty
 from tests.trainer_utils.storage.stores import write
 from trainer_utils import ConfigError, storage
 
 pytest.importorskip("obstore")
-REPOSITORY = Path(__file__).parents[3]
 
 
 @pytest.fixture
@@ -224,12 +221,5 @@ if not os.fork():
     os._exit(0)
 os.wait()
 """
-    finished = subprocess.run(
-        [sys.executable, "-c", code],
-        env={**os.environ, "PYTHONPATH": str(REPOSITORY)},
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=True,
-    )
+    finished = run_python(code)
     assert "Start it by 'spawn'" in finished.stdout

@@ -1,0 +1,155 @@
+"""What runs made, kept in ML Metadata as TFX's launcher keeps it; TFX itself is not imported.
+
+    with open_store("out/metadata.sqlite") as store:
+        record_run(store, "tfx-shards-convert", [Made("ImageExampleGen", {}, {"examples": uri})])
+
+Settings and numbers are those that the datasets tell of themselves.
+"""
+
+import contextlib
+import dataclasses
+import datetime
+import errno
+import fcntl
+import json
+import os
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from importlib import metadata as packages
+from typing import Any
+
+from ml_metadata.metadata_store import MetadataStore
+from ml_metadata.proto import metadata_store_pb2 as mlmd
+
+from components.schema.properties import SPLIT_NAMES, of_dataset
+from trainer_utils.dataset import open_dataset
+from trainer_utils.dataset.files import read_manifest, read_origin
+from trainer_utils.format.json_text import Json
+
+_REFUSALS = {  # what sqlite says of the disk, and the system's number of it
+    "database or disk is full": errno.ENOSPC,
+    "disk I/O error": errno.EIO,
+    "readonly database": errno.EROFS,
+}
+_EXAMPLES, _OTHERS = "Examples", {"datum_schema": "Schema", "datum_dataset": "Dataset"}
+_PROPERTIES = {"span": mlmd.INT, "version": mlmd.INT, SPLIT_NAMES: mlmd.STRING}  # of Examples
+
+
+@dataclasses.dataclass(frozen=True)
+class Made:
+    """A component, and the uris of what it read and made, by the name of the input or output."""
+
+    component: str
+    inputs: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    outputs: Mapping[str, str] = dataclasses.field(default_factory=dict)
+
+
+@contextlib.contextmanager
+def open_store(path: str) -> Iterator[MetadataStore]:
+    """The store in a sqlite file, made where it is not there; one process at a time has it.
+
+    Raises:
+        OSError: with the file's name, what ML Metadata says of a disk.
+    """
+    config = mlmd.ConnectionConfig()
+    config.sqlite.filename_uri = path
+    config.sqlite.connection_mode = mlmd.SqliteMetadataSourceConfig.READWRITE_OPENCREATE
+    folder = os.open(os.path.dirname(path), os.O_RDONLY)
+    try:
+        with contextlib.suppress(OSError):  # a file system without locks
+            fcntl.flock(folder, fcntl.LOCK_EX)
+        yield MetadataStore(config)
+    except Exception as error:  # a RuntimeError, or one of ML Metadata's own
+        if (number := _refusal_of(error)) is not None:
+            raise OSError(number, os.strerror(number), path) from error
+        raise
+    finally:
+        os.close(folder)
+
+
+def _refusal_of(error: Exception) -> int | None:
+    text = str(error)
+    is_of_store = not isinstance(error, OSError) and "query" in text
+    return next((n for words, n in _REFUSALS.items() if is_of_store and words in text), None)
+
+
+def record_run(
+    store: MetadataStore, pipeline: str, steps: Sequence[Made], *, is_cached: bool = False
+) -> None:
+    """Keeps a run of a pipeline.
+
+    Args:
+        store: of `open_store`.
+        pipeline: its name.
+        steps: in the order in which they ran.
+        is_cached: whether nothing had to be made.
+    """
+    now = datetime.datetime.now(datetime.timezone.utc).isoformat()
+    run = [_context(store, "pipeline", pipeline), _context(store, "pipeline_run", now)]
+    state = mlmd.Execution.CACHED if is_cached else mlmd.Execution.COMPLETE
+    for step in steps:
+        module = re.sub("(?<=[a-z])(?=[A-Z])", "_", step.component).lower()
+        kind = mlmd.ExecutionType(name=f"components.{module}.{step.component}")
+        type_id = store.put_execution_type(kind)
+        execution, pairs = mlmd.Execution(type_id=type_id, last_known_state=state), []
+        for uri in (uri for name, uri in step.outputs.items() if name not in _OTHERS):
+            _fill(execution.custom_properties, _settings_of(uri))
+        for is_output, ports in ((False, step.inputs), (True, step.outputs)):
+            for name, uri in ports.items():
+                event = mlmd.Event(type=mlmd.Event.OUTPUT if is_output else mlmd.Event.INPUT)
+                event.path.steps.add(key=name)
+                event.path.steps.add(index=0)
+                is_new = is_output and not is_cached
+                pairs.append((_artifact(store, _OTHERS.get(name, _EXAMPLES), uri, is_new), event))
+        node = _context(store, "node", f"{pipeline}.{step.component}")
+        store.put_execution(execution, pairs, [*run, node], reuse_context_if_already_exist=True)
+
+
+def _settings_of(uri: str) -> Mapping[str, Json]:
+    manifest = read_manifest(uri)
+    assert manifest is not None
+    made_by = read_origin(uri, manifest).made_by
+    return {} if made_by is None else made_by.settings
+
+
+def _context(store: MetadataStore, kind: str, name: str) -> mlmd.Context:
+    known = store.get_context_by_type_and_name(kind, name)
+    if known is not None:
+        found: mlmd.Context = known
+        return found
+    return mlmd.Context(type_id=store.put_context_type(mlmd.ContextType(name=kind)), name=name)
+
+
+def _artifact(store: MetadataStore, kind: str, uri: str, is_new: bool) -> mlmd.Artifact:
+    """What the store has at a uri, else what is there."""
+    known = [one for one in store.get_artifacts_by_uri(uri) if one.type == kind]
+    if known and not is_new:
+        found: mlmd.Artifact = known[-1]
+        return found
+    is_dataset = kind == _EXAMPLES
+    type_ = mlmd.ArtifactType(name=kind, properties=_PROPERTIES if is_dataset else {})
+    if is_dataset:
+        type_.base_type = mlmd.ArtifactType.DATASET
+    made = mlmd.Artifact(type_id=store.put_artifact_type(type_), uri=uri, state=mlmd.Artifact.LIVE)
+    properties: dict[str, Any] = {"tfx_version": packages.version("tfx"), "state": "published"}
+    if is_dataset:
+        dataset = open_dataset(uri, inspect=False)
+        if dataset.manifest is not None:
+            is_gzip = any(shard.is_gzip for shard in dataset.shard_files)
+            properties |= of_dataset(dataset.manifest, dataset.vocabularies, gzip=is_gzip)
+            properties["input_fingerprint"] = dataset.manifest.input_fingerprint
+    own = {n: properties.pop(n) for n in _PROPERTIES if is_dataset and n in properties}
+    _fill(made.properties, own)
+    _fill(made.custom_properties, properties)
+    return made
+
+
+def _fill(properties: Any, values: Mapping[str, Any]) -> None:
+    """Sets properties: numbers and texts as they are, all else as JSON; None is none."""
+    for name, value in values.items():
+        if isinstance(value, int):
+            properties[name].int_value = value
+        elif isinstance(value, float):
+            properties[name].double_value = value
+        elif value is not None:
+            properties[name].string_value = value if isinstance(value, str) else json.dumps(value)
