@@ -169,9 +169,10 @@ class ModelSteps:
         def skip() -> Logs:  # oneDNN's bfloat16 convolutions refuse a batch without rows
             if tf.executing_eagerly():
                 return dict(self._model.get_metrics_result())
-            return tf.nest.map_structure(lambda value: tf.zeros(value.shape, value.dtype), logs)
+            zeros = tf.nest.map_structure(lambda value: tf.zeros(value.shape, value.dtype), logs)
+            return dict(zeros)
 
-        return tf.cond(tf.reduce_any(keep), test, skip)
+        return dict(tf.cond(tf.reduce_any(keep), test, skip))
 
 
 def _as_it_is(function: Callable[[Any], Any]) -> Callable[[Any], Any]:
