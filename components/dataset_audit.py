@@ -19,7 +19,6 @@ from components.tfx.component import (
     Runtime,
     channel,
     checked_properties,
-    examples_channel,
     parameters_of,
     set_properties,
     uris_of,
@@ -53,7 +52,7 @@ class DatasetAuditSpec(types.ComponentSpec):
 
     PARAMETERS = parameters_of(AuditSettings)
     INPUTS = {
-        "examples": examples_channel(),
+        "examples": channel(standard_artifacts.Examples),
         "against": channel(standard_artifacts.Examples, optional=True),
     }
     OUTPUTS = {"anomalies": channel(standard_artifacts.ExampleAnomalies)}

@@ -17,7 +17,6 @@ from components.tfx.component import (
     Runtime,
     channel,
     checked_properties,
-    examples_channel,
     parameters_of,
     uris_of,
 )
@@ -53,7 +52,7 @@ class DatasetReportSpec(types.ComponentSpec):
 
     PARAMETERS = parameters_of(DatasetReportSettings)
     INPUTS = {
-        "examples": examples_channel(),
+        "examples": channel(standard_artifacts.Examples),
         "statistics": channel(standard_artifacts.ExampleStatistics, optional=True),
         "schema": channel(standard_artifacts.Schema, optional=True),
     }

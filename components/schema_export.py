@@ -18,7 +18,6 @@ from components.tfx.component import (
     Runtime,
     channel,
     checked_properties,
-    examples_channel,
     parameters_of,
     set_properties,
     uris_of,
@@ -63,7 +62,7 @@ class SchemaExportSpec(types.ComponentSpec):
 
     PARAMETERS = parameters_of(SchemaExportSettings)
     INPUTS = {
-        "examples": examples_channel(),
+        "examples": channel(standard_artifacts.Examples),
         "schema": channel(standard_artifacts.Schema, optional=True),
         "statistics": channel(standard_artifacts.ExampleStatistics, optional=True),
     }

@@ -20,7 +20,6 @@ from components.tfx.component import (
     Runtime,
     channel,
     checked_properties,
-    examples_channel,
     parameters_of,
     set_properties,
 )
@@ -98,11 +97,11 @@ class ShardBalancerSpec(types.ComponentSpec):
 
     PARAMETERS = parameters_of(BalancerSettings)
     INPUTS = {
-        "examples": examples_channel(),
+        "examples": channel(standard_artifacts.Examples),
         "before_transform": channel(standard_artifacts.Examples, optional=True),
         "transform_graph": channel(standard_artifacts.TransformGraph, optional=True),
     }
-    OUTPUTS = {"balanced_examples": examples_channel()}
+    OUTPUTS = {"balanced_examples": channel(standard_artifacts.Examples)}
 
 
 class ShardBalancer(base_beam_component.BaseBeamComponent):

@@ -283,8 +283,7 @@ def _watch(folder: str, tasks: Sequence[Task], unit: str, ended: threading.Event
             step.update(records, total, note=f"{records:,}/{total:,}, {pace:.0f} MB/s")
             if not sys.stderr.isatty() and now - last_logged >= _LOG_SECONDS:
                 last_logged = now
-                seconds = (now - started) / records * (total - records) if records else 0
+                seconds = (now - started) / max(1, records) * (total - records)
                 left = f"{seconds:.0f} s" if records else "unknown"
-                logging.info(
-                    "%d of %d %s, %.0f MB/s, time left: %s", *(records, total, unit, pace, left)
-                )
+                message = "%d of %d %s, %.0f MB/s, time left: %s"
+                logging.info(message, records, total, unit, pace, left)

@@ -5,7 +5,7 @@ from typing import Any, TypeAlias
 
 from tfx import types
 from tfx.orchestration import data_types
-from tfx.types import artifact_utils, component_spec, standard_artifacts
+from tfx.types import artifact_utils, component_spec
 
 from components.common.settings import ComponentSettings, ExecProperties, without_runtime_parameters
 from components.schema.properties import SPLIT_NAMES, Properties
@@ -25,11 +25,6 @@ def uris_of(artifacts: Artifacts) -> dict[str, str]:
 def channel(kind: type, *, optional: bool = False) -> component_spec.ChannelParameter:
     """An input or output of a spec."""
     return component_spec.ChannelParameter(type=kind, optional=optional)
-
-
-def examples_channel() -> component_spec.ChannelParameter:
-    """An input or output of TFX's `Examples`."""
-    return channel(standard_artifacts.Examples)
 
 
 def parameters_of(
