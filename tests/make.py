@@ -10,6 +10,7 @@ import json
 import os
 import subprocess
 import sys
+import tarfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,7 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
-__all__ = ["everything", "jpeg", "photo", "run_python", "table", "wav", "write_files"]
+__all__ = ["archive", "everything", "jpeg", "photo", "run_python", "table", "wav", "write_files"]
 REPOSITORY = Path(__file__).parents[1]
 
 
@@ -73,6 +74,17 @@ def table(rows: Sequence[Mapping[str, Any]], kind: str, **options: Any) -> bytes
     writer.writeheader()
     writer.writerows(rows)
     return text.getvalue().encode()
+
+
+def archive(files: Mapping[str, bytes]) -> bytes:
+    """A tar with files by their names."""
+    stream = io.BytesIO()
+    with tarfile.open(fileobj=stream, mode="w") as tar:
+        for name, data in files.items():
+            member = tarfile.TarInfo(name)
+            member.size = len(data)
+            tar.addfile(member, io.BytesIO(data))
+    return stream.getvalue()
 
 
 def write_files(base: Path, files: Mapping[str, bytes | str]) -> Path:

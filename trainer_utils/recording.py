@@ -180,14 +180,10 @@ class LossLog:
 
         Args:
             step: counted over the whole run, from 0.
-            losses: of each row that this worker read, `(rows,)` of float, in the order of the
-                batch; an array of any framework, or TensorFlow's PerReplica of such. It is looked
-                at later, so that no step waits for a device.
+            losses: of each row that this worker read, `(rows,)`, of any framework, or
+                TensorFlow's PerReplica of such; looked at later, so that no step waits for it.
             rows: how many there are, of which the losses are kept, and how many with those of
                 weight 0 after them; None: as many as come.
-
-        Raises:
-            ConfigError: what was added here, or some steps before, is no loss a row.
         """
         if step <= self._last_step:
             self._kept = {one: own for one, own in self._kept.items() if one < step}

@@ -12,20 +12,7 @@ Their image is that of the environment's TFX_SHARDS_IMAGE, or of `tfx-shards com
 """
 
 import importlib
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from components.kubeflow.native import (
-        audio_example_gen,
-        dataset_audit,
-        dataset_report,
-        default_image,
-        image_example_gen,
-        input_fingerprint,
-        schema_export,
-        shard_balancer,
-        text_example_gen,
-    )
+from typing import Any
 
 __all__ = [
     "audio_example_gen",

@@ -99,8 +99,11 @@ def _plain_wav(data: bytes) -> StoredAudio | None:
         if name == b"ds64" and not is_plain:
             large_size = int.from_bytes(data[body + 8 : body + 16], "little")
         elif name == b"fmt " and form is None and samples_bytes is None:
-            _check_rate(data[body : body + min(size, 8)])
-            form = data[body : body + size] if size in (16, 18) else b""
+            form = data[body : body + min(size, 16)]
+            if len(form) >= 8 and 0 in struct.unpack("<HI", form[2:8]):
+                detail = "expected a rate and channels in its header, got 0 of one"
+                raise RejectedInputError("DAMAGED_AUDIO", detail)  # libsndfile has no words for it
+            is_plain &= size in (16, 18)
         elif name == b"data":
             size = large_size if size == _UNKNOWN_SIZE else size
             if samples_bytes is not None:
@@ -115,26 +118,15 @@ def _plain_wav(data: bytes) -> StoredAudio | None:
         position = body + size + size % 2
     if samples_bytes is None:
         raise RejectedInputError("TRUNCATED_AUDIO", "the WAV file ends before its samples")
-    if not is_plain or position != len(data) or not form:
+    if not is_plain or position != len(data) or form is None:
         return None
     return _of_form(form, samples_bytes, data)
 
 
-def _check_rate(form: bytes) -> None:
-    """Refuses what a WAV's `fmt ` says and nothing can play; libsndfile has no words for it."""
-    channels, rate = struct.unpack("<HI", form[2:8]) if len(form) == 8 else (1, 1)
-    if not rate or not channels:
-        detail = f"expected a rate and channels in its header, got {rate} Hz and {channels}"
-        raise RejectedInputError("DAMAGED_AUDIO", detail)
-
-
 def _of_form(form: bytes, size: int, data: bytes) -> StoredAudio | None:
-    encoding, channels, rate, bytes_per_second, frame_bytes, bits = struct.unpack(
-        "<HHIIHH", form[:16]
-    )
-    if encoding != _PCM or bits != 16 or not channels or frame_bytes != 2 * channels or not rate:
-        return None
-    if size < frame_bytes or size % frame_bytes or bytes_per_second != rate * frame_bytes:
+    encoding, channels, rate, per_second, frame_bytes, bits = struct.unpack("<HHIIHH", form)
+    is_pcm = (encoding, bits, frame_bytes) == (_PCM, 16, 2 * channels)
+    if not is_pcm or per_second != rate * frame_bytes or size < frame_bytes or size % frame_bytes:
         return None
     return StoredAudio(data, rate, size // frame_bytes, channels)
 

@@ -79,14 +79,6 @@ def _entry(name: str, feature: Feature) -> schema_pb2.Feature:
     return text_format.Parse(text, schema_pb2.Feature())
 
 
-def _with_tag(entry: schema_pb2.Feature, feature: Feature) -> schema_pb2.Feature:
-    """The entry, with what it does not say of the feature as JSON in its annotation."""
-    tag = schema_tag(feature, shape=_declared_shape(entry), is_dense=entry.HasField("shape"))
-    if tag is not None:
-        entry.annotation.tag.append(tag)
-    return entry
-
-
 def _feature(entry: schema_pb2.Feature) -> Feature:
     if entry.type not in _FROM_TFMD:
         raise DatasetError(
@@ -183,7 +175,9 @@ def merge_schema(
             getattr(entry, domain).CopyFrom(getattr(mine, domain))
             getattr(entry, domain).SetInParent()
         if not any(tag.startswith(SCHEMA_TAG) for tag in entry.annotation.tag):
-            _with_tag(entry, features[entry.name])
+            shape, is_dense = _declared_shape(entry), entry.HasField("shape")
+            tag = schema_tag(features[entry.name], shape=shape, is_dense=is_dense)
+            entry.annotation.tag.extend([] if tag is None else [tag])
     return merged
 
 

@@ -194,7 +194,8 @@ class _Head:
             cure = f"{name_encoding(likely)}."
             raise self._bad("a header in UTF-8", str(error), cure) from error
         if not any(fields):
-            raise self._bad("a header with the names of the columns", "none")
+            rule = "a header with the names of the columns"
+            raise InputError(f"{self._source!r}: expected {rule}, found none", path=self._source)
 
     def _check_delimiter(self, first: Sequence[str]) -> None:
         """Refuses a header of one name that is several, divided by another character."""

@@ -9,6 +9,7 @@ import os
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
+from absl import logging
 from tfx import types
 from tfx.dsl.components.base import base_beam_component
 from tfx.orchestration import data_types_utils
@@ -33,6 +34,8 @@ from components.example_gen.settings import ExampleGenSettings
 from components.tfx.component import Artifacts, channel, checked_properties, set_properties
 from components.tfx.executor import LocalFirstBeamExecutor, PropertiesDriver
 from trainer_utils.format import ConfigError
+from trainer_utils.format.naming import REJECTS_FILE
+from trainer_utils.storage import join
 
 FINGERPRINT = "input_fingerprint"
 _DESCRIBED = (FINGERPRINT, "span", "version")  # properties of the artifact too
@@ -215,6 +218,13 @@ class ExampleGenExecutor(LocalFirstBeamExecutor):
                 settings,
                 runner=runner,
                 describe=functools.partial(with_spans, exec_properties),
+            )
+        if made.manifest.total.rejected:  # TFX shows warnings alone
+            logging.warning(
+                "%s: %s. %s names each.",
+                made.manifest.producer,
+                made.manifest.total,
+                join(artifact.uri, REJECTS_FILE),
             )
         set_properties(artifact, made.properties)
         set_span(artifact, made.located, exec_properties)

@@ -1,7 +1,5 @@
 """Which run made an artifact, from what and how, and what was made from it.
 
-    from pipelines.lineage import describe_artifact, list_runs
-
     print(describe_artifact("runs/artifacts/ShardBalancer/balanced_examples/4"))
     print(list_runs("grpc://host:8080"))
 

@@ -176,18 +176,21 @@ class Forgetting(Shown):
     def parts(self) -> list[Part]:
         """What a person sees: the certificate with the names."""
         datasets, removed = self.facts["datasets"], self.facts["removed"]
-        records = [(record, each["uri"]) for each in datasets for record in each["records"]]
+        records = [
+            [self.names[record["name"]], record["shard"], record["number"], each["uri"]]
+            for each in datasets
+            for record in each["records"]
+        ]
+        lost = [[self.names[name]] for name in self.facts["not_found"]]
+        remains = [[each["path"], each["why"]] for each in self.facts["remains"]]
         parts: list[Part] = [
             f"{quantity(len(records), 'record')} of {quantity(len(datasets), 'dataset')}, "
             f"{quantity(len(removed), 'copy', 'copies')} in caches"
         ]
         for header, rows in (
-            (
-                ["record", "shard", "number", "dataset"],
-                [[self.names[r["name"]], r["shard"], r["number"], uri] for r, uri in records],
-            ),
-            (["no record of this name"], [[self.names[n]] for n in self.facts["not_found"]]),
-            (["remains", "why"], [[e["path"], e["why"]] for e in self.facts["remains"]]),
+            (["record", "shard", "number", "dataset"], records),
+            (["no record of this name"], lost),
+            (["remains", "why"], remains),
         ):
             parts += ["", make_table(header, rows)] if rows else []
         return parts

@@ -1,8 +1,6 @@
 """What docs/coming-from.md says of writing: their call and ours, side by side."""
 
 import csv
-import io
-import tarfile
 
 import numpy as np
 import pytest
@@ -12,6 +10,7 @@ from PIL import Image
 import pipelines
 import trainer_utils
 from tests.docs.coming_from import row
+from tests.make import archive
 from trainer_utils import input_fn
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]
@@ -176,17 +175,8 @@ def test_imagenets_folders(imagenet_photos, tmp_path):
 
 @row("keras_imagenet", "`ILSVRC2012_img_train.tar`")
 def test_imagenets_archive_of_archives(imagenet_photos, tmp_path):
-    def packed(files):
-        stream = io.BytesIO()
-        with tarfile.open(fileobj=stream, mode="w") as archive:
-            for name, data in files.items():
-                member = tarfile.TarInfo(name)
-                member.size = len(data)
-                archive.addfile(member, io.BytesIO(data))
-        return stream.getvalue()
-
-    inner = {f"n0{n}.tar": packed({f"n0{n}_1.JPEG": imagenet_photos(n)}) for n in range(3)}
-    (tmp_path / "ILSVRC2012_img_train.tar").write_bytes(packed(inner))
+    inner = {f"n0{n}.tar": archive({f"n0{n}_1.JPEG": imagenet_photos(n)}) for n in range(3)}
+    (tmp_path / "ILSVRC2012_img_train.tar").write_bytes(archive(inner))
     uri = pipelines.convert(tmp_path / "ILSVRC2012_img_train.tar", tmp_path / "out")
     batches = input_fn(uri, "train", label="label", image_size=(8, 8))
     assert sorted(y for _, labels in batches for y in labels.numpy()) == [0, 1, 2]

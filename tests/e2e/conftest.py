@@ -3,14 +3,13 @@
 import shutil
 import subprocess
 import sys
-import wave
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
-from PIL import Image
+
+from tests.make import jpeg, wav, write_files
 
 REPOSITORY = Path(__file__).parents[2]
 IN_THE_SOURCES = (
@@ -39,26 +38,22 @@ sys.meta_path.insert(0, Guard)
 
 
 @pytest.fixture(scope="session")
-def inputs(tmp_path_factory, photos) -> Any:
+def inputs(tmp_path_factory) -> Any:
     from tests.e2e import engines  # which imports TFX
 
     folder = tmp_path_factory.mktemp("inputs")
-    for number in range(engines.PHOTOS):
-        path = folder / f"photos/class-{number % 3}/{number:03d}.jpg"
-        path.parent.mkdir(parents=True, exist_ok=True)
-        Image.fromarray(photos[number % len(photos)]).save(path, quality=50 + number % 50)
-    (folder / "photos/class-0/bad.jpg").write_bytes(b"no photo")
+    files = {
+        f"class-{n % 3}/{n:03d}.jpg": jpeg(n, size=(48, 40), quality=50 + n % 50)
+        for n in range(engines.PHOTOS)
+    }
+    write_files(folder / "photos", files | {"class-0/bad.jpg": b"no photo"})
     rows = [f"text {n} {'word ' * 27},{n % 5}\n" for n in range(engines.ROWS)]
     (folder / "tables").mkdir()
     for number in range(engines.TABLES):  # pieces for more than one worker
         part = "".join(rows[number :: engines.TABLES])
         (folder / f"tables/{number}.csv").write_text(f"text,label\n{part}")
-    (folder / "clips").mkdir()
-    for number in range(engines.CLIPS):
-        tone = 1000 * np.sin(np.arange(4000 + number) / (9 + number))
-        with wave.open(str(folder / f"clips/{number:02d}.wav"), "wb") as clip:
-            clip.setparams((1, 2, 8000, 0, "NONE", ""))
-            clip.writeframes(tone.astype("<i2").tobytes())
+    clips = {f"{n:02d}.wav": wav(n, frames=4000 + n) for n in range(engines.CLIPS)}
+    write_files(folder / "clips", clips)
     places = (folder / name for name in ("photos", "tables", "clips", "out"))
     made = engines.Inputs(*places)
     for kind in engines.KINDS:

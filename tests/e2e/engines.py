@@ -27,6 +27,7 @@ from components.image_example_gen import Executor as ImageExecutor
 from components.shard_balancer import Executor as BalancerExecutor
 from components.shard_balancer import plan
 from components.text_example_gen import Executor as TextExecutor
+from tests.make import everything as contents
 
 # TFX hands workers a package of itself, made anew for each component, unless told of an image.
 NO_PACKAGE = "--sdk_container_image=unused"
@@ -217,15 +218,6 @@ def examples(uri: Path | str) -> standard_artifacts.Examples:
     artifact = standard_artifacts.Examples()
     artifact.uri = str(uri)
     return artifact
-
-
-def contents(folder: Path) -> dict[str, bytes]:
-    """Every file's bytes below a folder."""
-    return {
-        str(path.relative_to(folder)): path.read_bytes()
-        for path in folder.rglob("*")
-        if path.is_file()
-    }
 
 
 def passes(inputs: Inputs) -> dict[str, int]:

@@ -5,7 +5,6 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -13,17 +12,16 @@ import tensorflow as tf
 from datum.reader import load
 
 import trainer_utils
-from tests.e2e.kubeflow.launcher import Pod, WarmPython
 
 pytestmark = pytest.mark.e2e
 REPOSITORY = Path(__file__).parents[2]
 
 
-def run_demo(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+def run_demo(folder: Path) -> subprocess.CompletedProcess[str]:
     environment = {**os.environ, "PYTHONPATH": str(REPOSITORY)}
     environment.pop("TF_USE_LEGACY_KERAS", None)  # which importing TFX sets in this process
     return subprocess.run(
-        [sys.executable, "-m", "pipelines.examples.demo", *arguments],
+        [sys.executable, "-m", "pipelines.examples.demo"],
         cwd=folder,
         env=environment,
         capture_output=True,
@@ -34,25 +32,11 @@ def run_demo(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.fixture(scope="module")
-def demo(tmp_path_factory) -> tuple[Path, str]:
+def demo(tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("demo")
     finished = run_demo(folder)
     assert finished.returncode == 0, finished.stderr[-3000:]
-    return folder, finished.stdout
-
-
-@pytest.fixture(scope="module")
-def warm() -> Iterator[WarmPython]:
-    python = WarmPython({})
-    yield python
-    python.close()
-
-
-def run_warm(python: WarmPython, folder: Path, *arguments: str) -> tuple[int, str]:
-    """The demo's status and all that it printed, without the seconds that imports take."""
-    pod = Pod(folder)
-    status = python.run(("python", "-m", "pipelines.examples.demo", *arguments), {}, pod)
-    return status, pod.log.read_text()
+    return folder
 
 
 def only_child(folder: Path) -> Path:
@@ -60,8 +44,8 @@ def only_child(folder: Path) -> Path:
     return child
 
 
-def artifact(demo: tuple[Path, str], component: str, output: str, run: str = "own") -> Path:
-    return only_child(demo[0] / "demo-run" / run / "artifacts" / component / output)
+def artifact(demo: Path, component: str, output: str) -> Path:
+    return only_child(demo / "demo-run/own/artifacts" / component / output)
 
 
 def records_of(uri: Path, split: str) -> list[tf.train.Example]:
@@ -82,45 +66,38 @@ def test_the_model_is_well_above_chance(demo):
     assert metrics["eval_accuracy"] > 0.6
 
 
-@pytest.mark.parametrize(
-    ("component", "output"),
-    [("ImageExampleGen", "examples"), ("ShardBalancer", "balanced_examples")],
-)
-def test_each_photo_is_in_one_split_and_once(demo, component, output):
-    uri = artifact(demo, component, output)
-    stored = [
-        hashlib.sha256(first(example, "image")).hexdigest()
-        for split in ("train", "eval")
-        for example in records_of(uri, split)
-    ]
+def test_each_photo_is_in_one_split_and_once(demo):
     photos = [
         hashlib.sha256(path.read_bytes()).hexdigest()
-        for path in (demo[0] / "demo-run/photos").rglob("*.*")
+        for path in (demo / "demo-run/photos").rglob("*.*")
         if path.stem.isdigit()
     ]
     assert len(photos) == 600
-    assert sorted(stored) == sorted(photos)
+    for place in (("ImageExampleGen", "examples"), ("ShardBalancer", "balanced_examples")):
+        stored = [
+            hashlib.sha256(first(example, "image")).hexdigest()
+            for split in ("train", "eval")
+            for example in records_of(artifact(demo, *place), split)
+        ]
+        assert sorted(stored) == sorted(photos)
 
 
-@pytest.mark.parametrize(
-    ("component", "output"),
-    [("ShardBalancer", "balanced_examples"), ("SchemaExport", "datum_dataset")],
-)
-@pytest.mark.parametrize("split", ["train", "eval"])
-def test_datum_reads_what_input_fn_reads(demo, split, component, output):
+def test_datum_reads_what_input_fn_reads(demo):
     uri = str(artifact(demo, "ShardBalancer", "balanced_examples"))
-    loaded = load(str(artifact(demo, component, output)))
-    loaded.dataset_configs.batch_size_val = 1
-    theirs = {
-        (e["filename"].numpy()[0], int(e["label"][0]), e["image"].numpy()[0].tobytes())
-        for e in loaded.val_fn(split)
-    }
-    ours = {
-        (e["filename"].numpy(), int(e["label"]), e["image"].numpy().tobytes())
-        for e in trainer_utils.input_fn(uri, split, batch_size=None)
-    }
-    assert len(ours) == {"train": 404, "eval": 196}[split]
-    assert ours == theirs
+    for split, count in (("train", 404), ("eval", 196)):
+        ours = {
+            (e["filename"].numpy(), int(e["label"]), e["image"].numpy().tobytes())
+            for e in trainer_utils.input_fn(uri, split, batch_size=None)
+        }
+        assert len(ours) == count
+        for place in (("ShardBalancer", "balanced_examples"), ("SchemaExport", "datum_dataset")):
+            loaded = load(str(artifact(demo, *place)))
+            loaded.dataset_configs.batch_size_val = 1
+            theirs = {
+                (e["filename"].numpy()[0], int(e["label"][0]), e["image"].numpy()[0].tobytes())
+                for e in loaded.val_fn(split)
+            }
+            assert ours == theirs
 
 
 def test_statistics_hold_no_image_bytes(demo):
@@ -135,13 +112,13 @@ def test_statistics_hold_no_image_bytes(demo):
 
 
 def test_the_pushed_model_serves_encoded_photos(demo):
-    version = only_child(demo[0] / "demo-run/own/serving")
+    version = only_child(demo / "demo-run/own/serving")
     model = tf.saved_model.load(str(version))
-    photo = next((demo[0] / "demo-run/photos/palace_sky").glob("*.jpg")).read_bytes()
+    photo = next((demo / "demo-run/photos/palace_sky").glob("*.jpg")).read_bytes()
     result = model.signatures["serving_default"](image=tf.constant([photo]))
     assert result["probabilities"].shape == (1, 5)
     assert float(tf.reduce_sum(result["probabilities"])) == pytest.approx(1, abs=1e-5)
 
 
-def test_a_second_run_takes_all_from_the_cache(demo, warm):
-    assert "from the cache: 7 of 7" in run_warm(warm, demo[0])[1]
+def test_a_second_run_takes_all_from_the_cache(demo):
+    assert "from the cache: 7 of 7" in run_demo(demo).stdout

@@ -1,14 +1,12 @@
 """Beam engines whose workers are processes of their own: nothing lost, the same bytes."""
 
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
 from tests.e2e import engines
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]
-REPOSITORY = Path(__file__).parents[2]
 
 
 @pytest.fixture(scope="module")
@@ -30,20 +28,8 @@ def test_workers_took_all_of_ours_from_the_wheel(inputs, portable, wheel, tmp_pa
     assert {name: origin for name, origin in imported.items() if str(wheel) not in origin} == {}
 
 
-@pytest.mark.parametrize("kind", ["images", "balanced"])
-def test_workers_that_do_not_see_the_output_are_an_error(
-    inputs, portable, tmp_path, monkeypatch, kind
-):
+def test_workers_that_do_not_see_the_output_are_an_error(inputs, portable, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)  # the workers are elsewhere: a relative uri is another place there
     with pytest.raises(RuntimeError, match="expected storage that all workers share"):
-        engines.convert(kind, inputs, "out", portable)
+        engines.convert("images", inputs, "out", portable)
     assert not (tmp_path / "out/manifest.json").exists()
-
-
-def test_two_processes_of_the_in_process_runner_lose_nothing(inputs, tmp_path, monkeypatch):
-    kind = "balanced"  # those of photos and texts stand beside their components
-    monkeypatch.setenv("PYTHONPATH", str(REPOSITORY))
-    workers = ["--direct_num_workers=2", "--direct_running_mode=multi_processing"]
-    engines.convert(kind, inputs, tmp_path / "out", [*workers, engines.NO_PACKAGE])
-    assert engines.records_in(tmp_path / "out") == engines.RECORDS[kind]
-    assert engines.contents(tmp_path / "out") == engines.contents(inputs.made(kind))

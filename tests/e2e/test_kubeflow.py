@@ -15,6 +15,7 @@ from pipelines.examples.demo_photos import REGIONS, make_photos
 from pipelines.examples.training_pipeline import BEAM_ARGUMENTS, run_locally
 from pipelines.kubeflow import compile_pipeline
 from tests.e2e.kubeflow.launcher import LOGS, REPOSITORY, Cluster, Run, StepFailed, WarmPython
+from tests.make import everything as files_of
 from trainer_utils.format.naming import MANIFEST_FILE
 
 pytestmark = pytest.mark.e2e
@@ -61,11 +62,6 @@ def local(photos, tmp_path_factory) -> dict[str, bytes]:
     )
     (dataset,) = (root / "artifacts/ShardBalancer/balanced_examples").iterdir()
     return files_of(dataset)
-
-
-def files_of(folder: Path) -> dict[str, bytes]:
-    paths = (path for path in folder.rglob("*") if path.is_file())
-    return {str(path.relative_to(folder)): path.read_bytes() for path in paths}
 
 
 def compiled(folder: Path, pipeline: str, root: str, **options: str) -> Path:
@@ -188,19 +184,6 @@ def test_native_components_make_the_same_bytes_and_may_keep_them_elsewhere(
     assert not [key for key in cluster.objects if "data_tfrecord" in key], "copied by the launcher"
 
 
-def test_a_tfx_pipeline_may_keep_its_datasets_elsewhere(python, photos, local, tmp_path):
-    volume = tmp_path / "volume"
-    package = compiled(tmp_path, f"{OTHERS}:without_training", "gs://b", dataset_root=str(volume))
-    cluster = Cluster(tmp_path / "pods", python)
-    run = cluster.run(package, {"photos": photos})
-    balanced = run.metadata("ShardBalancer", "balanced_examples")["dataset_uri"]
-    assert files_of(Path(balanced)) == local
-    assert not [key for key in cluster.objects if "data_tfrecord" in key], "copied by the launcher"
-    assert "Split-train/FeatureStats.pb" in cluster.below(run.uri("StatisticsGen", "statistics"))
-    page = cluster.objects[run.uri("DatasetReport", "report")]  # a file, as Kubeflow shows it
-    assert page.startswith(b"<!doctype html>")
-
-
 def test_photos_in_an_object_store_are_imported(python, photos, tmp_path):
     cluster = Cluster(tmp_path / "pods", python)
     cluster.upload(Path(photos), "s3://raw/photos")
@@ -277,10 +260,8 @@ def test_a_step_comes_from_the_cache_unless_its_inputs_have_changed(
 @pytest.mark.parametrize(
     ("pipeline", "given", "message"),
     [
-        ("image", {"input_base": "/no/photos"}, r"InputError: input_base '/no/photos': expected"),
         ("image", {"max_reject_fraction": 0.0}, r"InputError: 3 of 63 inputs were rejected"),
         (f"{OTHERS}:native", {"num_shards": -1}, r"ConfigError: num_shards: .* got -1"),
-        (f"{OTHERS}:native", {"dataset_root": "d"}, r"ConfigError: dataset_root: .* got 'd'"),
     ],
 )
 def test_a_failing_step_shows_its_error(python, photos, tmp_path, pipeline, given, message):

@@ -12,7 +12,8 @@ import numpy as np
 import pytest
 
 from tests.faults.engine import Engine, Run
-from tests.faults.outputs import content_of, folders_of
+from tests.faults.outputs import folders_of
+from tests.make import everything
 
 STEPS = ("images", "texts", "audio", "balance")
 OTHERS = ("update", "exclude", "audit", "report", "write")
@@ -129,7 +130,7 @@ def undisturbed(tmp_path_factory, engine, datasets, raw) -> dict[str, Undisturbe
         }
         assert [run.error for run in runs.values()] == ["", ""]
         seconds = {processes: run.seconds for processes, run in runs.items()}
-        content, folders = content_of(uris[1]), folders_of(uris[1])
-        assert content_of(uris[2]) == content
+        content, folders = everything(uris[1]), folders_of(uris[1])
+        assert everything(uris[2]) == content
         found[name] = Undisturbed(step, source, settings, content, folders, runs[1].calls, seconds)
     return found

@@ -4,17 +4,11 @@ from pathlib import Path
 
 import pytest
 
+from tests.make import everything
 from trainer_utils import DatasetError
 from trainer_utils.dataset import open_dataset
 
 MANIFEST = "manifest.json"
-
-
-def content_of(uri: Path) -> dict[str, bytes]:
-    """Every file's bytes, by path; those whose names begin with a dot included."""
-    return {
-        str(path.relative_to(uri)): path.read_bytes() for path in uri.rglob("*") if path.is_file()
-    }
 
 
 def folders_of(uri: Path) -> set[str]:
@@ -27,11 +21,11 @@ def check_not_half(uri: Path, good: dict[str, bytes]) -> None:
     Of what is no dataset, such as a page, each file is whole or not there.
     """
     if MANIFEST not in good:
-        found = content_of(uri) if uri.exists() else {}
+        found = everything(uri) if uri.exists() else {}
         halves = {name for name, data in found.items() if data != good.get(name)}
         assert not {name for name in halves if not name.startswith(".")}, halves
     elif (uri / MANIFEST).exists():
-        found = content_of(uri)
+        found = everything(uri)
         assert {name: found.get(name) for name in good} == good
     else:
         with pytest.raises(DatasetError):
@@ -40,7 +34,7 @@ def check_not_half(uri: Path, good: dict[str, bytes]) -> None:
 
 def check_whole(uri: Path, good: dict[str, bytes], folders: set[str]) -> None:
     """All of it, byte for byte, and nothing else: in the folder or beside it."""
-    found = content_of(uri)
+    found = everything(uri)
     others = found.keys() ^ good.keys()
     assert not others, others
     assert [name for name in good if found[name] != good[name]] == []

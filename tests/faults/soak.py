@@ -1,7 +1,6 @@
 """Long work in one process, and what it holds after each round: memory, threads, files, lines.
 
 found = soak("global", uri, log)          # 50 epochs; `READINGS` has the names
-found = soak("convert", photos, log)      # 10 conversions
 growth(found, "rss_bytes")                # bytes a round, after the rounds that warm up
 """
 
@@ -10,23 +9,20 @@ import json
 import os
 import subprocess
 import sys
-import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-EPOCHS, CONVERSIONS = 50, 10
+EPOCHS = 50
 WARM_UP = 0.3  # of the rounds
 SECONDS = 450
 _IMAGES: dict[str, Any] = {"batch_size": 32, "image_size": (32, 32), "features": ["image", "id"]}
 READINGS: dict[str, dict[str, Any]] = {
-    "in order": {**_IMAGES, "shuffle": False},
     "windowed": {**_IMAGES, "shuffle": 64},
     "global": {**_IMAGES, "shuffle": "global"},
     "cached": {**_IMAGES, "cache": {}},
-    "padded": {**_IMAGES, "remainder": "pad"},
     "augmented": {**_IMAGES, "augment": "flip"},
     "not decoded": {"batch_size": 32, "features": "id"},
 }
@@ -36,8 +32,8 @@ def soak(program: str, source: Path, log: Path) -> list[dict[str, int]]:
     """What a process of its own held after each round.
 
     Args:
-        program: a name of `READINGS`, `iterate`, `input_fn anew` or `convert`.
-        source: of `convert` the photos, else a dataset.
+        program: a name of `READINGS`, `iterate` or `input_fn anew`.
+        source: a dataset.
         log: gets what it prints.
     """
     with log.open("wb") as stderr:
@@ -98,23 +94,9 @@ def _arrays(uri: str) -> Iterator[int]:
         yield sum(1 for _ in iterate(uri, "train", **_IMAGES))
 
 
-def _conversions(source: str) -> Iterator[int]:
-    """Each with another seed into a folder of its own, so that no cache answers."""
-    from components.report.inspection import inspect_dataset
-    from pipelines.tools.conversion.convert import convert
-
-    with tempfile.TemporaryDirectory() as folder:
-        seed = 0
-        while True:
-            uri = convert(source, os.path.join(folder, str(seed)), seed=seed)
-            yield sum(split.records for split in inspect_dataset(uri).splits.values())
-            seed += 1
-
-
 _OTHERS: dict[str, Callable[[str], Iterator[int]]] = {
     "input_fn anew": _pipelines,
     "iterate": _arrays,
-    "convert": _conversions,
 }
 
 
@@ -124,7 +106,7 @@ def _main(program: str, source: str) -> None:
     reading = READINGS.get(program)
     rounds = _OTHERS[program](source) if reading is None else _epochs(source, reading)
     found, counts = [], set()
-    for _ in range(CONVERSIONS if program == "convert" else EPOCHS):
+    for _ in range(EPOCHS):
         counts.add(next(rounds))
         found.append(_held())
     assert len(counts) == 1, counts

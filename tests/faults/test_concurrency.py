@@ -16,9 +16,10 @@ from pipelines.tools.verification import verify_dataset
 from tests.faults.conftest import SETTINGS
 from tests.faults.counts import some_or_many
 from tests.faults.engine import Engine, Run
-from tests.faults.outputs import check_not_half, check_whole, content_of, folders_of
+from tests.faults.outputs import check_not_half, check_whole, folders_of
 from tests.faults.tfrecords import read_records
 from tests.faults.together import convert_together
+from tests.make import everything
 from trainer_utils import DatasetError, iterate
 
 LONG = 5  # times that runs meet, and that readers meet a writer
@@ -203,12 +204,12 @@ def write_at_once(
         assert f"'{uri}': expected no other run that writes there" in run.error
     good = [number for number, run in enumerate(done) if run.is_good]
     if good:
-        assert content_of(uri) in [content_of(plain[number]) for number in good]
+        assert everything(uri) in [everything(plain[number]) for number in good]
     elif uri.exists():  # the one was killed after the other had been refused
-        check_not_half(uri, content_of(plain[0]))
+        check_not_half(uri, everything(plain[0]))
     assert good or (kill_after is not None and done[0].status == -9)
     assert engines[1].run("texts", sources[1], uri, **SETTINGS).is_good
-    check_whole(uri, content_of(plain[1]), folders_of(plain[1]))
+    check_whole(uri, everything(plain[1]), folders_of(plain[1]))
 
 
 @pytest.mark.slow

@@ -6,33 +6,21 @@ file and the fault, and leaves no dataset.
 
 import errno
 import gzip
-import io
 import json
 import os
-import tarfile
 from pathlib import Path
 from typing import NamedTuple
 
-import pyarrow as pa
-import pyarrow.parquet
 import pytest
 
 from tests.faults.counts import drawn, some_of_any_or_all_of_each
 from tests.faults.engine import Engine
-from tests.faults.outputs import MANIFEST, check_whole, content_of, folders_of
-from tests.make import jpeg, write_files
+from tests.faults.outputs import MANIFEST, check_whole, folders_of
+from tests.make import archive, everything, jpeg, table, write_files
 
 FAULTS = (
-    "EIO",
-    "ESTALE",
-    "EMFILE",
-    "ENFILE",
-    "ENOMEM",
-    "ENOSPC",
-    "EDQUOT",
-    "ETIMEDOUT",
-    "EREMOTEIO",
-    "ENOTCONN",
+    *("EIO", "ESTALE", "EMFILE", "ENFILE", "ENOMEM"),
+    *("ENOSPC", "EDQUOT", "ETIMEDOUT", "EREMOTEIO", "ENOTCONN"),
 )
 QUICK = 2  # calls, of each of the inputs
 FOR_EVER = 1_000_000
@@ -63,35 +51,10 @@ class Source(NamedTuple):
     calls: int
 
 
-def table(kind: str) -> bytes:
-    stream = io.BytesIO()
-    if kind == "parquet":
-        pyarrow.parquet.write_table(pa.Table.from_pylist(ROWS), stream, row_group_size=5)
-        return stream.getvalue()
-    if kind == "jsonl":
-        return "".join(f"{json.dumps(row)}\n" for row in ROWS).encode()
-    return "".join(["text,label\n", *(f"{r['text']},{r['label']}\n" for r in ROWS)]).encode()
-
-
-def members() -> bytes:
-    stream = io.BytesIO()
-    with tarfile.open(fileobj=stream, mode="w") as archive:
-        for number in range(1, 5):
-            for ending, data in ((".jpg", jpeg(number)), (".cls", b"1")):
-                member = tarfile.TarInfo(f"{number}{ending}")
-                member.size = len(data)
-                archive.addfile(member, io.BytesIO(data))
-    return stream.getvalue()
-
-
-def embedded() -> bytes:
-    stream = io.BytesIO()
-    rows = [{"image": jpeg(n), "label": "ab"[n % 2]} for n in range(1, 5)]
-    pyarrow.parquet.write_table(pa.Table.from_pylist(rows), stream, row_group_size=2)
-    return stream.getvalue()
-
-
 PHOTOS = {n: jpeg(n) for n in range(1, 5)}
+CSV = table(ROWS, "csv", lineterminator="\n")
+MEMBERS = {f"{n}{end}": data for n in PHOTOS for end, data in ((".jpg", PHOTOS[n]), (".cls", b"1"))}
+EMBEDDED = [{"image": data, "label": "ab"[n % 2]} for n, data in PHOTOS.items()]
 FILES: dict[str, tuple[str, dict[str, bytes]]] = {
     "classes": ("images", {f"{'ab'[n % 2]}/{n}.jpg": data for n, data in PHOTOS.items()}),
     "list": (
@@ -109,14 +72,14 @@ FILES: dict[str, tuple[str, dict[str, bytes]]] = {
         {f"images/{n}.jpg": data for n, data in PHOTOS.items()}
         | {"annotations/instances_train.json": json.dumps(COCO).encode()},
     ),
-    "webdataset": ("images", {"0.tar": members()}),
-    "embedded": ("images", {"train.parquet": embedded()}),
+    "webdataset": ("images", {"0.tar": archive(MEMBERS)}),
+    "embedded": ("images", {"train.parquet": table(EMBEDDED, "parquet", row_group_size=2)}),
     "texts": ("texts", {f"{'ab'[n % 2]}/{n}.txt": b"some words" for n in range(4)}),
-    "csv": ("texts", {"a.csv": table("csv")}),
-    "gzip": ("texts", {"a.csv.gz": gzip.compress(table("csv"), mtime=0)}),
-    "jsonl": ("texts", {"a.jsonl": table("jsonl")}),
+    "csv": ("texts", {"a.csv": CSV}),
+    "gzip": ("texts", {"a.csv.gz": gzip.compress(CSV, mtime=0)}),
+    "jsonl": ("texts", {"a.jsonl": table(ROWS, "jsonl")}),
     "json": ("texts", {"a.json": json.dumps(dict(enumerate(ROWS))).encode()}),
-    "parquet": ("texts", {"a.parquet": table("parquet")}),
+    "parquet": ("texts", {"a.parquet": table(ROWS, "parquet", row_group_size=5)}),
 }
 NAMES = (*FILES, "balance")
 
@@ -137,7 +100,7 @@ def sources(tmp_path_factory, engine) -> dict[str, Source]:
             write_files(base, files)
         run = engine.run(step, base, uri, refuse=(str(base), 0, "EIO", 1), **settings)
         assert run.error == ""
-        content = content_of(uri)
+        content = everything(uri)
         assert b"rejects.jsonl" not in content[MANIFEST]
         found[name] = Source(step, base, settings, content, folders_of(uri), run.calls)
     return found

@@ -1,6 +1,6 @@
 """`Input`: what the inputs of all frameworks have in common, batches and where an iterator is.
 
-source = Input(uri, "train", options, worker=0, num_workers=4)
+source = Input.open(uri, "train", options, worker=0, num_workers=4)
 source.input_steps, source.state(120), source.class_names
 """
 
@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from trainer_utils.dataset.location import Inputs
-from trainer_utils.dataset.selection import class_names_of, numbers_of_classes
+from trainer_utils.dataset.selection import Source, class_names_of, numbers_of_classes
 from trainer_utils.format import ConfigError
 from trainer_utils.options import InputOptions
 from trainer_utils.planning import open_input
@@ -28,18 +28,23 @@ _logger = logging.getLogger(__name__)
 
 
 class Input(Batches):
-    """The batches of what `input_fn` was asked for, and which epoch an iterator reads next.
+    """The batches of what `input_fn` was asked for, and which epoch an iterator reads next."""
 
-    Takes what `input_fn` and `Batches` take, and raises what they do.
-    """
-
-    def __init__(
-        self, artifact_uri: Inputs, split: str | None, options: InputOptions, **arguments: Any
-    ) -> None:
-        sources, options = open_input(artifact_uri, split, options)
+    def __init__(self, sources: Sequence[Source], options: InputOptions, **arguments: Any) -> None:
         super().__init__(sources, options, **arguments)
         self._next_epoch = self.input_start.epoch
         self._check_examples()
+
+    @staticmethod
+    def open(
+        artifact_uri: Inputs, split: str | None, options: InputOptions, **arguments: Any
+    ) -> "Input":
+        """The input of what `input_fn` and `Batches` take; raises what they do."""
+        return Input(*open_input(artifact_uri, split, options), **arguments)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        again, arguments = super().__reduce__()
+        return functools.partial(Input, **again.keywords), arguments
 
     @property
     def class_names(self) -> Sequence[str] | None:

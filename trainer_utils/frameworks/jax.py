@@ -16,6 +16,7 @@ from trainer_utils.dataset.location import Inputs
 from trainer_utils.format import ConfigError
 from trainer_utils.frameworks.base import Input
 from trainer_utils.options import InputOptions, choose_options, shows_settings
+from trainer_utils.planning import open_input
 
 
 @shows_settings
@@ -81,7 +82,8 @@ class JaxBatches(Input):
             rule = f"an equal part of the {size} rows of a batch for each process"
             raise ConfigError.of("sharding", (first, last), allowed=rule)
         workers = size // rows
-        super().__init__(artifact_uri, split, options, worker=first // rows, num_workers=workers)
+        sources, options = open_input(artifact_uri, split, options)
+        super().__init__(sources, options, worker=first // rows, num_workers=workers)
         specs = self.structure.items()
         mixed = [name for name, one in specs if None in one.shape and one.dtype != "bytes"]
         if workers > 1 and mixed:

@@ -48,7 +48,7 @@ def keras_dataset(
         raise ConfigError.of("repeat", chosen.repeat, allowed="False: fit takes epochs=")
     if chosen.batch_size is None:
         raise ConfigError.of("batch_size", None, allowed="a number, since Keras takes batches")
-    source = Input(artifact_uri, split, chosen, worker=worker, num_workers=num_workers)
+    source = Input.open(artifact_uri, split, chosen, worker=worker, num_workers=num_workers)
     return _keras_class()(source)
 
 

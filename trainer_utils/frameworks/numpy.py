@@ -41,4 +41,4 @@ def iterate(
         ConfigError: a setting is not allowed, or the plan is impossible.
     """
     chosen = choose_options(options, settings, of=iterate)
-    return Input(artifact_uri, split, chosen, worker=worker, num_workers=num_workers)
+    return Input.open(artifact_uri, split, chosen, worker=worker, num_workers=num_workers)

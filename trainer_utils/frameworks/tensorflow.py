@@ -62,7 +62,7 @@ def input_fn(
         "num_workers": input_context.num_input_pipelines,
         "num_replicas": input_context.num_replicas_in_sync,
     }  # fmt: skip
-    source = Input(artifact_uri, split, chosen, callbacks=False, **shared)
+    source = Input.open(artifact_uri, split, chosen, callbacks=False, **shared)
     tensors = TensorInput(source, is_shared=input_context is not None)
 
     def resumed_at(state: InputState) -> tf.data.Dataset:

@@ -89,22 +89,12 @@ class TorchDataset:
         if options.processes:
             rule = "0: DataLoader(num_workers=…) says how many there are"
             raise ConfigError.of("processes", options.processes, allowed=rule)
-        self._arguments = (artifact_uri, split, options, worker, num_workers)
-        self._open()
+        # A DataLoader's processes open the files anew: mappings are not for sending.
+        self._input = Input.open(
+            artifact_uri, split, options, worker=worker, num_workers=num_workers
+        )
         # Processes that a loader keeps from epoch to epoch see it too.
         self._epoch = torch.tensor(self._input.input_start.epoch).share_memory_()
-
-    def _open(self) -> None:
-        uri, split, options, worker, num_workers = self._arguments
-        self._input = Input(uri, split, options, worker=worker, num_workers=num_workers)
-
-    def __getstate__(self) -> dict[str, Any]:
-        """A DataLoader's processes open the files anew: mappings are not for sending."""
-        return {name: value for name, value in vars(self).items() if name != "_input"}
-
-    def __setstate__(self, state: Mapping[str, Any]) -> None:
-        vars(self).update(state)
-        self._open()
 
     def __getattr__(self, name: str) -> Any:
         if name in (*SHOWN_OF_INPUT, "order", "sources", "worker"):

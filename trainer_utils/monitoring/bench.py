@@ -136,7 +136,7 @@ def measure_input(
         raise ConfigError.of("seconds", seconds, allowed="a number above 0")
     # In the order of the files unless asked, so that a disk is measured by what it reads in a row.
     settings = {"shuffle": False, **options, "batch_size": batch_size, "repeat": True}
-    source = Input(artifact_uri, split, choose_options(None, settings, of=measure_input))
+    source = Input.open(artifact_uri, split, choose_options(None, settings, of=measure_input))
     if not source.input_steps:
         raise DatasetError(f"split {split!r}: expected records to measure with, got none")
     before = machine_seconds() - cpu_seconds(), time.perf_counter()

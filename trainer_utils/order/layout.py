@@ -22,9 +22,6 @@ class BatchLayout:
         num_replicas: of all workers together, each of which gets an equal share of a batch; a
             multiple of the workers. 0: one each.
         remainder: what becomes of the records that fill no whole batch, as in `OrderOptions`.
-
-    Raises:
-        ConfigError: a setting is not allowed, or the plan is impossible.
     """
 
     num_records: int

@@ -43,12 +43,7 @@ class WeightSchedule:
             weights, in any unit; a part that is not named in one weighs nothing in it.
         epoch_records: of an epoch. None: as many as it takes until every record of each part that
             weighs something in the first stage has come.
-        older: of parts that are newer versions of datasets, the part that was the older one: its
-            name, uri and split.
-
-    Raises:
-        ConfigError: names come twice; stages are not in order; a weight is no finite number from 0
-            on, or the weights of a stage lie over 10,000 times apart.
+        older: of parts that are newer versions, the name, uri and split of the older one.
     """
 
     names: Sequence[str]

@@ -50,16 +50,12 @@ class InputState:
     """Where an input is.
 
     Args:
-        epoch: counted from 0.
-        step: the one that comes next, in that epoch.
+        epoch, step: what comes next, counted from 0, the step in that epoch.
         batch_size: of the global batch; of single examples the number of workers.
         seed: of all orders.
         digest: of the dataset, the slices that are read, and the settings that shape batches.
-        version: of the order of records.
+        version: of the order of records; another is refused with a ConfigError.
         mix: of a mixture, what it has behind it; None: there is no mixture.
-
-    Raises:
-        ConfigError: it is of another version, or no such token.
     """
 
     epoch: int

@@ -51,11 +51,9 @@ class Batches:
     """The batches of one worker; for any number of threads, and for processes that are forked.
 
     Args:
-        sources: what is read.
-        options: all settings.
+        sources, options: what is read, and how.
         worker: which of the workers this is, from 0; its batches are its part of the global ones.
-        num_workers: how many there are.
-        num_replicas: of all workers together, a multiple of the workers. None: one each.
+        num_workers, num_replicas: as `InputOrder` takes them.
         callbacks: whether the callbacks of the options take and return arrays, and are called
             here; else whoever reads calls them.
 
@@ -68,10 +66,6 @@ class Batches:
         input_steps: of an epoch; without a batch size, examples of each worker.
         calls_at_once: how many threads may ask for batches with profit.
         before, after: the callbacks of the splits that are read, where there are any.
-
-    Raises:
-        DatasetError: features are not there, or not alike.
-        ConfigError: a setting is not allowed, or the plan is impossible.
     """
 
     def __init__(

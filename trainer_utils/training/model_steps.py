@@ -160,7 +160,19 @@ class ModelSteps:
         features, label, mask = batch
         keep = tf.cast(mask, tf.bool)
         kept = tf.nest.map_structure(lambda part: tf.boolean_mask(part, keep), (features, label))
-        return dict(self._model.test_step(kept))
+        logs: Logs = {}
+
+        def test() -> Logs:
+            logs.update(self._model.test_step(kept))
+            return dict(logs)
+
+        def skip() -> Logs:  # oneDNN's bfloat16 convolutions refuse a batch without rows
+            if tf.executing_eagerly():
+                return dict(self._model.get_metrics_result())
+            zeros = tf.nest.map_structure(lambda value: tf.zeros(value.shape, value.dtype), logs)
+            return dict(zeros)
+
+        return dict(tf.cond(tf.reduce_any(keep), test, skip))
 
 
 def _as_it_is(function: Callable[[Any], Any]) -> Callable[[Any], Any]:

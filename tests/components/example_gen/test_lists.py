@@ -12,6 +12,11 @@ FORMS = {
         "list__csv",
         "TRAIN,1.jpg,cat\nVALIDATION,2.jpg,dog\nUNASSIGNED,sub/3.jpg,cat\n",
     ),
+    "written by a spreadsheet": (
+        "list__csv",
+        "\ufeffTRAIN , 1.jpg , cat\r\nVALIDATION , ./sub/../2.jpg , dog\r\n\r\n"
+        " , sub/3.jpg , cat\r\n",
+    ),
     "header in another order": (
         "list__csv",
         "label,image_uri,split\ncat,1.jpg,train\ndog,2.jpg,valid\ncat,sub/3.jpg,\n",

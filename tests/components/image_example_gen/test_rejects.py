@@ -25,7 +25,7 @@ from trainer_utils.format import InputError
 
 @pytest.mark.parametrize("target_shard_bytes", [1, 1 << 30])
 def test_every_input_is_counted_in_manifest_artifact_and_last_log_line(
-    tmp_path, caplog, our_messages, target_shard_bytes
+    tmp_path, our_messages, target_shard_bytes
 ):
     files = {
         **{f"train/cat/{number}.jpg": photo(number) for number in range(7)},
@@ -40,7 +40,6 @@ def test_every_input_is_counted_in_manifest_artifact_and_last_log_line(
         "eval/cat/Thumbs.db": b"x",
         "test/dog/1.jpg": photo(24),
     }
-    caplog.set_level("INFO")
     artifact = run(
         write_tree(tmp_path / "in", files),
         tmp_path / "out",

@@ -11,6 +11,7 @@ from components.common.rejects import RejectedInputError
 from components.media.decoding import (
     ImageBytes,
     encode_image,
+    in_plain_colours,
     load,
     open_image,
     turn_back,
@@ -83,3 +84,12 @@ def test_an_image_is_turned_as_pillow_turns_it_and_back():
         turned = turn_image(image, orientation)
         np.testing.assert_array_equal(np.asarray(turned), np.asarray(expected))
         np.testing.assert_array_equal(np.asarray(turn_back(turned, orientation)), pixels)
+
+
+def test_colours_are_those_that_pillow_makes():
+    plain = {"1": "L", "P": "RGB", "CMYK": "RGB", "YCbCr": "RGB"}
+    for mode in ("1", "L", "LA", "P", "RGB", "RGBA", "CMYK", "YCbCr"):
+        image = Image.fromarray(RGB).convert(mode)
+        made = in_plain_colours(image)
+        assert made.mode == plain.get(mode, mode)
+        np.testing.assert_array_equal(np.asarray(made), np.asarray(image.convert(made.mode)))

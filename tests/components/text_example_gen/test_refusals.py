@@ -13,6 +13,7 @@ from trainer_utils.format import ConfigError, InputError
 WIDE = 2**63
 ERRORS: dict[str, tuple[dict[str, bytes | str], str]] = {
     "no bytes": ({"t.csv": ""}, "found none"),
+    "a header alone": ({"t.csv": "text,n\n"}, "found none .*a header alone"),
     "no lines of JSON": ({"t.jsonl": "\n\n"}, "found none"),
     "no rows of Parquet": ({"t.parquet": parquet_of({"a": pa.array([], pa.int64())})}, "none"),
     "empty files": ({"a/1.txt": "", "b/2.txt": ""}, "2 of 2 .*EMPTY_FILE"),

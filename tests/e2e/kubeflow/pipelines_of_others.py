@@ -3,7 +3,7 @@
 from kfp import dsl
 from tfx import v1 as tfx
 
-from components import DatasetReport, ImageExampleGen, ShardBalancer, TextExampleGen
+from components import ImageExampleGen, ShardBalancer, TextExampleGen
 from components.kubeflow import (
     dataset_audit,
     dataset_report,
@@ -29,25 +29,6 @@ def stock(pipeline_root: str) -> tfx.dsl.Pipeline:
         pipeline_name="stock",
         pipeline_root=pipeline_root,
         components=[examples],
-        beam_pipeline_args=RUNNER,
-    )
-
-
-def without_training() -> tfx.dsl.Pipeline:
-    """Parameters without a default, and settings as the LocalDagRunner's pipeline of the tests."""
-    photos = tfx.dsl.experimental.RuntimeParameter(name="photos", ptype=str)
-    images = ImageExampleGen(input_base=photos, max_reject_fraction=0.1)
-    examples = images.outputs["examples"]
-    balanced = ShardBalancer(examples=examples, num_shards=2)
-    statistics = tfx.components.StatisticsGen(examples=balanced.outputs["balanced_examples"])
-    report = DatasetReport(
-        examples=balanced.outputs["balanced_examples"], statistics=statistics.outputs["statistics"]
-    )
-    return tfx.dsl.Pipeline(
-        pipeline_name="without-training",
-        pipeline_root="unused",
-        components=[images, balanced, statistics, report],
-        enable_cache=True,
         beam_pipeline_args=RUNNER,
     )
 

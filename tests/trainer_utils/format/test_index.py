@@ -133,13 +133,18 @@ def test_an_index_that_is_not_the_manifests_is_refused(written):
     summed = RecordIndex(index.lengths, sums, sums)
     shard = shard_of(data, 500, good)
     assert len(RecordIndex.from_bytes(good, path="x", shard=shard)) == 500
+    fewer = RecordIndex(index.lengths[:-1])
+    their_sums = RecordIndex(index.lengths[:-1], sums[:-1], sums[:-1]).to_bytes()
     others = {
-        "fewer": RecordIndex(index.lengths[:-1]).to_bytes(),
+        "fewer": fewer.to_bytes(),
         "two exchanged": RecordIndex(index.lengths[::-1]).to_bytes(),
         "cut short": good[:-1],
         "no array": b"nothing",
         "no numbers": good.replace(b"<u2", b"<f2"),
-        "sums of fewer": good + good,
+        "no sums": good + good,
+        "sums of fewer": good + their_sums[len(fewer.to_bytes()) :],
+        "one of the sums": summed.to_bytes()[: (len(good) + len(summed.to_bytes())) // 2],
+        "another size of its header": good[:8] + bytes([good[8] ^ 1]) + good[9:],
         "one array too many": summed.to_bytes() + good,
         "half of the sums": summed.to_bytes()[: -len(summed.to_bytes()) // 3],
     }

@@ -8,7 +8,7 @@ import shutil
 import signal
 import socket
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -59,40 +59,15 @@ def base(tmp_path) -> Path:
     return base
 
 
-def replace_by_a_pipe(path: Path) -> None:
-    path.unlink()
-    os.mkfifo(path)
+def anew(make: Callable[[Path], object]) -> Callable[[Path], object]:
+    """Puts something else in the place of a file."""
+    return lambda path: (path.unlink(), make(path))
 
 
-def replace_by_a_socket(path: Path) -> None:
-    path.unlink()
-    with _inside(path.parent):
-        socket.socket(socket.AF_UNIX).bind(path.name)  # whole paths may be too long for one
-
-
-@contextlib.contextmanager
-def _inside(folder: Path) -> Iterator[None]:
-    old = os.getcwd()
-    os.chdir(folder)
-    try:
-        yield
-    finally:
-        os.chdir(old)
-
-
-def replace_by_a_folder(path: Path) -> None:
-    path.unlink()
-    path.mkdir()
-
-
-def link_to_a_device(path: Path) -> None:
-    path.unlink()
-    path.symlink_to("/dev/zero")
-
-
-def link_out(path: Path) -> None:
-    path.unlink()
-    path.symlink_to("../../outside/1.jpg")
+def bind_socket(path: Path) -> None:
+    folder = os.open(path.parent, os.O_RDONLY)  # whole paths may be too long for one
+    socket.socket(socket.AF_UNIX).bind(f"/proc/self/fd/{folder}/{path.name}")
+    os.close(folder)
 
 
 def link_its_folder_out(path: Path) -> None:
@@ -100,41 +75,24 @@ def link_its_folder_out(path: Path) -> None:
     path.parent.symlink_to("../outside", target_is_directory=True)
 
 
-def link_to_itself(path: Path) -> None:
-    path.unlink()
-    path.symlink_to(path.name)
-
-
-def grow(path: Path) -> None:
-    os.truncate(path, 1 << 40)  # takes no room on the disk, and all memory if it is read
-
-
-def shrink(path: Path) -> None:
-    os.truncate(path, SIZE - 1)
-
-
-def remove(path: Path) -> None:
-    path.unlink()
-
-
-CHANGES = {
-    replace_by_a_pipe: "NOT_A_FILE",
-    replace_by_a_socket: "NOT_A_FILE",
-    replace_by_a_folder: "UNREADABLE",
-    link_to_a_device: "OUTSIDE_INPUT_BASE",
-    link_out: "OUTSIDE_INPUT_BASE",
-    link_its_folder_out: "OUTSIDE_INPUT_BASE",
-    link_to_itself: "UNREADABLE",
-    grow: "CHANGED_FILE",
-    shrink: "CHANGED_FILE",
-    remove: "VANISHED",
+CHANGES: dict[str, tuple[Callable[[Path], object], str]] = {
+    "a pipe": (anew(os.mkfifo), "NOT_A_FILE"),
+    "a socket": (anew(bind_socket), "NOT_A_FILE"),
+    "a folder": (anew(Path.mkdir), "UNREADABLE"),
+    "a link to a device": (anew(lambda p: p.symlink_to("/dev/zero")), "OUTSIDE_INPUT_BASE"),
+    "a link out": (anew(lambda p: p.symlink_to("../../outside/1.jpg")), "OUTSIDE_INPUT_BASE"),
+    "in a folder that leads out": (link_its_folder_out, "OUTSIDE_INPUT_BASE"),
+    "a link to itself": (anew(lambda p: p.symlink_to(p.name)), "UNREADABLE"),
+    # It takes no room on the disk, and all memory if it is read.
+    "longer": (lambda path: os.truncate(path, 1 << 40), "CHANGED_FILE"),
+    "shorter": (lambda path: os.truncate(path, SIZE - 1), "CHANGED_FILE"),
+    "gone": (Path.unlink, "VANISHED"),
 }
 
 
-@pytest.mark.parametrize(
-    ("change", "code"), CHANGES.items(), ids=lambda v: getattr(v, "__name__", v)
-)
-def test_a_file_that_was_exchanged_since_it_was_listed_is_a_reject(base, change, code):
+@pytest.mark.parametrize("into", CHANGES)
+def test_a_file_that_was_exchanged_since_it_was_listed_is_a_reject(base, into):
+    change, code = CHANGES[into]
     change(base / "a/1.jpg")
     with pytest.raises(RejectedInputError) as caught:
         BlobReader(str(base)).read(Blob("a/1.jpg", SIZE))
@@ -142,13 +100,13 @@ def test_a_file_that_was_exchanged_since_it_was_listed_is_a_reject(base, change,
 
 
 def test_a_member_of_an_archive_that_was_exchanged_is_a_reject(base):
-    grow(base / "a/1.jpg")  # what follows a member is nothing to it
+    CHANGES["longer"][0](base / "a/1.jpg")  # what follows a member is nothing to it
     assert BlobReader(str(base)).read(Blob("a/1.jpg", 10, offset=5)) == b"x" * 10
-    for change in (shrink, link_out):
+    for change, code in (CHANGES["shorter"], CHANGES["a link out"]):
         change(base / "a/1.jpg")
         with pytest.raises(RejectedInputError) as caught:
             BlobReader(str(base)).read(Blob("a/1.jpg", SIZE - 5, offset=5))
-        assert caught.value.code == CHANGES[change]
+        assert caught.value.code == code
 
 
 def test_files_of_few_bytes_are_read_whole_or_refused(base):
@@ -194,29 +152,20 @@ def test_names_that_are_no_utf_8_are_listed_and_read(base):
     assert BlobReader(str(base)).read(Blob(name, 1)) == b"y"
 
 
-class Vanishing:
-    """`os.scandir` of entries that are gone once they are looked at."""
-
-    def __init__(self, entries: Iterator[os.DirEntry[str]], gone: str) -> None:
-        self._entries, self._gone = entries, gone
-
-    def __enter__(self) -> "Vanishing":
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._entries.close()
-
-    def __iter__(self) -> Iterator[os.DirEntry[str]]:
-        for entry in self._entries:
-            if entry.name == self._gone:
-                os.remove(entry.path)
-            yield entry
-
-
 def test_a_file_that_vanishes_while_it_is_listed_has_vanished(base, monkeypatch):
     (base / "a/2.jpg").write_bytes(b"x")
     scandir = os.scandir
-    monkeypatch.setattr(os, "scandir", lambda path: Vanishing(scandir(path), "2.jpg"))
+
+    @contextlib.contextmanager
+    def scan_late(path: str) -> Iterator[list[os.DirEntry[str]]]:
+        with scandir(path) as entries:
+            found = list(entries)
+        for entry in found:
+            if entry.name == "2.jpg":
+                os.remove(entry.path)
+        yield found
+
+    monkeypatch.setattr(os, "scandir", scan_late)
     files = {file.path: file.problem for file in list_files(str(base))}
     assert files["a/1.jpg"] is None
     assert files["a/2.jpg"][0] == "VANISHED"

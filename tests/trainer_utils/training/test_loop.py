@@ -18,6 +18,7 @@ import trainer_utils
 from pipelines.tools.ledger import RunLedger
 from tests.trainer_utils.processes import cluster_environments, run_all, run_until_killed
 from trainer_utils.format import Feature
+from trainer_utils.training.model_steps import ModelSteps
 
 EPOCHS = 3
 FEATURES = {
@@ -235,3 +236,30 @@ if __name__ == "__main__":
     _, report_path, program, *arguments = sys.argv
     seen = {"compare": compare, "train": train_here}[program](*arguments)
     Path(report_path).write_text(json.dumps(seen))
+
+
+@pytest.mark.parametrize("eager", [False, True])
+def test_a_replica_that_has_padding_alone_counts_nowhere(eager):
+    keras = tf.keras
+    layers = [keras.layers.Conv2D(n, 3, strides=2) for n in (16, 32)]
+    pooled = [keras.layers.GlobalAveragePooling2D(), keras.layers.Dense(2)]
+    model = keras.Sequential([keras.Input((16, 16, 3)), *layers, *pooled])
+    loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+    model.compile("adam", loss, metrics=["accuracy"], run_eagerly=eager)
+    images, labels = np.random.default_rng(0).normal(size=(4, 16, 16, 3)), np.array([0, 1, 1, 0])
+    expected = model.evaluate(images[:3], labels[:3], return_dict=True, verbose=0)
+    batches = [(images, labels, np.array(mask, "f4")) for mask in ([0] * 4, [1, 1, 1, 0])]
+    dataset = tf.data.Dataset.from_generator(
+        lambda: iter(batches),
+        output_signature=(
+            tf.TensorSpec((4, 16, 16, 3)),
+            tf.TensorSpec((4,), tf.int64),
+            tf.TensorSpec((4,)),
+        ),
+    )
+    steps = ModelSteps(model, tf.distribute.get_strategy())
+    test = steps.make_test_function(dataset.element_spec, drops_padding=True)
+    steps.reset()
+    for batch in dataset:
+        logs = test(batch)
+    assert steps.results(logs) == pytest.approx(expected, rel=1e-5)
