@@ -111,7 +111,7 @@ def table(tmp_path_factory) -> Path:
 
 def test_workers_start_without_importing_tfx_or_tensorflow():
     # Importing them takes some five seconds, and a worker is a process for each job.
-    modules = "common.beam, components.conversions, components.balancing.parts"
+    modules = "common.beam, components.common.tasks, components.balancing.parts"
     code = (
         f"import sys, components.{modules}\n"
         "print([n for n in ('tfx', 'tensorflow', 'tfx_bsl') if n in sys.modules])"

@@ -266,9 +266,7 @@ def test_what_datum_cannot_express_is_told_with_the_cure(stock, tmp_path):
         "good": Feature(type="float", shape=(2, 2)),
     }
     notes = datum_limits(features, ["/a/x"])
-    assert all(
-        f"'{name}'" in note for name, note in zip(sorted([*features][:4]), notes, strict=True)
-    )
+    assert [note.split("'")[1] for note in notes] == ["bmp", "gaps", "ragged", "raw"]
 
 
 @pytest.mark.parametrize("source", ["datum", "tfds"])
