@@ -158,7 +158,7 @@ MUTATIONS = [
         ),
     ),
     Mutation(
-        "trainer_utils/storage/file_system.py",
+        "trainer_utils/storage/faults.py",
         "            error.filename = path",
         "            pass",
         "tests/trainer_utils/storage/test_files.py",

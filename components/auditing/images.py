@@ -18,7 +18,7 @@ from PIL import Image
 
 from components.auditing.grouping import DisjointSets, pairs_of_equals
 from trainer_utils.format.images import image_size
-from trainer_utils.storage.file_system import is_fault
+from trainer_utils.storage.faults import is_fault
 
 THUMBNAIL_SIDE = 32
 _NOT_READ = (

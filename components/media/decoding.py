@@ -8,7 +8,7 @@ from PIL import Image, TiffImagePlugin, UnidentifiedImageError, WebPImagePlugin 
 from components.common.rejects import RejectedInputError
 from components.media.image_structure import ImageStructure
 from trainer_utils.format.media_formats import FORMATS, RIFF, format_of, is_other_image, packing_of
-from trainer_utils.storage.file_system import is_fault
+from trainer_utils.storage.faults import is_fault
 
 UPRIGHT = 1
 

@@ -15,7 +15,7 @@ import numpy as np
 from PIL import Image
 
 from components.report.records import Example, Value
-from trainer_utils.storage.file_system import is_fault
+from trainer_utils.storage.faults import is_fault
 
 _SIDE = 144  # pixels
 _QUALITY = 70

@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from components.report.pictures import Picture, Sound, draw_picture, read_sound
 from components.report.records import Example, ExampleReader, Value
-from trainer_utils.storage.file_system import is_fault
+from trainer_utils.storage.faults import is_fault
 
 _BINS = 24
 _TOP_WORDS = 24

@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from pipelines.cli import commands  # noqa: F401  which makes them
-from pipelines.cli.flags import COMMANDS
+from pipelines.cli.signatures import COMMANDS
 from pipelines.cli.terminal import is_verbose, take_over_process
 
 _PROGRAM = "tfx-shards"

@@ -12,7 +12,7 @@ from typing import Annotated, Any
 
 import click
 
-from pipelines.cli.flags import (
+from pipelines.cli.signatures import (
     Dataset,
     Files,
     With,

@@ -17,7 +17,7 @@ import io
 from collections.abc import Callable, Iterator
 from typing import Any, BinaryIO
 
-from trainer_utils.storage import file_system, files
+from trainer_utils.storage import faults, files
 from trainer_utils.storage.file_system import FileSystem, FolderEntry, InputFile
 
 __all__ = ["FATES", "SimulatedDeath", "SimulatedStore", "served"]
@@ -134,7 +134,7 @@ class SimulatedStore(FileSystem):
                 for key in self._below(base)
             ]
 
-        yield from file_system.persist(base, self._call, "list", base, look)
+        yield from faults.persist(base, self._call, "list", base, look)
 
     def _below(self, path: str) -> list[str]:
         return sorted(key for key in self.objects if key.startswith(f"{_key(path)}/"))
@@ -193,10 +193,10 @@ def _key(path: str) -> str:
 @contextlib.contextmanager
 def served(store: SimulatedStore) -> Iterator[None]:
     """Has `s3://` lead there, in this process, without pauses before what is tried again."""
-    pauses, file_system._PAUSES = file_system._PAUSES, (0.0, 0.0, 0.0)
+    pauses, faults._PAUSES = faults._PAUSES, (0.0, 0.0, 0.0)
     files.register_file_system("s3", store)
     try:
         yield
     finally:
         del files._registered["s3"]
-        file_system._PAUSES = pauses
+        faults._PAUSES = pauses

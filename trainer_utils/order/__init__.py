@@ -12,8 +12,8 @@ from trainer_utils.order.input_order import InputOrder
 from trainer_utils.order.layout import BatchLayout
 from trainer_utils.order.mixing import MixPart, WeightSchedule
 from trainer_utils.order.options import OrderOptions
-from trainer_utils.order.plan import InputPlan, WorkerPlan, plan_workers
 from trainer_utils.order.state import InputState
+from trainer_utils.order.worker_plan import InputPlan, WorkerPlan, plan_workers
 
 __all__ = [
     "BatchLayout",

@@ -4,19 +4,21 @@ for file in list_files("gs://bucket/photos"):
     data = read_bytes(join("gs://bucket/photos", file.path))
 """
 
-from trainer_utils.storage.file_system import (
+from trainer_utils.storage.faults import (
     FileRefusedError,
-    FolderEntry,
-    InputFile,
     MachineError,
-    display_path,
     is_fault,
-    is_object_store,
-    is_remote,
-    join,
     naming_file,
     persist,
     problem_of,
+)
+from trainer_utils.storage.file_system import (
+    FolderEntry,
+    InputFile,
+    display_path,
+    is_object_store,
+    is_remote,
+    join,
 )
 from trainer_utils.storage.files import (
     copy_file,

@@ -14,17 +14,14 @@ from typing import BinaryIO
 
 from trainer_utils.format.errors import ConfigError
 from trainer_utils.format.json_text import text_of
+from trainer_utils.storage.faults import FileRefusedError, is_fault, naming_file, persist
 from trainer_utils.storage.file_system import (
     OBJECT_SCHEMES,
-    FileRefusedError,
     FileSystem,
     FolderEntry,
     InputFile,
-    is_fault,
     is_remote,
     join,
-    naming_file,
-    persist,
 )
 from trainer_utils.storage.local import LOCAL
 

@@ -19,19 +19,15 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, cast
 
-from trainer_utils.storage.file_system import (
+from trainer_utils.storage.faults import (
     FileRefusedError,
-    FileSystem,
-    FolderEntry,
-    InputFile,
     changed_size,
     is_fault,
-    is_remote,
-    join,
     naming_file,
     persist,
     problem_of,
 )
+from trainer_utils.storage.file_system import FileSystem, FolderEntry, InputFile, is_remote, join
 
 if TYPE_CHECKING:
     from _typeshed import WriteableBuffer

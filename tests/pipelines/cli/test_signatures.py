@@ -13,7 +13,7 @@ from components.balancing.settings import BalancerSettings
 from components.example_gen.settings import AudioSettings, ImageSettings, TextSettings
 from pipelines.cli.app import app
 from pipelines.cli.commands import convert
-from pipelines.cli.flags import height_and_width, number_of_bytes
+from pipelines.cli.signatures import height_and_width, number_of_bytes
 from tests.setting_values import FLAGS
 from trainer_utils.format.settings import settings_of
 
