@@ -18,8 +18,8 @@ import tensorflow as tf
 from sklearn.datasets import load_sample_images
 
 from trainer_utils.reading.augmentation import Augmentation
+from trainer_utils.reading.augmentation_operations import Mixer, PixelChain
 from trainer_utils.reading.decoding_threads import run_in_threads
-from trainer_utils.reading.pixels import Mixer, PixelChain
 
 _BATCH, _SIDE = 64, 224
 Batch = tuple[np.ndarray, np.ndarray, np.ndarray]  # images, labels, keys

@@ -19,13 +19,13 @@ if TYPE_CHECKING:
     from trainer_utils.frameworks.numpy import iterate
     from trainer_utils.frameworks.tensorflow import distribute, input_fn, load
     from trainer_utils.frameworks.torch import cu_seqlens, torch_dataset
+    from trainer_utils.input_backup import InputBackup, InputProgress, load_state
     from trainer_utils.options import CacheOptions, InputOptions, LabelOptions
     from trainer_utils.order import InputState
     from trainer_utils.order.packing import PackOptions
     from trainer_utils.order.recipe import Part, Recipe
     from trainer_utils.planning import plan
     from trainer_utils.reading.image_settings import ImageOptions
-    from trainer_utils.resuming import InputBackup, InputProgress, load_state
     from trainer_utils.training.loop import evaluate, fit
     from trainer_utils.writing.dataset_writer import DatasetWriter
 
@@ -35,9 +35,9 @@ _MODULES = {
     "CacheOptions": "options",
     "DatasetWriter": "writing.dataset_writer",
     "ImageOptions": "reading.image_settings",
-    "InputBackup": "resuming",
+    "InputBackup": "input_backup",
     "InputOptions": "options",
-    "InputProgress": "resuming",
+    "InputProgress": "input_backup",
     "InputState": "order",
     "LabelOptions": "options",
     "PackOptions": "order.packing",
@@ -52,7 +52,7 @@ _MODULES = {
     "jax_batches": "frameworks.jax",
     "keras_dataset": "frameworks.keras",
     "load": "frameworks.tensorflow",
-    "load_state": "resuming",
+    "load_state": "input_backup",
     "plan": "planning",
     "torch_dataset": "frameworks.torch",
 }

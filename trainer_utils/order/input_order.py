@@ -12,6 +12,7 @@ import numpy as np
 from trainer_utils.format import ConfigError, CorruptShardError
 from trainer_utils.format.settings import number
 from trainer_utils.format.slices import FileRange, RecordName, RecordPositions
+from trainer_utils.order.input_state import InputState, MixState, check_state, order_digest
 from trainer_utils.order.layout import BatchLayout
 from trainer_utils.order.mixing import (
     MixPart,
@@ -24,7 +25,6 @@ from trainer_utils.order.mixing import (
 )
 from trainer_utils.order.options import OrderOptions
 from trainer_utils.order.shuffling import BlockShuffle, FileOrder, GlobalShuffle, Order, Positions
-from trainer_utils.order.state import InputState, MixState, check_state, order_digest
 
 _BLOCK_BYTES = 256 << 20  # that `shuffle=True` shuffles together: 2,500 photos of 100 KB
 _RECORD_BYTES = 40  # of a record in memory, beside its own

@@ -12,8 +12,8 @@ from typing import Any
 
 from trainer_utils.format import ConfigError
 from trainer_utils.format.errors import did_you_mean
+from trainer_utils.order.input_state import check_state
 from trainer_utils.order.mixing import WeightSchedule
-from trainer_utils.order.state import check_state
 
 _STAIRS = 32  # of a slope between two steps
 _INTERPOLATIONS = ("stages", "linear")

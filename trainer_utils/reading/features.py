@@ -25,9 +25,9 @@ from trainer_utils.reading.arrays import (
     stack,
 )
 from trainer_utils.reading.audio import decode_wav, is_audio
+from trainer_utils.reading.augmentation_operations import Mixer
 from trainer_utils.reading.crops import Keys, are_mirrored, boxes_of, check_followers, mirror_boxes
 from trainer_utils.reading.images import ImageDecoder
-from trainer_utils.reading.pixels import Mixer
 from trainer_utils.reading.record_reader import Rows
 from trainer_utils.storage import is_fault
 

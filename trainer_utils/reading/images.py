@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from trainer_utils.format import CorruptShardError, DatasetError
+from trainer_utils.reading.augmentation_operations import PixelChain
 from trainer_utils.reading.crops import ImagePlan, Keys, plan_images
 from trainer_utils.reading.decoding_threads import run_in_threads
 from trainer_utils.reading.image_files import (
@@ -24,7 +25,6 @@ from trainer_utils.reading.image_files import (
     plain_jpeg_size,
 )
 from trainer_utils.reading.image_settings import MOST_VALUES, ImageSettings
-from trainer_utils.reading.pixels import PixelChain
 from trainer_utils.storage import is_fault
 
 Array = npt.NDArray[Any]

@@ -7,7 +7,7 @@ import scipy.stats
 
 from tests.trainer_utils.reading.augmentation.images import IMAGES
 from trainer_utils.reading.augmentation import Augmentation
-from trainer_utils.reading.pixels import Mixer
+from trainer_utils.reading.augmentation_operations import Mixer
 
 ROWS = 64
 PIXELS = np.stack([IMAGES["photo"][n : n + 16, n : n + 20] for n in range(ROWS)])

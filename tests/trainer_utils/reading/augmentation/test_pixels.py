@@ -12,7 +12,7 @@ from scipy.ndimage import gaussian_filter
 
 from tests.trainer_utils.reading.augmentation.images import IMAGES
 from trainer_utils.reading.augmentation import Augmentation
-from trainer_utils.reading.pixels import RANDAUGMENT, PixelChain
+from trainer_utils.reading.augmentation_operations import RANDAUGMENT, PixelChain
 
 PHOTO = IMAGES["photo"]
 HEIGHT, WIDTH = PHOTO.shape[:2]
