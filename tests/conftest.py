@@ -100,6 +100,7 @@ def pytest_runtest_setup() -> None:
         if name.split(".")[0] in (*_PACKAGES, "absl") and isinstance(logger, logging.Logger):
             logger.disabled, logger.propagate = False, True
             logger.setLevel(logging.NOTSET)
+            logger.filters.clear()  # the command line's own, where a test ran it here
 
 
 class EndWhenSilent:
