@@ -91,8 +91,9 @@ def test_picked_or_not_the_bytes_are_the_same(
 
 
 @pytest.mark.parametrize("part", ["payload", "length", "sum"])
-def test_what_is_damaged_is_named_as_by_reading_in_order(large, tmp_path, monkeypatch, part):
-    workers = "--direct_num_workers=2"
+def test_what_is_damaged_is_named_as_by_reading_in_order(
+    large, tmp_path, monkeypatch, workers, part
+):
     shutil.copytree(large, tmp_path / "in")
     shard = tmp_path / "in" / SHARD
     data = bytearray(shard.read_bytes())

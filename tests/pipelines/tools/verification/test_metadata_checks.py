@@ -1,11 +1,18 @@
 """Whatever happens to any published file of a dataset, `verify` finds it."""
 
+import dataclasses
 import random
 import shutil
 
+import google_crc32c
 import pytest
 
+from components import steps
+from components.example_gen.inputs import InputSelection
+from components.example_gen.settings import ImageSettings
 from pipelines.tools.verification import verify_dataset
+from tests.make import photo
+from trainer_utils.format import Manifest, RecordIndex
 from trainer_utils.format.origin import Origin, Step
 
 DAMAGE = {
@@ -21,6 +28,7 @@ DAMAGE = {
     "one less": lambda data, at: data[:at] + data[at + 1 :],
     "the end": lambda data, at: data[:at],
 }
+FIRST = "Split-train/data_tfrecord-00000-of-00002"
 JSON = ("manifest.json", "datum_to_type_and_shape_mapping.json", "shard_info.json")
 OTHERS = (
     "schema.pbtxt",
@@ -75,9 +83,14 @@ def test_any_byte_of_any_other_file_counts(dataset, name):
     [
         "Split-train/data_tfrecord-00002-of-00003",
         "Split-train/._data_tfrecord-00000-of-00002",
+        "Split-test/data_tfrecord-00000-of-00001",
+        "index/train-00002-of-00003.npy",
         "index/notes",
         "vocab/other.txt",
+        "vocab/notes.md",
+        "dataset_info.json",
         "features.json",
+        "example.schema.json",
     ],
 )
 def test_a_file_too_many_is_named(dataset, name):
@@ -107,8 +120,10 @@ def test_a_deleted_manifest_is_missed_where_only_we_write_what_is_left(dataset, 
     "damage",
     [
         lambda data: b"",
+        lambda data: data[:7],
         lambda data: data[:60],
         lambda data: data.replace(b"<u2", b"|O8"),
+        lambda data: data + b"\0",
     ],
 )
 def test_a_damaged_index_is_named_whatever_is_in_it(dataset, damage):
@@ -130,3 +145,30 @@ def test_a_changed_lineage_is_a_problem_and_a_whole_or_missing_one_is_none(datas
         (dataset / "lineage.json").write_text(changed)
         (problem,) = verify_dataset(str(dataset)).problems
         assert problem.path == "lineage.json"
+
+
+@pytest.mark.parametrize("column", ["lengths", "payload_crcs"])
+def test_an_index_that_the_manifest_vouches_for_is_compared_with_the_records(dataset, column):
+    path, manifest_path = dataset / "index/train-00000-of-00002.npy", dataset / "manifest.json"
+    manifest = Manifest.from_json(manifest_path.read_text(), path="")
+    index = RecordIndex.from_bytes(path.read_bytes(), path="")
+    values = getattr(index, column).copy()
+    values[0], values[1] = values[0] + 1, values[1] - 1  # the file is as long as they say
+    index = dataclasses.replace(index, **{column: values})
+    path.write_bytes(index.to_bytes())
+    shard = manifest.shards[[s.path for s in manifest.shards].index(FIRST)]
+    own = dataclasses.replace(shard, index_crc32c=google_crc32c.value(index.to_bytes()))
+    shards = tuple(own if one is shard else one for one in manifest.shards)
+    manifest_path.write_text(dataclasses.replace(manifest, shards=shards).to_json())
+    found = verify_dataset(str(dataset))
+    assert [problem.path for problem in found.problems] == ["index/train-00000-of-00002.npy"]
+
+
+def test_what_inputs_were_is_checked(tmp_path):
+    (tmp_path / "in").mkdir()
+    for number in range(6):
+        (tmp_path / f"in/{number}.jpg").write_bytes(photo(number))
+    out = tmp_path / "out"
+    steps.convert(InputSelection(base=str(tmp_path / "in")), str(out), ImageSettings())
+    assert verify_dataset(str(out)).is_good
+    check(out, out / "inputs.json", (out / "inputs.json").read_bytes()[:-20] + b" " * 20, "blanks")
