@@ -1,5 +1,6 @@
 """Records picked from where they lie, against the way by memory or runs: the same in all."""
 
+import os
 import random
 import shutil
 from pathlib import Path
@@ -126,3 +127,14 @@ def test_what_would_not_gain_goes_the_other_way(tmp_path, monkeypatch, picked, r
     balance(tmp_path / ("in" if reason == "features unknown" else "ours"), tmp_path / "out")
     assert not picked
     assert len(read(tmp_path / "out", "train")[0]) == 9
+
+
+def test_a_system_that_gives_less_than_was_asked_for_is_asked_again(
+    large, tmp_path, monkeypatch, picked
+):
+    balance(large, tmp_path / "whole", "--direct_num_workers=1", memory_bytes=1 << 20)
+    real = os.preadv
+    monkeypatch.setattr(os, "preadv", lambda file, views, at: real(file, [views[0][:5000]], at))
+    balance(large, tmp_path / "bits", "--direct_num_workers=1", memory_bytes=1 << 20)
+    assert picked
+    assert contents(tmp_path / "bits") == contents(tmp_path / "whole")
