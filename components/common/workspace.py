@@ -50,6 +50,30 @@ from trainer_utils.writing.publishing import remove_working_folder, working_fold
 _SHOWN = 5
 
 
+@contextlib.contextmanager
+def folder_lock(folder: str, *, waiting: str = "") -> Iterator[None]:
+    """Holds the lock of a local folder; where another process has it, waits for that to let go.
+
+    A killed process leaves none behind. Where the file system has no locks, nobody waits.
+
+    Args:
+        waiting: what is logged where one has to wait.
+    """
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if waiting:
+                logging.warning("%s: %s", printable(folder), waiting)
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+        except OSError:
+            pass
+        yield
+    finally:
+        os.close(descriptor)
+
+
 class _Run:
     """A run of this process: its name, and its lock of the folder, where there are locks."""
 

@@ -20,7 +20,7 @@ from components.tables.casting import text_of_number
 from components.tables.pieces import Piece, cut
 from components.tables.rows import BadRow, Rows, not_utf8, one_array
 from trainer_utils.format import InputError
-from trainer_utils.format.json_text import Json, JsonObject
+from trainer_utils.format.json_text import Json, JsonObject, without_twins
 
 _EXACT = 2**53  # beyond it, a double may stand for an integer that it is not
 _TYPES = {"null": pa.null(), "int": pa.int64(), "float": pa.float64(), "string": pa.string()}
@@ -34,16 +34,6 @@ def flat_object(fields: Iterable[tuple[str, Json]]) -> JsonObject:
     flat = without_twins(list(fields))
     json.dumps(flat, ensure_ascii=False).encode("utf-8")
     return flat
-
-
-def without_twins(pairs: list[tuple[str, Json]]) -> JsonObject:
-    """A dictionary of pairs; a `ValueError` where a name stands twice."""
-    value = dict(pairs)
-    if len(value) < len(pairs):
-        names = [name for name, _ in pairs]
-        twice = next(name for name in names if names.count(name) > 1)
-        raise ValueError(f"{twice!r} stands twice")
-    return value
 
 
 def flatten_object(value: Mapping[str, Json], prefix: str = "") -> Iterator[tuple[str, Json]]:

@@ -17,12 +17,11 @@ from components.tables.json_lines import (
     columns_of_objects,
     flat_object,
     flatten_object,
-    without_twins,
 )
 from components.tables.pieces import Piece
 from components.tables.rows import BadRow, Rows, lines_of
 from trainer_utils.format import InputError
-from trainer_utils.format.json_text import Json, JsonObject
+from trainer_utils.format.json_text import Json, JsonObject, without_twins
 
 _LABELS = "label."
 _HEAD_BYTES = 1 << 16

@@ -24,6 +24,7 @@ __all__ = [
     "parse_json_object",
     "render_json",
     "text_of",
+    "without_twins",
 ]
 
 Json: TypeAlias = Any  # what `json.loads` makes: None, bool, int, float, str, list or dict
@@ -103,12 +104,13 @@ def render_json(value: Mapping[str, Json], *, sort_keys: bool = True) -> str:
     return text + "\n"
 
 
-def _without_twins(pairs: list[tuple[str, Json]]) -> JsonObject:
+def without_twins(pairs: list[tuple[str, Json]]) -> JsonObject:
+    """A dictionary of pairs; a `ValueError` where a name stands twice."""
     value = dict(pairs)
     if len(value) < len(pairs):
         names = [name for name, _ in pairs]
         twice = next(name for name in names if names.count(name) > 1)
-        raise ValueError(f"the name {twice!r} comes twice")
+        raise ValueError(f"{twice!r} stands twice")
     return value
 
 
@@ -118,7 +120,7 @@ def _integer(digits: str) -> int:
     return number
 
 
-_HOOKS: Mapping[str, Any] = {"object_pairs_hook": _without_twins, "parse_int": _integer}
+_HOOKS: Mapping[str, Any] = {"object_pairs_hook": without_twins, "parse_int": _integer}
 
 
 def _finite(digits: str) -> float:

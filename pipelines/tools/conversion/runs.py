@@ -10,22 +10,18 @@ own, in its `lineage.json`.
 
 import contextlib
 import dataclasses
-import fcntl
 import hashlib
 import json
-import os
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
-
-from absl import logging
 
 from components import conversions, steps
 from components.balancing.settings import BalancerSettings
 from components.common.beam import runner_of
+from components.common.workspace import folder_lock
 from pipelines.tools.conversion.settings import EXAMPLE_GENS, Conversion
 from trainer_utils.format import InputError, Manifest
 from trainer_utils.format.naming import MANIFEST_FILE
-from trainer_utils.format.printable import printable
 from trainer_utils.storage import (
     exists,
     is_folder,
@@ -94,24 +90,14 @@ def balance_in(examples: str, settings: Mapping[str, Any], root: str, beam: Sequ
 def _alone(folder: str) -> Iterator[None]:
     """Waits for the end of other runs of this machine that write below a folder.
 
-    They would take the same number for an output. Where there are no locks nobody waits.
+    They would take the same number for an output.
     """
     if is_remote(folder):
         yield
         return
     make_folder(folder)
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            logging.warning("%s: another run writes there: waiting for its end", printable(folder))
-            fcntl.flock(descriptor, fcntl.LOCK_EX)
-        except OSError:  # a file system without locks
-            pass
+    with folder_lock(folder, waiting="another run writes there: waiting for its end"):
         yield
-    finally:
-        os.close(descriptor)
 
 
 def check_trainable(manifest: Manifest) -> None:

@@ -10,7 +10,6 @@ import contextlib
 import dataclasses
 import datetime
 import errno
-import fcntl
 import json
 import os
 import re
@@ -21,6 +20,7 @@ from typing import Any
 from ml_metadata.metadata_store import MetadataStore
 from ml_metadata.proto import metadata_store_pb2 as mlmd
 
+from components.common.workspace import folder_lock
 from components.schema.properties import SPLIT_NAMES, of_dataset
 from trainer_utils.dataset import open_dataset
 from trainer_utils.dataset.files import read_manifest, read_origin
@@ -54,17 +54,13 @@ def open_store(path: str) -> Iterator[MetadataStore]:
     config = mlmd.ConnectionConfig()
     config.sqlite.filename_uri = path
     config.sqlite.connection_mode = mlmd.SqliteMetadataSourceConfig.READWRITE_OPENCREATE
-    folder = os.open(os.path.dirname(path), os.O_RDONLY)
     try:
-        with contextlib.suppress(OSError):  # a file system without locks
-            fcntl.flock(folder, fcntl.LOCK_EX)
-        yield MetadataStore(config)
+        with folder_lock(os.path.dirname(path)):
+            yield MetadataStore(config)
     except Exception as error:  # a RuntimeError, or one of ML Metadata's own
         if (number := _refusal_of(error)) is not None:
             raise OSError(number, os.strerror(number), path) from error
         raise
-    finally:
-        os.close(folder)
 
 
 def _refusal_of(error: Exception) -> int | None:
