@@ -44,6 +44,7 @@ _KINDS: Mapping[str, set[type]] = {
     **{"records": {int}, "bytes": {int}, "crc32c": {int}},
     **{"content": {int, type(None)}, "index_crc32c": {int, type(None)}},
 }
+_MOST = 1 << 64  # of any number: none is larger in a manifest that was written
 _SUMS = {"crc32c": 8, "content": 16, "index_crc32c": 8}  # hexadecimal digits
 
 
@@ -100,10 +101,9 @@ def _check_shards(shards: Sequence[Shard]) -> None:
     """Refuses shards whose fields are no texts and counts, or whose path leads elsewhere."""
     columns = {name: list(map(operator.attrgetter(name), shards)) for name in _KINDS}
     for name, column in columns.items():
-        is_number = int in _KINDS[name]
-        if not {*map(type, column)} <= _KINDS[name] or (
-            is_number and min(filter(None, column), default=0) < 0
-        ):
+        is_known = {*map(type, column)} <= _KINDS[name]
+        numbers = [*filter(None, column)] if is_known and int in _KINDS[name] else []
+        if not is_known or min(numbers, default=0) < 0 or max(numbers, default=0) >= _MOST:
             raise DatasetError(f"{name} of a shard: expected texts and counts, got {column[:3]}")
     if unknown := set[str]().union(*map(vars, shards)) - {*_KINDS}:
         raise DatasetError(f"a shard: expected {', '.join(_KINDS)} of it, got {unknown}")
@@ -352,7 +352,7 @@ def _digest(text: str) -> str:
 
 
 def _is_count(value: object) -> bool:
-    return type(value) is int and value >= 0
+    return type(value) is int and 0 <= value < _MOST
 
 
 def _object(value: Json) -> Mapping[str, Json]:

@@ -10,6 +10,7 @@ import pytest
 
 from tests.trainer_utils.format.manifests import MANIFEST, SEALED, SHARDS
 from trainer_utils.format import Accounting, DatasetError, Manifest
+from trainer_utils.format.checksums import seal
 
 
 def test_its_keys_are_sorted_and_its_text_is_plain():
@@ -56,6 +57,17 @@ def test_a_changed_manifest_can_be_looked_at_by_who_asks_for_it():
     with pytest.raises(DatasetError, match="own checksum"):
         Manifest.from_json(text, path="x")
     assert Manifest.from_json(text, path="x", is_checked=False).reject_counts == {"FULL_FILE": 1}
+
+
+@pytest.mark.parametrize("name", ["records", "bytes"])
+def test_numbers_beyond_64_bits_are_refused_whoever_vouches_for_them(name):
+    text = SEALED.to_json()
+    size = json.loads(text)["shards"][0][name]
+    huge = seal(text.replace(f'"{name}": {size},', f'"{name}": {2**64},'))
+    assert huge != text
+    with pytest.raises(DatasetError) as caught:
+        Manifest.from_json(huge, path="x")
+    assert caught.value.path == "x"
 
 
 def test_an_accounting_that_does_not_add_up_is_refused():
