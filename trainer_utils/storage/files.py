@@ -129,10 +129,7 @@ def list_files(base: str) -> list[InputFile]:
 
 def find_file(base: str, name: str) -> InputFile:
     """One file of a folder, as `list_files` lists it, or a FileNotFoundError."""
-    if not is_remote(base):
-        return persist(base, LOCAL.find, base, name)
-    found = _info(join(base, name))
-    return InputFile(name, found.size or 0, found.version)
+    return persist(base, file_system_of(base).find, base, name)
 
 
 def open_for_reading(path: str, *, root: str | None = None) -> BinaryIO:
