@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from trainer_utils import format as ours
-from trainer_utils.format.checksums import FileDigest
+from trainer_utils.format.manifest import FileDigest
 
 LABELS = ["cat", "dog"]
 

@@ -13,7 +13,6 @@ from trainer_utils import storage
 from trainer_utils.dataset.location import Place, datasets_in, is_pattern
 from trainer_utils.format import DatasetError, Manifest, naming
 from trainer_utils.format.errors import did_you_mean
-from trainer_utils.format.framing import HEADER_BYTES, begins_with_frame
 from trainer_utils.format.json_text import text_of
 from trainer_utils.format.layouts import (
     DESCRIPTIONS,
@@ -25,6 +24,7 @@ from trainer_utils.format.layouts import (
     may_be_dataset,
 )
 from trainer_utils.format.origin import Origin, Step
+from trainer_utils.format.tfrecord import HEADER_BYTES, begins_with_frame
 
 _GZIP = b"\x1f\x8b"
 _LISTED_AT_ONCE = 16

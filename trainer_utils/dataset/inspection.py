@@ -14,9 +14,9 @@ from typing import Any
 from trainer_utils.format import DatasetError, Feature, RecordBlock
 from trainer_utils.format.datum import DATUM_IMAGE_FORMATS
 from trainer_utils.format.example_columns import Column, parse_examples, parse_feature_lists
-from trainer_utils.format.framing import HEADER_BYTES
 from trainer_utils.format.images import ImageSize, image_size
 from trainer_utils.format.json_text import Json, JsonObject
+from trainer_utils.format.tfrecord import HEADER_BYTES
 
 _COMPANION = "_shape"  # of a feature of variable length and rank 2 or more, as Datum writes it
 _MOST_RANK = 8

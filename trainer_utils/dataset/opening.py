@@ -22,7 +22,7 @@ from trainer_utils.dataset.shards import (
     open_records,
     read_shard_blocks,
 )
-from trainer_utils.format import DatasetError, Feature, Manifest, SplitRange, count_records
+from trainer_utils.format import DatasetError, Feature, Manifest, SplitRange, scan_lengths
 from trainer_utils.format.example import decode_example
 from trainer_utils.format.layouts import FoundShard
 from trainer_utils.format.naming import DATUM_SHARDS_FILE
@@ -243,4 +243,4 @@ def _shard(files: DatasetFiles, shard: FoundShard, named_in: str) -> ShardFile:
 
 def _count(path: str) -> int:
     with open_records(path) as stream:
-        return count_records(stream, path=path)[0]
+        return len(scan_lengths(stream, path=path))

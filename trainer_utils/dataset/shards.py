@@ -28,11 +28,10 @@ from trainer_utils.format import (
     scan_lengths,
 )
 from trainer_utils.format.example import decode_context
-from trainer_utils.format.framing import HEADER_BYTES
 from trainer_utils.format.index import name_crcs, name_of
 from trainer_utils.format.naming import NAME_FEATURES, SPLIT_PREFIX, index_file
 from trainer_utils.format.slices import FileRange
-from trainer_utils.format.tfrecord import BLOCK_BYTES
+from trainer_utils.format.tfrecord import BLOCK_BYTES, HEADER_BYTES
 from trainer_utils.storage import exists, file_size, open_for_reading, read_bytes, read_range
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from trainer_utils.format.crc32c import Buffer
+from trainer_utils.format.checksums import Buffer
 from trainer_utils.format.errors import DatasetError
 from trainer_utils.format.example import decode_context, decode_feature_lists, read_fields
 

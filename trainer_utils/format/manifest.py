@@ -19,8 +19,8 @@ from collections.abc import Mapping, Sequence
 
 from trainer_utils.format.checksums import (
     NO_CHECKSUM,
-    FileDigest,
     combine_checksums,
+    extend_crc32c,
     is_sealed,
     seal,
 )
@@ -46,6 +46,32 @@ _KINDS: Mapping[str, set[type]] = {
 }
 _MOST = 1 << 64  # of any number: none is larger in a manifest that was written
 _SUMS = {"crc32c": 8, "content": 16, "index_crc32c": 8}  # hexadecimal digits
+
+
+@dataclasses.dataclass(frozen=True)
+class FileDigest:
+    """A small file that is published: its size in bytes, and the CRC-32C of them."""
+
+    size: int
+    crc32c: int
+
+    @classmethod
+    def of(cls, data: bytes) -> "FileDigest":
+        """Of a file's content."""
+        return cls(len(data), extend_crc32c(0, data))
+
+    def to_entry(self) -> JsonObject:
+        """As the manifest has it."""
+        return {"bytes": self.size, "crc32c": f"{self.crc32c:08x}"}
+
+    @classmethod
+    def from_entry(cls, path: str, entry: Mapping[str, Json]) -> "FileDigest":
+        """Reads what `to_entry` made; raises ValueError, KeyError or TypeError."""
+        check_inner_path(path)
+        size = entry["bytes"]
+        if type(size) is not int or size < 0:
+            raise ValueError(f"{path!r}: expected a number of bytes, got {size!r}")
+        return cls(size, int(entry["crc32c"], 16))
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

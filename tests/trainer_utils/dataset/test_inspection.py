@@ -10,9 +10,9 @@ import tensorflow as tf
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.trainer_utils.format.tfrecord_files import frame_records
 from trainer_utils.dataset.inspection import DatasetFacts, features_of_facts
 from trainer_utils.format import DatasetError, Feature, RecordBlock, read_blocks
-from trainer_utils.format.framing import frame_records
 
 LISTS = {"int": "int64_list", "float": "float_list", "string": "bytes_list"}
 PNG = tf.io.encode_png(tf.zeros((3, 5, 3), tf.uint8)).numpy()

@@ -8,6 +8,7 @@ import pytest
 import tensorflow as tf
 
 import trainer_utils
+from tests.trainer_utils.format.tfrecord_files import frame_records
 from trainer_utils.dataset import open_dataset
 from trainer_utils.dataset.shards import (
     believed_index,
@@ -19,7 +20,6 @@ from trainer_utils.dataset.shards import (
     summed_index,
 )
 from trainer_utils.format import CorruptShardError, RecordIndex
-from trainer_utils.format.framing import frame_records
 from trainer_utils.format.naming import index_file
 
 RECORDS = [bytes([n % 256]) * (n % 50) for n in range(500)]
