@@ -25,7 +25,13 @@ from trainer_utils.format.checksums import (
     seal,
 )
 from trainer_utils.format.errors import DatasetError
-from trainer_utils.format.json_text import Json, JsonObject, parse_json_object, render_json
+from trainer_utils.format.json_text import (
+    Json,
+    JsonObject,
+    from_plain,
+    parse_json_object,
+    render_json,
+)
 from trainer_utils.format.naming import (
     ShardName,
     check_inner_path,
@@ -33,8 +39,6 @@ from trainer_utils.format.naming import (
     index_file,
     is_shard_file,
 )
-
-__all__ = ["FORMAT_VERSION", "Accounting", "Manifest", "Shard"]
 
 FORMAT_VERSION = 3
 
@@ -44,6 +48,7 @@ _KINDS: Mapping[str, set[type]] = {
     **{"records": {int}, "bytes": {int}, "crc32c": {int}},
     **{"content": {int, type(None)}, "index_crc32c": {int, type(None)}},
 }
+_OBJECT = Mapping[str, Json]
 _MOST = 1 << 64  # of any number: none is larger in a manifest that was written
 _SUMS = {"crc32c": 8, "content": 16, "index_crc32c": 8}  # hexadecimal digits
 
@@ -315,15 +320,15 @@ class Manifest:
             shards=Shard.from_entries(value["shards"]),
             accounting={
                 check_split_name(split): Accounting(**{n: entries[split][n] for n in names})
-                for split in _texts(value["split_order"])
+                for split in from_plain(list[str], value["split_order"])
             },
             producer=value["producer"],
-            config=_object(value["config"]),
+            config=from_plain(_OBJECT, value["config"]),
             input_fingerprint=value["input_fingerprint"],
             label_counts={n: _counts(e["labels"]) for n, e in entries.items() if e["labels"]},
             conversions=_counts(value["conversions"]),
             reject_counts=_counts(value["rejects"]),
-            versions=_object(value["versions"]),
+            versions=from_plain(_OBJECT, value["versions"]),
             files={p: FileDigest.from_entry(p, e) for p, e in value["files"].items()},
             format_version=value["format_version"],
         )
@@ -381,19 +386,8 @@ def _is_count(value: object) -> bool:
     return type(value) is int and 0 <= value < _MOST
 
 
-def _object(value: Json) -> Mapping[str, Json]:
-    if not isinstance(value, dict):
-        raise TypeError(f"expected an object, got {value!r}")
-    return value
-
-
 def _counts(value: Json) -> Mapping[str, int]:
-    if not all(map(_is_count, _object(value).values())):
+    if not all(map(_is_count, value.values())):
         raise TypeError(f"expected counts, got {value!r}")
-    return _object(value)
-
-
-def _texts(value: Json) -> list[str]:
-    if not isinstance(value, list) or not all(isinstance(text, str) for text in value):
-        raise TypeError(f"expected a list of texts, got {value!r}")
-    return value
+    counts: Mapping[str, int] = value
+    return counts
