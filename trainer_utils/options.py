@@ -16,7 +16,6 @@ from trainer_utils.format.naming import canonical_split
 from trainer_utils.format.settings import (
     Settings,
     check_names,
-    checks_names,
     documents_settings,
     flag,
     number,
@@ -36,7 +35,6 @@ Callback = Callable[..., Any]
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
 
-@checks_names
 @documents_settings
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class LabelOptions(Settings):
@@ -61,7 +59,6 @@ class LabelOptions(Settings):
     )
 
 
-@checks_names
 @documents_settings
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class CacheOptions(Settings):
@@ -131,8 +128,7 @@ _MOVED: Mapping[str, str] = {
 """What took the place of settings that were given by themselves."""
 
 
-@functools.partial(checks_names, moved=_MOVED)
-@documents_settings
+@functools.partial(documents_settings, moved=_MOVED)
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class InputOptions(OrderOptions):
     """How a dataset is read.

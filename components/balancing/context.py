@@ -23,8 +23,7 @@ from trainer_utils.format import (
     combine_checksums,
     multiset_checksum,
 )
-from trainer_utils.format.framing import Lengths
-from trainer_utils.format.tfrecord import compact
+from trainer_utils.format.tfrecord import Lengths, compact
 
 
 @dataclasses.dataclass

@@ -25,10 +25,9 @@ from components.shuffle.picking import GatherIndices
 from trainer_utils import text_output
 from trainer_utils.dataset import read_index
 from trainer_utils.format import ShardName, shard_bounds
-from trainer_utils.format.framing import RECORD_OVERHEAD_BYTES
 from trainer_utils.format.json_text import JsonObject
 from trainer_utils.format.settings import check_names
-from trainer_utils.format.tfrecord import compact
+from trainer_utils.format.tfrecord import RECORD_OVERHEAD_BYTES, compact
 from trainer_utils.machine import free_memory
 from trainer_utils.storage import file_size, is_remote
 

@@ -25,9 +25,9 @@ from trainer_utils.format import ConfigError, DatasetError, Feature, RecordBlock
 from trainer_utils.format.errors import did_you_mean
 from trainer_utils.format.example import decode_example
 from trainer_utils.format.example_columns import Column, parse_examples
-from trainer_utils.format.framing import FOOTER_BYTES, HEADER_BYTES, RECORD_OVERHEAD_BYTES
 from trainer_utils.format.json_text import JsonObject
 from trainer_utils.format.naming import LABEL_FEATURES, NAME_FEATURES
+from trainer_utils.format.tfrecord import FOOTER_BYTES, HEADER_BYTES, RECORD_OVERHEAD_BYTES
 from trainer_utils.storage import read_bytes
 
 _LABEL = "label"

@@ -16,7 +16,7 @@ import numpy.typing as npt
 from components.shuffle.external import Lot, checked_crcs
 from trainer_utils.dataset import read_shard_blocks
 from trainer_utils.format import DatasetError, ShardName
-from trainer_utils.format.framing import RECORD_OVERHEAD_BYTES, Lengths
+from trainer_utils.format.tfrecord import RECORD_OVERHEAD_BYTES, Lengths
 from trainer_utils.storage import file_size, naming_file, open_for_reading
 
 Ints = npt.NDArray[np.int64]

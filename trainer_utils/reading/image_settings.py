@@ -15,7 +15,6 @@ import numpy.typing as npt
 from trainer_utils.format import ConfigError
 from trainer_utils.format.settings import (
     Settings,
-    checks_names,
     documents_settings,
     flag,
     is_int,
@@ -146,7 +145,6 @@ def check_chain(name: str, value: Chain) -> Chain:
     return value
 
 
-@checks_names
 @documents_settings
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ImageOptions(Settings):
