@@ -101,7 +101,7 @@ class Batches:
             self._decoder = PackArrays(sources, options)
             self._reader = PackReader(sources, options, self.order.ranges)
         self.encoding = LabelEncoding.of(options, self.features, sources)
-        self._mixer = self._decoder.mixer(options.label)
+        self._mixes = bool(options.augmentation.mixing and self._decoder.images)
         self._reader = self._reader or RecordReader(sources, options, self.order.ranges)
         self.unreadable = self._reader.unreadable
         self._mean_bytes = mean_bytes(sources)
@@ -111,7 +111,7 @@ class Batches:
             for name in ("pre_batching_callback", "post_batching_callback")
         )
         self._before, self._after = (self.before, self.after) if callbacks else (None, None)
-        if self.before is not None and self._mixer is not None:
+        if self.before is not None and self._mixes:
             mixing = options.augmentation.mixing[0].name
             rule = f"None with augment={mixing!r}, which mixes rows as they were read"
             cure = "Change batches in a post_batching_callback"
@@ -325,8 +325,9 @@ class Batches:
         batch = self.encoded(batch)
         # Where others' rows begin in the rest of an epoch, and so which are pairs, follows from the
         # number of workers.
-        if self._mixer is not None and keys is not None and read < self.order.layout.full_steps:
-            batch = self._mixer.mix(batch, keys)
+        if self._mixes and keys is not None and read < self.order.layout.full_steps:
+            images, label = self._decoder.images, str(self.options.label)
+            batch = self.options.augmentation.mix(batch, keys, images, label)
         if self.options.remainder == "pad":
             batch[self.options.mask] = (np.arange(self._rows) < rows).astype(np.float32)
             if self.options.pack is not None:

@@ -25,7 +25,6 @@ from trainer_utils.reading.arrays import (
     stack,
 )
 from trainer_utils.reading.audio import decode_wav, is_audio
-from trainer_utils.reading.augmentation_operations import Mixer
 from trainer_utils.reading.crops import Keys, are_mirrored, boxes_of, check_followers, mirror_boxes
 from trainer_utils.reading.images import ImageDecoder
 from trainer_utils.reading.record_reader import Rows
@@ -47,6 +46,7 @@ class FeatureArrays:
 
     Attributes:
         decodes: whether there is more to do than parsing.
+        images: the features that are images or label maps.
         is_random: whether the keys of records are needed.
         structure: of one example.
 
@@ -61,16 +61,17 @@ class FeatureArrays:
         self._features, self._options = features, options
         self._decoders = {
             name: ImageDecoder(
-                options.images,
+                options,
                 channels=self._channels(feature),
                 label_map=bool(feature.extra.get("label_map")),
             )
             for name, feature in features.items()
             if feature.has_pixels
         }
+        self.images = list(self._decoders)
         self.decodes = bool(self._decoders)
         if self.decodes:
-            check_followers(features, options.images)
+            check_followers(features, options)
         self.is_random = self.decodes and options.augmentation.is_random
         mirrors = self.decodes and options.augmentation.flips
         self._mirrors_boxes = mirrors and "xmin" in boxes_of(features)
@@ -82,14 +83,6 @@ class FeatureArrays:
         self._views = {n for n, one in features.items() if one.is_image or one.is_raw_image}
         self._views |= {*self._tokens}
         self.structure = {name: self._spec_of(name, one) for name, one in features.items()}
-
-    def mixer(self, label: str | None) -> Mixer | None:
-        """What mixes rows of a batch and that label with them, where the options say so."""
-        operations = self._options.augmentation.mixing
-        if not (operations and self._decoders):
-            return None
-        assert label is not None
-        return Mixer(operations, list(self._decoders), label)
 
     def examples(self, rows: Rows, keys: Keys | None = None) -> list[dict[str, Any]]:
         """Each record's features by themselves, of their own lengths and sizes.
@@ -124,7 +117,7 @@ class FeatureArrays:
         stored = 1 if len(feature.shape) == 2 else 3
         if "image_shape" in feature.extra:
             stored = feature.extra["image_shape"][-1]
-        asked = self._options.images.channels
+        asked = self._options.image.channels
         return stored if asked is None or feature.extra.get("label_map") else asked
 
     def _spec_of(self, name: str, feature: Feature) -> ArraySpec:
