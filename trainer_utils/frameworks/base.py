@@ -16,7 +16,7 @@ from trainer_utils.options import InputOptions
 from trainer_utils.planning import open_input
 from trainer_utils.reading.audio import check_batches
 from trainer_utils.reading.batches import Batch, Batches
-from trainer_utils.reading.decoding_threads import run_ahead
+from trainer_utils.reading.threads import run_ahead
 
 SHOWN_OF_INPUT = (
     *("state", "input_start", "input_epoch", "input_steps"),

@@ -18,13 +18,13 @@ import numpy.typing as npt
 
 from trainer_utils.format import ConfigError, CorruptShardError, DatasetError
 from trainer_utils.reading.crops import ImagePlan, Keys, plan_images
-from trainer_utils.reading.decoding_threads import run_in_threads
 from trainer_utils.reading.image_files import (
     decode_image,
     decode_jpeg_part,
     image_size,
     plain_jpeg_size,
 )
+from trainer_utils.reading.threads import run_in_threads
 from trainer_utils.storage import is_fault
 
 if TYPE_CHECKING:

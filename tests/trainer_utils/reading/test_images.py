@@ -18,7 +18,6 @@ from PIL import Image
 
 from tests.trainer_utils.reading.jpegs import LARGE, ODD, PIXELS, PLAIN, cuts, encode, image_options
 from trainer_utils import ConfigError, DatasetError
-from trainer_utils.reading import decoding_threads
 from trainer_utils.reading.crops import are_mirrored, plan_images
 from trainer_utils.reading.images import ImageDecoder
 
@@ -317,14 +316,14 @@ def test_an_image_comes_out_the_same_in_any_batch_and_with_any_number_of_threads
         np.testing.assert_array_equal(other.decode(images, keys), expected)
     copied = pickle.loads(pickle.dumps(decoder))
     np.testing.assert_array_equal(copied.decode(images, keys), expected)
-    monkeypatch.setattr(decoding_threads, "usable_cores", lambda: 5)
+    monkeypatch.setattr("trainer_utils.reading.threads.usable_cores", lambda: 5)
     np.testing.assert_array_equal(decoder.decode(images, keys), expected)
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
 def test_a_forked_process_decodes_the_same(monkeypatch):
     """In threads of its own: those of its parent, which has decoded too, are not there."""
-    monkeypatch.setattr(decoding_threads, "usable_cores", lambda: 4)
+    monkeypatch.setattr("trainer_utils.reading.threads.usable_cores", lambda: 4)
     decoder = ImageDecoder(image_options(image_size=(32, 40)), channels=3)
     expected = decoder.decode(LARGE)
     child = os.fork()
