@@ -29,8 +29,7 @@ from trainer_utils.order import InputState
 from trainer_utils.planning import check_has_records, order_of
 from trainer_utils.reading.arrangement import Arrangement, LabelEncoding, call_hook
 from trainer_utils.reading.arrays import ArraySpec, Ragged, stack
-from trainer_utils.reading.audio import is_audio
-from trainer_utils.reading.features import FeatureArrays
+from trainer_utils.reading.features import FeatureArrays, is_audio
 from trainer_utils.reading.packing import PackArrays, PackReader, packed_sources
 from trainer_utils.reading.processes import BatchProcesses
 from trainer_utils.reading.record_reader import RecordReader, Rows
