@@ -365,6 +365,11 @@ class InputOptions(OrderOptions):
         return self.image.resize == "pad" and not self.augmentation.crops
 
     @property
+    def mask_feature(self) -> str | None:
+        """The feature that is 0 in rows to ignore; None where batches are not filled up."""
+        return self.mask if self.remainder == "pad" else None
+
+    @property
     def has_callback(self) -> bool:
         """Whether some function may make features that the dataset has not."""
         return (self.pre_batching_callback or self.post_batching_callback) is not None

@@ -83,10 +83,11 @@ class TensorInput:
         is_single = self._before is not None or self.options.batch_size is None
         dataset = self._examples(numbers) if is_single else self._batches(numbers)
         if self._after is not None:
-            kept = [self.options.mask] if self.options.remainder == "pad" else ()
 
             def finish(step: tf.Tensor, element: Element) -> Element:
-                return step, self._arranged(call_hook(self._after, element, keep=kept))
+                return step, self._arranged(
+                    call_hook(self._after, element, keep=self.options.mask_feature)
+                )
 
             dataset = dataset.map(finish, num_parallel_calls=usable_cores(), deterministic=True)
         dataset = add_read_timer(dataset.prefetch(self.options.prefetch), self._counted)
