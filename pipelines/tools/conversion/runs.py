@@ -146,8 +146,9 @@ def _made_before(folder: str, key: str) -> dict[str, str] | None:
     uris = {name: join(folder, inner) for name, inner in _read_runs(folder).get(key, {}).items()}
     if not uris or not all(map(is_folder, uris.values())):
         return None
-    for dataset in (uri for name, uri in uris.items() if name.endswith(("ExampleGen", _BALANCED[0]))):
-        if (path := _first_lacking(dataset)) is not None:
+    for name, uri in uris.items():
+        is_dataset = name.endswith(("ExampleGen", _BALANCED[0]))
+        if is_dataset and (path := _first_lacking(uri)) is not None:
             logging.warning("%s: is not as it was written: made anew", printable(path))
             return None
     return uris
