@@ -10,7 +10,7 @@ import os
 import posixpath
 from collections.abc import Iterator
 
-from components.report.records.lookup import Place, find_places, name_features
+from components.report.records import Place, find_places, name_features
 from pipelines.lineage.graph import DATASET_TYPE, Id, Lineage, RecordStep
 from pipelines.lineage.lookup import look_up
 from trainer_utils.dataset import open_dataset

@@ -12,7 +12,7 @@ import dataclasses
 import functools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from components.report.records.lookup import Place
+from components.report.records import Place
 from trainer_utils.format.json_text import Json, JsonObject
 from trainer_utils.format.origin import DatasetSummary
 
