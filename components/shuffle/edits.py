@@ -41,7 +41,7 @@ class EditCounts(collections.Counter[tuple[Any, ...]]):
 
     `("found",)`, `("excluded",)`, `("filtered",)` and `("relabelled",)` are records; a value that a
     record has already is none that it gets. `("exclude", n)` and `("relabel", n)` are those that
-    have the n-th name; `("before", feature, value)` and `("after", …)` those with a label;
+    have the n-th name; `("label", value)` those that stay and have that label;
     `("feature", name)` those that have a feature of which no dataset said so, and
     `("other", name)` the features of the first record of each block.
     """
@@ -80,7 +80,7 @@ class Edits:
     unknown: Sequence[str] = ()
     # the classes of the features that the condition has
     vocabularies: Mapping[str, Sequence[str]] = dataclasses.field(default_factory=dict)
-    labels: Sequence[str] = ()  # features whose values are counted
+    label: str = ""  # the feature whose values are counted; empty: none
     # the number of the first input that `exclude` leaves alone, so that a record can be replaced by
     # one of its name
     first_added: int = 1 << 32
@@ -104,7 +104,6 @@ class Edits:
         if not self or not len(block):
             return block
         counts["found",] += len(block)
-        self._count("before", block, counts, path)
         if self.unknown:
             columns = parse_block(block, self.unknown, path=path)
             counts.update(("feature", name) for name, one in columns.items() if len(one.values))
@@ -127,7 +126,9 @@ class Edits:
             changed = {number: record for number, record in changed.items() if kept[number]}
             block = _selected(block, kept, {})
         counts["relabelled",] += len(changed)
-        self._count("after", block, counts, path)
+        if self.label and len(block):
+            values = parse_block(block, [self.label], path=path)[self.label].values
+            counts.update(("label", value) for value in values.tolist())
         return block
 
     def _changed(
@@ -150,13 +151,6 @@ class Edits:
             if given != [value]:
                 changed[number] = replace_feature(block.record(number), self.feature, value)
         return changed
-
-    def _count(self, when: str, block: RecordBlock, counts: EditCounts, path: str) -> None:
-        if self.labels and len(block):
-            for label, column in parse_block(block, self.labels, path=path).items():
-                values, found = np.unique(column.values, return_counts=True)
-                keys = [(when, label, value) for value in values.tolist()]
-                counts.update(dict(zip(keys, found.tolist(), strict=True)))
 
     @functools.cached_property
     def _excluded(self) -> Mapping[bytes, int]:
@@ -230,14 +224,14 @@ def read_edits(
     features: Mapping[str, Feature],
     knows_all: bool,
     vocabularies: Mapping[str, Sequence[str]],
-    counts_labels: bool,
+    labels: Collection[str],
     first_added: int,
 ) -> Edits:
     """What the settings ask for, with the files that they name read.
 
     Args:
         knows_all: whether all inputs say theirs, so that `features` are all that there are.
-        counts_labels: whether the inputs say how often each label occurs.
+        labels: which the inputs say how often each occurs.
         first_added: the number of the first input that `add` names.
 
     Raises:
@@ -254,10 +248,12 @@ def read_edits(
     if condition:  # of no record: whether its classes are there
         condition.mask({}, vocabularies)
     kind = features[feature].type if feature in features else ""
-    labels = [
+    counted = [
         name
         for name, one in features.items()
-        if one.type == "int" and (name in LABEL_FEATURES or name in vocabularies)
+        if one.type == "int"
+        and (name in LABEL_FEATURES or name in vocabularies)
+        and all(text in vocabularies.get(name, ()) or _is_number(text) for text in labels)
     ]
     return Edits(
         exclude=names,
@@ -267,9 +263,13 @@ def read_edits(
         where=where or "",
         unknown=[name for name in named if name not in features],
         vocabularies={name: list(vocabularies[name]) for name in named if name in vocabularies},
-        labels=labels if counts_labels else (),
+        label=counted[0] if labels and len(counted) == 1 else "",
         first_added=first_added,
     )
+
+
+def _is_number(text: str) -> bool:
+    return text.removeprefix("-").isdecimal()
 
 
 def check_feature(

@@ -95,14 +95,19 @@ def _read(descriptor: int, place: memoryview, offset: int) -> bool:
     return True
 
 
+def changed_meanwhile(path: str) -> DatasetError:
+    """The error of a file of which records were planned that are not there, or more of them."""
+    rule = "a file that stays as it is while it is read"
+    return DatasetError.at(
+        path, expected=rule, got="one that was changed meanwhile", advice="Run it again."
+    )
+
+
 def _raise_damage(path: str) -> NoReturn:
     """Reads a file in order, which says what is wrong where."""
     for _ in read_shard_blocks(path):
         pass
-    rule = "a file that stays as it is while it is read"
-    raise DatasetError.at(
-        path, expected=rule, got="one that was changed meanwhile", advice="Run it again."
-    )
+    raise changed_meanwhile(path)
 
 
 def read_ahead(path: str) -> None:
