@@ -4,7 +4,6 @@ import collections
 import dataclasses
 import functools
 import itertools
-import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -18,13 +17,17 @@ from components.balancing.partition import assign_positions_by_class, equal_byte
 from components.balancing.parts import OBJECT_BYTES, JobContext, ShardSurvey, survey_shard
 from components.balancing.settings import BalancerSettings
 from components.common.tasks import Task
+from components.shuffle.condition import parse_condition
 from components.shuffle.edits import (
+    LABEL,
     EditCounts,
     Edits,
     check_edits,
     check_feature,
-    read_edits,
+    names_to_exclude,
+    table_of_labels,
     total_counts,
+    values_by_name,
 )
 from components.shuffle.external import HELD_TIMES, ExternalShuffle
 from components.shuffle.layout import SplitLayout, plan_tasks, shuffle_seed
@@ -33,6 +36,7 @@ from trainer_utils import text_output
 from trainer_utils.format import ShardName, shard_bounds
 from trainer_utils.format.framing import RECORD_OVERHEAD_BYTES
 from trainer_utils.format.json_text import JsonObject
+from trainer_utils.format.naming import LABEL_FEATURES
 from trainer_utils.format.settings import check_names
 from trainer_utils.format.tfrecord import compact
 from trainer_utils.machine import free_memory
@@ -251,7 +255,6 @@ def pick_split(plan: SplitPlan, inputs: Inputs, surveys: Sequence[ShardSurvey]) 
     num_records = sum(plan.counts)
     if (
         plan.shuffle is None
-        or not hasattr(os, "preadv")
         or not 0 < len(plan.shards) <= _MOST_FILES
         or any(item.source in inputs.without_features for item in plan.shards)
         or any(is_remote(item.shard.path) or item.shard.is_gzip for item in plan.shards)
@@ -373,17 +376,49 @@ def _planned(
 
 
 def edits_of(inputs: Inputs, settings: BalancerSettings) -> Edits:
-    """What the settings change of these inputs' records; ConfigError of what is not there."""
-    features, knows_all = inputs.known_features, not inputs.without_features
+    """What the settings change of these inputs' records, with the files that they name read.
+
+    Raises:
+        ConfigError: a file cannot be read or is malformed, a label or feature is not known.
+    """
+    features, vocabularies = inputs.known_features, inputs.vocabularies
+    exclude = names_to_exclude(settings.exclude) if settings.exclude else ()
+    feature, table = table_of_labels(settings.relabel) if settings.relabel else (LABEL, {})
+    condition = parse_condition(settings.where) if settings.where else None
+    named = condition.features if condition else ()
+    asked = [("where", name) for name in named] + ([("relabel", feature)] if table else [])
     if settings.stratify_by is not None:
-        check_feature("stratify_by", settings.stratify_by, features, knows_all)
-    return read_edits(
-        exclude=settings.exclude,
-        relabel=settings.relabel,
-        where=settings.where,
-        features=features,
-        knows_all=knows_all,
-        vocabularies=inputs.vocabularies,
-        labels={label for counts in inputs.label_counts.values() for label in counts},
+        asked.append(("stratify_by", settings.stratify_by))
+    for setting, name in asked:
+        check_feature(setting, name, features, knows_all=not inputs.without_features)
+    if condition:  # of no record: whether its classes are there
+        condition.mask({}, vocabularies)
+    kind = features[feature].type if feature in features else ""
+    return Edits(
+        exclude=exclude,
+        relabel=values_by_name(table, feature, kind, vocabularies.get(feature)),
+        feature=feature,
+        kind=kind,
+        where=settings.where or "",
+        unknown=[name for name in named if name not in features],
+        vocabularies={name: list(vocabularies[name]) for name in named if name in vocabularies},
+        label=_counted_feature(inputs),
         first_added=len(inputs.sources) - len(settings.add),
     )
+
+
+def _counted_feature(inputs: Inputs) -> str:
+    """The feature whose labels the inputs count; empty where it is not known."""
+    labels = {label for counts in inputs.label_counts.values() for label in counts}
+    found = [
+        name
+        for name, feature in inputs.known_features.items()
+        if labels
+        and feature.type == "int"
+        and (name in LABEL_FEATURES or name in inputs.vocabularies)
+        and all(
+            label in inputs.vocabularies.get(name, ()) or label.removeprefix("-").isdecimal()
+            for label in labels
+        )
+    ]
+    return found[0] if len(found) == 1 else ""
