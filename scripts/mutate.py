@@ -173,8 +173,7 @@ MUTATIONS = [
         "components/shuffle",
         "picking",
         ("            if bad is not None:\n", "            if False:\n"),
-        ("(files[1:] == files[:-1]) & ", ""),
-        ("place, offset = place[count:], offset + count", "break"),
+        ("        data += more\n", "        break\n"),
         tests="tests/components/shard_balancer/test_picking.py",
     ),
     *_of(

@@ -22,7 +22,7 @@ from components.example_gen.row_inspection import PieceReport, inspect_piece
 from components.example_gen.row_plan import BUCKET_BYTES, RowPlan, plan_rows
 from components.example_gen.settings import ExampleGenSettings
 from components.shuffle.external import ExternalShuffle
-from components.shuffle.layout import Cells, plan_tasks
+from components.shuffle.layout import plan_tasks
 from components.tables.headers import check_agreement
 from components.tables.pieces import Piece, TableOptions, select_settings
 from components.tables.texts import TextRules
@@ -125,8 +125,7 @@ class RowConversion(Conversion[RowPlan]):
         remove_dataset(uri)
         shuffles = []
         for layout in plan.layouts:
-            cells = Cells(layout, int(plan.row_bytes * layout.num_records))
-            tasks = plan_tasks(layout, cells, memory_bytes=BUCKET_BYTES)
+            tasks = plan_tasks(layout, plan.row_bytes, memory_bytes=BUCKET_BYTES)
             shuffles.append(ExternalShuffle(uri=uri, layout=layout, tasks=tasks))
         light = dataclasses.replace(plan, rejects=(), excluded=(), assigned=())
         buckets = [(split, n) for split, one in enumerate(shuffles) for n in range(len(one.tasks))]
