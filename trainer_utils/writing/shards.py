@@ -13,7 +13,7 @@ import numpy as np
 
 from trainer_utils import storage
 from trainer_utils.format import CorruptShardError, RecordIndex, Shard, ShardName, ShardWriter
-from trainer_utils.format.crc32c import extend_crc32c
+from trainer_utils.format.checksums import extend_crc32c
 from trainer_utils.format.naming import index_file
 from trainer_utils.format.shard_writer import ShardDigest
 from trainer_utils.format.tfrecord import BLOCK_BYTES
@@ -39,7 +39,7 @@ def finish_shard(name: ShardName, digest: ShardDigest, writer: ShardWriter, *, u
     with _writing(storage.join(uri, index_file(name.path)), uri) as stream:
         stream.write(data)
     crc = extend_crc32c(0, data)
-    return Shard(path=name.path, split=name.split, **vars(digest), index_crc32c=crc)
+    return Shard(path=name.path, split=name.split, **digest._asdict(), index_crc32c=crc)
 
 
 def verify_shard(shard: Shard, *, uri: str, block_bytes: int = BLOCK_BYTES) -> None:
