@@ -7,6 +7,7 @@ layout.rows(1, step=2)        # (3, 7): the last batch has 7 records, worker 1 h
 import dataclasses
 
 from trainer_utils.format import ConfigError
+from trainer_utils.format.settings import one_of
 
 REMAINDERS = (None, "drop", "pad", "balance")
 
@@ -40,11 +41,8 @@ class BatchLayout:
         if self.batch_size < 1 or self.batch_size % replicas:
             rule = f"a multiple of the {replicas} replicas"
             raise ConfigError.of("batch_size", self.batch_size, allowed=rule)
-        if self.remainder not in REMAINDERS:
-            names = ", ".join(map(repr, REMAINDERS))
-            raise ConfigError.of("remainder", self.remainder, allowed=f"one of {names}")
-        if any(rows < replicas for rows in self.rest):
-            self._refuse_balance(replicas)
+        one_of(*REMAINDERS)("remainder", self.remainder)
+        self._check_balance(replicas, any(rows < replicas for rows in self.rest))
 
     def check_divided(self, num_replicas: int) -> None:
         """Refuses `balance` where TensorFlow, dividing one worker's batches, leaves a replica none.
@@ -52,11 +50,10 @@ class BatchLayout:
         Of 4 records for 3 replicas it makes 2, 2 and 0.
         """
         sizes = (*self.rest, self.batch_size) if self.full_steps else self.rest
-        if any(_left_empty(rows, num_replicas) for rows in sizes):
-            self._refuse_balance(num_replicas)
+        self._check_balance(num_replicas, any(_left_empty(rows, num_replicas) for rows in sizes))
 
-    def _refuse_balance(self, num_replicas: int) -> None:
-        if self.remainder == "balance":
+    def _check_balance(self, num_replicas: int, lacks_rows: bool) -> None:
+        if lacks_rows and self.remainder == "balance":
             rule = (
                 f"'pad' or 'drop', since {self.num_records} records in batches of "
                 f"{self.batch_size} cannot give each of {num_replicas} replicas one in every step"
