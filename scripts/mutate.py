@@ -101,8 +101,8 @@ MUTATIONS = [
         "manifest",
         ("if self.found != self.written + self.rejected + self.skipped:", "if False:"),
         (
-            "            if size != found:\n",
-            "            if size != found and not (size and found):\n",
+            "            if size == found:\n",
+            "            if size == found or (size and found):\n",
         ),
         ("sorted(expected.keys() | sizes.keys())", "sorted(expected)"),
         ("sorted(expected.keys() | sizes.keys())", "sorted(sizes)"),
