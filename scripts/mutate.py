@@ -116,7 +116,7 @@ MUTATIONS = [
         ("    if abs(bound) > size:\n", "    if False:\n"),
         ("return bound + size if bound < 0 else bound", "return bound"),
         ("round(int(text) * size / 100)", "int(text) * size // 101"),
-        ("    if start > stop:\n", "    if False:\n"),
+        ("        if start > stop:\n", "        if False:\n"),
     ),
     *_of(
         FORMAT,

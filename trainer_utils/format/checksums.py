@@ -88,14 +88,9 @@ def masked_crc32c_of_lengths(lengths: npt.NDArray[np.int64]) -> Sums:
     return mask_crc32c(crcs ^ np.uint32(0xFFFFFFFF))
 
 
-def _byte_table() -> Sums:
-    table = np.arange(256, dtype=np.uint32)
-    for _ in range(8):
-        table = np.where(table & 1, table >> 1 ^ np.uint32(_POLYNOMIAL), table >> 1)
-    return table.astype(np.uint32)
-
-
-_TABLE = _byte_table()
+_TABLE: Sums = np.arange(256, dtype=np.uint32)  # by byte
+for _ in range(8):
+    _TABLE = np.where(_TABLE & 1, _TABLE >> 1 ^ np.uint32(_POLYNOMIAL), _TABLE >> 1)
 
 
 def multiset_checksum(lengths: npt.NDArray[np.int64], payload_crcs: Sums) -> int:

@@ -13,10 +13,11 @@ Source: RFC 8259, section 4 on names, 6 on numbers and 8.2 on characters.
 import collections.abc
 import dataclasses
 import json
+import math
 import types
 import typing
 from collections.abc import Mapping
-from typing import Any, NoReturn, TypeAlias
+from typing import Any, TypeAlias
 
 from trainer_utils.format.errors import DatasetError
 
@@ -53,7 +54,7 @@ def parse_json_object(text: str, *, path: str, is_sealed: bool = False) -> JsonO
     """
     hooks = {} if is_sealed else _HOOKS
     try:
-        value = json.loads(text, parse_float=_finite, parse_constant=_refuse_constant, **hooks)
+        value = json.loads(text, parse_float=_finite, parse_constant=_finite, **hooks)
         if "\\u" in text:
             json.dumps(value, ensure_ascii=False).encode()  # refuses half a pair
     except (ValueError, RecursionError) as error:
@@ -133,11 +134,6 @@ _HOOKS: Mapping[str, Any] = {"object_pairs_hook": without_twins, "parse_int": _i
 
 
 def _finite(digits: str) -> float:
-    number = float(digits)
-    if number in (float("inf"), float("-inf")):
+    if not math.isfinite(number := float(digits)):
         raise ValueError(f"the number {digits[:_MOST_DIGITS]} is none that floats hold")
     return number
-
-
-def _refuse_constant(name: str) -> NoReturn:
-    raise ValueError(f"{name} is no number")
