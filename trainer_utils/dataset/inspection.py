@@ -177,8 +177,8 @@ def _feature(facts: FeatureFacts, records: int) -> Feature:
     dense = facts.present == records and facts.shortest == longest > 0
     dense &= facts.kind != "string" or longest == 1
     if facts.images is None or not dense:
-        shape = () if dense and longest == 1 else (longest,)
-        return Feature(type=facts.kind, shape=shape, dense=dense)
+        one = () if dense and longest == 1 else (longest,)
+        return Feature(type=facts.kind, shape=one, dense=dense)
     images = facts.images
     extra: JsonObject = {"sizes": "fixed" if images.one_size else "mixed"}
     if not DATUM_IMAGE_FORMATS.issuperset(images.formats):

@@ -12,6 +12,7 @@ and a constant, is from TensorFlow's `tsl/lib/hash/crc32c.h`.
 
 import re
 from collections.abc import Iterable
+from typing import Any
 
 import google_crc32c
 import numpy as np
@@ -76,8 +77,8 @@ def mask_crc32c(crcs: Sums) -> Sums:
     return (crcs >> np.uint32(15) | crcs << np.uint32(17)) + np.uint32(_MASK_DELTA)
 
 
-def masked_crc32c_of_lengths(lengths: npt.NDArray[np.int64]) -> Sums:
-    """The masked CRC-32C of `(n,) int64` numbers as frames have them: of 8 bytes, little-endian."""
+def masked_crc32c_of_lengths(lengths: npt.NDArray[np.integer[Any]]) -> Sums:
+    """The masked CRC-32C of `(n,)` numbers as frames have them: of 8 bytes, little-endian."""
     octets = lengths.astype("<i8").view(np.uint8).reshape(-1, 8)
     if len(lengths) <= _FEW:
         crcs = np.array([google_crc32c.value(row.tobytes()) for row in octets], np.uint32)

@@ -85,7 +85,7 @@ def render_json(value: Mapping[str, Json], *, sort_keys: bool = True) -> str:
     return text + "\n"
 
 
-def from_plain(kind: Any, value: Json) -> Any:
+def from_plain(kind: Any, value: Any) -> Any:
     """What `dataclasses.asdict` and JSON made of a value, as its annotation has it.
 
     Args:
@@ -102,12 +102,12 @@ def from_plain(kind: Any, value: Json) -> Any:
     outer: Any = typing.get_origin(kind) or kind
     if outer is types.UnionType:
         return None if value is None else from_plain(inner[0], value)
-    is_object = dataclasses.is_dataclass(outer) or outer is collections.abc.Mapping
-    plain = dict if is_object else list if outer is tuple else outer
+    hints = typing.get_type_hints(outer) if dataclasses.is_dataclass(outer) else None
+    is_object = hints is not None or outer is collections.abc.Mapping
+    plain: type = dict if is_object else list if outer is tuple else outer
     if type(value) is not plain:
         raise TypeError(f"expected {plain.__name__}, got {value!r}")
-    if dataclasses.is_dataclass(outer):
-        hints = typing.get_type_hints(outer)
+    if hints is not None:
         return outer(**{n: from_plain(hints[n], value[n]) for n in hints if n in value})
     if plain is dict:
         return {name: from_plain(inner[1], one) for name, one in value.items()}
