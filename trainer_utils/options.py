@@ -18,7 +18,6 @@ from trainer_utils.format.naming import canonical_split
 from trainer_utils.format.settings import (
     Settings,
     check_names,
-    checks_names,
     documents_settings,
     flag,
     is_int,
@@ -72,7 +71,6 @@ def _chain(name: str, value: Chain) -> Chain:
     return value
 
 
-@checks_names
 @documents_settings
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ImageOptions(Settings):
@@ -123,7 +121,6 @@ class ImageOptions(Settings):
     )
 
 
-@checks_names
 @documents_settings
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class LabelOptions(Settings):
@@ -148,7 +145,6 @@ class LabelOptions(Settings):
     )
 
 
-@checks_names
 @documents_settings
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class CacheOptions(Settings):
@@ -218,8 +214,7 @@ _MOVED: Mapping[str, str] = {
 """What took the place of settings that were given by themselves."""
 
 
-@functools.partial(checks_names, moved=_MOVED)
-@documents_settings
+@functools.partial(documents_settings, moved=_MOVED)
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class InputOptions(OrderOptions):
     """How a dataset is read.

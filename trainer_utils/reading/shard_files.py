@@ -395,7 +395,7 @@ class ShardFiles:
                 raise
             self.damage[index] = error
             return RecordIndex(np.zeros(0, np.int64))
-        found, damage = believed_index(shard.path, size=file.size, entry=shard.entry), file.damage
+        found, damage = believed_index(shard, size=file.size), file.damage
         if found is None:
             lengths, behind = scan_until_damage(_Stream(file), path=shard.path)  # type: ignore[arg-type]
             damage, found = damage or behind, RecordIndex(lengths)
