@@ -1,7 +1,4 @@
-"""The fingerprint of a conversion's inputs, for its manifest.
-
-    fingerprint_of_files(located, inputs, plan, summaries)     # '5f0c…', 32 hexadecimal digits
-    fingerprint_of_rows(located, pieces, reports, plan.excluded)
+"""The fingerprint of a conversion's inputs, for its manifest: 32 hexadecimal digits.
 
 It is a sum, in no order, over every file or part of one that is an input: its name relative to the
 input base, its size and its CRC-32C, whether it became an example or was rejected; of what is
@@ -12,7 +9,6 @@ as they are read to be converted, but for Parquet files and what was rejected be
 """
 
 import concurrent.futures
-import itertools
 import threading
 from collections.abc import Iterable, Sequence
 
@@ -22,36 +18,24 @@ from components.common.input_table import InputTable
 from components.common.rejects import RejectedInputError
 from components.example_gen.file_plan import FilePlan
 from components.example_gen.inputs import LocatedInputs
-from components.example_gen.media import ShardSummary
-from components.example_gen.row_inspection import PieceReport
+from components.example_gen.row_pieces import PieceReport
 from components.tables.pieces import Piece
-from trainer_utils.format.crc32c import combine_crc32c, extend_crc32c
+from trainer_utils.format.checksums import combine_crc32c, extend_crc32c
 from trainer_utils.storage.faults import problem_of
 from trainer_utils.storage.file_system import join
 from trainer_utils.storage.files import open_for_reading
 
-__all__ = ["fingerprint_of_files", "fingerprint_of_rows"]
-
 _THREADS = 8
 _BLOCK_BYTES = 4 << 20
-_Part = tuple[int, int, int]  # first byte, bytes, CRC-32C
 
 
 def fingerprint_of_files(
-    located: LocatedInputs, inputs: InputTable, plan: FilePlan, summaries: Sequence[ShardSummary]
+    located: LocatedInputs, inputs: InputTable, plan: FilePlan, read: int
 ) -> str:
-    """Of images and sounds, as 32 hexadecimal digits.
-
-    Args:
-        located: where the inputs are.
-        inputs: all of them.
-        plan: which of them were read.
-        summaries: of all shards.
-    """
+    """Of images and sounds; `read` is the sum of all that shards were made of."""
     roots = [root.base for root in located.image_roots]
     unread = {blob: True for entry in plan.unread() for blob in entry.blobs}
-    total = sum(summary.fingerprint for summary in summaries)
-    total += sum_blobs(_sums_of(located, inputs.excluded, unread).items(), roots)
+    total = read + sum_blobs(_sums_of(located, inputs.excluded, unread).items(), roots)
     total += sum_facts((("read", name), crc) for name, crc in inputs.contents.items())
     return f"{total % 2**128:032x}"
 
@@ -89,53 +73,45 @@ def fingerprint_of_rows(
     reports: Sequence[PieceReport],
     excluded: Sequence[ExcludedInput],
 ) -> str:
-    """As `fingerprint_of_files`, of the files that rows are from, however they were cut.
+    """Of the files that rows are from, however they were cut.
 
     Args:
-        located: where the inputs are.
         pieces, reports: of all that was read.
         excluded: files that were not.
     """
     files: dict[Blob, int | None] = {}
-    parts: dict[str, list[_Part]] = {}
+    parts: dict[str, list[tuple[int, int, int]]] = {}  # first byte, bytes, CRC-32C
     for piece, report in zip(pieces, reports, strict=True):
         if piece.layout == "folder":
             names = [Blob(name, size) for name, size, _ in piece.details["files"]]
             files |= dict(zip(names, report.sums, strict=True))
         else:
             parts.setdefault(piece.source, []).extend(tuple(part) for part in report.sums)
-    unread = {
-        blob: _known_size(located, blob.path) is not None
-        for blob, crc in files.items()
-        if crc is None
-    }
+    lost = [blob for blob, crc in files.items() if crc is None]
+    unread = {blob: _known_size(located, blob.path) is not None for blob in lost}
     files |= _sums_of(located, excluded, unread)
 
-    def whole(path: str) -> int | None:
-        size = _known_size(located, path) or 0
-        return _whole(join(located.base, path), size, sorted(parts[path]))
+    def whole(blob: Blob) -> int | None:
+        """Of a file of which some parts are known; None where the rest cannot be read."""
+        crc = at = 0
+        path = join(located.base, blob.path)
+        try:
+            for start, length, known in [*sorted(parts[blob.path]), (blob.size, 0, 0)]:
+                if start > at:  # such as a header
+                    with open_for_reading(path) as stream:
+                        stream.seek(at)
+                        while at < start and (block := stream.read(min(_BLOCK_BYTES, start - at))):
+                            crc, at = extend_crc32c(crc, block), at + len(block)
+                crc, at = combine_crc32c(crc, known, length), start + length
+        except OSError as error:
+            problem_of(error, path)  # which raises where it is the machine's
+            return None
+        return crc
 
+    blobs = [Blob(path, _known_size(located, path) or 0) for path in parts]
     with concurrent.futures.ThreadPoolExecutor(_THREADS) as pool:
-        for path, crc in zip(parts, pool.map(whole, parts), strict=True):
-            files[Blob(path, _known_size(located, path) or 0)] = crc
+        files |= dict(zip(blobs, pool.map(whole, blobs), strict=True))
     return combine_facts(((blob.path, *blob[1:]), crc) for blob, crc in files.items())
-
-
-def _whole(path: str, size: int, parts: Iterable[_Part]) -> int | None:
-    """The CRC-32C of a file of which some parts are known; None where the rest cannot be read."""
-    whole = at = 0
-    try:
-        for start, length, crc in itertools.chain(parts, [(size, 0, 0)]):
-            if start > at:  # such as a header
-                with open_for_reading(path) as stream:
-                    stream.seek(at)
-                    while at < start and (block := stream.read(min(_BLOCK_BYTES, start - at))):
-                        whole, at = extend_crc32c(whole, block), at + len(block)
-            whole, at = combine_crc32c(whole, crc, length), start + length
-    except OSError as error:
-        problem_of(error, path)
-        return None
-    return whole
 
 
 def _known_size(located: LocatedInputs, path: str) -> int | None:

@@ -19,7 +19,7 @@ import numpy as np
 from components.common.file_table import FileTable
 from components.common.layout_inputs import ImageRoot, LayoutInputs
 from components.example_gen.folder import is_clutter, refuse_dataset
-from components.example_gen.partition import Partition, check_split_names
+from components.example_gen.plan import Partition, check_split_names
 from trainer_utils.extras import HOW_TO_GET_TFX
 from trainer_utils.format import ConfigError, InputError
 from trainer_utils.storage import (

@@ -16,7 +16,7 @@ from components import steps
 from components.balancing.settings import BalancerSettings
 from components.common.settings import ComponentSettings, without_empty
 from components.example_gen.inputs import ALL_FILES, InputSelection, SplitPattern
-from components.example_gen.partition import OWN_NAME, Partition, order_splits
+from components.example_gen.plan import OWN_NAME, Partition, order_splits
 from components.example_gen.settings import AudioSettings, ImageSettings, TextSettings
 from components.kubeflow.artifacts import (
     find_dataset,

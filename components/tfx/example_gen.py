@@ -29,7 +29,7 @@ from components.example_gen.inputs import (
     fingerprint,
     patterns_of,
 )
-from components.example_gen.partition import read_output_config
+from components.example_gen.plan import read_output_config
 from components.example_gen.settings import ExampleGenSettings
 from components.tfx.component import Artifacts, channel, checked_properties, set_properties
 from components.tfx.executor import LocalFirstBeamExecutor, PropertiesDriver

@@ -16,6 +16,7 @@ from types import ModuleType
 from pipelines.lineage.datasets import load_datasets
 from pipelines.lineage.graph import Execution, Lineage
 from pipelines.tools.conversion import METADATA_FILE
+from trainer_utils.dataset.location import newest_dataset
 from trainer_utils.extras import HOW_TO_GET_TFX
 from trainer_utils.format import ConfigError, InputError
 from trainer_utils.format.json_text import JsonObject
@@ -31,8 +32,8 @@ _FOLDERS = ("", "tfx_metadata", "tfx_metadata/*", "metadata", "metadata/*")
 
 
 def look_up(uri: str, *, metadata: str | None) -> Lineage:
-    """An artifact and its lineage, for `describe_artifact`."""
-    folder = _dataset_folder(uri)
+    """An artifact and its lineage, for `describe_artifact`; of `convert`'s folder the newest."""
+    folder = _dataset_folder(uri := newest_dataset(uri))
     stores: Iterable[str]
     if metadata is None:
         tells_itself = exists(join(folder, MANIFEST_FILE))

@@ -3,7 +3,7 @@
 from components.common.entry import Blob, Column, Entry
 from components.common.input_table import InputTable
 from components.example_gen.file_plan import plan_shards
-from components.example_gen.partition import Partition
+from components.example_gen.plan import Partition
 from components.example_gen.settings import ImageSettings
 
 LABEL = Column("label", "label")

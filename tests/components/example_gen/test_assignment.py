@@ -7,7 +7,7 @@ import pytest
 
 from components.common.entry import Column, Entry
 from components.common.input_table import InputTable
-from components.example_gen.partition import Partition
+from components.example_gen.plan import Partition
 from tests.components.example_gen.listings import listing, plan
 
 NAMES = [f"{number}.jpg" for number in range(200)]
@@ -43,7 +43,7 @@ def test_a_file_is_in_the_split_of_its_hash_and_at_the_place_of_another(seed, sh
         expected[names[place]].append(name)
     found = collections.defaultdict(list)
     for task in made.tasks:
-        found[task.argument.split] += [entry.name for entry in task.argument.entries]
+        found[task.argument.name.split] += [entry.name for entry in task.argument.entries]
     assert dict(found) == {name: expected[name] for name in names}
 
 
@@ -53,13 +53,14 @@ def test_equal_values_of_a_column_share_the_split_of_their_hash():
     for task in made.tasks:
         for entry in task.argument.entries:
             is_train = hash_of(entry.values[1], "split", seed=3) % 3 < 2
-            assert task.argument.split == ("train" if is_train else "eval")
+            assert task.argument.name.split == ("train" if is_train else "eval")
 
 
 def test_a_split_that_some_name_takes_no_others_but_by_hash():
     made = plan(listing(["cat"] * 50, splits={number: "mine" for number in range(0, 50, 2)}))
     by_split = {
-        task.argument.split: {entry.name for entry in task.argument.entries} for task in made.tasks
+        task.argument.name.split: {entry.name for entry in task.argument.entries}
+        for task in made.tasks
     }
     assert by_split["mine"] == {f"{number}.jpg" for number in range(0, 50, 2)}
     assert by_split["train"] | by_split["eval"] == {f"{n}.jpg" for n in range(1, 50, 2)}

@@ -18,7 +18,7 @@ from components.audio_example_gen import Executor as AudioExecutor
 from components.common.file_table import FileTable
 from components.common.layout_inputs import LayoutInputs
 from components.common.workspace import start_working
-from components.example_gen import file_shards
+from components.example_gen import file_shards, media
 from components.example_gen.settings import TextSettings
 from components.image_example_gen import Executor as ImageExecutor
 from components.layouts.texts import find_pieces
@@ -138,8 +138,8 @@ STEPS = [
     (images, "orientation_of"),
     (images, "in_plain_colours"),
     (images, "encode_image"),
-    (file_shards, "describe_media"),
-    (file_shards, "encode_values"),
+    (media, "describe_media"),
+    (media, "encode_values"),
     (file_shards, "encode_example"),
 ]
 

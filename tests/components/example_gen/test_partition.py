@@ -4,14 +4,16 @@ import collections
 
 import pytest
 
-from components.example_gen.partition import Partition
+from components.example_gen.plan import Partition
 from tests.components.example_gen.listings import listing, plan
 from trainer_utils.format import ConfigError
 
 
 def splits_of(made) -> dict[str, str]:
     return {
-        entry.name: task.argument.split for task in made.tasks for entry in task.argument.entries
+        entry.name: task.argument.name.split
+        for task in made.tasks
+        for entry in task.argument.entries
     }
 
 
