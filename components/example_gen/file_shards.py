@@ -35,7 +35,7 @@ from trainer_utils.format import (
     ShardWriter,
     encode_example,
 )
-from trainer_utils.format.crc32c import extend_crc32c
+from trainer_utils.format.checksums import extend_crc32c
 from trainer_utils.format.index import name_of
 from trainer_utils.format.planning import keyed_digests
 from trainer_utils.storage import is_remote, join, persist, read_bytes, write_atomically

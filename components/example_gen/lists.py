@@ -47,7 +47,7 @@ def is_list(path: str) -> bool:
 
 
 def find(inputs: LayoutInputs, *, kind: str | None = None) -> list[str]:
-    """What `csv_path` names, or the lists at the root of the inputs, of a kind of `LISTS` or any."""
+    """What `csv_path` names, or the lists at the root of the inputs, of a kind of `LISTS`."""
     tables = inputs.files.ending(_ENDINGS)
     if "csv_path" in inputs.names:
         wanted = posixpath.join(inputs.root, inputs.names["csv_path"])

@@ -24,7 +24,7 @@ from components.example_gen.row_pieces import (
 from components.example_gen.row_plan import RowPlan, plan_rows
 from components.example_gen.settings import ExampleGenSettings
 from components.shuffle.external import ExternalShuffle
-from components.shuffle.layout import Cells, plan_tasks
+from components.shuffle.layout import plan_tasks
 from components.tables.headers import check_agreement
 from components.tables.pieces import Piece, TableOptions, select_settings
 from components.tables.texts import TextRules
@@ -120,8 +120,7 @@ class RowConversion(Conversion[RowPlan]):
         remove_dataset(uri)
         shuffles = []
         for layout in plan.layouts:
-            cells = Cells(layout, int(plan.row_bytes * layout.num_records))
-            tasks = plan_tasks(layout, cells, memory_bytes=BUCKET_BYTES)
+            tasks = plan_tasks(layout, plan.row_bytes, memory_bytes=BUCKET_BYTES)
             shuffles.append(ExternalShuffle(uri=uri, layout=layout, tasks=tasks))
         folder, encodings, firsts = working_folder(uri), [], np.zeros(len(plan.splits), np.int64)
         of_pieces = zip(self.pieces, self._reports, plan.first_records, plan.assigned, strict=True)

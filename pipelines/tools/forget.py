@@ -20,7 +20,7 @@ import os
 import posixpath
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from components.report.records.lookup import encode_name, read_places
+from components.report.records import encode_name, read_places
 from trainer_utils.dataset import open_dataset
 from trainer_utils.dataset.files import read_manifest
 from trainer_utils.format import ConfigError, DatasetError
