@@ -5,12 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.components.image_example_gen.image_runs import (
-    convert,
-    input_config,
-    write_photos,
-    write_tree,
-)
+from tests.components.image_example_gen.image_runs import convert, write_photos, write_tree
+from tests.components.runs import input_config
 from trainer_utils.format import InputError
 
 
