@@ -38,7 +38,7 @@ from trainer_utils.format import (
     Manifest,
     Shard,
 )
-from trainer_utils.format.crc32c import extend_crc32c
+from trainer_utils.format.checksums import extend_crc32c
 from trainer_utils.format.example import decode_example
 from trainer_utils.format.json_text import JsonObject
 from trainer_utils.format.tensors import TensorSpec, decode_tensor

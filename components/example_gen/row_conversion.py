@@ -31,7 +31,7 @@ from components.tables.pieces import Piece, TableOptions, select_settings
 from components.tables.texts import TextRules
 from components.tables.tokenizing import load_tokenizer
 from trainer_utils.format import Shard
-from trainer_utils.format.crc32c import combine_crc32c, extend_crc32c
+from trainer_utils.format.checksums import combine_crc32c, extend_crc32c
 from trainer_utils.storage.faults import problem_of
 from trainer_utils.storage.file_system import join
 from trainer_utils.storage.files import open_for_reading
