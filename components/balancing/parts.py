@@ -28,8 +28,7 @@ from trainer_utils.format import (
     combine_checksums,
     multiset_checksum,
 )
-from trainer_utils.format.framing import Lengths
-from trainer_utils.format.tfrecord import compact
+from trainer_utils.format.tfrecord import Lengths, compact
 from trainer_utils.writing.shards import copy_shard, verify_shard, write_shard
 
 Ints = npt.NDArray[np.int64]

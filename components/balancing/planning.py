@@ -34,11 +34,10 @@ from components.shuffle.layout import SplitLayout, plan_tasks, shuffle_seed
 from components.shuffle.picking import GatherIndices
 from trainer_utils import text_output
 from trainer_utils.format import ShardName, shard_bounds
-from trainer_utils.format.framing import RECORD_OVERHEAD_BYTES
 from trainer_utils.format.json_text import JsonObject
 from trainer_utils.format.naming import LABEL_FEATURES
 from trainer_utils.format.settings import check_names
-from trainer_utils.format.tfrecord import compact
+from trainer_utils.format.tfrecord import RECORD_OVERHEAD_BYTES, compact
 from trainer_utils.machine import free_memory
 from trainer_utils.storage import file_size, is_remote, join, write_atomically
 from trainer_utils.writing.publishing import working_folder

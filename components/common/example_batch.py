@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from trainer_utils.format.example import varint
-from trainer_utils.format.framing import frame_footers, frame_headers
+from trainer_utils.format.tfrecord import frame_footers, frame_headers
 
 # Field number << 3 | 2: all that stands here is length-delimited.
 _FIRST, _SECOND = b"\x0a", b"\x12"

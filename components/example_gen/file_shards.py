@@ -33,7 +33,7 @@ from components.example_gen.media import (
 )
 from components.example_gen.settings import MediaSettings
 from trainer_utils.format import Shard, ShardName, ShardWriter, encode_example
-from trainer_utils.format.crc32c import extend_crc32c
+from trainer_utils.format.checksums import extend_crc32c
 from trainer_utils.format.index import name_of
 from trainer_utils.format.planning import keyed_digests
 from trainer_utils.storage import (

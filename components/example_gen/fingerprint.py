@@ -25,7 +25,7 @@ from components.example_gen.inputs import LocatedInputs
 from components.example_gen.media import ShardSummary
 from components.example_gen.row_inspection import PieceReport
 from components.tables.pieces import Piece
-from trainer_utils.format.crc32c import combine_crc32c, extend_crc32c
+from trainer_utils.format.checksums import combine_crc32c, extend_crc32c
 from trainer_utils.storage.faults import problem_of
 from trainer_utils.storage.file_system import join
 from trainer_utils.storage.files import open_for_reading

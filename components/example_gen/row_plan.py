@@ -24,9 +24,9 @@ from components.tables.texts import text_columns
 from components.tables.tokenizing import load_tokenizer, same_tokenizer
 from components.tables.vocabularies import make_vocabularies
 from trainer_utils.format import ConfigError, InputError
-from trainer_utils.format.framing import RECORD_OVERHEAD_BYTES
 from trainer_utils.format.naming import check_feature_names
 from trainer_utils.format.tensors import TokenSpec
+from trainer_utils.format.tfrecord import RECORD_OVERHEAD_BYTES
 
 BUCKET_BYTES = 128 << 20  # that are put in order at a time; about twice that in memory
 _ENTRY_BYTES = 14  # of a feature beside its name and its values

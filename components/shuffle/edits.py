@@ -26,14 +26,14 @@ from trainer_utils.format import ConfigError, DatasetError, Feature, RecordBlock
 from trainer_utils.format.errors import did_you_mean
 from trainer_utils.format.example import decode_example
 from trainer_utils.format.example_columns import Column, parse_examples
-from trainer_utils.format.framing import (
+from trainer_utils.format.json_text import JsonObject
+from trainer_utils.format.naming import NAME_FEATURES
+from trainer_utils.format.tfrecord import (
     HEADER_BYTES,
     RECORD_OVERHEAD_BYTES,
     footers_of,
-    frame_records,
+    frame_parts,
 )
-from trainer_utils.format.json_text import JsonObject
-from trainer_utils.format.naming import NAME_FEATURES
 from trainer_utils.storage import read_bytes
 
 LABEL = "label"
@@ -217,7 +217,8 @@ def _selected(
         return block
     frames = block.frames()
     for number, record in changed.items():
-        frames[number] = frame_records([record])
+        header, footer = frame_parts([record])
+        frames[number] = b"".join((header, record, footer))
     staying = [*itertools.compress(frames, kept)]
     sizes = np.array([*map(len, staying)], np.int64)
     data, ends = b"".join(staying), np.cumsum(sizes)

@@ -22,7 +22,7 @@ from pipelines.examples.training import export_classifier, make_strategy
 from trainer_utils import ImageOptions, LabelOptions
 from trainer_utils.dataset import open_dataset
 from trainer_utils.frameworks.tensorflow import is_chief
-from trainer_utils.reading.image_settings import NORMALIZATIONS
+from trainer_utils.reading.images import NORMALIZATIONS
 
 MakeModel = Callable[["ImagenetConfig", int], Any]
 """Of the settings and the number of classes: a Keras model of uint8 images, which gives logits."""

@@ -19,6 +19,7 @@ from pipelines.lineage.datasets import load_datasets
 from pipelines.lineage.graph import DATASET_TYPE, Execution, Found, Id
 from pipelines.tools.conversion import METADATA_FILE
 from trainer_utils.dataset.files import read_manifest
+from trainer_utils.dataset.location import newest_dataset
 from trainer_utils.extras import HOW_TO_GET_TFX
 from trainer_utils.format import ConfigError, InputError
 from trainer_utils.format.json_text import JsonObject
@@ -36,8 +37,8 @@ _SHOWN = 5
 
 
 def look_up(uri: str, *, metadata: str | None) -> Found:
-    """An artifact and its lineage, for `describe_artifact`."""
-    folder = _dataset_folder(uri)
+    """An artifact and its lineage, for `describe_artifact`; of `convert`'s folder the newest."""
+    folder = _dataset_folder(uri := newest_dataset(uri))
     if metadata is not None:
         if not _is_root(metadata):
             return _in_store(uri, metadata)

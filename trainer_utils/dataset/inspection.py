@@ -8,15 +8,15 @@ Facts of parts of a dataset add up, so that workers each look at their own part.
 
 import contextlib
 import dataclasses
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Any
 
 from trainer_utils.format import DatasetError, Feature, RecordBlock
 from trainer_utils.format.datum import DATUM_IMAGE_FORMATS
 from trainer_utils.format.example_columns import Column, parse_examples, parse_feature_lists
-from trainer_utils.format.framing import HEADER_BYTES
 from trainer_utils.format.images import ImageSize, image_size
-from trainer_utils.format.json_text import Json, JsonObject
+from trainer_utils.format.json_text import JsonObject
+from trainer_utils.format.tfrecord import HEADER_BYTES
 
 _COMPANION = "_shape"  # of a feature of variable length and rank 2 or more, as Datum writes it
 _MOST_RANK = 8
@@ -158,20 +158,6 @@ class DatasetFacts:
             for name, facts in self.features.items()
             if facts.is_text and facts.spaces >= _SPACES_IN_TEXT * facts.values > 0
         )
-
-    @classmethod
-    def from_json(cls, value: Mapping[str, Json]) -> "DatasetFacts":
-        """From what `dataclasses.asdict` and JSON made of one."""
-
-        def facts(entry: Mapping[str, Json]) -> FeatureFacts:
-            images = None if entry["images"] is None else ImageFacts(**entry["images"])
-            return FeatureFacts(**{**entry, "images": images})
-
-        features, lists = (
-            {name: facts(entry) for name, entry in value[key].items()}
-            for key in ("features", "lists")
-        )
-        return cls(value["records"], features, lists)
 
 
 def features_of_facts(facts: DatasetFacts) -> dict[str, Feature]:

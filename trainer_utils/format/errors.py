@@ -145,10 +145,5 @@ def did_you_mean(given: object, known: Iterable[object]) -> str:
     return f" Did you mean {names[like[0]]!r}?" if like else ""
 
 
-def misspelt(given: object, known: Iterable[object]) -> str:
-    """`'sead'. Did you mean 'seed'?`, to end an error that says what it got, or `'sead'`."""
-    return f"{given!r}.{did_you_mean(given, known)}".removesuffix(".")
-
-
 def _plain(name: str) -> str:
     return name.lower().replace("_", "").replace("-", "")

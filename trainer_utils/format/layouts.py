@@ -23,6 +23,8 @@ from trainer_utils.format.naming import (
     WORKING_FOLDER,
     canonical_split,
     check_inner_path,
+    index_file,
+    is_shard_file,
     vocabulary_of,
 )
 from trainer_utils.format.tfds import (
@@ -47,25 +49,58 @@ _DEFAULT_SPLIT = "train"
 _MOST_LOOKED_FOR = 100_000  # missing files: a name may say that there are a billion
 
 _Parsed = TypeVar("_Parsed")
-_Shards = dict[str, list["FoundShard"]]
+_Shards = dict[str, list["ShardFile"]]
 
 
-class FoundShard(NamedTuple):
-    """One file of records, by a path relative to the uri, from which those that SchemaExport names
-    may lead out; `records` is None where only reading it shows that."""
+class ShardFile(NamedTuple):
+    """One file of records.
 
-    path: str
+    Args:
+        name: as the dataset names it: relative to its uri, unless it lies elsewhere.
+        records: None where nothing says it and they were not counted.
+        entry: what the manifest says of it, if there is one.
+        path: in full, once it is opened.
+        bytes: of the file as it lies there.
+        is_gzip: whether it is compressed.
+    """
+
+    name: str
     records: int | None = None
     entry: Shard | None = None
+    path: str = ""
+    bytes: int = 0
+    is_gzip: bool = False
+
+    @property
+    def num_records(self) -> int:
+        """How many records it has, of a dataset that was inspected."""
+        assert self.records is not None, self.path
+        return self.records
+
+    @property
+    def index_path(self) -> str | None:
+        """Where its record index lies if it has one; None of a shard not called as ours are."""
+        uri, _, name = self.path.rpartition(f"/{SPLIT_PREFIX}")
+        path = f"{SPLIT_PREFIX}{name}"
+        return f"{uri}/{index_file(path)}" if is_shard_file(path) else None
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class DatasetLayout:
-    """What was found: shards by split, in order, and the file that they are `named_in`; features,
-    where not only reading the records shows them; and the files of their class names."""
+    """What was found of a dataset.
 
-    shards: Mapping[str, Sequence[FoundShard]]
-    features: Mapping[str, Feature] | None
+    Args:
+        shards: by split, in order.
+        features: by name; empty where `says_features` is false.
+        says_features: whether its own files say its features, or its records were inspected.
+        named_in: the file that names the shards, if there is one.
+        manifest: of a dataset of ours.
+        vocabulary_files: the file of each feature's class names, relative to the uri.
+    """
+
+    shards: Mapping[str, Sequence[ShardFile]]
+    features: Mapping[str, Feature] = dataclasses.field(default_factory=dict)
+    says_features: bool = False
     named_in: str = ""
     manifest: Manifest | None = None
     vocabulary_files: Mapping[str, str] = dataclasses.field(default_factory=dict)
@@ -101,7 +136,7 @@ def find_layout(
         manifest = parsed(Manifest.from_json, MANIFEST_FILE)
         manifest.check_files(in_splits)
         shards = {
-            split: [FoundShard(one.path, one.records, one) for one in manifest.shards_of(split)]
+            split: [ShardFile(one.path, one.records, one) for one in manifest.shards_of(split)]
             for split in manifest.splits
         }
     features = parsed(parse_features, DATUM_TYPES_FILE) if DATUM_TYPES_FILE in files else None
@@ -118,7 +153,14 @@ def find_layout(
         vocabularies = {n: labels_file(n) for n in features or () if labels_file(n) in files}
     elif not named_in:
         shards = _by_split(in_splits or _bare(files, uri))
-    return DatasetLayout(shards, features, named_in, manifest, vocabularies)
+    return DatasetLayout(
+        shards=shards,
+        features=features or {},
+        says_features=features is not None,
+        named_in=named_in,
+        manifest=manifest,
+        vocabulary_files=vocabularies,
+    )
 
 
 def may_be_dataset(files: Collection[str]) -> bool:
@@ -157,12 +199,12 @@ def layout_of_files(names: Sequence[str], whole: DatasetLayout | None) -> Datase
     """
     shards: _Shards = {}
     groups = whole.shards.items() if whole is not None else ()
-    known = {shard.path: (split, shard) for split, group in groups for shard in group}
+    known = {shard.name: (split, shard) for split, group in groups for shard in group}
     for name in names:
-        split, shard = known.get(name) or (_split_of_file(name), FoundShard(path=name))
+        split, shard = known.get(name) or (_split_of_file(name), ShardFile(name))
         shards.setdefault(split, []).append(shard)
     if whole is None or not known.keys() >= {*names}:
-        return DatasetLayout(shards, features=None)
+        return DatasetLayout(shards=shards)
     return dataclasses.replace(whole, shards=shards, manifest=None)
 
 
@@ -193,7 +235,7 @@ def _counted(
         for path in shards if EXAMPLE_SCHEMA_FILE not in files else ():
             check_inner_path(path, named_in=named_in)
     return {
-        split: [FoundShard(path, records) for path, records in shards.items()]
+        split: [ShardFile(path, records) for path, records in shards.items()]
         for split, shards in info.items()
     }
 
@@ -203,7 +245,7 @@ def _by_split(paths: Collection[str]) -> _Shards:
     check_numbers(paths)
     shards: _Shards = {}
     for path in sorted(paths):
-        shards.setdefault(_split_of_file(path), []).append(FoundShard(path))
+        shards.setdefault(_split_of_file(path), []).append(ShardFile(path))
     return shards
 
 

@@ -14,18 +14,23 @@ Format version 2, whose record indices say lengths alone, is still read.
 import dataclasses
 import functools
 import hashlib
-import operator
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 from trainer_utils.format.checksums import (
     NO_CHECKSUM,
-    FileDigest,
     combine_checksums,
+    extend_crc32c,
     is_sealed,
     seal,
 )
 from trainer_utils.format.errors import DatasetError
-from trainer_utils.format.json_text import Json, JsonObject, parse_json_object, render_json
+from trainer_utils.format.json_text import (
+    Json,
+    JsonObject,
+    from_plain,
+    parse_json_object,
+    render_json,
+)
 from trainer_utils.format.naming import (
     ShardName,
     check_inner_path,
@@ -34,18 +39,38 @@ from trainer_utils.format.naming import (
     is_shard_file,
 )
 
-__all__ = ["FORMAT_VERSION", "Accounting", "Manifest", "Shard"]
-
 FORMAT_VERSION = 3
 
 _VERSIONS = (2, FORMAT_VERSION)  # that are read
-_KINDS: Mapping[str, set[type]] = {
-    **{"path": {str}, "split": {str}},
-    **{"records": {int}, "bytes": {int}, "crc32c": {int}},
-    **{"content": {int, type(None)}, "index_crc32c": {int, type(None)}},
-}
+_OBJECT = Mapping[str, Json]
 _MOST = 1 << 64  # of any number: none is larger in a manifest that was written
 _SUMS = {"crc32c": 8, "content": 16, "index_crc32c": 8}  # hexadecimal digits
+
+
+@dataclasses.dataclass(frozen=True)
+class FileDigest:
+    """A small file that is published: its size in bytes, and the CRC-32C of them."""
+
+    size: int
+    crc32c: int
+
+    @classmethod
+    def of(cls, data: bytes) -> "FileDigest":
+        """Of a file's content."""
+        return cls(len(data), extend_crc32c(0, data))
+
+    def to_entry(self) -> JsonObject:
+        """As the manifest has it."""
+        return {"bytes": self.size, "crc32c": f"{self.crc32c:08x}"}
+
+    @classmethod
+    def from_entry(cls, path: str, entry: Mapping[str, Json]) -> "FileDigest":
+        """Reads what `to_entry` made; raises ValueError, KeyError or TypeError."""
+        check_inner_path(path)
+        size = entry["bytes"]
+        if type(size) is not int or size < 0:
+            raise ValueError(f"{path!r}: expected a number of bytes, got {size!r}")
+        return cls(size, int(entry["crc32c"], 16))
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -71,7 +96,15 @@ class Shard:
     index_crc32c: int | None = None
 
     def __post_init__(self) -> None:
-        _check_shards([self])
+        sums = self.crc32c, self.content or 0, self.index_crc32c or 0
+        if type(self.split) is not str or not all(
+            map(_is_count, (self.records, self.bytes, *sums))
+        ):
+            raise DatasetError(f"a shard: expected texts and counts, got {vars(self)}")
+        if self.index_crc32c is None:
+            check_inner_path(self.path)
+        elif not is_shard_file(self.path):
+            ShardName.parse(self.path)  # which says what is expected
 
     def to_entry(self) -> JsonObject:
         """The shard in JSON: checksums in hexadecimal, without what is not known."""
@@ -81,37 +114,9 @@ class Shard:
         }
 
     @classmethod
-    def from_entries(cls, entries: Sequence[JsonObject]) -> "tuple[Shard, ...]":
-        """Reads what `to_entry` made, whose entries it takes over; raises ValueError or KeyError.
-
-        Of 100,000, which take some 0.2 s, the fields come all at once and are checked together.
-        """
-        for name in _SUMS:
-            for entry in entries:
-                if name in entry:
-                    entry[name] = int(entry[name], 16)
-        shards = [object.__new__(cls) for _ in entries]
-        for shard, entry in zip(shards, entries, strict=True):
-            object.__setattr__(shard, "__dict__", entry)
-        _check_shards(shards)
-        return tuple(shards)
-
-
-def _check_shards(shards: Sequence[Shard]) -> None:
-    """Refuses shards whose fields are no texts and counts, or whose path leads elsewhere."""
-    columns = {name: list(map(operator.attrgetter(name), shards)) for name in _KINDS}
-    for name, column in columns.items():
-        is_known = {*map(type, column)} <= _KINDS[name]
-        numbers = [*filter(None, column)] if is_known and int in _KINDS[name] else []
-        if not is_known or min(numbers, default=0) < 0 or max(numbers, default=0) >= _MOST:
-            raise DatasetError(f"{name} of a shard: expected texts and counts, got {column[:3]}")
-    if unknown := set[str]().union(*map(vars, shards)) - {*_KINDS}:
-        raise DatasetError(f"a shard: expected {', '.join(_KINDS)} of it, got {unknown}")
-    for path, index_crc32c in zip(columns["path"], columns["index_crc32c"], strict=True):
-        if index_crc32c is None:
-            check_inner_path(path)
-        elif not is_shard_file(path):
-            ShardName.parse(path)  # which says what is expected
+    def from_entry(cls, entry: JsonObject) -> "Shard":
+        """Reads what `to_entry` made; raises ValueError, KeyError or TypeError."""
+        return cls(**entry | {name: int(entry[name], 16) for name in _SUMS if name in entry})
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -286,18 +291,18 @@ class Manifest:
         entries = value["splits"]
         names = [field.name for field in dataclasses.fields(Accounting)]
         return cls(
-            shards=Shard.from_entries(value["shards"]),
+            shards=tuple(map(Shard.from_entry, value["shards"])),
             accounting={
                 check_split_name(split): Accounting(**{n: entries[split][n] for n in names})
-                for split in _texts(value["split_order"])
+                for split in from_plain(list[str], value["split_order"])
             },
             producer=value["producer"],
-            config=_object(value["config"]),
+            config=from_plain(_OBJECT, value["config"]),
             input_fingerprint=value["input_fingerprint"],
             label_counts={n: _counts(e["labels"]) for n, e in entries.items() if e["labels"]},
             conversions=_counts(value["conversions"]),
             reject_counts=_counts(value["rejects"]),
-            versions=_object(value["versions"]),
+            versions=from_plain(_OBJECT, value["versions"]),
             files={p: FileDigest.from_entry(p, e) for p, e in value["files"].items()},
             format_version=value["format_version"],
         )
@@ -355,19 +360,8 @@ def _is_count(value: object) -> bool:
     return type(value) is int and 0 <= value < _MOST
 
 
-def _object(value: Json) -> Mapping[str, Json]:
-    if not isinstance(value, dict):
-        raise TypeError(f"expected an object, got {value!r}")
-    return value
-
-
 def _counts(value: Json) -> Mapping[str, int]:
-    if not all(map(_is_count, _object(value).values())):
+    if not all(map(_is_count, value.values())):
         raise TypeError(f"expected counts, got {value!r}")
-    return _object(value)
-
-
-def _texts(value: Json) -> list[str]:
-    if not isinstance(value, list) or not all(isinstance(text, str) for text in value):
-        raise TypeError(f"expected a list of texts, got {value!r}")
-    return value
+    counts: Mapping[str, int] = value
+    return counts

@@ -19,7 +19,7 @@ import numpy.typing as npt
 import tensorflow as tf
 
 from trainer_utils.format import ConfigError
-from trainer_utils.frameworks.base import SHOWN_OF_INPUT, Input
+from trainer_utils.frameworks.numpy import SHOWN_OF_INPUT, Input
 from trainer_utils.frameworks.read_timer import add_read_timer
 from trainer_utils.machine import usable_cores
 from trainer_utils.order import InputState
@@ -83,10 +83,11 @@ class TensorInput:
         is_single = self._before is not None or self.options.batch_size is None
         dataset = self._examples(numbers) if is_single else self._batches(numbers)
         if self._after is not None:
-            kept = [self.options.mask] if self.options.remainder == "pad" else ()
 
             def finish(step: tf.Tensor, element: Element) -> Element:
-                return step, self._arranged(call_hook(self._after, element, keep=kept))
+                return step, self._arranged(
+                    call_hook(self._after, element, keep=self.options.mask_feature)
+                )
 
             dataset = dataset.map(finish, num_parallel_calls=usable_cores(), deterministic=True)
         dataset = add_read_timer(dataset.prefetch(self.options.prefetch), self._counted)
@@ -290,7 +291,10 @@ class TensorInput:
         """The arrays of a step, and the bounds of its replicas' parts."""
         epoch, within = divmod(int(step), self.source.input_steps)
         batch = self.source.batch(epoch, within)
-        flat = [array for name in self.source.structure for array in _flat(batch[name])]
+        flat: list[Any] = []
+        for name in self.source.structure:
+            array = batch[name]
+            flat += array if isinstance(array, Ragged) else [array]
         return [*flat, self.bounds(within)]
 
     def make_group(self, begin: Any, end: Any) -> list[Any]:
@@ -370,18 +374,9 @@ def _unchanged(element: Element) -> Element:
 
 
 def _kinds(spec: ArraySpec) -> list[tf.DType]:
+    """Of its values and, where it is ragged, of its row splits."""
     kind = tf.string if spec.dtype == "bytes" else tf.as_dtype(spec.dtype)
-    return [kind, *[tf.int64] * _ragged_rank(spec)]
-
-
-def _ragged_rank(spec: ArraySpec) -> int:
-    """How many vectors of row splits come after its values."""
-    return int(spec.is_ragged) + (spec.is_ragged and None in spec.shape[2:])
-
-
-def _flat(array: Any) -> list[Any]:
-    """An array; of a ragged one its values and its row splits, the innermost first."""
-    return [*_flat(array.values), array.row_splits] if isinstance(array, Ragged) else [array]
+    return [kind, tf.int64] if spec.is_ragged else [kind]
 
 
 def _tensor(left: Any, spec: ArraySpec) -> Any:
@@ -389,15 +384,9 @@ def _tensor(left: Any, spec: ArraySpec) -> Any:
     values = next(left)
     if not spec.is_ragged:
         return tf.ensure_shape(values, spec.shape)
-    rank = _ragged_rank(spec)
-    splits = [next(left) for _ in range(rank)]
-    rows = None if spec.shape[0] is None else spec.shape[0] + 1
-    tensor = tf.ensure_shape(values, [None, *spec.shape[1 + rank :]])
-    for inner in splits[:-1]:
-        inner = tf.ensure_shape(inner, [None])
-        tensor = tf.RaggedTensor.from_row_splits(tensor, inner, validate=False)
-    last = tf.ensure_shape(splits[-1], [rows])
-    return tf.RaggedTensor.from_row_splits(tensor, last, validate=False)
+    values = tf.ensure_shape(values, [None, *spec.shape[2:]])
+    splits = tf.ensure_shape(next(left), [None if spec.shape[0] is None else spec.shape[0] + 1])
+    return tf.RaggedTensor.from_row_splits(values, splits, validate=False)
 
 
 def _row(row: tf.Tensor, left: Any, spec: ArraySpec) -> tf.Tensor:

@@ -17,7 +17,7 @@ except ModuleNotFoundError as error:
 from trainer_utils.dataset import open_dataset, uri_of
 from trainer_utils.dataset.location import Artifacts, Inputs, group_artifacts
 from trainer_utils.format import DatasetError, resolve_slices
-from trainer_utils.frameworks.base import Input
+from trainer_utils.frameworks.numpy import Input
 from trainer_utils.frameworks.tensor_input import TensorInput
 from trainer_utils.options import InputOptions, choose_options, shows_settings
 from trainer_utils.order import InputState

@@ -63,7 +63,7 @@ class InputPlan(Shown):
 def plan_workers(order: InputOrder) -> InputPlan:
     """What every worker of an order reads."""
     layout, shuffle = order.layout, order.options.shuffle
-    block = layout.num_records if shuffle == "global" else order.block_records if shuffle else 0
+    block = order.block_records() if shuffle else 0
     rows = layout.steps * layout.rows_per_worker if layout.remainder == "pad" else 0
     records = [layout.records_of(worker) for worker in range(layout.num_workers)]
     return InputPlan(

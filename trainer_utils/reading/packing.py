@@ -231,6 +231,7 @@ class PackArrays:
     """Makes arrays of packs, as `FeatureArrays` does of records."""
 
     decodes = is_random = False
+    images: Sequence[str] = ()
 
     def __init__(self, sources: Sequence[Source], options: "InputOptions") -> None:
         assert options.pack is not None
@@ -239,9 +240,6 @@ class PackArrays:
         dtypes = {name: "int32" for name in PACK_FEATURES} | {"loss_mask": "float32"}
         shape = (self._pack.length,)
         self.structure = {name: ArraySpec(shape, dtype) for name, dtype in dtypes.items()}
-
-    def mixer(self, label: str | None) -> None:
-        """Nothing mixes tokens."""
 
     def examples(self, rows: PackRows, keys: None = None) -> list[dict[str, Array]]:
         """Each pack by itself."""

@@ -15,21 +15,17 @@ import numpy.typing as npt
 
 from trainer_utils.dataset.selection import Source, mean_bytes
 from trainer_utils.format import CorruptShardError, DatasetError
-from trainer_utils.format.crc32c import Buffer
+from trainer_utils.format.checksums import Buffer
 from trainer_utils.format.example_columns import Column, parse_examples, parse_feature_lists
-from trainer_utils.format.framing import (
-    FOOTER_BYTES,
-    HEADER_BYTES,
-    RECORD_OVERHEAD_BYTES,
-    bad_headers,
-    footers_of,
-    headers_of,
-    lengths_in,
-    payload_crcs,
-    unframe,
-)
 from trainer_utils.format.slices import FileRange, RecordName
 from trainer_utils.format.tensors import TokenSpec
+from trainer_utils.format.tfrecord import (
+    FOOTER_BYTES,
+    HEADER_BYTES,
+    check_frames,
+    footers_of,
+    unframe,
+)
 from trainer_utils.reading.shard_files import ShardFiles
 
 if TYPE_CHECKING:
@@ -210,9 +206,8 @@ class RecordReader:
         data, starts = self._files.gather(shards, begins, ends)
         stops = starts + (ends - begins)
         # A shard of another run may be of the same size, and its records whole.
-        footers = footers_of(data, stops)
-        is_bad = (footers != sums) & are_known | ~_are_whole(data, starts, stops, footers)
-        bad = np.flatnonzero(is_bad).tolist()
+        footers, is_whole = check_frames(data, starts, stops)
+        bad = np.flatnonzero((footers != sums) & are_known | ~is_whole).tolist()
         if not bad:
             return Rows(data, starts + HEADER_BYTES, stops - FOOTER_BYTES, name)
         rows = [(int(shards[n]), int(begins[n]), int(ends[n])) for n in bad]
@@ -246,14 +241,3 @@ class RecordReader:
         return CorruptShardError.at(
             path, expected="more records", got="the end of the file", record=number
         )
-
-
-def _are_whole(
-    data: Any, starts: Positions, stops: Positions, footers: npt.NDArray[np.uint32]
-) -> npt.NDArray[np.bool_]:
-    """Which frames have the lengths and the checksums that they say."""
-    headers = headers_of(data, starts)
-    good: npt.NDArray[np.bool_] = lengths_in(headers) == stops - starts - RECORD_OVERHEAD_BYTES
-    good &= ~bad_headers(headers)
-    good &= payload_crcs(data, starts + HEADER_BYTES, stops - FOOTER_BYTES) == footers
-    return good

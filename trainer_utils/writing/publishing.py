@@ -8,9 +8,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from trainer_utils import storage
 from trainer_utils.format import ConfigError, Feature, Manifest, naming
-from trainer_utils.format.checksums import FileDigest
 from trainer_utils.format.croissant import render_croissant
 from trainer_utils.format.datum import render_features, render_shard_info
+from trainer_utils.format.manifest import FileDigest
 
 
 def working_folder(uri: str) -> str:

@@ -8,8 +8,8 @@ import pytest
 from components.common.workspace import start_working
 from components.shuffle.external import ExternalShuffle, frames_of, run_of
 from components.shuffle.layout import SplitLayout, plan_tasks
+from tests.trainer_utils.format.tfrecord_files import frame_records
 from trainer_utils.format import CorruptShardError, DatasetError, read_blocks
-from trainer_utils.format.framing import frame_records
 from trainer_utils.writing.publishing import working_folder
 
 

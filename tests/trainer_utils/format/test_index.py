@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from tests.trainer_utils.format.tfrecord_files import frame_records
 from trainer_utils.format import (
     CorruptShardError,
     RecordIndex,
@@ -17,8 +18,7 @@ from trainer_utils.format import (
     read_blocks,
     scan_lengths,
 )
-from trainer_utils.format.crc32c import extend_crc32c, mask_crc32c
-from trainer_utils.format.framing import frame_records
+from trainer_utils.format.checksums import extend_crc32c, mask_crc32c
 from trainer_utils.format.naming import index_file
 
 PATH = "Split-train/data_tfrecord-00000-of-00001"
@@ -89,7 +89,7 @@ def test_names_are_told_or_looked_for(serialize):
         told.write([record], name=name)
         found.write([record[:5], record[5:]])
     (block,) = read_blocks(io.BytesIO(frame_records(records)), path=PATH)
-    framed.write_framed(block.frames(), block.lengths, block.payload_crcs)
+    framed.write_framed(block.data, block.lengths, block.payload_crcs)
     expected = [0 if name is None else google_crc32c.value(name) for name in [*names, None]]
     for writer in (told, found, framed):
         assert writer.index.name_crcs.tolist() == expected
