@@ -50,15 +50,6 @@ from trainer_utils.writing.publishing import remove_working_folder, working_fold
 _SHOWN = 5
 
 
-def _try_lock(descriptor: int) -> bool | None:
-    """Whether the lock of an open folder could be had; None where the file system has no locks."""
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        return True
-    except OSError as error:
-        return False if isinstance(error, BlockingIOError) else None
-
-
 @contextlib.contextmanager
 def folder_lock(folder: str, *, waiting: str = "") -> Iterator[None]:
     """Holds the lock of a local folder; where another process has it, waits for that to let go.
@@ -70,10 +61,14 @@ def folder_lock(folder: str, *, waiting: str = "") -> Iterator[None]:
     """
     descriptor = os.open(folder, os.O_RDONLY)
     try:
-        if _try_lock(descriptor) is False:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
             if waiting:
                 logging.warning("%s: %s", printable(folder), waiting)
             fcntl.flock(descriptor, fcntl.LOCK_EX)
+        except OSError:
+            pass
         yield
     finally:
         os.close(descriptor)
@@ -89,14 +84,15 @@ class _Run:
 
     def lock(self) -> bool:
         """Whether nobody else has the lock; true as well where there are no locks."""
-        if self.folder is not None or is_remote(self.uri):
-            return True
-        folder = os.open(self.uri, os.O_RDONLY | os.O_DIRECTORY)
-        if is_locked := _try_lock(folder):
-            self.folder = folder
-        else:
-            os.close(folder)
-        return is_locked is not False
+        if self.folder is None and not is_remote(self.uri):
+            folder = os.open(self.uri, os.O_RDONLY | os.O_DIRECTORY)
+            try:
+                fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                self.folder = folder
+            except OSError as error:  # some network file systems lock no folders
+                os.close(folder)
+                return not isinstance(error, BlockingIOError)
+        return True
 
     def release(self) -> None:
         """Lets go of the lock."""
@@ -200,12 +196,16 @@ def meets_another(uri: str) -> bool:
 def _refuse_others(uri: str) -> None:
     """Refuses to write where a dataset's own files and folders are somebody else's."""
     names = list_names(uri, may_lack=True)  # a store has no empty folders
+    is_ours = WORKING_FOLDER in names or _has_manifest(uri)
     found = [name for name in names if name in DATASET_FILES]
     for folder in filter(_is_of_dataset, {*names}.difference(DATASET_FILES)):
         if is_folder(join(uri, folder)):
             found += [f"{folder}/{name}" for name in list_names(join(uri, folder))]
-    if WORKING_FOLDER in names or _has_manifest(uri):
-        found = [path for path in found if not _is_dataset_file(path)]
+    if is_ours:
+        found = [
+            path for path in found if path not in DATASET_FILES and vocabulary_of(path) is None
+        ]
+        found = [path for path in found if not is_shard_file(path) and not is_index_file(path)]
     if found:
         shown = ", ".join(map(repr, sorted(found)[:_SHOWN])) + ", …" * (len(found) > _SHOWN)
         raise ConfigError(
@@ -228,16 +228,8 @@ def _has_manifest(uri: str) -> bool:
 
 
 def _is_of_dataset(name: str) -> bool:
-    return name.startswith(SPLIT_PREFIX) or name in (
-        *DATASET_FILES,
-        INDEX_FOLDER,
-        VOCABULARY_FOLDER,
-    )
-
-
-def _is_dataset_file(path: str) -> bool:
-    is_named = path in DATASET_FILES or vocabulary_of(path) is not None
-    return is_named or is_shard_file(path) or is_index_file(path)
+    folders = (INDEX_FOLDER, VOCABULARY_FOLDER)
+    return name in DATASET_FILES or name in folders or name.startswith(SPLIT_PREFIX)
 
 
 def _remove_files(uri: str) -> None:
