@@ -8,8 +8,7 @@ from components.common.entry import BlobColumn, Column, Entry, Value
 from components.common.rejects import Reject, RejectedInputError
 from components.example_gen.settings import MediaSettings
 from components.media.audio import StoredAudio, store_audio
-from components.media.decoding import open_image
-from components.media.images import StoredImage, store_image, store_label_map
+from components.media.images import StoredImage, open_image, store_image, store_label_map
 from trainer_utils.format import Shard
 from trainer_utils.format.json_text import JsonObject
 

@@ -33,7 +33,7 @@ from components.example_gen.row_inspection import (
     read_digests,
 )
 from components.example_gen.settings import ExampleGenSettings
-from components.tables.casting import cast_column, texts_of
+from components.tables.kinds import cast_column, texts_of
 from components.tables.pieces import Piece
 from components.tables.splits import NoSplit, split_of_word
 from components.tables.texts import text_columns

@@ -16,7 +16,7 @@ from components.example_gen.partition import EXCLUDED, Numbers
 from components.example_gen.row_inspection import read_columns
 from components.example_gen.row_plan import RowPlan
 from components.shuffle.external import ExternalShuffle, run_of
-from components.tables.casting import cast_column
+from components.tables.kinds import cast_column
 from components.tables.pieces import Piece
 from components.tables.vocabularies import label_ids
 from trainer_utils.format import Shard

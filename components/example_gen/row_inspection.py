@@ -16,11 +16,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from components.shuffle.external import read_batch, write_batches
-from components.tables.casting import no_text, texts_of
-from components.tables.kinds import LABEL_NAMES, ColumnFacts, column_facts, not_finite
-from components.tables.pieces import Piece, TableOptions
+from components.tables.kinds import (
+    LABEL_NAMES,
+    ColumnFacts,
+    column_facts,
+    no_text,
+    not_finite,
+    texts_of,
+)
+from components.tables.pieces import BadRow, Piece, TableOptions
 from components.tables.reading import read_piece
-from components.tables.rows import BadRow
 from components.tables.splits import MAYBE_SPLIT, SPLIT_NAMES, split_column
 from components.tables.texts import TextRules, text_columns
 from trainer_utils.storage.file_system import join
