@@ -101,8 +101,8 @@ MUTATIONS = [
         "manifest",
         ("if self.found != self.written + self.rejected + self.skipped:", "if False:"),
         (
-            "            if size != found:\n",
-            "            if size != found and not (size and found):\n",
+            "            if size == found:\n",
+            "            if size == found or (size and found):\n",
         ),
         ("sorted(expected.keys() | sizes.keys())", "sorted(expected)"),
         ("sorted(expected.keys() | sizes.keys())", "sorted(sizes)"),
@@ -116,7 +116,7 @@ MUTATIONS = [
         ("    if abs(bound) > size:\n", "    if False:\n"),
         ("return bound + size if bound < 0 else bound", "return bound"),
         ("round(int(text) * size / 100)", "int(text) * size // 101"),
-        ("    if start > stop:\n", "    if False:\n"),
+        ("        if start > stop:\n", "        if False:\n"),
     ),
     *_of(
         FORMAT,
@@ -165,7 +165,7 @@ MUTATIONS = [
     *_of(
         "components/shuffle",
         "picking",
-        ("            if bad is not None:\n", "            if False:\n"),
+        ("            if not is_whole.all():\n", "            if False:\n"),
         ("        data += more\n", "        break\n"),
         tests="tests/components/shard_balancer/test_picking.py",
     ),

@@ -22,8 +22,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from trainer_utils.dataset.shards import ShardFile, believed_index, open_records
+from trainer_utils.dataset.shards import believed_index, open_records
 from trainer_utils.format import CorruptShardError, RecordIndex
+from trainer_utils.format.layouts import ShardFile
 from trainer_utils.format.tfrecord import scan_until_damage
 from trainer_utils.options import CacheOptions, InputOptions
 from trainer_utils.reading.threads import MadeOnce
