@@ -143,13 +143,11 @@ MUTATIONS = [
         tests="tests/order/test_vectors.py",
     ),
     # Where bytes lie, and what is believed.
-    *_of(
-        "trainer_utils/storage",
-        "files",
-        (
-            "        if exists(temporary):\n            files.remove",
-            "        if False:\n            files.remove",
-        ),
+    Mutation(
+        "trainer_utils/storage/__init__.py",
+        "        if exists(temporary):\n            files.remove",
+        "        if False:\n            files.remove",
+        "tests/trainer_utils/storage/test_files.py",
     ),
     Mutation(
         "trainer_utils/storage/faults.py",

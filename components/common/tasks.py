@@ -22,6 +22,7 @@ from trainer_utils.format import ConfigError, DatasetError
 from trainer_utils.step_display import show_step
 from trainer_utils.storage import (
     is_remote,
+    is_seen_by_others,
     join,
     list_names,
     make_folder,
@@ -29,7 +30,6 @@ from trainer_utils.storage import (
     read_bytes,
     write_atomically,
 )
-from trainer_utils.storage.files import is_seen_by_others
 
 _TASKS, _RESULTS, _ERRORS = "tasks", "results", "errors"
 _POLL_SECONDS = {False: 0.5, True: 10.0}  # by whether the folder is remote: a listing has a price

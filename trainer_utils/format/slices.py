@@ -139,9 +139,14 @@ class RecordPositions:
             found.setdefault(part.path, []).append(index)
         return found
 
-    def locate(self, positions: npt.NDArray[np.int64]) -> list[RecordName]:
-        """Which file, and which record in it, each of `(n,) int64` positions is."""
+    def places_of(
+        self, positions: npt.NDArray[np.int64]
+    ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+        """Which range each of `(n,) int64` positions is in, and which record of its file it is."""
         indices = np.searchsorted(self._starts, positions, side="right") - 1
-        numbers = (positions + self._shifts[indices]).tolist()
-        places = zip(indices.tolist(), numbers, strict=True)
+        return indices, positions + self._shifts[indices]
+
+    def locate(self, positions: npt.NDArray[np.int64]) -> list[RecordName]:
+        """The same by the names of files."""
+        places = zip(*(one.tolist() for one in self.places_of(positions)), strict=True)
         return [RecordName(self._ranges[index].path, number) for index, number in places]
