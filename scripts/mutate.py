@@ -94,6 +94,7 @@ MUTATIONS = [
         ("if stop != len(data) or", "if"),
         ("and len(a) == len(lengths)", ""),
         ("or len(sums) == 1", ""),
+        tests=f"tests/{FORMAT}/test_shard_writer.py",
     ),
     # What a manifest says.
     *_of(

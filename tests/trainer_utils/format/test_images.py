@@ -26,8 +26,6 @@ BITMAPS = {name: data for name, data in variants().items() if data.startswith(b"
 
 @pytest.mark.parametrize("name", BITMAPS)
 def test_a_bmp_has_the_size_that_tensorflow_decodes_it_to(name):
-    import tensorflow as tf
-
     data = BITMAPS[name]
     found = image_size(data)
     try:
@@ -45,13 +43,6 @@ def test_the_size_that_a_header_gives_for_the_file_does_not_matter(name, size):
     data = BITMAPS[name][:2] + size.to_bytes(4, "little") + BITMAPS[name][6:]
     found = image_size(data)
     assert (found.width, found.height) == Image.open(io.BytesIO(data)).size
-
-
-def test_a_bmp_that_is_cut_anywhere_is_none():
-    data = BITMAPS["BMP 24"]
-    assert image_size(data) is not None
-    for size in range(len(data)):
-        assert image_size(data[:size]) is None
 
 
 @pytest.mark.parametrize("text", [b"BM", b"BMW " * 40, b"BMI: 22.5\n" * 9, b"BM\0\0" + bytes(90)])
@@ -86,12 +77,12 @@ def test_fill_bytes_lone_markers_and_what_is_no_marker_are_passed_over(between):
 
 
 def test_a_head_that_ends_anywhere_is_no_frame_and_no_error():
-    data = photo()
+    data, bitmap = photo(), BITMAPS["BMP 24"]
     frame = read_jpeg_frame(data)
-    for size in range(frame.start + 10):
-        assert read_jpeg_frame(data[:size]) is None
-        assert image_size(data[:size]) is None
     assert read_jpeg_frame(data[: frame.start + 10]) == frame
+    heads = [data[:size] for size in range(frame.start + 10)]
+    for head in heads + [bitmap[:size] for size in range(len(bitmap))]:
+        assert read_jpeg_frame(head) is image_size(head) is None
 
 
 def test_sizes_of_all_kinds_of_files_are_those_that_pillow_says():
@@ -123,15 +114,8 @@ def test_others_read_the_same_pixels(photos: list[Any], channels: int | None) ->
     np.testing.assert_array_equal(tf.io.decode_png(data), as_3d)
 
 
-@pytest.mark.parametrize(
-    "pixels",
-    [np.zeros((2, 2), np.float32), np.zeros((2, 2, 2), np.uint8), np.zeros(4, np.uint8)],
-)
-def test_what_are_no_pixels_is_refused(pixels: Any) -> None:
-    with pytest.raises(DatasetError, match=r"expected \(height, width\)"):
+@pytest.mark.parametrize("shape", [(2, 2, 2), (4,), (0, 3), (2, 2)])
+def test_what_are_no_pixels_is_refused(shape: tuple[int, ...]) -> None:
+    pixels = np.zeros(shape, np.float32 if shape == (2, 2) else np.uint8)
+    with pytest.raises(DatasetError, match=r"expected \(height, width\).*got \("):
         encode_png(pixels)
-
-
-def test_an_image_without_pixels_is_refused() -> None:
-    with pytest.raises(DatasetError, match=r"got \(0, 3\)"):
-        encode_png(np.zeros((0, 3), np.uint8))
