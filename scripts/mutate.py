@@ -171,7 +171,7 @@ MUTATIONS = [
     *_of(
         "components/shuffle",
         "picking",
-        ("            if bad is not None:\n", "            if False:\n"),
+        ("            if not is_whole.all():\n", "            if False:\n"),
         ("        data += more\n", "        break\n"),
         tests="tests/components/shard_balancer/test_picking.py",
     ),
