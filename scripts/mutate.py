@@ -158,8 +158,9 @@ MUTATIONS = [
     ),
     *_of(
         DATASET,
-        "shards",
+        "opening",
         ("    if size not in (None, index.framed_bytes):\n", "    if False:\n"),
+        tests=f"tests/{DATASET}/test_shards.py",
     ),
     Mutation(
         f"{FORMAT}/layouts.py",

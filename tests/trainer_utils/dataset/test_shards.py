@@ -9,7 +9,7 @@ import tensorflow as tf
 import trainer_utils
 from tests.trainer_utils.format.tfrecord_files import frame_records
 from trainer_utils.dataset import open_dataset
-from trainer_utils.dataset.shards import (
+from trainer_utils.dataset.opening import (
     believed_index,
     find_numbers,
     gzip_content_bytes,
