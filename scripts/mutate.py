@@ -94,6 +94,7 @@ MUTATIONS = [
         ("if stop != len(data) or", "if"),
         ("and len(a) == len(lengths)", ""),
         ("or len(sums) == 1", ""),
+        tests=f"tests/{FORMAT}/test_shard_writer.py",
     ),
     # What a manifest says.
     *_of(
@@ -157,8 +158,9 @@ MUTATIONS = [
     ),
     *_of(
         DATASET,
-        "shards",
+        "opening",
         ("    if size not in (None, index.framed_bytes):\n", "    if False:\n"),
+        tests=f"tests/{DATASET}/test_shards.py",
     ),
     Mutation(
         f"{FORMAT}/layouts.py",
