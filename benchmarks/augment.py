@@ -18,8 +18,7 @@ import tensorflow as tf
 from sklearn.datasets import load_sample_images
 
 from trainer_utils.reading.augmentation import Augmentation
-from trainer_utils.reading.augmentation_operations import Mixer, PixelChain
-from trainer_utils.reading.decoding_threads import run_in_threads
+from trainer_utils.reading.threads import run_in_threads
 
 _BATCH, _SIDE = 64, 224
 Batch = tuple[np.ndarray, np.ndarray, np.ndarray]  # images, labels, keys
@@ -29,19 +28,17 @@ Change = Callable[[list[Batch]], None]
 def ours(chain: list[object]) -> Change:
     """As `input_fn` does it."""
     parsed = Augmentation.of(chain)
-    pixels = PixelChain(parsed.pixels)
-    mixer = Mixer(parsed.mixing, ["image"], "label") if parsed.mixing else None
 
     def change(batches: list[Batch]) -> None:
         for images, labels, keys in batches:
             changed = np.empty_like(images)
 
             def work(row: int, images=images, keys=keys, changed=changed) -> None:
-                changed[row] = pixels.apply(images[row], keys[row])
+                changed[row] = parsed.change(images[row], keys[row])
 
             run_in_threads(work, len(images))
-            if mixer is not None:
-                mixer.mix({"image": changed, "label": labels}, keys)
+            if parsed.mixing:
+                parsed.mix({"image": changed, "label": labels}, keys, ["image"], "label")
 
     return change
 

@@ -162,7 +162,7 @@ def serialize() -> Callable[..., bytes]:
 def write_dataset(serialize) -> Callable[..., str]:
     """Writes a dataset of ours: `{split: [shard, …]}`, each shard a list of examples."""
     from trainer_utils import format as ours
-    from trainer_utils.format.checksums import FileDigest
+    from trainer_utils.format.manifest import FileDigest
 
     def write(
         uri: Path,
@@ -183,7 +183,7 @@ def write_dataset(serialize) -> Callable[..., str]:
                     writer = ours.ShardWriter(stream, gzip=gzip)
                     for example in examples:
                         writer.write([serialize(**example)])
-                    digest = vars(writer.finish())
+                    digest = writer.finish()._asdict()
                 shards.append(ours.Shard(path=name.path, split=split, **digest))
         records = {s: {x.path: x.records for x in shards if x.split == s} for s in splits}
         texts = {

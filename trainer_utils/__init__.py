@@ -20,12 +20,11 @@ if TYPE_CHECKING:
     from trainer_utils.frameworks.tensorflow import distribute, input_fn, load
     from trainer_utils.frameworks.torch import cu_seqlens, torch_dataset
     from trainer_utils.input_backup import InputBackup, InputProgress, load_state
-    from trainer_utils.options import CacheOptions, InputOptions, LabelOptions
+    from trainer_utils.options import CacheOptions, ImageOptions, InputOptions, LabelOptions
     from trainer_utils.order import InputState
     from trainer_utils.order.packing import PackOptions
     from trainer_utils.order.recipe import Part, Recipe
     from trainer_utils.planning import plan
-    from trainer_utils.reading.image_settings import ImageOptions
     from trainer_utils.training.loop import evaluate, fit
     from trainer_utils.writing.dataset_writer import DatasetWriter
 
@@ -34,7 +33,7 @@ __version__ = "0.2.0"
 _MODULES = {
     "CacheOptions": "options",
     "DatasetWriter": "writing.dataset_writer",
-    "ImageOptions": "reading.image_settings",
+    "ImageOptions": "options",
     "InputBackup": "input_backup",
     "InputOptions": "options",
     "InputProgress": "input_backup",

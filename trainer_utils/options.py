@@ -11,15 +11,18 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
+import numpy as np
+
 from trainer_utils.format import ConfigError
 from trainer_utils.format.naming import canonical_split
 from trainer_utils.format.settings import (
     Settings,
     check_names,
-    checks_names,
     documents_settings,
     flag,
+    is_int,
     number,
+    one_of,
     setting,
     settings_of,
     settings_or_dict,
@@ -29,14 +32,95 @@ from trainer_utils.format.settings import (
 from trainer_utils.order.options import OrderOptions, check_setting
 from trainer_utils.order.packing import PACK_FEATURES
 from trainer_utils.reading.augmentation import Augmentation, Chain
-from trainer_utils.reading.image_settings import ImageOptions, ImageSettings, check_chain
+from trainer_utils.reading.images import MOST_VALUES, NORMALIZATIONS
 from trainer_utils.storage import is_remote
 
 Callback = Callable[..., Any]
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
 
-@checks_names
+def _is_normalization(value: Any) -> bool:
+    if isinstance(value, str):
+        return value in NORMALIZATIONS
+    try:
+        mean, deviation = (np.asarray(part, np.float64) for part in value)
+    except (OverflowError, TypeError, ValueError):
+        return False
+    are_shaped = all(part.shape in ((), (1,), (3,)) for part in (mean, deviation))
+    return are_shaped and bool(np.isfinite(mean).all() and (deviation > 0).all())
+
+
+def _are_two(value: Any, kind: Any) -> bool:
+    is_pair = isinstance(value, (list, tuple)) and len(value) == 2
+    return is_pair and all(isinstance(n, kind) and not isinstance(n, bool) and n > 0 for n in value)
+
+
+def _is_range(value: Any) -> bool:
+    return _are_two(value, (int, float)) and value[0] <= value[1]
+
+
+def _image_size(name: str, value: Any) -> tuple[int, int]:
+    if not _are_two(value, int) or 3 * value[0] * value[1] >= MOST_VALUES:
+        rule = f"(height, width) in pixels, with three channels fewer than {MOST_VALUES:,} values"
+        raise ConfigError.of(name, value, allowed=rule)
+    return tuple(value)
+
+
+def _chain(name: str, value: Chain) -> Chain:
+    Augmentation.of(value)
+    return value
+
+
+@documents_settings
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ImageOptions(Settings):
+    """How images are decoded, beside their `image_size` and `augment`."""
+
+    resize: str = setting(
+        "stretch",
+        one_of("stretch", "crop", "pad"),
+        "how an image of another aspect ratio gets that size: `stretch`, `crop` (the largest part "
+        "in the middle) or `pad` (the whole, black around it). All bilinear.",
+    )
+    normalize: str | Sequence[Any] | None = setting(
+        None,
+        where(
+            _is_normalization,
+            f"{', '.join(NORMALIZATIONS)}, a pair of mean and standard deviation (each a number, "
+            "or one for each channel), or None",
+        ),
+        "pixel values. None: uint8. Else floats: `unit` 0 to 1, `symmetric` -1 to 1, `imagenet`, "
+        "or `(mean, standard deviation)` of values of 0 to 255, each a number or one a channel.",
+    )
+    dtype: str = setting(
+        "float32",
+        one_of("float32", "bfloat16", "float16"),
+        "type of these floats: `float32`, `bfloat16` or `float16`.",
+    )
+    channels: int | None = setting(
+        None,
+        where(lambda value: is_int(value) and value in (1, 3), "1, 3 or None"),
+        "channels of images: 1 grey, 3 RGB; None: as the dataset says.",
+    )
+    dct_scaling: bool = setting(
+        True,
+        flag,
+        "decode JPEGs at 1/2, 1/4 or 1/8 of their size where `image_size` is less than that in "
+        "both directions: faster, and free of the aliasing of a bilinear resize to less than half. "
+        "False: the pixels that `tf.image.resize` makes of the whole image, within a level.",
+    )
+    crop_area: tuple[float, float] = setting(
+        (0.08, 1.0),
+        where(lambda value: _is_range(value) and value[1] <= 1, "two rising shares in (0, 1]"),
+        "smallest and largest share of the image that a random crop covers, in (0, 1].",
+    )
+    crop_aspect: tuple[float, float] = setting(
+        (3 / 4, 4 / 3),
+        where(_is_range, "two rising ratios of width to height"),
+        "smallest and largest width / height of the crop.",
+    )
+
+
 @documents_settings
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class LabelOptions(Settings):
@@ -61,7 +145,6 @@ class LabelOptions(Settings):
     )
 
 
-@checks_names
 @documents_settings
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class CacheOptions(Settings):
@@ -131,8 +214,7 @@ _MOVED: Mapping[str, str] = {
 """What took the place of settings that were given by themselves."""
 
 
-@functools.partial(checks_names, moved=_MOVED)
-@documents_settings
+@functools.partial(documents_settings, moved=_MOVED)
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class InputOptions(OrderOptions):
     """How a dataset is read.
@@ -163,10 +245,20 @@ class InputOptions(OrderOptions):
     )
     image_size: tuple[int, int] | None = setting(
         None,
-        lambda name, value: ImageSettings(image_size=value).image_size,
-        settings_of(ImageSettings)["image_size"].help,
+        _image_size,
+        "`(height, width)` in pixels to resize images to; needed for batches of images that "
+        "differ in size.",
     )
-    augment: Chain = setting(None, check_chain, settings_of(ImageSettings)["augment"].help)
+    augment: Chain = setting(
+        None,
+        _chain,
+        "a different change of each image every epoch: `random_resized_crop`, which mirrors half "
+        "of them too, or a list of operations, each a name, a tuple of it and its numbers, or a "
+        "function `f(image, rng) -> image` of numpy: "
+        '`["random_resized_crop", "flip", ("colour", 0.4), ("mixup", 0.2)]`. There are '
+        "`random_resized_crop`, `flip`, `colour`, `rotation`, `grey`, `blur`, `cutout`, "
+        "`randaugment`, `mixup` and `cutmix`.",
+    )
     image: ImageOptions = setting(
         ImageOptions(),
         settings_or_dict(ImageOptions),
@@ -221,7 +313,9 @@ class InputOptions(OrderOptions):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        _ = self.images  # which checks what goes together
+        is_cut = self.augmentation.crops or self.image.resize != "stretch"
+        rule = "(height, width) in pixels, since augment or resize cut or fill up images"
+        check_setting(self, "image_size", self.image_size is not None or not is_cut, rule)
         has_names = self.features is None or bool(self.features or self.label)
         check_setting(self, "features", has_names, "a name or names, or None")
         has_label = self.labels.sample_weight is None or self.label is not None
@@ -256,17 +350,19 @@ class InputOptions(OrderOptions):
         check_setting(self, "labels", is_plain, "no more than sample_weight='loss_mask' with pack")
 
     @functools.cached_property
-    def images(self) -> ImageSettings:
-        """What images are to become."""
-        own = {
-            field.name: getattr(self.image, field.name) for field in dataclasses.fields(self.image)
-        }
-        return ImageSettings(**own, image_size=self.image_size, augment=self.augment)
-
-    @property
     def augmentation(self) -> Augmentation:
         """The chain of `augment`, as it is carried out."""
-        return self.images.augmentation
+        return Augmentation.of(self.augment)
+
+    @property
+    def pads(self) -> bool:
+        """Whether there is black around an image of another aspect."""
+        return self.image.resize == "pad" and not self.augmentation.crops
+
+    @property
+    def mask_feature(self) -> str | None:
+        """The feature that is 0 in rows to ignore; None where batches are not filled up."""
+        return self.mask if self.remainder == "pad" else None
 
     @property
     def has_callback(self) -> bool:

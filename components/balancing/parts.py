@@ -1,109 +1,218 @@
-"""The parts of a job, each a call of `map_tasks`: runs are scattered, then shards are gathered.
+"""What workers do for a balancing: look at input shards, scatter records into runs, write shards.
 
 A split that fits into memory is one part; a shard whose records lie in large local files is picked
 from these; and with `keep_shards` a part is a shard that stays.
 """
 
 import dataclasses
-import functools
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any, TypeAlias
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from components.balancing.context import JobContext, TaskResult
 from components.balancing.inputs import InputShard
-from components.shuffle.external import Lot, frames_of, run_of, write_shards
-from components.shuffle.picking import GatherIndices, picked_lots
-from trainer_utils.format import DatasetError, ShardName, ShardWriter, multiset_checksum
+from components.shuffle.edits import EditCounts, Edits, parse_block
+from components.shuffle.external import ExternalShuffle, Lot, frames_of, run_of, write_shards
+from components.shuffle.picking import GatherIndices, changed_meanwhile, picked_lots
+from trainer_utils.dataset import read_index, read_shard_blocks
+from trainer_utils.dataset.inspection import DatasetFacts
+from trainer_utils.dataset.shards import check_count
+from trainer_utils.format import (
+    DatasetError,
+    RecordBlock,
+    RecordIndex,
+    Shard,
+    ShardName,
+    ShardWriter,
+    combine_checksums,
+    multiset_checksum,
+)
+from trainer_utils.format.tfrecord import Lengths, compact
 from trainer_utils.writing.shards import copy_shard, verify_shard, write_shard
+
+Ints = npt.NDArray[np.int64]
 
 OBJECT_BYTES = 96
 """What a record takes beside its frame: offset, position, name, its place anew."""
 
-NumberedShard: TypeAlias = tuple[int, int, InputShard]
-"""An input shard, behind the number of its first record within the split, and of its records."""
+
+@dataclasses.dataclass
+class TaskResult:
+    """What was read and written of a part of a split."""
+
+    split: str
+    # The order-free checksum of the records, by number of the input they are of
+    content: dict[int, int] = dataclasses.field(default_factory=dict)
+    kept: int = 0  # of the records as they go on, of which some may be changed or left out
+    # What their features are, by number of an input that does not say
+    facts: dict[int, DatasetFacts] = dataclasses.field(default_factory=dict)
+    counts: EditCounts = dataclasses.field(default_factory=EditCounts)  # what was changed of them
+    shards: list[Shard] = dataclasses.field(default_factory=list)
+
+    def add(self, source: int, read: int, kept: int) -> None:
+        """Takes in the checksums of some records of an input, as they were read and go on."""
+        self.content[source] = combine_checksums([self.content.get(source, 0), read])
+        self.kept = combine_checksums([self.kept, kept])
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class JobContext:
+    """What all workers of a job know."""
+
+    uri: str
+    block_bytes: int  # how much is read or read back at a time
+    run_bytes: int  # how much is put in order at a time
+    # The numbers of the inputs whose features are to be found out on the way
+    infer: frozenset[int] = frozenset()
+    edits: Edits = dataclasses.field(default_factory=Edits)
+    shuffles: Mapping[str, ExternalShuffle] = dataclasses.field(default_factory=dict)  # by split
+
+    def start(self, split: str) -> TaskResult:
+        """Nothing yet, but which features are to be found out."""
+        return TaskResult(split, facts={source: DatasetFacts() for source in self.infer})
+
+    def read(self, given: InputShard, result: TaskResult) -> Iterator[RecordBlock]:
+        """The verified blocks of a shard, edited; what was read is added to the result."""
+        source, shard, records = given.source, given.shard, 0
+        for block in read_shard_blocks(shard.path, block_bytes=self.block_bytes):
+            records += len(block)
+            kept = self.edits.apply(block, result.counts, path=shard.path, source=source)
+            read = going_on = multiset_checksum(block.lengths, block.payload_crcs)
+            if kept is not block:
+                going_on = multiset_checksum(kept.lengths, kept.payload_crcs)
+            result.add(source, read, going_on)
+            if len(kept):
+                if source in result.facts:
+                    result.facts[source].add(kept, path=shard.path, takes_lists=False)
+                yield kept
+        check_count(shard, records)
 
 
 @dataclasses.dataclass(frozen=True)
-class Part:
-    """Some of the work on one split: one of the functions below, and what it takes further."""
+class ShardSurvey:
+    """Of one input shard, with what is to be changed of it."""
 
-    work: Callable[..., None]
-    split: str
-    arguments: tuple[Any, ...] = ()
+    index: RecordIndex  # where its records lie, of those that stay
+    # `(records,)`, the place of each record's class in `values`; empty where none were asked for
+    classes: Lengths
+    values: tuple[str, ...] = ()  # the classes that occur, as text, in order of occurrence
+    counts: EditCounts = dataclasses.field(default_factory=EditCounts)  # what becomes of them
+
+
+def survey_shard(context: JobContext, stratify_by: str | None, given: InputShard) -> ShardSurvey:
+    """Looks at one shard, and at the classes that are the values of `stratify_by`.
+
+    Lengths come from a record index or from headers; only for classes and edits are records parsed.
+    """
+    lengths: list[Lengths] = [np.zeros(0, np.uint16)]
+    classes: list[Lengths] = [np.zeros(0, np.uint16)]
+    codes: dict[str, int] = {}
+    if stratify_by is None and not context.edits:
+        return ShardSurvey(RecordIndex(read_index(given.shard).lengths), classes[0])
+    result = TaskResult("")
+    for block in context.read(given, result):
+        lengths.append(compact(block.lengths))
+        if stratify_by is not None:
+            classes.append(compact(_classes(block, stratify_by, codes, given.shard.path)))
+    index = RecordIndex(np.concatenate(lengths))
+    return ShardSurvey(index, np.concatenate(classes), tuple(codes), result.counts)
+
+
+def _classes(block: RecordBlock, feature: str, codes: dict[str, int], path: str) -> Ints:
+    """Each example's value of a feature, as a number: `(records,)`."""
+    column = parse_block(block, [feature], path=path)[feature]
+    most = int(column.counts.max(initial=0))
+    if most > 1 or column.kind == "float":
+        raise DatasetError(
+            f"stratify_by: expected one integer or text of {feature!r} an example, got "
+            f"{most if most > 1 else 'floats'} ({path}, near byte {block.file_offset})"
+        )
+    is_there = column.counts > 0
+    names = [repr(value) for value in column.values.tolist()]
+    for name in (*dict.fromkeys(names), *([] if is_there.all() else ["missing"])):
+        codes.setdefault(name, len(codes))
+    classes = np.full(len(block), codes.get("missing", 0), np.int64)
+    classes[is_there] = [codes[name] for name in names]
+    return classes
+
+
+Part = Callable[[JobContext], TaskResult]
+"""Some of the work on one split: one of the functions below, with all but its context."""
 
 
 def run_part(context: JobContext, part: Part) -> TaskResult:
     """Does a part of the work."""
-    result = context.start(part.split)
-    part.work(context, result, *part.arguments)
-    return result
+    return part(context)
 
 
 def scatter(
-    context: JobContext, result: TaskResult, number: int, shards: Sequence[NumberedShard]
-) -> None:
-    """Reads some neighbouring shards and writes runs of them."""
+    context: JobContext, *, split: str, number: int, shards: Sequence[tuple[int, int, InputShard]]
+) -> TaskResult:
+    """Reads some neighbouring shards and writes runs of them.
+
+    Args:
+        shards: behind the number of its first record within the split, and of its records.
+    """
+    result = context.start(split)
     for place, run in enumerate(_runs(context, result, shards, context.run_bytes)):
-        context.shuffles[result.split].scatter(f"{number:06d}-{place:03d}", run)
+        context.shuffles[split].scatter(f"{number:06d}-{place:03d}", run)
+    return result
 
 
-def gather(context: JobContext, result: TaskResult, number: int) -> None:
+def gather(context: JobContext, *, split: str, number: int) -> TaskResult:
     """Writes the shards of a task of runs."""
-    result.shards += context.shuffles[result.split].gather(number)
+    return TaskResult(split, shards=context.shuffles[split].gather(number))
 
 
-def write_whole(context: JobContext, result: TaskResult, shards: Sequence[NumberedShard]) -> None:
-    """Writes the shards of a split that fits into memory."""
+def write_whole(
+    context: JobContext, *, split: str, shards: Sequence[tuple[int, int, InputShard]]
+) -> TaskResult:
+    """Writes the shards of a split that fits into memory; `shards` as of `scatter`."""
+    result = context.start(split)
     held = [*_runs(context, result, shards, most_bytes=None)]
-    result.shards += context.shuffles[result.split].gather(0, held=held)
+    result.shards = context.shuffles[split].gather(0, held=held)
+    return result
 
 
 def _runs(
-    context: JobContext, result: TaskResult, shards: Sequence[NumberedShard], most_bytes: int | None
+    context: JobContext,
+    result: TaskResult,
+    shards: Sequence[tuple[int, int, InputShard]],
+    most_bytes: int | None,
 ) -> Iterator[pa.RecordBatch]:
     """The records of shards with their positions, of about `most_bytes` each."""
     layout, held = context.shuffles[result.split].layout, 0
     frames: list[pa.Array] = []
-    positions: list[npt.NDArray[np.int64]] = []
-    for first, records, given in shards:
-        number, stop = first, first + records
+    positions: list[Ints] = []
+    for number, records, given in shards:
+        end = number + records
         for block in context.read(given, result):
+            if number + len(block) > end:
+                raise changed_meanwhile(given.shard.path)
             frames.append(frames_of(block))
+            positions.append(layout.positions(number, number + len(block)))
             number += len(block)
-            if number > stop:
-                break
-            positions.append(layout.positions(number - len(block), number))
             held += len(block.data) + OBJECT_BYTES * len(block)
             if most_bytes is not None and held >= most_bytes:
                 yield run_of(frames, positions)
                 positions.clear()
                 held = 0
-        if number != stop:
-            raise DatasetError(
-                f"shard {given.shard.path!r}: expected {records} records as the dataset says, got "
-                f"{number - first} or more. The dataset was changed: write it again.",
-                path=given.shard.path,
-            )
+        if number != end:
+            raise changed_meanwhile(given.shard.path)
     if positions:
         yield run_of(frames, positions)
 
 
 def pick(
-    context: JobContext,
-    result: TaskResult,
-    indices: GatherIndices,
-    files: Sequence[tuple[str, int]],
-) -> None:
+    context: JobContext, *, split: str, indices: GatherIndices, files: Sequence[tuple[str, int]]
+) -> TaskResult:
     """Writes one shard, whose records are picked from the files where they lie.
 
     Args:
         files: their paths, each with the number of the input that it is of.
     """
-    sources = np.array([source for _, source in files], np.int64)
+    sources, result = np.array([source for _, source in files], np.int64), context.start(split)
 
     def lots() -> Iterator[Lot]:
         for places, lot in picked_lots([path for path, _ in files], indices):
@@ -115,39 +224,33 @@ def pick(
             yield lot
 
     shards = [(indices.shard, len(indices.files))]
-    result.shards += write_shards(shards, lots(), uri=context.uri, block_bytes=context.block_bytes)
+    result.shards = write_shards(shards, lots(), uri=context.uri, block_bytes=context.block_bytes)
+    return result
 
 
 def keep(
-    context: JobContext,
-    result: TaskResult,
-    given: InputShard | None,
-    name: ShardName | None,
-    is_kept: bool,
-) -> None:
+    context: JobContext, *, split: str, given: InputShard, name: ShardName | None, is_kept: bool
+) -> TaskResult:
     """Links or copies one input shard, or writes it again where a record of it changes.
 
     Args:
-        given: the input shard; None of the one empty shard of a split without any.
         name: of the new shard; None: no record of it stays.
     """
+    result, entry = context.start(split), given.shard.entry
+    if name is None:
+        for _ in context.read(given, result):
+            pass
+    elif is_kept and entry is not None and entry.content is not None:
+        source = given.shard.path.removesuffix(entry.path).rstrip("/")
+        verify_shard(entry, uri=source, block_bytes=context.block_bytes)
+        result.add(given.source, entry.content, entry.content)
+        result.shards = [copy_shard(entry, name, source=source, uri=context.uri)]
+    else:
 
-    def fill(writer: ShardWriter | None) -> None:
-        for block in context.read(given, result) if given is not None else ():
-            if writer is not None:
+        def fill(writer: ShardWriter) -> None:
+            for block in context.read(given, result):
                 writer.write_framed(block.data, block.lengths, block.payload_crcs)
 
-    check = functools.partial(verify_shard, block_bytes=context.block_bytes)
-    if name is None:
-        fill(None)
-    elif given is not None and is_kept:
-        entry = given.shard.entry
-        assert entry is not None
-        assert entry.content is not None
-        source = given.shard.path.removesuffix(entry.path).rstrip("/")
-        check(entry, uri=source)
-        result.add(given.source, entry.content, entry.content)
-        result.shards.append(copy_shard(entry, name, source=source, uri=context.uri))
-    else:
-        result.shards.append(write_shard(name, fill, uri=context.uri))
-        check(result.shards[-1], uri=context.uri)
+        result.shards = [write_shard(name, fill, uri=context.uri)]
+        verify_shard(result.shards[0], uri=context.uri, block_bytes=context.block_bytes)
+    return result

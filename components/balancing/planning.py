@@ -1,10 +1,10 @@
 """What balancing would do: how many shards, which records in which, how much at a time."""
 
+import collections
 import dataclasses
 import functools
 import itertools
-import os
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -12,29 +12,40 @@ import numpy.typing as npt
 from absl import logging
 
 from components.balancing import parts
-from components.balancing.context import JobContext, ShardSurvey, classes_of, survey_shard
 from components.balancing.inputs import Inputs, InputShard, open_inputs
 from components.balancing.partition import assign_positions_by_class, equal_byte_bounds
-from components.balancing.parts import OBJECT_BYTES, NumberedShard
+from components.balancing.parts import OBJECT_BYTES, JobContext, ShardSurvey, survey_shard
 from components.balancing.settings import BalancerSettings
 from components.common.tasks import Task
-from components.shuffle.edits import Edits, check_edits, check_feature, read_edits, total_counts
+from components.shuffle.condition import parse_condition
+from components.shuffle.edits import (
+    LABEL,
+    EditCounts,
+    Edits,
+    check_edits,
+    check_feature,
+    names_to_exclude,
+    table_of_labels,
+    total_counts,
+    values_by_name,
+)
 from components.shuffle.external import HELD_TIMES, ExternalShuffle
-from components.shuffle.layout import Cells, SplitLayout, plan_tasks, shuffle_seed
+from components.shuffle.layout import SplitLayout, plan_tasks, shuffle_seed
 from components.shuffle.picking import GatherIndices
 from trainer_utils import text_output
-from trainer_utils.dataset import read_index
 from trainer_utils.format import ShardName, shard_bounds
-from trainer_utils.format.framing import RECORD_OVERHEAD_BYTES
 from trainer_utils.format.json_text import JsonObject
+from trainer_utils.format.naming import LABEL_FEATURES
 from trainer_utils.format.settings import check_names
-from trainer_utils.format.tfrecord import compact
+from trainer_utils.format.tfrecord import RECORD_OVERHEAD_BYTES, compact
 from trainer_utils.machine import free_memory
-from trainer_utils.storage import file_size, is_remote
+from trainer_utils.storage import file_size, is_remote, join, write_atomically
+from trainer_utils.writing.publishing import working_folder
 
 Ints = npt.NDArray[np.int64]
 
 _AT_A_TIME = 1 << 16  # records, so that planning takes little memory
+_BESIDE_BYTES = RECORD_OVERHEAD_BYTES + OBJECT_BYTES
 
 # What is picked record by record: the system keeps the input in so much of the free memory
 # meanwhile; each process opens all files; a read for each shorter record costs more than copying.
@@ -51,11 +62,11 @@ class SplitPlan:
     """How one split is written."""
 
     split: str
+    shards: tuple[InputShard, ...]
     counts: tuple[int, ...]  # of the records of each new shard
     tasks: tuple[Task, ...]  # what is done; with two passes, what is done when `scatters` are
     scatters: tuple[Task, ...] = ()  # what writes the runs
     shuffle: ExternalShuffle | None = None  # where records go; None where shards stay
-    shards: tuple[InputShard, ...]
     is_picked: bool = False  # whether records are picked where they lie
 
     @property
@@ -89,94 +100,76 @@ def is_made_so(inputs: Inputs, split: str, settings: BalancerSettings) -> bool:
     )
 
 
-def needs_survey(inputs: Inputs, split: str, settings: BalancerSettings) -> bool:
-    """Whether planning a split takes more than what the datasets say of themselves."""
-    shards = [item.shard for item in inputs.shards[split]]
-    if settings.changes_records:
-        return True
-    if settings.keep_shards or is_made_so(inputs, split, settings):
-        return any(shard.records is None for shard in shards)
-    if settings.balance == "bytes" or settings.stratify_by is not None:
-        return True
-    if any(shard.records is None or shard.is_gzip for shard in shards):
-        return True
-    held = sum(shard.bytes + OBJECT_BYTES * (shard.records or 0) for shard in shards)
-    return held > settings.held_bytes // HELD_TIMES
-
-
 def plan_split(
     inputs: Inputs,
     split: str,
-    surveys: Sequence[ShardSurvey] | None,
+    surveys: Sequence[ShardSurvey],
     settings: BalancerSettings,
     *,
-    uri: str,
-    keep: Callable[[Ints], Ints | str] = lambda table: table,
+    uri: str | None,
 ) -> SplitPlan:
     """Plans one split.
 
     Args:
-        surveys: of each shard; None where what the datasets say is enough.
-        uri: of the dataset that is written.
-        keep: puts a table of output positions where workers find it.
+        surveys: of each of its shards.
+        uri: of the dataset that is written; None: it is only planned.
     """
     shards = inputs.shards[split]
-    if settings.keep_shards or is_made_so(inputs, split, settings):
+    if shards and (settings.keep_shards or is_made_so(inputs, split, settings)):
         return _plan_kept(split, shards, surveys, settings)
-    if surveys is not None:
-        counts = [len(survey.index) for survey in surveys]
-        sizes = [survey.index.framed_bytes for survey in surveys]
-    else:
-        counts, sizes = [s.shard.records or 0 for s in shards], [s.shard.bytes for s in shards]
-    layout = _layout_of(split, sum(counts), sum(sizes), surveys, settings)
-    cells = Cells(layout)
-    firsts = [*itertools.accumulate(counts, initial=0)]
-    if surveys is None:
-        cells = Cells(layout, sum(sizes) + OBJECT_BYTES * layout.num_records)
-    for first, survey in zip(firsts, surveys or (), strict=False):
-        lengths = survey.index.lengths
-        for start in range(0, len(lengths), _AT_A_TIME):
-            held = lengths[start : start + _AT_A_TIME].astype(np.int64)
-            positions = layout.positions(first + start, first + start + len(held))
-            cells.add(positions, held + (RECORD_OVERHEAD_BYTES + OBJECT_BYTES))
+    layout = _layout_of(split, surveys, settings)
     run_bytes = settings.held_bytes // HELD_TIMES
-    shard_tasks = plan_tasks(layout, cells, memory_bytes=run_bytes)
-    if isinstance(layout.table, np.ndarray):
-        layout = dataclasses.replace(layout, table=keep(layout.table))
+    held = (
+        survey.index.lengths[start : start + _AT_A_TIME].astype(np.int64) + _BESIDE_BYTES
+        for survey in surveys
+        for start in range(0, len(survey.index), _AT_A_TIME)
+    )
+    shard_tasks = plan_tasks(layout, held, memory_bytes=run_bytes)
+    if uri is not None and layout.table is not None:
+        layout = dataclasses.replace(layout, table=_write_table(uri, split, layout.table))
+    counts = [len(survey.index) for survey in surveys]
+    firsts = itertools.accumulate(counts, initial=0)
     numbered = [*zip(firsts, counts, shards, strict=False)]
+    ends = np.cumsum([survey.index.framed_bytes for survey in surveys], dtype=np.int64)
     scatters: list[Task] = []
     if len(shard_tasks) == 1 and len(shard_tasks[0].cuts) <= 2:
-        whole = parts.Part(parts.write_whole, split, (numbered,))
-        tasks = [Task(f"whole-{split}", whole, layout.num_records, sum(sizes))]
+        whole = functools.partial(parts.write_whole, split=split, shards=numbered)
+        tasks = [Task(f"whole-{split}", whole, layout.num_records, int(ends[-1:].sum()))]
     else:
-        for number, group in enumerate(_groups(numbered, sizes, run_bytes)):
-            part = parts.Part(parts.scatter, split, (number, group))
-            size = sum(given.shard.bytes for *_, given in group)
+        # Neighbouring shards, as many as fill a run, so that small files make no small runs
+        runs: dict[int, list[tuple[int, int, InputShard]]] = collections.defaultdict(list)
+        for one, end in zip(numbered, ends.tolist(), strict=True):
+            runs[end // run_bytes].append(one)
+        for number, some in enumerate(runs.values()):
+            part = functools.partial(parts.scatter, split=split, number=number, shards=some)
+            size = sum(given.shard.bytes for *_, given in some)
             scatters.append(Task(f"scatter-{split}-{number:06d}", part, 0, size))
-        tasks = []
-        for number, one in enumerate(shard_tasks):
-            part = parts.Part(parts.gather, split, (number,))
-            name = f"gather-{split}-{number:06d}"
-            tasks.append(Task(name, part, one.cuts[-1] - one.cuts[0]))
+        tasks = [
+            Task(
+                f"gather-{split}-{number:06d}",
+                functools.partial(parts.gather, split=split, number=number),
+                one.cuts[-1] - one.cuts[0],
+            )
+            for number, one in enumerate(shard_tasks)
+        ]
+    shuffle = ExternalShuffle(
+        uri=uri or "", layout=layout, tasks=shard_tasks, block_bytes=settings.block_bytes
+    )
     return SplitPlan(
         split=split,
+        shards=tuple(shards),
         counts=tuple(np.diff(layout.bounds).tolist()),
         tasks=tuple(tasks),
         scatters=tuple(scatters),
-        shuffle=ExternalShuffle(
-            uri=uri, layout=layout, tasks=shard_tasks, block_bytes=settings.block_bytes
-        ),
-        shards=tuple(shards),
+        shuffle=shuffle,
     )
 
 
 def _layout_of(
-    split: str,
-    num_records: int,
-    num_bytes: int,
-    surveys: Sequence[ShardSurvey] | None,
-    settings: BalancerSettings,
+    split: str, surveys: Sequence[ShardSurvey], settings: BalancerSettings
 ) -> SplitLayout:
+    num_records = sum(len(survey.index) for survey in surveys)
+    num_bytes = sum(survey.index.framed_bytes for survey in surveys)
     num_shards = settings.shards_of(split, num_records=num_records, num_bytes=num_bytes)
     asked = settings.asked_shards(split)
     if asked is not None and num_shards < asked:
@@ -189,75 +182,70 @@ def _layout_of(
         seed=shuffle_seed(split, settings.seed) if settings.shuffle else None,
         gzip=settings.gzip,
     )
-    if not num_records or not surveys:
+    if not num_records or (settings.stratify_by is None and settings.balance == "records"):
         return layout
+    table, order = None, layout.positions(0, num_records)
     if settings.stratify_by is not None:
+        classes = _classes_of(surveys)
         table, bounds = assign_positions_by_class(
-            classes_of(surveys),
-            num_shards=num_shards,
-            order=layout.positions(0, num_records),
-            seed=settings.seed,
+            classes, num_shards=num_shards, order=order, seed=settings.seed
         )
-        return dataclasses.replace(layout, bounds=tuple(bounds.tolist()), table=table)
-    if settings.balance == "bytes":
+    else:
         sizes = np.empty(num_records, np.int64)
-        order = layout.positions(0, num_records)
         sizes[order] = np.concatenate([survey.index.lengths for survey in surveys])
         bounds = equal_byte_bounds(sizes + RECORD_OVERHEAD_BYTES, num_shards=num_shards)
-        return dataclasses.replace(layout, bounds=tuple(bounds.tolist()))
-    return layout
+    return dataclasses.replace(layout, bounds=tuple(bounds.tolist()), table=table)
 
 
-def _groups(
-    shards: Sequence[NumberedShard], sizes: Sequence[int], run_bytes: int
-) -> list[list[NumberedShard]]:
-    """Neighbouring shards, as many as fill one run, so that small files make no small runs."""
-    groups: list[list[NumberedShard]] = []
-    held = run_bytes + 1
-    for numbered, size in zip(shards, sizes, strict=True):
-        if held + size > run_bytes:
-            groups.append([])
-            held = 0
-        groups[-1].append(numbered)
-        held += size
-    return groups
+def _classes_of(surveys: Sequence[ShardSurvey]) -> Ints:
+    """The class of every record, numbered alike in all shards."""
+    codes: dict[str, int] = {}
+    found = [np.zeros(0, np.int64)]
+    for survey in surveys:
+        own = [codes.setdefault(value, len(codes)) for value in survey.values]
+        found.append(np.array(own, np.int64)[survey.classes])
+    return np.concatenate(found)
+
+
+def _write_table(uri: str, split: str, table: Ints | str) -> str:
+    """Puts a table of output positions where workers find it."""
+    folder = working_folder(uri)
+    path = join(folder, f"positions-{split}")
+    with write_atomically(path, temporary_folder=folder) as stream:
+        stream.write(np.asarray(table).tobytes())
+    return path
 
 
 def _plan_kept(
     split: str,
     shards: Sequence[InputShard],
-    surveys: Sequence[ShardSurvey] | None,
+    surveys: Sequence[ShardSurvey],
     settings: BalancerSettings,
 ) -> SplitPlan:
     """Shards that stay, in the order of the inputs, but for those that lose all records."""
-    if surveys is None:
-        counts = [given.shard.num_records for given in shards]
-    else:
-        counts = [len(survey.index) for survey in surveys]
+    counts = [len(survey.index) for survey in surveys]
     staying = [number for number, count in enumerate(counts) if count] or [0]
     name = functools.partial(ShardName, split=split, num_shards=len(staying), gzip=settings.gzip)
     names = {number: name(shard_index=index) for index, number in enumerate(staying)}
     tasks = []
-    given_shards: Sequence[InputShard | None] = shards or [None]
-    for number, (given, count) in enumerate(zip(given_shards, counts or [0], strict=True)):
+    for number, (given, survey) in enumerate(zip(shards, surveys, strict=True)):
+        entry = given.shard.entry
         is_kept = (
-            given is not None
-            and count > 0
-            and (surveys is None or surveys[number].counts.changes_nothing)
-            and given.shard.entry is not None
-            and None not in (given.shard.entry.content, given.shard.entry.index_crc32c)
+            counts[number] > 0
+            and survey.counts.changes_nothing
+            and entry is not None
+            and None not in (entry.content, entry.index_crc32c)
             and given.shard.is_gzip == settings.gzip
         )
-        part = parts.Part(parts.keep, split, (given, names.get(number), is_kept))
-        size = 0 if given is None else given.shard.bytes
-        tasks.append(Task(f"keep-{split}-{number:06d}", part, count, size))
-    left = tuple(counts[number] for number in staying) if counts else (0,)
-    return SplitPlan(split=split, counts=left, tasks=tuple(tasks), shards=tuple(shards))
+        part = functools.partial(
+            parts.keep, split=split, given=given, name=names.get(number), is_kept=is_kept
+        )
+        tasks.append(Task(f"keep-{split}-{number:06d}", part, counts[number], given.shard.bytes))
+    left = tuple(counts[number] for number in staying)
+    return SplitPlan(split=split, shards=tuple(shards), counts=left, tasks=tuple(tasks))
 
 
-def pick_split(
-    plan: SplitPlan, inputs: Inputs, surveys: Sequence[ShardSurvey] | None
-) -> SplitPlan | None:
+def pick_split(plan: SplitPlan, inputs: Inputs, surveys: Sequence[ShardSurvey]) -> SplitPlan | None:
     """The plan that writes each shard by picking its records where they lie; None: it cannot.
 
     Its records are large, lie in a few files on this machine that are not compressed, and it is
@@ -266,23 +254,21 @@ def pick_split(
     num_records = sum(plan.counts)
     if (
         plan.shuffle is None
-        or not hasattr(os, "preadv")
         or not 0 < len(plan.shards) <= _MOST_FILES
         or any(item.source in inputs.without_features for item in plan.shards)
         or any(is_remote(item.shard.path) or item.shard.is_gzip for item in plan.shards)
         or not num_records * _LEAST_BYTES <= plan.num_bytes <= _MEMORY_SHARE * free_memory()
     ):
         return None
-    indices = [survey.index for survey in surveys or ()]
-    indices = indices or [read_index(given.shard) for given in plan.shards]
+    indices = [survey.index for survey in surveys]
     sizes = [file_size(given.shard.path) for given in plan.shards]
     if sizes != [index.framed_bytes for index in indices]:  # whoever reads it in order says why
         return None
     layout = plan.shuffle.layout
     order = np.argsort(layout.positions(0, num_records), kind="stable")
     files = np.repeat(np.arange(len(indices)), [*map(len, indices)])
-    offsets = _joined([index.offsets[:-1] for index in indices])
-    lengths = _joined([index.lengths for index in indices])
+    offsets = np.concatenate([index.offsets[:-1] for index in indices])
+    lengths = np.concatenate([index.lengths for index in indices]).astype(np.int64)
     paths = tuple((given.shard.path, given.source) for given in plan.shards)
     tasks = []
     for number, (start, stop) in enumerate(itertools.pairwise(layout.bounds)):
@@ -293,15 +279,10 @@ def pick_split(
             offsets=offsets[own],
             lengths=compact(lengths[own]),
         )
-        size = int(lengths[own].sum())
+        part = functools.partial(parts.pick, split=plan.split, indices=gather, files=paths)
         name = f"pick-{plan.split}-{number:06d}"
-        part = parts.Part(parts.pick, plan.split, (gather, paths))
-        tasks.append(Task(name, part, stop - start, size))
+        tasks.append(Task(name, part, stop - start, int(lengths[own].sum())))
     return dataclasses.replace(plan, tasks=tuple(tasks), scatters=(), is_picked=True)
-
-
-def _joined(arrays: Sequence[npt.NDArray[Any]]) -> Ints:
-    return np.concatenate([np.zeros(0, np.int64), *arrays])
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -362,27 +343,30 @@ def plan(examples: str | Sequence[str], **settings: Any) -> BalancePlan:
         split: [survey_shard(context, made.stratify_by, item) for item in shards]
         for split, shards in inputs.shards.items()
     }
-    counts = {s: total_counts([one.counts for one in found]) for s, found in surveys.items()}
-    check_edits(edits, counts)
-    planned = (_planned(inputs, split, surveys[split], made) for split in inputs.shards)
+    check_edits(edits, counts_of(surveys))
+    planned = (_planned(inputs, split, found, made) for split, found in surveys.items())
     return BalancePlan(splits=tuple(planned))
+
+
+def counts_of(surveys: Mapping[str, Sequence[ShardSurvey]]) -> dict[str, EditCounts]:
+    """What becomes of the records of each split."""
+    return {s: total_counts(one.counts for one in found) for s, found in surveys.items()}
 
 
 def _planned(
     inputs: Inputs, split: str, surveys: Sequence[ShardSurvey], settings: BalancerSettings
 ) -> PlannedSplit:
-    needed = surveys if needs_survey(inputs, split, settings) else None
-    made = plan_split(inputs, split, needed, settings, uri="")
-    framed = _joined([survey.index.lengths for survey in surveys]) + RECORD_OVERHEAD_BYTES
-    positions = np.arange(len(framed))
+    made = plan_split(inputs, split, surveys, settings, uri=None)
+    lengths = np.concatenate([np.zeros(0, np.int64), *(one.index.lengths for one in surveys)])
+    positions = np.arange(len(lengths))
     if made.shuffle is not None:
-        positions = made.shuffle.layout.positions(0, len(framed))
-    bounds = np.cumsum([0, *made.counts])
-    owners = np.searchsorted(bounds, positions, side="right") - 1
-    sizes = np.bincount(owners, weights=framed, minlength=len(made.counts)).astype(np.int64)
+        positions = made.shuffle.layout.positions(0, len(lengths))
+    framed = np.zeros(len(lengths) + 1, np.int64)
+    framed[positions + 1] = lengths + RECORD_OVERHEAD_BYTES
+    sizes = np.diff(np.cumsum(framed)[np.cumsum([0, *made.counts])])
     return PlannedSplit(
         split=split,
-        records=sum(made.counts),
+        records=len(lengths),
         bytes=int(framed.sum()),
         shard_records=made.counts,
         shard_bytes=tuple(sizes.tolist()),
@@ -391,17 +375,49 @@ def _planned(
 
 
 def edits_of(inputs: Inputs, settings: BalancerSettings) -> Edits:
-    """What the settings change of these inputs' records; ConfigError of what is not there."""
-    features, knows_all = inputs.known_features, not inputs.without_features
+    """What the settings change of these inputs' records, with the files that they name read.
+
+    Raises:
+        ConfigError: a file cannot be read or is malformed, a label or feature is not known.
+    """
+    features, vocabularies = inputs.known_features, inputs.vocabularies
+    exclude = names_to_exclude(settings.exclude) if settings.exclude else ()
+    feature, table = table_of_labels(settings.relabel) if settings.relabel else (LABEL, {})
+    condition = parse_condition(settings.where) if settings.where else None
+    named = condition.features if condition else ()
+    asked = [("where", name) for name in named] + ([("relabel", feature)] if table else [])
     if settings.stratify_by is not None:
-        check_feature("stratify_by", settings.stratify_by, features, knows_all)
-    return read_edits(
-        exclude=settings.exclude,
-        relabel=settings.relabel,
-        where=settings.where,
-        features=features,
-        knows_all=knows_all,
-        vocabularies=inputs.vocabularies,
-        counts_labels=bool(inputs.label_counts),
+        asked.append(("stratify_by", settings.stratify_by))
+    for setting, name in asked:
+        check_feature(setting, name, features, knows_all=not inputs.without_features)
+    if condition:  # of no record: whether its classes are there
+        condition.mask({}, vocabularies)
+    kind = features[feature].type if feature in features else ""
+    return Edits(
+        exclude=exclude,
+        relabel=values_by_name(table, feature, kind, vocabularies.get(feature)),
+        feature=feature,
+        kind=kind,
+        where=settings.where or "",
+        unknown=[name for name in named if name not in features],
+        vocabularies={name: list(vocabularies[name]) for name in named if name in vocabularies},
+        label=_counted_feature(inputs),
         first_added=len(inputs.sources) - len(settings.add),
     )
+
+
+def _counted_feature(inputs: Inputs) -> str:
+    """The feature whose labels the inputs count; empty where it is not known."""
+    labels = {label for counts in inputs.label_counts.values() for label in counts}
+    found = [
+        name
+        for name, feature in inputs.known_features.items()
+        if labels
+        and feature.type == "int"
+        and (name in LABEL_FEATURES or name in inputs.vocabularies)
+        and all(
+            label in inputs.vocabularies.get(name, ()) or label.removeprefix("-").isdecimal()
+            for label in labels
+        )
+    ]
+    return found[0] if len(found) == 1 else ""

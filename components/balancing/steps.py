@@ -2,26 +2,22 @@
 
 import dataclasses
 import functools
-import itertools
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
-from components.balancing.context import JobContext, ShardSurvey, TaskResult, survey_shard
 from components.balancing.inputs import Inputs
-from components.balancing.parts import run_part
-from components.balancing.planning import SplitPlan, edits_of, needs_survey, pick_split, plan_split
+from components.balancing.parts import JobContext, ShardSurvey, TaskResult, run_part, survey_shard
+from components.balancing.planning import SplitPlan, counts_of, edits_of, pick_split, plan_split
 from components.balancing.settings import BalancerSettings
 from components.common.fingerprint import combine_facts
 from components.common.publish import package_versions, run_key
 from components.common.tasks import Cost, Runner, Task, map_tasks
 from components.common.workspace import remove_dataset, start_working
-from components.shuffle.edits import EditCounts, Edits, check_edits, describe_edits, total_counts
+from components.shuffle.edits import EditCounts, check_edits, describe_edits, total_counts
 from components.shuffle.external import HELD_TIMES
-from components.shuffle.layout import Ints
 from components.shuffle.picking import read_ahead
 from trainer_utils.dataset.inspection import DatasetFacts
 from trainer_utils.format import Accounting, DatasetError, Feature, Manifest, combine_checksums
 from trainer_utils.format.json_text import JsonObject
-from trainer_utils.storage import join, write_atomically
 from trainer_utils.writing.publishing import working_folder
 from trainer_utils.writing.shards import verify_shard
 
@@ -29,8 +25,6 @@ from trainer_utils.writing.shards import verify_shard
 # alone are read.
 _MOVE_SECONDS, _GZIP_SECONDS, _PARSE_SECONDS, _SCAN_SECONDS = 1 / 300e6, 1 / 30e6, 1 / 50e6, 1 / 2e9
 _PICK_BYTES = 128 << 20  # of memory that a process needs that holds nothing
-
-_Surveys = Mapping[str, Sequence[ShardSurvey]]
 
 
 def balance(
@@ -45,7 +39,10 @@ def balance(
         What is to be published with them: the manifest, the features, and vocabularies by feature.
     """
     edits = edits_of(inputs, settings)
-    key = _key(inputs, settings, edits)
+    key = ""  # of all that shards depend on; empty where that is not known of an input
+    if all(source.manifest is not None for source in inputs.sources):
+        digests = [source.digest for source in inputs.sources]
+        key = run_key("ShardBalancer", digests, dataclasses.asdict(settings), edits)
     start_working(uri, key=key, keeps_dataset=True)  # a setting may be for other records
     context = JobContext(
         uri=uri,
@@ -55,19 +52,22 @@ def balance(
         edits=edits,
     )
     surveys = _survey(inputs, settings, context, runner)
-    counts = {
-        split: total_counts([one.counts for one in surveys.get(split, ())])
-        for split in inputs.shards
-    }
+    counts = counts_of(surveys)
     check_edits(edits, counts)
-    plans = _plan(inputs, surveys, settings, context, runner)
+    plans = [
+        _plan(inputs, split, found, settings, context, runner) for split, found in surveys.items()
+    ]
     remove_dataset(uri)
     results = _write(plans, settings, context, runner)
-    total = total_counts([*counts.values()])
-    config = _config(inputs, num_given, settings) | describe_edits(edits, total)
-    manifest = _manifest(inputs, results, counts, config)
+    config = _config(inputs, num_given, settings)
+    config |= describe_edits(edits, total_counts(counts.values()))
+    manifest = _manifest(inputs, results, counts, config, label=edits.label)
     _check_records(inputs, plans, manifest, results)
-    features = dict(inputs.features(_facts(inputs, results)))
+    facts = {number: DatasetFacts() for number in inputs.without_features}
+    for result in results:
+        for number, found in result.facts.items():
+            facts[number].merge(found, where=inputs.sources[number].uri)
+    features = inputs.features(facts)
     vocabularies = {
         name: values
         for name, values in inputs.vocabularies.items()
@@ -76,22 +76,11 @@ def balance(
     return manifest, features, vocabularies
 
 
-def _key(inputs: Inputs, settings: BalancerSettings, edits: Edits) -> str:
-    """A digest of all that shards depend on; empty where that is not known of an input."""
-    if any(source.manifest is None for source in inputs.sources):
-        return ""
-    digests = [source.digest for source in inputs.sources]
-    return run_key("ShardBalancer", digests, dataclasses.asdict(settings), edits)
-
-
 def _survey(
     inputs: Inputs, settings: BalancerSettings, context: JobContext, runner: Runner
-) -> dict[str, Sequence[ShardSurvey]]:
-    """Surveys of the shards of those splits that need them."""
-    splits = [split for split in inputs.shards if needs_survey(inputs, split, settings)]
-    shards = [given for split in splits for given in inputs.shards[split]]
-    if not shards:
-        return {}
+) -> dict[str, list[ShardSurvey]]:
+    """Surveys of the shards of each split."""
+    shards = [given for group in inputs.shards.values() for given in group]
     parses = bool(context.edits) or settings.stratify_by is not None
     seconds = _PARSE_SECONDS if parses else _SCAN_SECONDS
     found = map_tasks(
@@ -102,39 +91,26 @@ def _survey(
         cost=Cost(seconds * sum(given.shard.bytes for given in shards)),
         paths=[given.shard.path for given in shards[:1]],
     )
-    ends = [*itertools.accumulate((len(inputs.shards[split]) for split in splits), initial=0)]
-    return {
-        split: found[start:stop]
-        for split, (start, stop) in zip(splits, itertools.pairwise(ends), strict=True)
-    }
+    in_order = iter(found)
+    return {split: [next(in_order) for _ in group] for split, group in inputs.shards.items()}
 
 
 def _plan(
     inputs: Inputs,
-    surveys: _Surveys,
+    split: str,
+    surveys: Sequence[ShardSurvey],
     settings: BalancerSettings,
     context: JobContext,
     runner: Runner,
-) -> list[SplitPlan]:
-    """Every split's plan: records are picked where they may be, and that gains."""
-    working, plans = working_folder(context.uri), []
-
-    def keep(split: str, table: Ints) -> str:
-        path = join(working, f"positions-{split}")
-        with write_atomically(path, temporary_folder=working) as stream:
-            stream.write(table.tobytes())
-        return path
-
-    for split in inputs.shards:
-        found, kept = surveys.get(split), functools.partial(keep, split)
-        made = plan_split(inputs, split, found, settings, uri=context.uri, keep=kept)
-        picked = None if context.edits else pick_split(made, inputs, found)
-        if picked is not None:
-            processes = runner.count(len(picked.tasks), _cost([picked], settings), [context.uri])
-            if processes > 1 or (processes == 1 and made.scatters):
-                made = picked
-        plans.append(made)
-    return plans
+) -> SplitPlan:
+    """A split's plan: records are picked where they may be, and that gains."""
+    made = plan_split(inputs, split, surveys, settings, uri=context.uri)
+    picked = None if context.edits else pick_split(made, inputs, surveys)
+    if picked is not None:
+        processes = runner.count(len(picked.tasks), _cost([picked], settings), [context.uri])
+        if processes > 1 or (processes == 1 and made.scatters):
+            return picked
+    return made
 
 
 def _write(
@@ -147,8 +123,6 @@ def _write(
     context = dataclasses.replace(context, shuffles=shuffles)
     results: list[TaskResult] = []
     for tasks in ([t for p in plans for t in p.scatters], [t for p in plans for t in p.tasks]):
-        if not tasks:
-            continue
         results += map_tasks(
             functools.partial(run_part, context),
             tasks,
@@ -195,12 +169,23 @@ def _manifest(
     results: Sequence[TaskResult],
     counts: Mapping[str, EditCounts],
     config: JsonObject,
+    *,
+    label: str,
 ) -> Manifest:
     order = {split: place for place, split in enumerate(inputs.shards)}
     found = (shard for result in results for shard in result.shards)
     shards = sorted(found, key=lambda shard: (order[shard.split], shard.path))
     written = {split: sum(s.records for s in shards if s.split == split) for split in order}
     relabelled = sum(one.relabelled for one in counts.values())
+    labels = inputs.label_counts
+    if not all(one.changes_nothing for one in counts.values()):
+        names = dict(enumerate(inputs.vocabularies.get(label, ())))
+        after = {split: one.of("label") for split, one in counts.items()}
+        labels = {
+            split: {names.get(value, str(value)): count for value, count in one.items()}
+            for split, one in after.items()
+            if one
+        }
     return Manifest(
         shards=tuple(shards),
         accounting={
@@ -212,7 +197,7 @@ def _manifest(
         producer="ShardBalancer",
         config=config,
         input_fingerprint=_fingerprint(inputs, results),
-        label_counts=_label_counts(inputs, counts),
+        label_counts=labels,
         conversions={"RELABELLED": relabelled} if relabelled else {},
         versions=package_versions(),
     )
@@ -231,69 +216,27 @@ def _fingerprint(inputs: Inputs, results: Sequence[TaskResult]) -> str:
     return combine_facts(facts)
 
 
-def _label_counts(
-    inputs: Inputs, counts: Mapping[str, EditCounts]
-) -> Mapping[str, Mapping[str, int]]:
-    """How often each label occurs now: of the feature that the inputs have counted before."""
-    said, found = inputs.label_counts, dict[str, dict[str, int]]()
-    if all(one.changes_nothing for one in counts.values()):
-        return said
-
-    def named(one: EditCounts, when: str, feature: str) -> dict[str, int]:
-        names = inputs.vocabularies.get(feature, ())
-        return {
-            names[value] if 0 <= value < len(names) else str(value): count
-            for value, count in one.of(when, feature).items()
-        }
-
-    for split, one in counts.items():
-        before = said.get(split, {})
-        features = [f for f in one.of("before") if named(one, "before", f) == before]
-        if not features and before:
-            return {}
-        if features:
-            found[split] = named(one, "after", features[0])
-    return {split: of for split, of in found.items() if of}
-
-
 def _check_records(
-    inputs: Inputs, plans: Sequence[SplitPlan], manifest: Manifest, results: Iterable[TaskResult]
+    inputs: Inputs, plans: Sequence[SplitPlan], manifest: Manifest, results: Sequence[TaskResult]
 ) -> None:
     """Compares what was read with what inputs' manifests say, and what was written with both."""
     planned = {plan.split: sum(plan.counts) for plan in plans}
     written = {split: account.written for split, account in manifest.accounting.items()}
     if written != planned:
         raise DatasetError(f"records: expected {planned} as in {inputs.name}, wrote {written}")
-    read: dict[tuple[str, int], int] = {}
-    kept: dict[str, int] = {}
-    for result in results:
-        for number, content in result.content.items():
-            key = result.split, number
-            read[key] = combine_checksums([read.get(key, 0), content])
-        own = [kept.get(result.split, 0), *result.kept.values()]
-        kept[result.split] = combine_checksums(own)
-    for number, source in enumerate(inputs.sources):
-        for split in source.shards if source.manifest is not None else ():
-            assert source.manifest is not None
-            said, got = source.manifest.content_of(split), read.get((split, number), 0)
+    for split in inputs.shards:
+        own = [result for result in results if result.split == split]
+        for number, source in enumerate(inputs.sources):
+            said = None if source.manifest is None else source.manifest.content_of(split)
+            got = combine_checksums(result.content.get(number, 0) for result in own)
             if said not in (None, got):
                 raise DatasetError(
                     f"split {split!r}: expected records with checksum {said:016x} as its manifest "
                     f"says, got {got:016x} ({source.uri}). It was changed: write it again."
                 )
-    for split in manifest.splits:
-        wrote, moved = manifest.content_of(split), kept.get(split, 0)
+        wrote, moved = manifest.content_of(split), combine_checksums(one.kept for one in own)
         if wrote != moved:
             raise DatasetError(
                 f"split {split!r}: expected the records that were read ({moved:016x}), wrote "
                 f"others ({wrote}). Report this as a defect."
             )
-
-
-def _facts(inputs: Inputs, results: Sequence[TaskResult]) -> dict[int, DatasetFacts]:
-    """What was found out of the features of inputs that do not say."""
-    facts = {number: DatasetFacts() for number in inputs.without_features}
-    for result in results:
-        for number, found in result.facts.items():
-            facts[number].merge(found, where=inputs.sources[number].uri)
-    return facts

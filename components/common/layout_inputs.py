@@ -13,7 +13,7 @@ from components.common.entry import Blob, ExcludedInput
 from components.common.file_table import FileTable, bytes_of, decode_path
 from components.common.rejects import RejectedInputError
 from trainer_utils.format import InputError
-from trainer_utils.format.crc32c import extend_crc32c
+from trainer_utils.format.checksums import extend_crc32c
 from trainer_utils.storage import (
     InputFile,
     exists,

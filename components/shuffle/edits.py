@@ -11,6 +11,7 @@ import dataclasses
 import functools
 import hashlib
 import io
+import itertools
 import json
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, NoReturn
@@ -21,16 +22,21 @@ from absl import logging
 
 from components.shuffle.condition import parse_condition
 from components.shuffle.example_editing import replace_feature
-from trainer_utils.format import ConfigError, DatasetError, Feature, RecordBlock, frame_parts
+from trainer_utils.format import ConfigError, DatasetError, Feature, RecordBlock
 from trainer_utils.format.errors import did_you_mean
 from trainer_utils.format.example import decode_example
 from trainer_utils.format.example_columns import Column, parse_examples
-from trainer_utils.format.framing import FOOTER_BYTES, HEADER_BYTES, RECORD_OVERHEAD_BYTES
 from trainer_utils.format.json_text import JsonObject
-from trainer_utils.format.naming import LABEL_FEATURES, NAME_FEATURES
+from trainer_utils.format.naming import NAME_FEATURES
+from trainer_utils.format.tfrecord import (
+    HEADER_BYTES,
+    RECORD_OVERHEAD_BYTES,
+    footers_of,
+    frame_parts,
+)
 from trainer_utils.storage import read_bytes
 
-_LABEL = "label"
+LABEL = "label"
 _UNDECODED = "surrogateescape"  # as `os.fsdecode` has names of files that are no UTF-8
 _MOST_NAMED = 20  # features in a message
 _INT64 = range(-(2**63), 2**63)
@@ -41,7 +47,7 @@ class EditCounts(collections.Counter[tuple[Any, ...]]):
 
     `("found",)`, `("excluded",)`, `("filtered",)` and `("relabelled",)` are records; a value that a
     record has already is none that it gets. `("exclude", n)` and `("relabel", n)` are those that
-    have the n-th name; `("before", feature, value)` and `("after", …)` those with a label;
+    have the n-th name; `("label", value)` those that stay and have that label;
     `("feature", name)` those that have a feature of which no dataset said so, and
     `("other", name)` the features of the first record of each block.
     """
@@ -73,14 +79,14 @@ class Edits:
     exclude: Sequence[str] = ()  # names that are left out, sorted
     # new values by name, sorted; as texts, where their kind is not known
     relabel: Mapping[str, str | int | float] = dataclasses.field(default_factory=dict)
-    feature: str = _LABEL  # which `relabel` is of
+    feature: str = LABEL  # which `relabel` is of
     kind: str = ""  # of that feature: `int`, `float` or `string`; empty: as each record has it
     where: str = ""  # a condition; empty: none
     # features of the condition of which no dataset says that there are such
     unknown: Sequence[str] = ()
     # the classes of the features that the condition has
     vocabularies: Mapping[str, Sequence[str]] = dataclasses.field(default_factory=dict)
-    labels: Sequence[str] = ()  # features whose values are counted
+    label: str = ""  # the feature whose values are counted; empty: none
     # the number of the first input that `exclude` leaves alone, so that a record can be replaced by
     # one of its name
     first_added: int = 1 << 32
@@ -104,39 +110,45 @@ class Edits:
         if not self or not len(block):
             return block
         counts["found",] += len(block)
-        self._count("before", block, counts, path)
         if self.unknown:
             columns = parse_block(block, self.unknown, path=path)
             counts.update(("feature", name) for name, one in columns.items() if len(one.values))
             counts.update(("other", name) for name in decode_example(block.record(0)))
         names = _names_of(block, path) if self.exclude or self.relabel else []
+        kept = np.ones(len(block), np.bool_)
         if self.exclude and source < self.first_added:
             found = [[self._excluded[n] for n in own if n in self._excluded] for own in names]
             counts.update(("exclude", place) for own in found for place in own)
             kept = np.array([not own for own in found])
             counts["excluded",] += int((~kept).sum())
-            block = _selected(block, kept, {})
-            names = [names[number] for number in np.flatnonzero(kept).tolist()]
-        changed = self._changed(block, names, counts, path) if self.relabel and len(block) else {}
-        block = _selected(block, np.ones(len(block), np.bool_), changed)
+        changed = self._changed(block, names, kept, counts, path) if self.relabel else {}
+        is_new = np.isin(np.flatnonzero(kept), [*changed])
+        block = _selected(block, kept, changed)
         if self.where and len(block):
             condition = parse_condition(self.where)
             columns = parse_block(block, condition.features, path=path)
             kept = condition.mask(columns, self.vocabularies)
             counts["filtered",] += int((~kept).sum())
-            changed = {number: record for number, record in changed.items() if kept[number]}
-            block = _selected(block, kept, {})
-        counts["relabelled",] += len(changed)
-        self._count("after", block, counts, path)
+            block, is_new = _selected(block, kept, {}), is_new[kept]
+        counts["relabelled",] += int(is_new.sum())
+        if self.label and len(block):
+            values = parse_block(block, [self.label], path=path)[self.label].values
+            counts.update(("label", value) for value in values.tolist())
         return block
 
     def _changed(
-        self, block: RecordBlock, names: Sequence[Sequence[bytes]], counts: EditCounts, path: str
+        self,
+        block: RecordBlock,
+        names: Sequence[Sequence[bytes]],
+        kept: npt.NDArray[np.bool_],
+        counts: EditCounts,
+        path: str,
     ) -> dict[int, bytes]:
+        """The records that get another value, by their numbers."""
         column = parse_block(block, [self.feature], path=path)[self.feature]
         ends, changed = np.cumsum(column.counts), {}
-        for number, own in enumerate(names):
-            name = next((name for name in own if name in self._relabelled), None)
+        for number in np.flatnonzero(kept).tolist():
+            name = next((name for name in names[number] if name in self._relabelled), None)
             if name is None:
                 continue
             place, text = self._relabelled[name]
@@ -150,13 +162,6 @@ class Edits:
             if given != [value]:
                 changed[number] = replace_feature(block.record(number), self.feature, value)
         return changed
-
-    def _count(self, when: str, block: RecordBlock, counts: EditCounts, path: str) -> None:
-        if self.labels and len(block):
-            for label, column in parse_block(block, self.labels, path=path).items():
-                values, found = np.unique(column.values, return_counts=True)
-                keys = [(when, label, value) for value in values.tolist()]
-                counts.update(dict(zip(keys, found.tolist(), strict=True)))
 
     @functools.cached_property
     def _excluded(self) -> Mapping[bytes, int]:
@@ -210,66 +215,15 @@ def _selected(
     """A block of some of the records, those in `changed` with new frames; itself if it is all."""
     if kept.all() and not changed:
         return block
-    frames, lengths, crcs = block.frames(), block.lengths.copy(), block.payload_crcs.copy()
+    frames = block.frames()
     for number, record in changed.items():
         header, footer = frame_parts([record])
         frames[number] = b"".join((header, record, footer))
-        lengths[number] = len(record)
-        crcs[number] = int.from_bytes(footer[-FOOTER_BYTES:], "little")
-    lengths = lengths[kept]
-    starts = np.cumsum(lengths + RECORD_OVERHEAD_BYTES) - lengths - RECORD_OVERHEAD_BYTES
-    data = b"".join([frames[number] for number in np.flatnonzero(kept).tolist()])
-    return RecordBlock(data, starts, lengths, crcs[kept], block.file_offset)
-
-
-def read_edits(
-    *,
-    exclude: str | Sequence[str] | None,
-    relabel: str | Mapping[str, Any] | None,
-    where: str | None,
-    features: Mapping[str, Feature],
-    knows_all: bool,
-    vocabularies: Mapping[str, Sequence[str]],
-    counts_labels: bool,
-    first_added: int,
-) -> Edits:
-    """What the settings ask for, with the files that they name read.
-
-    Args:
-        knows_all: whether all inputs say theirs, so that `features` are all that there are.
-        counts_labels: whether the inputs say how often each label occurs.
-        first_added: the number of the first input that `add` names.
-
-    Raises:
-        ConfigError: a file cannot be read or is malformed, a label or feature is not known.
-    """
-    names = _names_to_exclude(exclude) if exclude else ()
-    feature, table = _table(relabel) if relabel else (_LABEL, {})
-    condition = parse_condition(where) if where else None
-    named = condition.features if condition else ()
-    for name in named:
-        check_feature("where", name, features, knows_all)
-    if table:
-        check_feature("relabel", feature, features, knows_all)
-    if condition:  # of no record: whether its classes are there
-        condition.mask({}, vocabularies)
-    kind = features[feature].type if feature in features else ""
-    labels = [
-        name
-        for name, one in features.items()
-        if one.type == "int" and (name in LABEL_FEATURES or name in vocabularies)
-    ]
-    return Edits(
-        exclude=names,
-        relabel=_values(table, feature, kind, vocabularies.get(feature)),
-        feature=feature,
-        kind=kind,
-        where=where or "",
-        unknown=[name for name in named if name not in features],
-        vocabularies={name: list(vocabularies[name]) for name in named if name in vocabularies},
-        labels=labels if counts_labels else (),
-        first_added=first_added,
-    )
+    staying = [*itertools.compress(frames, kept)]
+    sizes = np.array([*map(len, staying)], np.int64)
+    data, ends = b"".join(staying), np.cumsum(sizes)
+    crcs = footers_of(data, ends)
+    return RecordBlock(data, ends - sizes, sizes - RECORD_OVERHEAD_BYTES, crcs, block.file_offset)
 
 
 def check_feature(
@@ -289,7 +243,8 @@ def _refuse_feature(setting: str, name: str, known: Iterable[str]) -> NoReturn:
     raise ConfigError.of(setting, name, allowed=allowed, advice=did_you_mean(name, names).strip())
 
 
-def _names_to_exclude(exclude: str | Sequence[str]) -> list[str]:
+def names_to_exclude(exclude: str | Sequence[str]) -> list[str]:
+    """The names that `exclude` has, sorted."""
     # Not splitlines(): a name may have other ends of lines in it, such as U+2028.
     lines = _read("exclude", exclude).split("\n") if isinstance(exclude, str) else ()
     names = [line.removesuffix("\r") for line in lines] or exclude
@@ -299,9 +254,10 @@ def _names_to_exclude(exclude: str | Sequence[str]) -> list[str]:
     return found
 
 
-def _table(relabel: str | Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
+def table_of_labels(relabel: str | Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
+    """The feature that `relabel` changes, and its new values by name."""
     if not isinstance(relabel, str):
-        return _LABEL, dict(relabel)
+        return LABEL, dict(relabel)
     rows = csv.reader(io.StringIO(_read("relabel", relabel), newline=""))
     header = [name.strip() for name in next(rows, [])]
     table: dict[str, str] = {}
@@ -310,24 +266,20 @@ def _table(relabel: str | Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
             rule = f"a name and one value for it, not {','.join(row)!r} (line {rows.line_num})"
             raise ConfigError.of("relabel", relabel, allowed=rule)
     if len(header) != 2 or header[0] not in ("name", *NAME_FEATURES) or not header[1] or not table:
-        rule = f"a CSV that begins with the line name,{_LABEL} and has rows below it"
+        rule = f"a CSV that begins with the line name,{LABEL} and has rows below it"
         raise ConfigError.of("relabel", relabel, allowed=rule)
     return header[1], table
 
 
 def _read(setting: str, path: str) -> str:
-    return _read_named(setting, path).decode("utf-8", _UNDECODED).removeprefix("\ufeff")
-
-
-def _read_named(setting: str, path: str) -> bytes:
     try:
-        return read_bytes(path)
+        return read_bytes(path).decode("utf-8", _UNDECODED).removeprefix("\ufeff")
     except OSError as error:
         why = f"{error.strerror or error}"
         raise ConfigError.of(setting, path, allowed="a readable file", advice=why) from error
 
 
-def _values(
+def values_by_name(
     table: Mapping[str, Any], feature: str, kind: str, vocabulary: Sequence[str] | None
 ) -> dict[str, str | int | float]:
     """New values as they will be written, as far as that is known; names sorted."""
@@ -412,7 +364,7 @@ def fingerprint_of_files(files: Mapping[str, Any], datasets: Sequence[str]) -> s
         datasets: digests of datasets.
     """
     facts: dict[str, Any] = {
-        name: _digest_of(_read_named(name, path))
+        name: _digest_of(_read(name, path).encode("utf-8", _UNDECODED))
         for name, path in files.items()
         if isinstance(path, str)
     }

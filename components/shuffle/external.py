@@ -9,7 +9,7 @@ import functools
 import itertools
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent import futures
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -17,17 +17,13 @@ import pyarrow as pa
 
 from components.shuffle.layout import ShardTask, SplitLayout
 from trainer_utils.format import DatasetError, RecordBlock, Shard, ShardName, ShardWriter
-from trainer_utils.format.framing import (
-    FOOTER_BYTES,
-    HEADER_BYTES,
+from trainer_utils.format.tfrecord import (
+    BLOCK_BYTES,
     RECORD_OVERHEAD_BYTES,
+    check_frames,
     footers_of,
-    frame_headers,
-    headers_of,
-    payload_crcs,
-    raise_bad_checksum,
+    unframe,
 )
-from trainer_utils.format.tfrecord import BLOCK_BYTES
 from trainer_utils.storage import (
     is_remote,
     join,
@@ -144,20 +140,12 @@ def _lot(frames: pa.Array, names: pa.Array, path: str | None) -> Lot:
     octets = data.slice(0, int(ends[-1])).to_pybytes()
     if path is None:
         return Lot(octets, lengths, footers_of(octets, ends), known)
-    crcs, bad = checked_crcs(octets, lengths)
-    if bad is not None:
-        raise_bad_checksum("payload", path, None, int(ends[bad]))
-    return Lot(octets, lengths, crcs, known)
-
-
-def checked_crcs(frames: Any, lengths: Ints) -> tuple[npt.NDArray[np.uint32], int | None]:
-    """The masked CRC-32C of payloads in frames of these lengths; which of them is bad, if any."""
-    ends = np.cumsum(lengths + RECORD_OVERHEAD_BYTES)
     starts = ends - lengths - RECORD_OVERHEAD_BYTES
-    footers = footers_of(frames, ends)
-    bad = payload_crcs(frames, starts + HEADER_BYTES, ends - FOOTER_BYTES) != footers
-    bad |= (headers_of(frames, starts) != frame_headers(lengths)).any(axis=1)
-    return footers, int(bad.argmax()) if bad.any() else None
+    crcs, is_whole = check_frames(octets, starts, ends)
+    if not is_whole.all():
+        bad = int(is_whole.argmin())
+        unframe(octets[starts[bad] : ends[bad]], path=path, offset=int(starts[bad]))
+    return Lot(octets, lengths, crcs, known)
 
 
 def write_shards(

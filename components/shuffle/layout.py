@@ -6,6 +6,7 @@ labels decide are they a table, kept as a file.
 """
 
 import dataclasses
+from collections.abc import Iterable
 
 import numpy as np
 import numpy.typing as npt
@@ -66,28 +67,6 @@ class SplitLayout:
         return permute(numbers, num_records=self.num_records, seed=self.seed)
 
 
-class Cells:
-    """How many bytes of memory the records between which output positions take.
-
-    Attributes:
-        bounds: `(cells + 1,) int64`: the bounds of the shards, and more where there are few.
-        held: `(cells,) int64`, in bytes.
-    """
-
-    def __init__(self, layout: SplitLayout, num_bytes: int = 0) -> None:
-        """Cells of a layout, of whose records each takes the same of `num_bytes`."""
-        step = max(1, -(-layout.num_records // _MOST_CELLS))
-        grid = np.arange(0, layout.num_records + 1, step, dtype=np.int64)
-        self.bounds = np.union1d(np.array(layout.bounds, np.int64), grid)
-        share = np.diff(self.bounds) * (num_bytes / max(layout.num_records, 1))
-        self.held = np.ceil(share).astype(np.int64)
-
-    def add(self, positions: Ints, held: Ints) -> None:
-        """Takes in records that take `held` bytes each."""
-        cells = np.searchsorted(self.bounds, positions, side="right") - 1
-        self.held += np.bincount(cells, weights=held, minlength=len(self.held)).astype(np.int64)
-
-
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ShardTask:
     """Neighbouring shards that are written by one worker, one after the other."""
@@ -99,29 +78,42 @@ class ShardTask:
     cuts: tuple[int, ...]
 
 
-def plan_tasks(layout: SplitLayout, cells: Cells, *, memory_bytes: int) -> tuple[ShardTask, ...]:
+def plan_tasks(
+    layout: SplitLayout, record_bytes: float | Iterable[Ints], *, memory_bytes: int
+) -> tuple[ShardTask, ...]:
     """As few tasks as there can be that hold `memory_bytes` at a time, in order of position.
 
-    A cell that is larger by itself, such as one record, is held alone.
+    What is larger by itself, such as one record, is held alone.
+
+    Args:
+        record_bytes: of memory that each record takes, in the order of the input, some of them
+            after the others; or about that many each.
     """
-    ends = np.concatenate([[0], np.cumsum(cells.held)])
-    shard_cells = np.searchsorted(cells.bounds, layout.bounds).tolist()
-    tasks, shard = [], 0
+    step = max(1, -(-layout.num_records // _MOST_CELLS))
+    grid = np.arange(0, layout.num_records + 1, step, dtype=np.int64)
+    cells = np.union1d(np.array(layout.bounds, np.int64), grid)  # output positions
+    held, first = np.zeros(len(cells) - 1), 0
+    if isinstance(record_bytes, float):
+        held = np.ceil(np.diff(cells) * record_bytes)
+    else:
+        for some in record_bytes:
+            owners = np.searchsorted(cells, layout.positions(first, first + len(some)), "right") - 1
+            held += np.bincount(owners, weights=some, minlength=len(held))
+            first += len(some)
+    ends = np.concatenate([[0], np.cumsum(held)])
+    places = np.searchsorted(cells, layout.bounds).tolist()  # of the shards, among the cells
+    tasks, shard = list[ShardTask](), 0
     while shard < layout.num_shards:
-        first = shard_cells[shard]
-        fitting = _fitting(ends, first, memory_bytes)
-        stop = max(int(np.searchsorted(shard_cells, fitting, side="right")) - 1, shard + 1)
-        stop = min(stop, layout.num_shards)
-        cuts = [first]
-        while cuts[-1] < shard_cells[stop]:
-            fitting = _fitting(ends, cuts[-1], memory_bytes)
-            cuts.append(min(max(fitting, cuts[-1] + 1), shard_cells[stop]))
-        bounds = cells.bounds[cuts].tolist()
-        tasks.append(ShardTask(first_shard=shard, stop_shard=stop, cuts=tuple(bounds)))
+        stop = shard + 1
+        limit = ends[places[shard]] + memory_bytes
+        while stop < layout.num_shards and ends[places[stop + 1]] <= limit:
+            stop += 1
+        cuts = [places[shard]]
+        while cuts[-1] < places[stop]:
+            limit = ends[cuts[-1]] + memory_bytes
+            fitting = int(np.searchsorted(ends, limit, side="right")) - 1
+            cuts.append(min(max(fitting, cuts[-1] + 1), places[stop]))
+        bounds = tuple(cells[cuts].tolist())
+        tasks.append(ShardTask(first_shard=shard, stop_shard=stop, cuts=bounds))
         shard = stop
     return tuple(tasks)
-
-
-def _fitting(ends: Ints, first: int, memory_bytes: int) -> int:
-    """The last cell to which those from the first fit."""
-    return int(np.searchsorted(ends, ends[first] + memory_bytes, side="right")) - 1

@@ -1,7 +1,7 @@
 """A shard written by picking its records, one after the other, from the files where they lie.
 
 An input that is local, and that the system can keep in memory, is a run as it lies there: a record
-costs one read into memory that is used again and again, and none is held.
+costs one read, and none is held.
 """
 
 import dataclasses
@@ -13,10 +13,10 @@ from typing import NoReturn
 import numpy as np
 import numpy.typing as npt
 
-from components.shuffle.external import Lot, checked_crcs
+from components.shuffle.external import Lot
 from trainer_utils.dataset import read_shard_blocks
 from trainer_utils.format import DatasetError, ShardName
-from trainer_utils.format.framing import RECORD_OVERHEAD_BYTES, Lengths
+from trainer_utils.format.tfrecord import RECORD_OVERHEAD_BYTES, Lengths, check_frames
 from trainer_utils.storage import file_size, naming_file, open_for_reading
 
 Ints = npt.NDArray[np.int64]
@@ -50,59 +50,52 @@ def picked_lots(paths: Sequence[str], gather: GatherIndices) -> Iterator[tuple[L
         DatasetError: it was changed meanwhile.
     """
     lengths = gather.lengths.astype(np.int64)
-    ends = np.cumsum(lengths + RECORD_OVERHEAD_BYTES)
+    sizes = lengths + RECORD_OVERHEAD_BYTES
+    ends = np.cumsum(sizes)
     start = done = 0
-    memory = np.empty(LOT_BYTES, np.uint8)
     with ExitStack() as opened:
         descriptors: dict[int, int] = {}
         while start < len(ends):
             stop = max(int(np.searchsorted(ends, done + LOT_BYTES, side="right")), start + 1)
-            files, offsets = gather.files[start:stop], gather.offsets[start:stop]
-            sizes = ends[start:stop] - done
-            if sizes[-1] > len(memory):
-                memory = np.empty(sizes[-1], np.uint8)
-            frames = memory[: sizes[-1]]
-            for first, last in _neighbours(files, offsets, sizes):
-                file = int(files[first])
+            frames = []
+            of_lot = (array[start:stop].tolist() for array in (gather.files, gather.offsets, sizes))
+            for file, offset, size in zip(*of_lot, strict=True):
                 with naming_file(paths[file]):
                     if file not in descriptors:
                         stream = opened.enter_context(open_for_reading(paths[file]))
                         descriptors[file] = stream.fileno()
-                    begin = int(sizes[first - 1]) if first else 0
-                    place = frames.data[begin : int(sizes[last - 1])]
-                    if not _read(descriptors[file], place, int(offsets[first])):
-                        _raise_damage(paths[file])
-            crcs, bad = checked_crcs(frames, lengths[start:stop])
-            if bad is not None:
-                _raise_damage(paths[int(files[bad])])
-            yield files, Lot(frames.data, lengths[start:stop], crcs)
+                    frames.append(_read(descriptors[file], size, offset))
+                if len(frames[-1]) < size:
+                    _raise_damage(paths[file])
+            data = b"".join(frames)
+            stops = ends[start:stop] - done
+            crcs, is_whole = check_frames(data, stops - sizes[start:stop], stops)
+            if not is_whole.all():
+                _raise_damage(paths[int(gather.files[start + is_whole.argmin()])])
+            yield gather.files[start:stop], Lot(data, lengths[start:stop], crcs)
             start, done = stop, int(ends[stop - 1])
 
 
-def _neighbours(files: Lengths, offsets: Ints, sizes: Ints) -> list[tuple[int, int]]:
-    """Records that lie end to end in one file, as one: first and stop of each run."""
-    follows = (files[1:] == files[:-1]) & (np.diff(offsets) == np.diff(sizes, prepend=0)[:-1])
-    cuts = np.flatnonzero(~follows) + 1
-    return list(zip([0, *cuts.tolist()], [*cuts.tolist(), len(files)], strict=True))
+def _read(descriptor: int, size: int, offset: int) -> bytes:
+    data = os.pread(descriptor, size, offset)
+    while len(data) < size and (more := os.pread(descriptor, size - len(data), offset + len(data))):
+        data += more
+    return data
 
 
-def _read(descriptor: int, place: memoryview, offset: int) -> bool:
-    while place:
-        count = os.preadv(descriptor, [place], offset)
-        if not count:
-            return False
-        place, offset = place[count:], offset + count
-    return True
+def changed_meanwhile(path: str) -> DatasetError:
+    """The error of a file of which records were planned that are not there, or more of them."""
+    rule = "a file that stays as it is while it is read"
+    return DatasetError.at(
+        path, expected=rule, got="one that was changed meanwhile", advice="Run it again."
+    )
 
 
 def _raise_damage(path: str) -> NoReturn:
     """Reads a file in order, which says what is wrong where."""
     for _ in read_shard_blocks(path):
         pass
-    rule = "a file that stays as it is while it is read"
-    raise DatasetError.at(
-        path, expected=rule, got="one that was changed meanwhile", advice="Run it again."
-    )
+    raise changed_meanwhile(path)
 
 
 def read_ahead(path: str) -> None:

@@ -14,7 +14,7 @@ from PIL import Image
 
 from tests.faults.tfrecords import frame
 from trainer_utils.format import Accounting, Manifest, RecordIndex, Shard
-from trainer_utils.format.checksums import FileDigest
+from trainer_utils.format.manifest import FileDigest
 from trainer_utils.order import FileRange, InputOrder, OrderOptions
 
 __all__ = ["seeds"]

@@ -28,7 +28,7 @@ from trainer_utils.format.json_text import json_lines, text_of
 from trainer_utils.format.layouts import find_layout
 from trainer_utils.format.slices import resolve_slices
 from trainer_utils.format.tfds import parse_tfds_features
-from trainer_utils.format.tfrecord import read_records
+from trainer_utils.format.tfrecord import read_blocks
 from trainer_utils.order import FileRange, InputOrder, OrderOptions
 from trainer_utils.storage import list_files
 
@@ -60,8 +60,9 @@ def _index(data: bytes) -> None:
 
 
 def _records(data: bytes) -> None:
-    for record in read_records(io.BytesIO(data), path="shard"):
-        decode_example(record)
+    for block in read_blocks(io.BytesIO(data), path="shard"):
+        for record in block.records():
+            decode_example(record)
 
 
 def _described(parse: Callable[..., object], *names: str) -> Callable[[bytes], None]:

@@ -24,7 +24,7 @@ from tests.faults.counts import some_or_many
 from tests.faults.engine import STEPS
 from tests.faults.test_plans import batch_sizes
 from trainer_utils import ConfigError, iterate
-from trainer_utils.frameworks.base import Input
+from trainer_utils.frameworks.numpy import Input
 from trainer_utils.order.ledger import InputLedger
 from trainer_utils.recording import LEDGER_FILE, InputRecorder
 

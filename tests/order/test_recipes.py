@@ -128,9 +128,6 @@ def test_no_history_of_changes_kills_and_workers_loses_a_record_or_reads_one_twi
                 ]
                 model.change(now(recipe, step))
                 model.take([(row.path, row.number) for row in rows])
-                assert all(
-                    step % each in order.steps(epoch=step // each, record=row) for row in rows[:2]
-                )
                 step += 1
             token = InputState.from_json(order.state(step).to_json())
         saved.append((model.copy(), token, step, recipe))

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from trainer_utils import format as ours
-from trainer_utils.format.checksums import FileDigest
+from trainer_utils.format.manifest import FileDigest
 
 LABELS = ["cat", "dog"]
 
@@ -27,7 +27,7 @@ def whole_dataset(tmp_path_factory) -> Path:
                 for number in range(size):
                     image = bytes([number, index]) * 50
                     writer.write(ours.encode_example({"image": image, "label": number % 2}))
-                digest = vars(writer.finish())
+                digest = writer.finish()._asdict()
             index_bytes = writer.index.to_bytes()
             path = uri / f"index/{split}-{index:05d}-of-{len(sizes):05d}.npy"
             path.parent.mkdir(exist_ok=True)

@@ -129,6 +129,7 @@ def test_what_is_no_setting_of_a_group():
         ({"state": {"a": 1}}, "state"),
         ({"state": 1 << 63}, "state"),
         ({"features": [["image"]]}, "features"),
+        ({"mask": "label", "remainder": "pad"}, "mask"),
         ({"cache": "/proc/x"}, "cache"),
         ({"cache": "/dev/null/x"}, "cache"),
         ({"cache": "/proc/x", "pack": {"length": 4}, "image_size": None}, "cache"),

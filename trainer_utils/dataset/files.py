@@ -13,7 +13,6 @@ from trainer_utils import storage
 from trainer_utils.dataset.location import Place, datasets_in, is_pattern
 from trainer_utils.format import DatasetError, Manifest, naming
 from trainer_utils.format.errors import did_you_mean
-from trainer_utils.format.framing import HEADER_BYTES, begins_with_frame
 from trainer_utils.format.json_text import text_of
 from trainer_utils.format.layouts import (
     DESCRIPTIONS,
@@ -25,6 +24,7 @@ from trainer_utils.format.layouts import (
     may_be_dataset,
 )
 from trainer_utils.format.origin import Origin, Step
+from trainer_utils.format.tfrecord import HEADER_BYTES, begins_with_frame
 
 _GZIP = b"\x1f\x8b"
 _LISTED_AT_ONCE = 16
@@ -70,15 +70,11 @@ class DatasetFiles:
 
     def size(self, name: str) -> int | None:
         """Of a file, in bytes; None where there is none."""
-        size = self.sizes.get(name)
-        if size is None:
+        if (size := self.sizes.get(name)) is None:
             path = self.path(name)
             with contextlib.suppress(FileNotFoundError):
-                return (
-                    storage.file_size(path)
-                    if storage.exists(path) and not storage.is_folder(path)
-                    else None
-                )
+                if storage.exists(path) and not storage.is_folder(path):
+                    return storage.file_size(path)
         return size
 
     def version(self, name: str) -> str:
@@ -113,34 +109,30 @@ def list_dataset(place: Place, *, with_index: bool = True) -> DatasetFiles:
             _check_records(uri)
         return _list_named([uri], with_index)
     own = _listed(uri)
-    has_index = with_index or naming.MANIFEST_FILE not in own
-    skipped = (
-        (naming.WORKING_FOLDER,) if has_index else (naming.WORKING_FOLDER, naming.INDEX_FOLDER)
-    )
-    folders = [name for name, entry in own.items() if entry.is_folder and name not in skipped]
+    closed = {naming.WORKING_FOLDER}  # of which is just seen that they are there
+    if naming.MANIFEST_FILE in own and not with_index:
+        closed.add(naming.INDEX_FOLDER)
+    folders = [name for name, entry in own.items() if entry.is_folder and name not in closed]
     with ThreadPoolExecutor(_LISTED_AT_ONCE if storage.is_remote(uri) else 1) as pool:
-        inner = [*pool.map(_listed, [storage.join(uri, folder) for folder in folders])]
-    top = {n: e for n, e in own.items() if not e.is_folder or n == naming.WORKING_FOLDER}
+        inner = pool.map(_listed, [storage.join(uri, folder) for folder in folders])
     entries = {
         f"{above}{name}{'/' * entry.is_folder}": entry
-        for above, group in zip(["", *(f"{f}/" for f in folders)], [top, *inner], strict=True)
+        for above, group in zip(["", *(f"{f}/" for f in folders)], [own, *inner], strict=True)
         for name, entry in group.items()
+        if above or not entry.is_folder or name == naming.WORKING_FOLDER
     }
     if not may_be_dataset(entries):
         deeper = dict.fromkeys(p.partition("/")[0] for p in entries if p.endswith("/"))
-        if below := datasets_in([storage.join(uri, folder) for folder in deeper]):
-            return list_dataset(_only(below, uri), with_index=with_index)
+        below = datasets_in([storage.join(uri, folder) for folder in deeper])
+        if len(below) == 1:
+            return list_dataset(below[0], with_index=with_index)
+        if below:
+            more = f" and {len(below) - _MOST_NAMED} older" if len(below) > _MOST_NAMED else ""
+            names = f"{', '.join(map(repr, below[:_MOST_NAMED]))}{more}"
+            advice = f"Name one; the newest come first: {names}."
+            got = f"a folder with {len(below)} below it"
+            raise DatasetError.at(uri, expected="a dataset", got=got, advice=advice)
     return DatasetFiles(uri, entries)
-
-
-def _only(below: Sequence[str], uri: str) -> str:
-    """The one dataset below the root of a pipeline; of several the user has to name one."""
-    if len(below) == 1:
-        return below[0]
-    more = f" and {len(below) - _MOST_NAMED} older" if len(below) > _MOST_NAMED else ""
-    advice = f"the newest come first: {', '.join(map(repr, below[:_MOST_NAMED]))}{more}."
-    got = f"a folder with {len(below)} below it"
-    raise DatasetError.at(uri, expected="a dataset", got=got, advice=f"Name one; {advice}")
 
 
 def read_manifest(uri: str) -> Manifest | None:
@@ -182,25 +174,17 @@ def _check_records(path: str) -> None:
 def _list_named(patterns: Sequence[str], with_index: bool) -> DatasetFiles:
     """Some files of TFRecords, with what is said of them where they lie in one dataset."""
     found = find_named_files(patterns)
-    roots = {_dataset_folder(path.rpartition("/")[0]) for path, _ in found}
+    folders = {path.rpartition("/")[0] for path, _ in found}
+    roots = {re.sub(rf"(^|/){naming.SPLIT_PREFIX}[^/]*$", "", folder) for folder in folders}
     root = next(iter(roots)) if len(roots) == 1 else posixpath.commonpath(sorted(roots))
     base = root and f"{root.rstrip('/')}/"
+    entries = {path.removeprefix(base): entry for path, entry in found}
     around = None
-    if (
-        len(roots) == 1
-        and root
-        and any(storage.exists(storage.join(root, name)) for name in DESCRIPTIONS)
-    ):
+    is_one = len(roots) == 1 and bool(root)
+    if is_one and any(storage.exists(storage.join(root, name)) for name in DESCRIPTIONS):
         around = list_dataset(root, with_index=with_index)
     named = [path.removeprefix(base) for path, _ in found]
-    entries = {name: entry for name, (_, entry) in zip(named, found, strict=True)}
     return DatasetFiles(root, entries, named=named, around=around)
-
-
-def _dataset_folder(folder: str) -> str:
-    """The folder of the dataset that files of a folder may be of."""
-    above, _, name = folder.rpartition("/")
-    return above if name.startswith(naming.SPLIT_PREFIX) else folder
 
 
 def find_named_files(patterns: Sequence[str]) -> list[tuple[str, storage.FolderEntry]]:

@@ -10,21 +10,22 @@ import functools
 import hashlib
 import itertools
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 from trainer_utils.dataset.files import DatasetFiles, list_dataset
 from trainer_utils.dataset.inspection import DatasetFacts, features_of_facts
 from trainer_utils.dataset.location import Artifact, Place, newest_dataset, uri_of
 from trainer_utils.dataset.shards import (
-    ShardFile,
     check_count,
+    is_gzip,
     look_for_gzip,
-    open_records,
+    read_index,
     read_shard_blocks,
 )
-from trainer_utils.format import DatasetError, Feature, Manifest, SplitRange, count_records
+from trainer_utils.format import DatasetError, Feature, SplitRange
 from trainer_utils.format.example import decode_example
-from trainer_utils.format.layouts import FoundShard
+from trainer_utils.format.layouts import DatasetLayout, ShardFile
 from trainer_utils.format.naming import DATUM_SHARDS_FILE
 from trainer_utils.format.slices import FileRange, RecordPositions
 from trainer_utils.storage import is_remote
@@ -32,30 +33,13 @@ from trainer_utils.storage import is_remote
 _MOST_LOOKED_AT, _LOOKED_AT_BYTES = 256, 1 << 20  # records of a file, and bytes at once
 
 
-@dataclasses.dataclass(frozen=True)
-class Dataset:
-    """An opened dataset.
-
-    Args:
-        uri: where it is.
-        features: by name; empty where `says_features` is false.
-        shards: by split, in order.
-        manifest: of a dataset of ours.
-        says_features: whether its own files say its features, or its records were inspected.
-        named_in: the file that names the shards, if there is one.
-        vocabulary_files: the file of each feature's class names, relative to the uri.
-        files: what lies there; None of a dataset that was made of other parts.
-        named_files: whether it is just some files that were asked for one by one.
-    """
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Dataset(DatasetLayout):
+    """An opened dataset: at `uri`, with `files`; whether it is just some files that were asked for
+    one by one, `named_files`."""
 
     uri: str
-    features: Mapping[str, Feature]
-    shards: Mapping[str, Sequence[ShardFile]]
-    manifest: Manifest | None = None
-    says_features: bool = True
-    named_in: str = ""
-    vocabulary_files: Mapping[str, str] = dataclasses.field(default_factory=dict)
-    files: DatasetFiles | None = None
+    files: DatasetFiles
     named_files: bool = False
 
     @property
@@ -92,7 +76,6 @@ class Dataset:
 
     def read_text(self, name: str) -> str:
         """One of its small files, as the manifest says that it is."""
-        assert self.files is not None, self.uri
         text = self.files.read_text(name)
         if self.manifest is not None:
             self.manifest.check_text(name, text, path=self.files.path(name))
@@ -113,31 +96,18 @@ class Dataset:
 
         Feature lists that are not to be taken, and a count that is not the dataset's, are errors.
         """
-        facts = DatasetFacts()
-
-        def read(path: str) -> int:
-            before = facts.records
-            for block in read_shard_blocks(path):
-                facts.add(block, path=path, takes_lists=takes_lists)
-            return facts.records - before
-
-        dataset = self.counted(read, reads_all=True)
-        if not self.says_features:
-            features = features_of_facts(facts)
-            dataset = dataclasses.replace(dataset, features=features, says_features=True)
-        return dataset, facts
-
-    def counted(self, read: Callable[[str], int], *, reads_all: bool = False) -> "Dataset":
-        """The same with the records that `read` finds in shards: in those not counted, or all."""
-
-        def counted(shard: ShardFile) -> ShardFile:
-            if shard.records is not None and not reads_all:
-                return shard
-            check_count(shard, records := read(shard.path))
-            return shard._replace(records=records)
-
-        shards = {split: [*map(counted, group)] for split, group in self.shards.items()}
-        return dataclasses.replace(self, shards=shards)
+        facts, counted = DatasetFacts(), {}
+        for split, shards in self.shards.items():
+            counted[split] = list[ShardFile]()
+            for shard in shards:
+                before = facts.records
+                for block in read_shard_blocks(shard.path):
+                    facts.add(block, path=shard.path, takes_lists=takes_lists)
+                check_count(shard, records := facts.records - before)
+                counted[split].append(shard._replace(records=records))
+        features = self.features if self.says_features else features_of_facts(facts)
+        changes: dict[str, Any] = {"shards": counted, "features": features, "says_features": True}
+        return dataclasses.replace(self, **changes), facts
 
 
 def open_dataset(artifact: Place | os.PathLike[str] | Artifact, *, inspect: bool = True) -> Dataset:
@@ -172,39 +142,40 @@ def _inspected(dataset: Dataset) -> Dataset:
     """The dataset inspected, once while its files stay as they are: trainers open it many times."""
     if dataset.says_features and dataset.is_counted:
         return dataset
-    files = dataset.files
-    assert files is not None, dataset.uri
-    versions = tuple((s.path, s.records, files.version(s.name)) for s in dataset.shard_files)
+    version = dataset.files.version
+    versions = tuple((s.path, s.records, version(s.name)) for s in dataset.shard_files)
     state = dataset.uri, dataset.says_features, versions
     if (found := _inspections.get(state)) is None:
         if len(_inspections) >= _MOST_INSPECTIONS:
             _inspections.clear()
-        says = dataset.says_features
-        found = _inspections[state] = dataset.counted(_count) if says else dataset.with_facts()[0]
+        found = _counted(dataset) if dataset.says_features else dataset.with_facts()[0]
+        _inspections[state] = found
     features = dataset.features if dataset.says_features else found.features
     return dataclasses.replace(dataset, features=features, shards=found.shards, says_features=True)
 
 
+def _counted(dataset: Dataset) -> Dataset:
+    counted = {
+        split: [
+            s if s.records is not None else s._replace(records=len(read_index(s))) for s in group
+        ]
+        for split, group in dataset.shards.items()
+    }
+    return dataclasses.replace(dataset, shards=counted)
+
+
 def _found(files: DatasetFiles) -> Dataset:
     layout = files.layout()
-    shards = {
+    found = {
         split: [_shard(files, shard, layout.named_in) for shard in group]
         for split, group in layout.shards.items()
     }
-    features = layout.features or {}
+    features = layout.features
     if layout.named_in == DATUM_SHARDS_FILE and layout.manifest is None:
-        features = _checked(features, [group[0].path for group in shards.values() if group])
-    return Dataset(
-        uri=files.uri,
-        features=features,
-        shards=shards,
-        manifest=layout.manifest,
-        says_features=layout.features is not None,
-        named_in=layout.named_in,
-        vocabulary_files=layout.vocabulary_files,
-        files=files.around or files,
-        named_files=files.named is not None,
-    )
+        features = _checked(features, [group[0].path for group in found.values() if group])
+    known = vars(layout) | {"shards": found, "features": features}
+    is_named = files.named is not None
+    return Dataset(uri=files.uri, files=files.around or files, named_files=is_named, **known)
 
 
 def _checked(features: Mapping[str, Feature], paths: Iterable[str]) -> Mapping[str, Feature]:
@@ -230,17 +201,11 @@ def _checked(features: Mapping[str, Feature], paths: Iterable[str]) -> Mapping[s
     }
 
 
-def _shard(files: DatasetFiles, shard: FoundShard, named_in: str) -> ShardFile:
-    path = files.path(shard.path)
-    size = files.size(shard.path)
+def _shard(files: DatasetFiles, shard: ShardFile, named_in: str) -> ShardFile:
+    path, size = files.path(shard.name), files.size(shard.name)
     if size is None:
         said = f"the shard that {files.path(named_in)} names"
         raise DatasetError.at(path, expected=said, got="none", advice="Write the dataset again.")
     if size and shard.entry is None and not is_remote(path):
         look_for_gzip(path)
-    return ShardFile(path, shard.records, size, entry=shard.entry, name=shard.path)
-
-
-def _count(path: str) -> int:
-    with open_records(path) as stream:
-        return count_records(stream, path=path)[0]
+    return shard._replace(path=path, bytes=size, is_gzip=is_gzip(path))

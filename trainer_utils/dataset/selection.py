@@ -7,18 +7,11 @@ import dataclasses
 import functools
 import hashlib
 from collections.abc import Mapping, Sequence
-from typing import Any, cast
+from typing import Any
 
-from trainer_utils.dataset.location import (
-    Artifact,
-    Artifacts,
-    Place,
-    group_artifacts,
-    split_of,
-    uri_of,
-)
+from trainer_utils.dataset.location import Artifacts, Place, group_artifacts
 from trainer_utils.dataset.opening import Dataset, open_dataset
-from trainer_utils.dataset.shards import gzip_content_bytes, is_gzip
+from trainer_utils.dataset.shards import gzip_content_bytes
 from trainer_utils.format import ConfigError, DatasetError, Feature, resolve_slices
 from trainer_utils.format.datum import DATUM_IMAGE_FORMATS
 from trainer_utils.format.errors import did_you_mean
@@ -26,9 +19,7 @@ from trainer_utils.format.slices import FileRange
 from trainer_utils.format.tensors import TensorSpec
 
 _DEFAULT_SPLIT = "train"
-_DEFAULTS: Mapping[str, tuple[type, ...]] = {
-    "int": (int,), "float": (int, float), "string": (str, bytes)
-}  # fmt: skip
+_DEFAULTS: Mapping[str, Any] = {"int": int, "float": (int, float), "string": (str, bytes)}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -56,7 +47,7 @@ class Source:
     def mean_bytes(self) -> float:
         """The mean size of a serialized record, in bytes."""
         shards = self.dataset.shard_files
-        if gzipped := [shard for shard in shards if is_gzip(shard.path) and shard.records]:
+        if gzipped := [shard for shard in shards if shard.is_gzip and shard.records]:
             return gzip_content_bytes(gzipped[0].path) / gzipped[0].num_records
         return sum(s.bytes for s in shards) / max(sum(s.num_records for s in shards), 1)
 
@@ -74,19 +65,13 @@ def open_sources(
             split, that one; else `train`.
         apart: whether each of a list is a dataset of its own, as `weights` have it.
     """
-    is_list = isinstance(artifact_uri, (list, tuple))
-    artifacts = cast(Sequence[str | Artifact], artifact_uri if is_list else [artifact_uri])
-    if not artifacts:
-        raise ConfigError.of("artifact_uri", artifact_uri, allowed="a uri or a list of them")
-    named: dict[str, list[str | None]] = {}
-    for artifact in artifacts:
-        named.setdefault(uri_of(artifact), []).append(split_of(artifact))
     wanted: list[tuple[Place, str | None]] = []
-    for place in group_artifacts(artifacts, apart=apart):
-        by_pattern = named[place].pop(0) if isinstance(place, str) else None
+    for place, by_pattern in group_artifacts(artifact_uri, apart=apart):
         entry = place, by_pattern if split is None else split
         if by_pattern is None or entry not in wanted:
             wanted.append(entry)
+    if not wanted:
+        raise ConfigError.of("artifact_uri", artifact_uri, allowed="a uri or a list of them")
     datasets = {place: open_dataset(place) for place in dict(wanted)}
     return [source_of(datasets[place], spec) for place, spec in wanted]
 
@@ -201,13 +186,18 @@ def numbers_of_classes(sources: Sequence[Source], label: str) -> set[int]:
     return found
 
 
+def _kind(feature: Feature) -> tuple[object, ...]:
+    """What must be the same for examples of two datasets to be stored together."""
+    tensor = feature.tensor and (feature.tensor.dtype, len(feature.tensor.shape))
+    stored = feature.extra.get("encoding"), feature.extra.get("tokens")
+    return feature.type, feature.is_image, tensor, *stored
+
+
 def _likeness(feature: Feature) -> tuple[object, ...]:
-    """What must be the same for examples of two datasets to be batched together."""
+    """What must be the same for them to be batched together."""
     shape = feature.shape if feature.dense and not feature.is_image else len(feature.shape)
-    keys = ["encoding", "label_map", "sequence", "tokens"]
-    keys += ["image_shape"] if feature.is_raw_image else []
-    stored = [feature.extra.get(key) for key in keys]
-    return feature.type, feature.dense, shape, tensor_likeness(feature), *stored
+    keys = ["label_map", "sequence", *["image_shape"] * feature.is_raw_image]
+    return *_kind(feature), feature.dense, shape, *map(feature.extra.get, keys)
 
 
 def merge_descriptions(features: Sequence[Feature]) -> Feature:
@@ -252,9 +242,7 @@ def merge_features(by_input: Mapping[str, Mapping[str, Feature]]) -> dict[str, F
 def _both(name: str, one: Feature, other: Feature, where: tuple[str, str]) -> Feature:
     if one == other:
         return one
-    alike = one.type == other.type and one.is_image == other.is_image
-    alike &= one.extra.get("encoding") == other.extra.get("encoding")
-    alike &= tensor_likeness(one) == tensor_likeness(other) and one.tokens == other.tokens
+    alike = _kind(one) == _kind(other)
     if one.is_image or not (one.dense and other.dense):
         alike &= len(one.shape or (1,)) == len(other.shape or (1,))
     elif one.shape != other.shape:  # two fixed sizes: lists of no fixed length
@@ -270,12 +258,6 @@ def _both(name: str, one: Feature, other: Feature, where: tuple[str, str]) -> Fe
         return both
     sizes = zip(one.shape or (1,), other.shape or (1,), strict=True)
     return Feature(type=one.type, shape=tuple(map(max, sizes)), dense=False, extra=both.extra)
-
-
-def tensor_likeness(feature: Feature) -> tuple[str, int] | None:
-    """The dtype and rank that tensors must have in common to be batched together."""
-    tensor = feature.tensor
-    return None if tensor is None else (tensor.dtype, len(tensor.shape))
 
 
 def _sparse(feature: Feature) -> Feature:

@@ -13,7 +13,7 @@ import logging
 import math
 import zlib
 from collections.abc import Collection, Iterator, Sequence
-from typing import TYPE_CHECKING, BinaryIO, NamedTuple, cast
+from typing import TYPE_CHECKING, BinaryIO, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -23,16 +23,14 @@ from trainer_utils.format import (
     DatasetError,
     RecordBlock,
     RecordIndex,
-    Shard,
     read_blocks,
     scan_lengths,
 )
-from trainer_utils.format.example import decode_context
-from trainer_utils.format.framing import HEADER_BYTES
-from trainer_utils.format.index import name_crcs, name_of
-from trainer_utils.format.naming import NAME_FEATURES, SPLIT_PREFIX, index_file
+from trainer_utils.format.index import name_crcs, name_in
+from trainer_utils.format.layouts import ShardFile
+from trainer_utils.format.naming import NAME_FEATURES
 from trainer_utils.format.slices import FileRange
-from trainer_utils.format.tfrecord import BLOCK_BYTES
+from trainer_utils.format.tfrecord import BLOCK_BYTES, HEADER_BYTES
 from trainer_utils.storage import exists, file_size, open_for_reading, read_bytes, read_range
 
 if TYPE_CHECKING:
@@ -41,42 +39,6 @@ if TYPE_CHECKING:
 _logger = logging.getLogger(__name__)
 _GZIP = b"\x1f\x8b"
 _looked_at: dict[str, bool] = {}  # of others' shards, whether they are compressed, by path
-
-
-class ShardFile(NamedTuple):
-    """One file of records.
-
-    Args:
-        path: in full.
-        records: None where nothing says it and they were not counted.
-        bytes: of the file as it lies there.
-        entry: what the manifest says of it, if there is one.
-        name: as the dataset names it: relative to its uri, unless it lies elsewhere.
-    """
-
-    path: str
-    records: int | None
-    bytes: int
-    entry: Shard | None = None
-    name: str = ""
-
-    @property
-    def index_path(self) -> str | None:
-        """Of its record index, in full; None where it has none."""
-        if self.entry is None or self.entry.index_crc32c is None:
-            return None
-        return self.path.removesuffix(self.entry.path) + index_file(self.entry.path)
-
-    @property
-    def is_gzip(self) -> bool:
-        """Whether it is compressed."""
-        return is_gzip(self.path)
-
-    @property
-    def num_records(self) -> int:
-        """How many records it has, of a dataset that was inspected."""
-        assert self.records is not None, self.path
-        return self.records
 
 
 def check_count(shard: ShardFile, records: int) -> None:
@@ -140,17 +102,42 @@ def read_index(shard: ShardFile, *, is_strict: bool = True) -> RecordIndex:
         CorruptShardError: the index is not the manifest's, or a header is damaged.
         DatasetError: it holds another number of records than the dataset says.
     """
-    if shard.index_path is not None:
-        try:
-            data = read_bytes(shard.index_path)
-            return RecordIndex.from_bytes(data, path=shard.index_path, shard=shard.entry)
-        except (DatasetError, OSError):
-            if is_strict:
-                raise
-    with open_records(shard.path) as stream:
-        index = RecordIndex(scan_lengths(stream, path=shard.path))
-    check_count(shard, len(index))
+    index = _stored_index(shard) if is_strict else believed_index(shard)
+    if index is None:
+        with open_records(shard.path) as stream:
+            index = RecordIndex(scan_lengths(stream, path=shard.path))
+        check_count(shard, len(index))
     return index
+
+
+def believed_index(shard: ShardFile, *, size: int | None = None) -> RecordIndex | None:
+    """A shard's index, where it has one: by the manifest, or, of one of `size` uncompressed bytes,
+    beside it. None where it is damaged, of another file, or gone; one warning says so."""
+    try:
+        return _stored_index(shard, size)
+    except (DatasetError, OSError) as error:
+        if isinstance(error, OSError) and error.errno in (errno.EMFILE, errno.ENFILE):
+            raise  # it is no matter of the index
+        _warn_of(shard.index_path, str(error))
+        return None
+
+
+def _stored_index(shard: ShardFile, size: int | None = None) -> RecordIndex | None:
+    path, entry = shard.index_path, shard.entry
+    is_named = entry is not None and entry.index_crc32c is not None
+    if path is None or not (is_named or (size is not None and exists(path))):
+        return None
+    index = RecordIndex.from_bytes(read_bytes(path), path=path, shard=entry)
+    if size not in (None, index.framed_bytes):
+        raise CorruptShardError(f"expected a shard of {index.framed_bytes} bytes, got {size}.")
+    return index
+
+
+@functools.lru_cache(maxsize=4096)  # once each
+def _warn_of(index_path: str | None, why: str) -> None:
+    _logger.warning(
+        "record index %r is not used, the shard is read through instead: %s", index_path, why
+    )
 
 
 def summed_index(shard: ShardFile) -> RecordIndex:
@@ -199,39 +186,4 @@ def find_numbers(
         return []
     with open_records(shard.path) as stream:
         records = [(number, index.read(stream, number, path=shard.path)) for number in numbers]
-    found = [(n, name_of(decode_context(record, NAME_FEATURES))) for n, record in records]
-    return [number for number, name in found if name in names]
-
-
-def believed_index(path: str, *, size: int, entry: Shard | None = None) -> RecordIndex | None:
-    """The index of a shard of `size` uncompressed bytes, where its dataset has one.
-
-    None where it cannot be believed: it is damaged, or of another file, or missing though the
-    manifest (`entry`) names it. One warning says so.
-    """
-    uri, prefix, name = path.rpartition(f"/{SPLIT_PREFIX}")
-    try:
-        index_path = f"{uri}/{index_file(prefix[1:] + name)}"
-    except DatasetError:  # a shard whose name is not one of ours
-        return None
-    try:
-        if not exists(index_path):
-            if entry is None or entry.index_crc32c is None:
-                return None
-            raise CorruptShardError("expected the file that the manifest names, got none.")
-        index = RecordIndex.from_bytes(read_bytes(index_path), path=index_path, shard=entry)
-        if index.framed_bytes != size:
-            raise CorruptShardError(f"expected a shard of {index.framed_bytes} bytes, got {size}.")
-        return index
-    except (CorruptShardError, OSError) as error:
-        if isinstance(error, OSError) and error.errno in (errno.EMFILE, errno.ENFILE):
-            raise  # it is no matter of the index
-        _warn_of(index_path, str(error))
-        return None
-
-
-@functools.lru_cache(maxsize=4096)  # once each
-def _warn_of(index_path: str, why: str) -> None:
-    _logger.warning(
-        "record index %r is not used, the shard is read through instead: %s", index_path, why
-    )
+    return [number for number, record in records if name_in(record) in names]

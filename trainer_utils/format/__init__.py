@@ -8,7 +8,6 @@ from trainer_utils.format.checksums import combine_checksums, multiset_checksum
 from trainer_utils.format.datum import Feature, parse_shard_info
 from trainer_utils.format.errors import ConfigError, CorruptShardError, DatasetError, InputError
 from trainer_utils.format.example import encode_example
-from trainer_utils.format.framing import frame_parts
 from trainer_utils.format.index import RecordIndex
 from trainer_utils.format.manifest import Accounting, Manifest, Shard
 from trainer_utils.format.naming import ShardName, canonical_split
@@ -21,4 +20,4 @@ from trainer_utils.format.planning import (
 )
 from trainer_utils.format.shard_writer import ShardWriter
 from trainer_utils.format.slices import SplitRange, resolve_slices
-from trainer_utils.format.tfrecord import RecordBlock, count_records, read_blocks, scan_lengths
+from trainer_utils.format.tfrecord import RecordBlock, frame_parts, read_blocks, scan_lengths

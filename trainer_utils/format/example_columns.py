@@ -12,15 +12,15 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from trainer_utils.format.crc32c import Buffer
+from trainer_utils.format.checksums import Buffer
 from trainer_utils.format.errors import DatasetError
-from trainer_utils.format.example import decode_context, decode_feature_lists, read_fields
+from trainer_utils.format.example import decode_context, decode_feature_lists
 
 _FIRST, _SECOND = 0x0A, 0x12  # tags of fields 1 and 2 with a length
 KINDS = {0x0A: "string", 0x12: "float", 0x1A: "int"}  # tags of the kinds of a Feature
 _KINDS_OF_VALUES = {int: "int", float: "float"}  # else views of bytes
 _DTYPES: dict[str, Any] = {"int": np.int64, "float": np.float32}
-_FEW = 8  # records that are walked one by one sooner than all together
+_MOST_TEXTS = 256  # of a record that are read together with those of others
 
 Positions = npt.NDArray[np.int64]
 Data = npt.NDArray[np.uint8]
@@ -174,53 +174,35 @@ def _column(
     full = begins < ends
     index, begins, ends = index[full], begins[full], ends[full]
     if kind == "string":
-        is_copied = is_view or not isinstance(buffer, bytes)
-        payload: Any = memoryview(data.data) if is_copied else buffer
-        counts[index], values = _strings(data, payload, begins, ends)
-        return Column(kind, counts, values if is_view else _bytes(values))
+        counts[index], begins, ends = _strings(data, begins, ends)
+        given: Any = buffer if isinstance(buffer, bytes) and not is_view else memoryview(data.data)
+        values = [given[begin:end] for begin, end in _bounds(begins, ends)]
+        is_bytes = is_view or given is buffer
+        return Column(kind, counts, _objects(values if is_bytes else [*map(bytes, values)]))
     if len(index):
         begins, ends = _message(data, begins, ends, _FIRST, is_last=True)  # packed
-    counts[index], values = (_floats if kind == "float" else _integers)(data, begins, ends)
-    return Column(kind, counts, values)
+    counts[index], numbers = (_floats if kind == "float" else _integers)(data, begins, ends)
+    return Column(kind, counts, numbers)
 
 
-def _strings(
-    data: Data, payload: Any, position: Positions, stops: Positions
-) -> tuple[Positions, npt.NDArray[Any]]:
-    """The values of lists of bytes: the first of all records, then the second of those with one."""
+def _strings(data: Data, position: Positions, stops: Positions) -> tuple[Positions, ...]:
+    """How many values lists of bytes have, and where these begin and end: the first of all records
+    is looked for, then the second of those with one."""
     rows = np.arange(len(stops))
     rounds: list[tuple[Positions, Positions, Positions]] = []
-    while len(rows) > (_FEW if rounds else 0):
+    while len(rows):
+        if len(rounds) == _MOST_TEXTS:
+            raise _UnusualError
         first, last = _message(data, position, stops, _FIRST)
         rounds.append((rows, first, last))
         more = last < stops
-        if not more.any() and len(rounds) == 1:  # one each
-            values = _objects([payload[begin:end] for begin, end in _bounds(first, last)])
-            return np.ones(len(rows), np.int64), values
         rows, position, stops = rows[more], last[more], stops[more]
-    rest = [
-        (row, first, last)
-        for row, begin, end in zip(rows.tolist(), position.tolist(), stops.tolist(), strict=True)
-        for number, wire, first, last in _fields(payload, begin, end)
-    ]
-    if rest:
-        rounds.append(tuple(np.array(rest).T))
-    if not rounds:
-        return rows, _objects([])
+    if len(rounds) < 2:  # one each
+        rows, firsts, lasts = rounds[0] if rounds else (rows, position, stops)
+        return np.ones_like(rows), firsts, lasts
     rows, firsts, lasts = (np.concatenate(part) for part in zip(*rounds, strict=True))
     order = np.argsort(rows, kind="stable")
-    bounds = _bounds(firsts[order], lasts[order])
-    return np.bincount(rows), _objects([payload[begin:end] for begin, end in bounds])
-
-
-def _fields(payload: Any, begin: int, end: int) -> Iterator[tuple[int, int, int, int]]:
-    try:
-        for number, wire, first, last in read_fields(payload, begin, end):
-            if number << 3 | wire != _FIRST:
-                raise _UnusualError
-            yield number, wire, first, last
-    except ValueError as error:
-        raise _UnusualError from error
+    return np.bincount(rows), firsts[order], lasts[order]
 
 
 def _floats(
@@ -275,28 +257,6 @@ def _objects(values: list[Any]) -> npt.NDArray[Any]:
     return array
 
 
-def _bytes(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """Values as bytes of their own."""
-    return values if values.size and type(values[0]) is bytes else _objects([*map(bytes, values)])
-
-
-def _one_by_one(
-    buffer: Buffer, begins: Positions, ends: Positions, names: Collection[str] | None
-) -> dict[str, Column]:
-    def decode(record: bytes, names: Collection[str] | None) -> dict[str, list[Any]]:
-        return {name: [values] for name, values in decode_context(record, names).items()}
-
-    kinds, found = _decoded(buffer, begins, ends, names, decode)
-    columns = {}
-    for name, rows in found.items():
-        counts = np.array([sum(map(len, steps)) for steps in rows], np.int64)
-        values = [value for steps in rows for step in steps for value in step]
-        dtype = _DTYPES.get(kinds[name])
-        array = np.array(values, dtype) if dtype else _objects(values)
-        columns[name] = Column(kinds[name], counts, array)
-    return columns
-
-
 def parse_feature_lists(
     buffer: Buffer, begins: Positions, ends: Positions, names: Collection[str] | None = None
 ) -> dict[str, Column]:
@@ -313,39 +273,48 @@ def parse_feature_lists(
             return {}
         except (_UnusualError, IndexError):
             pass
-    kinds, found = _decoded(buffer, begins, ends, names, decode_feature_lists)
-    return {
-        name: Column(kinds[name], np.array([*map(len, steps)], np.int64), _objects(steps))
-        for name, steps in found.items()
-    }
+    return _one_by_one(buffer, begins, ends, names, are_lists=True)
 
 
-def _decoded(
+def _one_by_one(
     buffer: Buffer,
     begins: Positions,
     ends: Positions,
     names: Collection[str] | None,
-    decode: Callable[[bytes, Collection[str] | None], dict[str, list[Any]]],
-) -> tuple[dict[str, str], dict[str, list[list[Any]]]]:
-    """By name the kind, and the steps of each record."""
+    *,
+    are_lists: bool = False,
+) -> dict[str, Column]:
     kinds = dict.fromkeys(names or (), "")
     found: dict[str, list[list[Any]]] = {name: [[]] * len(begins) for name in kinds}
+    decode: Callable[..., dict[str, list[Any]]]
+    decode = decode_feature_lists if are_lists else decode_context
     for row, (begin, end) in enumerate(_bounds(begins, ends)):
         try:
             decoded = decode(bytes(buffer[begin:end]), names)
         except DatasetError as error:
             error.record = row
             raise
-        for name, steps in decoded.items():
-            kinds.setdefault(name, "")
+        for name, values in decoded.items():
+            steps = values if are_lists else [values]
             for value in (step[0] for step in steps if step):
                 kind = _KINDS_OF_VALUES.get(type(value), "string")
-                if kinds[name] not in ("", kind):
+                if kinds.setdefault(name, "") not in ("", kind):
                     said = f"expected {kinds[name]} in all examples, got {kind}"
                     raise DatasetError(f"feature {name!r}: {said}", record=row)
                 kinds[name] = kind
             found.setdefault(name, [[]] * len(begins))[row] = [*map(_plain, steps)]
-    return kinds, found
+    columns = {}
+    for name, rows in found.items():
+        kind = kinds.get(name, "")
+        if are_lists:
+            counts, array = [*map(len, rows)], _objects(rows)
+        else:
+            counts = [sum(map(len, steps)) for steps in rows]
+            values = [value for steps in rows for step in steps for value in step]
+            dtype = _DTYPES.get(kind)
+            array = np.array(values, dtype) if dtype else _objects(values)
+        columns[name] = Column(kind, np.array(counts, np.int64), array)
+    return columns
 
 
 def _plain(values: list[Any]) -> list[Any]:

@@ -5,7 +5,6 @@ smallest unsigned integer that holds them, the masked CRC-32C of the payloads as
 it, and the CRC-32C of the records' names, 0 of one without. Format version 2 had the first alone.
 """
 
-import contextlib
 import dataclasses
 import functools
 import io
@@ -17,14 +16,19 @@ import google_crc32c
 import numpy as np
 import numpy.typing as npt
 
-from trainer_utils.format.crc32c import Buffer, extend_crc32c
+from trainer_utils.format.checksums import Buffer, Sums, extend_crc32c
 from trainer_utils.format.errors import CorruptShardError, DatasetError
 from trainer_utils.format.example import decode_context
-from trainer_utils.format.example_columns import Column, parse_examples
-from trainer_utils.format.framing import RECORD_OVERHEAD_BYTES, Lengths, read_record_at
+from trainer_utils.format.example_columns import parse_examples
 from trainer_utils.format.manifest import Shard
 from trainer_utils.format.naming import NAME_FEATURES
-from trainer_utils.format.tfrecord import compact
+from trainer_utils.format.tfrecord import (
+    RECORD_OVERHEAD_BYTES,
+    Lengths,
+    Positions,
+    compact,
+    unframe,
+)
 
 _ADVICE = "It is of another shard, or damaged: write the dataset again."
 # Not `np.load`: it evaluates the header, and fails in as many ways as Python's parser has.
@@ -33,11 +37,6 @@ _HEADER = re.compile(
     rb"'shape': \((?P<records>\d{1,18}),\), \} *\n",
     re.DOTALL,
 )
-
-_FEW = 32  # records whose names are looked for one by one sooner than all together
-
-Positions = npt.NDArray[np.int64]
-Sums = npt.NDArray[np.uint32]
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -76,8 +75,9 @@ class RecordIndex:
         """The payload of a record, verified; `stream` is that of the shard, not compressed."""
         if not 0 <= number < len(self):
             raise IndexError(f"record {number}: expected 0 <= record < {len(self)} ({path})")
-        offset, length = int(self.offsets[number]), int(self.lengths[number])
-        return read_record_at(stream, offset=offset, length=length, path=path, record=number)
+        begin, end = self.offsets[number : number + 2].tolist()
+        stream.seek(begin)
+        return unframe(stream.read(end - begin), path=path, record=number, offset=begin)
 
     def numbers_named(self, name: bytes) -> list[int] | None:
         """The records that may be called so, one of 2**32 others among them; None: any may be."""
@@ -106,22 +106,19 @@ class RecordIndex:
         sums: list[Any] = []
         while stop < len(data) and len(sums) < 2:
             array, stop = _parse_npy(data, stop, path)
-            sums.append(array.astype(np.uint32))
-            if array.dtype != "<u4" or len(array) != len(lengths):
-                raise _error(path, f"sums of {len(lengths)} records", f"{len(array)}")
-        if stop != len(data) or len(sums) == 1:
-            raise _error(path, f"an index of {stop} bytes", str(len(data)), stop)
-        index = cls(lengths, *sums)
+            sums.append(array)
+        is_of_all = all(a.dtype == "<u4" and len(a) == len(lengths) for a in sums)
+        if stop != len(data) or len(sums) == 1 or not is_of_all:
+            got = f"{len(data)} bytes, {len(sums)} of sums"
+            raise _error(path, f"an index of {len(lengths)} records, with two sums", got, stop)
+        index = cls(lengths, *(array.astype(np.uint32) for array in sums))
         if shard is not None:
-            index._check(shard, data, path)
+            size = shard.bytes if shard.path.endswith(".gz") else index.framed_bytes
+            crc = None if shard.index_crc32c is None else extend_crc32c(0, data)
+            if (len(index), size, crc) != (shard.records, shard.bytes, shard.index_crc32c):
+                said = f"the index of {shard.records} records in {shard.bytes} bytes"
+                raise _error(path, f"{said} that the manifest names", f"{len(index)} in {size}")
         return index
-
-    def _check(self, shard: Shard, data: bytes, path: str) -> None:
-        size = shard.bytes if shard.path.endswith(".gz") else self.framed_bytes
-        crc = None if shard.index_crc32c is None else extend_crc32c(0, data)
-        if (len(self), size, crc) != (shard.records, shard.bytes, shard.index_crc32c):
-            expected = f"the index of {shard.records} records in {shard.bytes} bytes"
-            raise _error(path, f"{expected} that the manifest names", f"{len(self)} in {size}")
 
 
 def _parse_npy(
@@ -162,16 +159,13 @@ def name_crc(name: bytes | None) -> int:
 
 def name_crcs(data: Buffer, begins: Positions, ends: Positions) -> npt.NDArray[np.uint32]:
     """`name_crc` of the records `[begins, ends)` in some bytes: `(records,) uint32`."""
-    found = np.zeros(len(begins), np.uint32)
-    columns: dict[str, Column] = {}
-    if len(begins) >= _FEW:
-        with contextlib.suppress(DatasetError):
-            columns = parse_examples(data, begins, ends, NAME_FEATURES)
-    if not columns:
+    try:
+        columns = parse_examples(data, begins, ends, NAME_FEATURES)
+    except DatasetError:  # some are none
         view = memoryview(data)  # type: ignore[arg-type]
         bounds = zip(begins.tolist(), ends.tolist(), strict=True)
-        found[:] = [name_crc(name_in(view[begin:end])) for begin, end in bounds]
-    is_found = np.zeros(len(begins), bool)
+        return np.array([name_crc(name_in(view[b:e])) for b, e in bounds], np.uint32)
+    found, is_found = np.zeros(len(begins), np.uint32), np.zeros(len(begins), bool)
     for kind, counts, values in columns.values():
         rows = np.flatnonzero((counts > 0) & ~is_found)
         if kind == "string" and len(rows):

@@ -1,7 +1,7 @@
 """The text and the JSON of a dataset's own files, read strictly and written in one form.
 
     text_of(b"caf\\xe9", path="vocab/label.txt")     # DatasetError: … (byte 3)
-    parse_json('{"a": 1}', path="manifest.json")     # refuses what JSON readers disagree about
+    parse_json_object('{"a": 1}', path="manifest.json")     # refuses what readers disagree about
     json_lines('{"a": 1}\\n{"a": 2}\\n', path="rejects.jsonl")
 
 Refused are a name that comes twice, NaN and infinities, integers beyond 64 bits, half of a
@@ -10,22 +10,16 @@ surrogate pair, and deep nesting: two readers could make two things of them.
 Source: RFC 8259, section 4 on names, 6 on numbers and 8.2 on characters.
 """
 
+import collections.abc
+import dataclasses
 import json
+import math
+import types
+import typing
 from collections.abc import Mapping
-from typing import Any, NoReturn, TypeAlias
+from typing import Any, TypeAlias
 
 from trainer_utils.format.errors import DatasetError
-
-__all__ = [
-    "Json",
-    "JsonObject",
-    "json_lines",
-    "parse_json",
-    "parse_json_object",
-    "render_json",
-    "text_of",
-    "without_twins",
-]
 
 Json: TypeAlias = Any  # what `json.loads` makes: None, bool, int, float, str, list or dict
 JsonObject: TypeAlias = dict[str, Json]
@@ -33,11 +27,7 @@ _MOST_DIGITS = 20  # of an integer of 64 bits, with its sign
 
 
 def text_of(data: bytes, *, path: str) -> str:
-    """A file's text.
-
-    Raises:
-        DatasetError: it is not UTF-8; the message names `path` and the first byte that is not.
-    """
+    """A file's text; a DatasetError names `path` and the first byte that is not UTF-8."""
     try:
         return data.decode("utf-8")
     except UnicodeDecodeError as error:
@@ -50,8 +40,8 @@ def text_of(data: bytes, *, path: str) -> str:
         ) from error
 
 
-def parse_json(text: str, *, path: str, is_sealed: bool = False) -> Json:
-    """What a text of JSON says.
+def parse_json_object(text: str, *, path: str, is_sealed: bool = False) -> JsonObject:
+    """What a text of JSON says, which must be an object.
 
     Args:
         text: of the file.
@@ -64,30 +54,21 @@ def parse_json(text: str, *, path: str, is_sealed: bool = False) -> Json:
     """
     hooks = {} if is_sealed else _HOOKS
     try:
-        value = json.loads(text, parse_float=_finite, parse_constant=_refuse_constant, **hooks)
+        value = json.loads(text, parse_float=_finite, parse_constant=_finite, **hooks)
         if "\\u" in text:
             json.dumps(value, ensure_ascii=False).encode()  # refuses half a pair
     except (ValueError, RecursionError) as error:
         reason = "nested too deeply" if isinstance(error, RecursionError) else error
         raise DatasetError(f"{path!r}: expected JSON: {reason}", path=path) from error
-    return value
-
-
-def parse_json_object(text: str, *, path: str, is_sealed: bool = False) -> JsonObject:
-    """What a text of JSON says, which must be an object; errors as `parse_json`."""
-    value = parse_json(text, path=path, is_sealed=is_sealed)
     if not isinstance(value, dict):
         raise DatasetError.at(path, expected="a JSON object", got=type(value).__name__)
     return value
 
 
 def json_lines(text: str, *, path: str) -> list[JsonObject]:
-    """The objects of a file with one a line.
+    """The objects of a file with one a line; a DatasetError names `path` and the line.
 
     Lines end at a newline alone: `str.splitlines` also splits at characters that a name may hold.
-
-    Raises:
-        DatasetError: a line is no object; the message names `path` and the line.
     """
     lines = text.split("\n")
     if lines.pop():
@@ -102,6 +83,35 @@ def render_json(value: Mapping[str, Json], *, sort_keys: bool = True) -> str:
     """JSON as it lies in a dataset: UTF-8, two blanks a level, a newline at the end."""
     text = json.dumps(value, indent=2, sort_keys=sort_keys, ensure_ascii=False, allow_nan=False)
     return text + "\n"
+
+
+def from_plain(kind: Any, value: Any) -> Any:
+    """What `dataclasses.asdict` and JSON made of a value, as its annotation has it.
+
+    Args:
+        kind: a dataclass, of whose fields those that are not there keep their defaults; `X | None`;
+            a tuple, list or mapping by text, of anything of these; a class of JSON; or Any.
+        value: what JSON says; what it has beside the fields of a dataclass is passed over.
+
+    Raises:
+        TypeError or ValueError: it is something else.
+    """
+    if kind is Any:
+        return value
+    inner = typing.get_args(kind)
+    outer: Any = typing.get_origin(kind) or kind
+    if outer is types.UnionType:
+        return None if value is None else from_plain(inner[0], value)
+    hints = typing.get_type_hints(outer) if dataclasses.is_dataclass(outer) else None
+    is_object = hints is not None or outer is collections.abc.Mapping
+    plain: type = dict if is_object else list if outer is tuple else outer
+    if type(value) is not plain:
+        raise TypeError(f"expected {plain.__name__}, got {value!r}")
+    if hints is not None:
+        return outer(**{n: from_plain(hints[n], value[n]) for n in hints if n in value})
+    if plain is dict:
+        return {name: from_plain(inner[1], one) for name, one in value.items()}
+    return outer(from_plain(inner[0], one) for one in value) if plain is list else value
 
 
 def without_twins(pairs: list[tuple[str, Json]]) -> JsonObject:
@@ -124,11 +134,6 @@ _HOOKS: Mapping[str, Any] = {"object_pairs_hook": without_twins, "parse_int": _i
 
 
 def _finite(digits: str) -> float:
-    number = float(digits)
-    if number in (float("inf"), float("-inf")):
+    if not math.isfinite(number := float(digits)):
         raise ValueError(f"the number {digits[:_MOST_DIGITS]} is none that floats hold")
     return number
-
-
-def _refuse_constant(name: str) -> NoReturn:
-    raise ValueError(f"{name} is no number")

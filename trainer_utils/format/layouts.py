@@ -23,6 +23,8 @@ from trainer_utils.format.naming import (
     WORKING_FOLDER,
     canonical_split,
     check_inner_path,
+    index_file,
+    is_shard_file,
     vocabulary_of,
 )
 from trainer_utils.format.tfds import (
@@ -47,25 +49,57 @@ _DEFAULT_SPLIT = "train"
 _MOST_LOOKED_FOR = 100_000  # missing files: a name may say that there are a billion
 
 _Parsed = TypeVar("_Parsed")
-_Shards = dict[str, list["FoundShard"]]
 
 
-class FoundShard(NamedTuple):
-    """One file of records, by a path relative to the uri, from which those that SchemaExport names
-    may lead out; `records` is None where only reading it shows that."""
+class ShardFile(NamedTuple):
+    """One file of records.
 
-    path: str
+    Args:
+        name: as the dataset names it: relative to its uri, unless it lies elsewhere.
+        records: None where nothing says it and they were not counted.
+        entry: what the manifest says of it, if there is one.
+        path: in full, once it is opened.
+        bytes: of the file as it lies there.
+        is_gzip: whether it is compressed.
+    """
+
+    name: str
     records: int | None = None
     entry: Shard | None = None
+    path: str = ""
+    bytes: int = 0
+    is_gzip: bool = False
+
+    @property
+    def num_records(self) -> int:
+        """How many records it has, of a dataset that was inspected."""
+        assert self.records is not None, self.path
+        return self.records
+
+    @property
+    def index_path(self) -> str | None:
+        """Where its record index lies if it has one; None of a shard not called as ours are."""
+        uri, _, name = self.path.rpartition(f"/{SPLIT_PREFIX}")
+        path = f"{SPLIT_PREFIX}{name}"
+        return f"{uri}/{index_file(path)}" if is_shard_file(path) else None
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class DatasetLayout:
-    """What was found: shards by split, in order, and the file that they are `named_in`; features,
-    where not only reading the records shows them; and the files of their class names."""
+    """What was found of a dataset.
 
-    shards: Mapping[str, Sequence[FoundShard]]
-    features: Mapping[str, Feature] | None
+    Args:
+        shards: by split, in order.
+        features: by name; empty where `says_features` is false.
+        says_features: whether its own files say its features, or its records were inspected.
+        named_in: the file that names the shards, if there is one.
+        manifest: of a dataset of ours.
+        vocabulary_files: the file of each feature's class names, relative to the uri.
+    """
+
+    shards: Mapping[str, Sequence[ShardFile]]
+    features: Mapping[str, Feature] = dataclasses.field(default_factory=dict)
+    says_features: bool = False
     named_in: str = ""
     manifest: Manifest | None = None
     vocabulary_files: Mapping[str, str] = dataclasses.field(default_factory=dict)
@@ -95,13 +129,13 @@ def find_layout(
     vocabularies = {name: path for path in files if (name := vocabulary_of(path)) is not None}
     in_splits = {p: size or 0 for p, size in files.items() if p.startswith(SPLIT_PREFIX)}
     manifest: Manifest | None = None
-    shards: _Shards = {}
+    shards: Mapping[str, Sequence[ShardFile]] = {}
     named_in = next((name for name in DESCRIPTIONS if name in files), "")
     if named_in == MANIFEST_FILE:
         manifest = parsed(Manifest.from_json, MANIFEST_FILE)
         manifest.check_files(in_splits)
         shards = {
-            split: [FoundShard(one.path, one.records, one) for one in manifest.shards_of(split)]
+            split: [ShardFile(one.path, one.records, one) for one in manifest.shards_of(split)]
             for split in manifest.splits
         }
     features = parsed(parse_features, DATUM_TYPES_FILE) if DATUM_TYPES_FILE in files else None
@@ -109,7 +143,10 @@ def find_layout(
         raise DatasetError.at(uri, expected="a whole dataset", got="one that was never finished")
     if named_in == DATUM_SHARDS_FILE:
         shards = _counted(parsed(parse_shard_info, named_in), files, f"{uri}/{named_in}")
-        features = None if features is None else _with_label_map(features)
+        images = [name for name, feature in (features or {}).items() if feature.is_image]
+        if features and {"image", "label"} <= {*images}:  # of segmentation: pixels are classes
+            extra = {"label_map": True, **features["label"].extra}
+            features["label"] = dataclasses.replace(features["label"], extra=extra)
     elif named_in == TFDS_INFO_FILE:
         shards = _counted(parsed(parse_tfds_splits, named_in), files, f"{uri}/{named_in}")
         features = None
@@ -117,8 +154,16 @@ def find_layout(
             features = parsed(parse_tfds_features, TFDS_FEATURES_FILE)
         vocabularies = {n: labels_file(n) for n in features or () if labels_file(n) in files}
     elif not named_in:
-        shards = _by_split(in_splits or _bare(files, uri))
-    return DatasetLayout(shards, features, named_in, manifest, vocabularies)
+        check_numbers(paths := in_splits or _bare(files, uri))
+        shards = layout_of_files(sorted(paths), None).shards
+    return DatasetLayout(
+        shards=shards,
+        features=features or {},
+        says_features=features is not None,
+        named_in=named_in,
+        manifest=manifest,
+        vocabulary_files=vocabularies,
+    )
 
 
 def may_be_dataset(files: Collection[str]) -> bool:
@@ -155,37 +200,29 @@ def layout_of_files(names: Sequence[str], whole: DatasetLayout | None) -> Datase
     Splits are those of the dataset that they are parts of (`whole`); of files that it does not name
     as the file's or its folder's name says, else `train`.
     """
-    shards: _Shards = {}
+    shards: dict[str, list[ShardFile]] = {}
     groups = whole.shards.items() if whole is not None else ()
-    known = {shard.path: (split, shard) for split, group in groups for shard in group}
+    known = {shard.name: (split, shard) for split, group in groups for shard in group}
     for name in names:
-        split, shard = known.get(name) or (_split_of_file(name), FoundShard(path=name))
+        split, shard = known.get(name) or (_split_of_file(name), ShardFile(name))
         shards.setdefault(split, []).append(shard)
     if whole is None or not known.keys() >= {*names}:
-        return DatasetLayout(shards, features=None)
+        return DatasetLayout(shards=shards)
     return dataclasses.replace(whole, shards=shards, manifest=None)
 
 
 def _split_of_file(path: str) -> str:
-    folder, _, name = path.rpartition("/")
-    folder = folder.rpartition("/")[2]
+    """As its folder or the first word of its name, or its folder's, that is a usual spelling."""
+    folder, name = ["", *path.split("/")][-2:]
     if folder.startswith(SPLIT_PREFIX):
         return folder.removeprefix(SPLIT_PREFIX)
-    return _split_named(name) or _split_named(folder) or _DEFAULT_SPLIT
-
-
-def _with_label_map(features: Mapping[str, Feature]) -> dict[str, Feature]:
-    """Datum's segmentation: beside an `image` an image called `label`, whose pixels are classes."""
-    image, label = features.get("image"), features.get("label")
-    if image is None or label is None or not (image.is_image and label.is_image):
-        return {**features}
-    extra = {"label_map": True, **label.extra}
-    return {**features, "label": dataclasses.replace(label, extra=extra)}
+    words = (word.lower() for part in (name, folder) for word in _WORDS.findall(part))
+    return next(filter(canonical_split, words), _DEFAULT_SPLIT)
 
 
 def _counted(
     info: Mapping[str, Mapping[str, int]], files: Mapping[str, int | None], named_in: str
-) -> _Shards:
+) -> dict[str, list[ShardFile]]:
     """Shards that JSON of others names, which lie inside of the folder."""
     for split, shards in info.items():
         if "/" in check_inner_path(split, named_in=named_in):
@@ -193,18 +230,9 @@ def _counted(
         for path in shards if EXAMPLE_SCHEMA_FILE not in files else ():
             check_inner_path(path, named_in=named_in)
     return {
-        split: [FoundShard(path, records) for path, records in shards.items()]
+        split: [ShardFile(path, records) for path, records in shards.items()]
         for split, shards in info.items()
     }
-
-
-def _by_split(paths: Collection[str]) -> _Shards:
-    """Shards that no file names: their folders or their own names say the split."""
-    check_numbers(paths)
-    shards: _Shards = {}
-    for path in sorted(paths):
-        shards.setdefault(_split_of_file(path), []).append(FoundShard(path))
-    return shards
 
 
 def _bare(files: Collection[str], uri: str) -> list[str]:
@@ -220,12 +248,6 @@ def _bare(files: Collection[str], uri: str) -> list[str]:
         expected = f"a dataset ({what} *.tfrecord files)"
         raise DatasetError.at(uri, expected=expected, got="none of these", advice=hint)
     return paths
-
-
-def _split_named(path: str) -> str | None:
-    """The first word of a path that is a usual spelling of a split, such as `val`."""
-    words = (word.lower() for word in _WORDS.findall(path))
-    return next((word for word in words if canonical_split(word)), None)
 
 
 def check_numbers(

@@ -7,25 +7,29 @@ It holds no clock, no host and no absolute path, and its keys are sorted: equal 
 equal manifests, byte for byte.
 
 It has the size and CRC-32C of every other small file that is published (`files`), and a sum of
-itself: `checksum` is the CRC-32C of the manifest's own bytes with zeros for its eight digits.
-Format version 2, whose record indices say lengths alone, is still read.
+itself (`checksum`). Format version 2, whose record indices say lengths alone, is still read.
 """
 
 import dataclasses
 import functools
 import hashlib
-import operator
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 from trainer_utils.format.checksums import (
     NO_CHECKSUM,
-    FileDigest,
     combine_checksums,
+    extend_crc32c,
     is_sealed,
     seal,
 )
 from trainer_utils.format.errors import DatasetError
-from trainer_utils.format.json_text import Json, JsonObject, parse_json_object, render_json
+from trainer_utils.format.json_text import (
+    Json,
+    JsonObject,
+    from_plain,
+    parse_json_object,
+    render_json,
+)
 from trainer_utils.format.naming import (
     ShardName,
     check_inner_path,
@@ -34,18 +38,38 @@ from trainer_utils.format.naming import (
     is_shard_file,
 )
 
-__all__ = ["FORMAT_VERSION", "Accounting", "Manifest", "Shard"]
-
 FORMAT_VERSION = 3
 
 _VERSIONS = (2, FORMAT_VERSION)  # that are read
-_KINDS: Mapping[str, set[type]] = {
-    **{"path": {str}, "split": {str}},
-    **{"records": {int}, "bytes": {int}, "crc32c": {int}},
-    **{"content": {int, type(None)}, "index_crc32c": {int, type(None)}},
-}
+_OBJECT = Mapping[str, Json]
 _MOST = 1 << 64  # of any number: none is larger in a manifest that was written
 _SUMS = {"crc32c": 8, "content": 16, "index_crc32c": 8}  # hexadecimal digits
+
+
+@dataclasses.dataclass(frozen=True)
+class FileDigest:
+    """A small file that is published: its size in bytes, and the CRC-32C of them."""
+
+    size: int
+    crc32c: int
+
+    @classmethod
+    def of(cls, data: bytes) -> "FileDigest":
+        """Of a file's content."""
+        return cls(len(data), extend_crc32c(0, data))
+
+    def to_entry(self) -> JsonObject:
+        """As the manifest has it."""
+        return {"bytes": self.size, "crc32c": f"{self.crc32c:08x}"}
+
+    @classmethod
+    def from_entry(cls, path: str, entry: Mapping[str, Json]) -> "FileDigest":
+        """Reads what `to_entry` made; raises ValueError, KeyError or TypeError."""
+        check_inner_path(path)
+        size = entry["bytes"]
+        if type(size) is not int or size < 0:
+            raise ValueError(f"{path!r}: expected a number of bytes, got {size!r}")
+        return cls(size, int(entry["crc32c"], 16))
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -71,7 +95,14 @@ class Shard:
     index_crc32c: int | None = None
 
     def __post_init__(self) -> None:
-        _check_shards([self])
+        sums = self.crc32c, self.content or 0, self.index_crc32c or 0
+        counts = self.records, self.bytes, *sums
+        if type(self.split) is not str or not all(map(_is_count, counts)):
+            raise DatasetError(f"a shard: expected texts and counts, got {vars(self)}")
+        if self.index_crc32c is None:
+            check_inner_path(self.path)
+        elif not is_shard_file(self.path):
+            ShardName.parse(self.path)  # which says what is expected
 
     def to_entry(self) -> JsonObject:
         """The shard in JSON: checksums in hexadecimal, without what is not known."""
@@ -81,37 +112,9 @@ class Shard:
         }
 
     @classmethod
-    def from_entries(cls, entries: Sequence[JsonObject]) -> "tuple[Shard, ...]":
-        """Reads what `to_entry` made, whose entries it takes over; raises ValueError or KeyError.
-
-        Of 100,000, which take some 0.2 s, the fields come all at once and are checked together.
-        """
-        for name in _SUMS:
-            for entry in entries:
-                if name in entry:
-                    entry[name] = int(entry[name], 16)
-        shards = [object.__new__(cls) for _ in entries]
-        for shard, entry in zip(shards, entries, strict=True):
-            object.__setattr__(shard, "__dict__", entry)
-        _check_shards(shards)
-        return tuple(shards)
-
-
-def _check_shards(shards: Sequence[Shard]) -> None:
-    """Refuses shards whose fields are no texts and counts, or whose path leads elsewhere."""
-    columns = {name: list(map(operator.attrgetter(name), shards)) for name in _KINDS}
-    for name, column in columns.items():
-        is_known = {*map(type, column)} <= _KINDS[name]
-        numbers = [*filter(None, column)] if is_known and int in _KINDS[name] else []
-        if not is_known or min(numbers, default=0) < 0 or max(numbers, default=0) >= _MOST:
-            raise DatasetError(f"{name} of a shard: expected texts and counts, got {column[:3]}")
-    if unknown := set[str]().union(*map(vars, shards)) - {*_KINDS}:
-        raise DatasetError(f"a shard: expected {', '.join(_KINDS)} of it, got {unknown}")
-    for path, index_crc32c in zip(columns["path"], columns["index_crc32c"], strict=True):
-        if index_crc32c is None:
-            check_inner_path(path)
-        elif not is_shard_file(path):
-            ShardName.parse(path)  # which says what is expected
+    def from_entry(cls, entry: JsonObject) -> "Shard":
+        """Reads what `to_entry` made; raises ValueError, KeyError or TypeError."""
+        return cls(**entry | {name: int(entry[name], 16) for name in _SUMS if name in entry})
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -210,7 +213,7 @@ class Manifest:
         Equal for two datasets that hold the same records, however ordered and sharded.
         """
         sums = [shard.content for shard in self.shards_of(split)]
-        return None if None in sums else combine_checksums(sum for sum in sums if sum is not None)
+        return None if None in sums else combine_checksums(filter(None, sums))
 
     def to_json(self) -> str:
         """The manifest as it lies on disk: JSON with sorted keys, ending with a newline."""
@@ -232,8 +235,7 @@ class Manifest:
         return seal(render_json(value))
 
     def _split_entry(self, split: str) -> JsonObject:
-        shards = self.shards_of(split)
-        content = self.content_of(split)
+        shards, content = self.shards_of(split), self.content_of(split)
         return {
             **({} if content is None else {"content": f"{content:016x}"}),
             **dataclasses.asdict(self.accounting[split]),
@@ -245,17 +247,9 @@ class Manifest:
 
     @classmethod
     def from_json(cls, text: str, *, path: str, is_checked: bool = True) -> "Manifest":
-        """Reads what `to_json` made.
-
-        Args:
-            text: of the file, as it lies there.
-            path: its name, for messages.
-            is_checked: whether its own checksum must agree, as it should for whoever relies on it.
-
-        Raises:
-            DatasetError: it is no manifest, was changed, or is of a newer format; the message
-                names `path`.
-        """
+        """Reads what `to_json` made; a DatasetError names `path` where it is none, was changed, or
+        is of a newer format. Its own checksum must agree where it `is_checked`, as by whoever
+        relies on it."""
         is_whole = is_sealed(text)
         value = parse_json_object(text, path=path, is_sealed=is_whole)
         version = value.get("format_version")
@@ -286,33 +280,25 @@ class Manifest:
         entries = value["splits"]
         names = [field.name for field in dataclasses.fields(Accounting)]
         return cls(
-            shards=Shard.from_entries(value["shards"]),
+            shards=tuple(map(Shard.from_entry, value["shards"])),
             accounting={
                 check_split_name(split): Accounting(**{n: entries[split][n] for n in names})
-                for split in _texts(value["split_order"])
+                for split in from_plain(list[str], value["split_order"])
             },
             producer=value["producer"],
-            config=_object(value["config"]),
+            config=from_plain(_OBJECT, value["config"]),
             input_fingerprint=value["input_fingerprint"],
             label_counts={n: _counts(e["labels"]) for n, e in entries.items() if e["labels"]},
             conversions=_counts(value["conversions"]),
             reject_counts=_counts(value["rejects"]),
-            versions=_object(value["versions"]),
+            versions=from_plain(_OBJECT, value["versions"]),
             files={p: FileDigest.from_entry(p, e) for p, e in value["files"].items()},
             format_version=value["format_version"],
         )
 
     def check_text(self, name: str, text: str | bytes, *, path: str) -> None:
-        """Compares the content of a small file with its checksum, where the manifest has one.
-
-        Args:
-            name: of the file, relative to the dataset.
-            text: what was read of it.
-            path: the same file, for error messages.
-
-        Raises:
-            DatasetError: it is another.
-        """
+        """Compares the content of a small file, by its relative name, with its checksum, where the
+        manifest has one; a DatasetError with its `path` where it is another."""
         digest = self.files.get(name)
         found = FileDigest.of(text.encode() if isinstance(text, str) else text)
         if digest is not None and digest != found:
@@ -321,30 +307,22 @@ class Manifest:
             raise DatasetError.at(path, expected=said, got=got, advice=advice)
 
     def check_files(self, sizes: Mapping[str, int]) -> None:
-        """Compares the manifest with the shards that are there.
-
-        Args:
-            sizes: bytes by relative path, of every file in the split folders.
-
-        Raises:
-            DatasetError: a shard is missing, is extra, or has another size; the message names it.
-        """
+        """Compares it with the files in the split folders, bytes by relative path; a DatasetError
+        names a shard that is missing, is extra, or has another size."""
         expected = {shard.path: shard.bytes for shard in self.shards}
-        if expected == sizes:
-            return
-        for path in sorted(expected.keys() | sizes.keys()):
+        for path in sorted(expected.keys() | sizes.keys()) if expected != sizes else ():
             size, found = expected.get(path), sizes.get(path)
-            if size != found:
-                offset = None if size is None or found is None else min(size, found)
+            if size == found:
+                continue
+            offset = None
+            what = (
+                f"{'missing from' if found is None else 'no part of'} the dataset by its manifest"
+            )
+            if size is not None and found is not None:
+                offset = min(size, found)
                 what = f"not as long as its manifest says: expected {size} bytes, got {found}"
-                if offset is None:
-                    absent = "missing from" if found is None else "no part of"
-                    what = f"{absent} the dataset by its manifest"
-                raise DatasetError(
-                    f"shard {path!r}: is {what}. Write the dataset again.",
-                    path=path,
-                    offset=offset,
-                )
+            said = f"shard {path!r}: is {what}. Write the dataset again."
+            raise DatasetError(said, path=path, offset=offset)
 
 
 def _digest(text: str) -> str:
@@ -355,19 +333,8 @@ def _is_count(value: object) -> bool:
     return type(value) is int and 0 <= value < _MOST
 
 
-def _object(value: Json) -> Mapping[str, Json]:
-    if not isinstance(value, dict):
-        raise TypeError(f"expected an object, got {value!r}")
-    return value
-
-
 def _counts(value: Json) -> Mapping[str, int]:
-    if not all(map(_is_count, _object(value).values())):
+    if not all(map(_is_count, value.values())):
         raise TypeError(f"expected counts, got {value!r}")
-    return _object(value)
-
-
-def _texts(value: Json) -> list[str]:
-    if not isinstance(value, list) or not all(isinstance(text, str) for text in value):
-        raise TypeError(f"expected a list of texts, got {value!r}")
-    return value
+    counts: Mapping[str, int] = value
+    return counts

@@ -6,28 +6,18 @@ whoever gives a dataset away may remove it. Datasets are named by the digests of
 
 import dataclasses
 from collections.abc import Mapping
-from typing import Any
 
 from trainer_utils.format.checksums import NO_CHECKSUM, seal
 from trainer_utils.format.errors import reading
-from trainer_utils.format.json_text import Json, JsonObject, parse_json_object, render_json
+from trainer_utils.format.json_text import Json, from_plain, parse_json_object, render_json
 from trainer_utils.format.manifest import Accounting, Manifest
 from trainer_utils.format.naming import check_split_name
 
 _VERSION = 1
 
 
-class _Texts:
-    """Base of dataclasses some of whose fields are texts, as they should be in a damaged file."""
-
-    def __post_init__(self) -> None:
-        for name in ("name", "digest", "component", "output"):
-            if not isinstance(value := getattr(self, name, ""), str):
-                raise TypeError(f"{name}: expected a text, got {value!r}")
-
-
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class DatasetInput(_Texts):
+class DatasetInput:
     """A dataset that a step read: the input's name, and the digest of the dataset's manifest, or of
     its shards' sizes where it had none, by which it is known among the ancestors."""
 
@@ -36,7 +26,7 @@ class DatasetInput(_Texts):
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Step(_Texts):
+class Step:
     """What made a dataset: the component, its settings as they were given, the inputs' base among
     them, the datasets that it read, and the name of the output that the dataset is."""
 
@@ -44,13 +34,6 @@ class Step(_Texts):
     settings: Mapping[str, Json] = dataclasses.field(default_factory=dict)
     inputs: tuple[DatasetInput, ...] = ()
     output: str = "examples"
-
-    @classmethod
-    def from_entry(cls, entry: Mapping[str, Json]) -> "Step":
-        """Reads what `dataclasses.asdict` made; raises ValueError, KeyError or TypeError."""
-        known = _known(cls, entry)
-        inputs = tuple(DatasetInput(**_known(DatasetInput, one)) for one in known["inputs"])
-        return cls(**{**known, "inputs": inputs, "settings": {**entry.get("settings", {})}})
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -88,43 +71,14 @@ class DatasetSummary:
             rejects=dict(manifest.reject_counts),
         )
 
-    def to_entry(self) -> JsonObject:
-        """Plain JSON types; splits in order."""
-        return dataclasses.asdict(self) | {"split_order": list(self.accounting)}
-
-    @classmethod
-    def from_entry(cls, entry: Mapping[str, Json]) -> "DatasetSummary":
-        """Reads what `to_entry` made; raises ValueError, KeyError or TypeError."""
-        splits = [check_split_name(split) for split in entry["split_order"]]
-        by_split = {
-            "accounting": {split: Accounting(**entry["accounting"][split]) for split in splits},
-            "num_shards": {split: entry["num_shards"][split] for split in splits},
-        }
-        plain = {name: dict(entry.get(name, {})) for name in ("versions", "content", "rejects")}
-        return cls(**{**_known(cls, entry), **by_split, **plain})
-
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Ancestor(_Texts):
+class Ancestor:
     """A dataset that was read on the way, by its digest: what its manifest said, and its maker."""
 
     digest: str
     summary: DatasetSummary | None = None
     made_by: Step | None = None
-
-    def to_entry(self) -> JsonObject:
-        """Plain JSON types."""
-        return dataclasses.asdict(self) | {"summary": self.summary and self.summary.to_entry()}
-
-    @classmethod
-    def from_entry(cls, entry: Mapping[str, Json]) -> "Ancestor":
-        """Reads what `to_entry` made; raises ValueError, KeyError or TypeError."""
-        summary, made_by = entry["summary"], entry["made_by"]
-        return cls(
-            digest=entry["digest"],
-            summary=None if summary is None else DatasetSummary.from_entry(summary),
-            made_by=None if made_by is None else Step.from_entry(made_by),
-        )
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -136,12 +90,9 @@ class Origin:
 
     def to_json(self) -> str:
         """The text of `lineage.json`."""
-        value = {
-            "format_version": _VERSION,
-            "checksum": NO_CHECKSUM,
-            "made_by": dataclasses.asdict(self.made_by),
-            "ancestors": [each.to_entry() for each in self.ancestors],
-        }
+        value = dataclasses.asdict(self) | {"format_version": _VERSION, "checksum": NO_CHECKSUM}
+        for one in filter(None, (ancestor["summary"] for ancestor in value["ancestors"])):
+            one["split_order"] = list(one["accounting"])  # keys of JSON are sorted
         return seal(render_json(value))
 
     @classmethod
@@ -154,10 +105,9 @@ class Origin:
                 raise ValueError(f"format_version: {value.get('format_version')!r}")
             if seal(text) != text:
                 raise ValueError("its own checksum does not agree")
-            ancestors = tuple(map(Ancestor.from_entry, value["ancestors"]))
-            return cls(made_by=Step.from_entry(value["made_by"]), ancestors=ancestors)
-
-
-def _known(kind: type[Any], entry: Mapping[str, Json]) -> JsonObject:
-    """What this version knows of an entry."""
-    return {f.name: entry[f.name] for f in dataclasses.fields(kind) if f.name in entry}
+            for one in filter(None, (ancestor["summary"] for ancestor in value["ancestors"])):
+                splits = [check_split_name(split) for split in one["split_order"]]
+                for name in ("accounting", "num_shards"):
+                    one[name] = {split: one[name][split] for split in splits}
+            origin: Origin = from_plain(cls, value)
+            return origin

@@ -5,6 +5,7 @@ permute(np.arange(10), num_records=10, seed=0)     # where each record goes
 shard_bounds(num_records=10, num_shards=3)         # [0, 3, 6, 10]
 """
 
+import functools
 import hashlib
 import math
 from collections.abc import Iterable
@@ -81,22 +82,11 @@ def permute(
     """
     if num_records <= _FEW_RECORDS:
         return _small_permutation(num_records, seed)[positions]
-    return _walk(positions, num_records, seed, is_inverse=False)
+    return _walk(positions, num_records, seed)
 
 
-def unpermute(
-    places: npt.NDArray[np.int64], *, num_records: int, seed: int
-) -> npt.NDArray[np.int64]:
-    """Which positions `permute` puts at `places`: its inverse, at the same cost."""
-    if num_records <= _FEW_RECORDS:
-        return np.argsort(_small_permutation(num_records, seed), kind="stable")[places]
-    return _walk(places, num_records, seed, is_inverse=True)
-
-
-def _walk(
-    values: npt.NDArray[np.int64], num_records: int, seed: int, *, is_inverse: bool
-) -> npt.NDArray[np.int64]:
-    """Each value after one step of the network or its inverse, or more until it is one of them."""
+def _walk(values: npt.NDArray[np.int64], num_records: int, seed: int) -> npt.NDArray[np.int64]:
+    """Each value after one step of the network, or more until it is one of them."""
     side = np.uint64(math.isqrt(max(num_records - 1, 0)) + 1)  # of a square that holds all
     keys = [
         np.uint64(keyed_hash(number.to_bytes(1, "little"), seed=seed, purpose="permute") % 2**64)
@@ -105,12 +95,8 @@ def _walk(
 
     def step(values: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
         left, right = values // side, values % side
-        if is_inverse:
-            for key in reversed(keys):
-                left, right = (right + side - splitmix64(left ^ key) % side) % side, left
-        else:
-            for key in keys:
-                left, right = right, (left + splitmix64(right ^ key) % side) % side
+        for key in keys:
+            left, right = right, (left + splitmix64(right ^ key) % side) % side
         return left * side + right
 
     found = step(values.astype(np.uint64))
@@ -163,6 +149,7 @@ def num_shards_for(
     return max(1, min(wished, num_records))
 
 
+@functools.lru_cache(maxsize=64)  # 32 MiB of tables at the most
 def _small_permutation(num_records: int, seed: int) -> npt.NDArray[np.int64]:
     """A permutation as a table: the ranks of random 64-bit keys from SHAKE-128 (FIPS 202)."""
     stream = hashlib.shake_128(b"permute" + seed.to_bytes(8, "little", signed=True))

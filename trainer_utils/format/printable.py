@@ -21,26 +21,19 @@ def is_printable(text: str) -> bool:
 
 def printable(text: str, *, keep: str = "") -> str:
     """A text with escapes such as `\\x1b`; what is in `keep`, such as a newline, stays."""
-    if is_printable(text):
-        return text
-    return _UNPRINTABLE.sub(lambda found: found[0] if found[0] in keep else _escape(found[0]), text)
 
+    def shown(found: re.Match[str]) -> str:
+        return found[0] if found[0] in keep else found[0].encode("unicode_escape").decode()
 
-def _escape(character: str) -> str:
-    number = ord(character)
-    if number <= 0xFF:
-        return {"\n": "\\n", "\r": "\\r", "\t": "\\t"}.get(character, f"\\x{number:02x}")
-    return f"\\u{number:04x}" if number <= 0xFFFF else f"\\U{number:08x}"
+    return _UNPRINTABLE.sub(shown, text)
 
 
 def printable_json(text: str) -> str:
     """JSON that says the same, in which only ends of lines between values are not printable."""
-    return _UNPRINTABLE.sub(
-        lambda found: found[0] if found[0] in "\n\r\t" else _escape_utf16(found[0]), text
-    )
 
+    def shown(found: re.Match[str]) -> str:
+        octets = found[0].encode("utf-16-be", "surrogatepass")  # as JSON writes a character
+        units = (f"\\u{octets[at : at + 2].hex()}" for at in range(0, len(octets), 2))
+        return found[0] if found[0] in "\n\r\t" else "".join(units)
 
-def _escape_utf16(character: str) -> str:
-    """As JSON writes a character: its units of UTF-16."""
-    octets = character.encode("utf-16-be", "surrogatepass")
-    return "".join(f"\\u{octets[at : at + 2].hex()}" for at in range(0, len(octets), 2))
+    return _UNPRINTABLE.sub(shown, text)

@@ -28,7 +28,6 @@ Rule = Callable[[str, Any], Any]  # takes name and value, returns the value to k
 _SETTING, _GROUP = "setting", "group"
 _INT64 = -(2**63)
 _Options = TypeVar("_Options", bound="type[Settings]")
-_Checked = TypeVar("_Checked")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -61,12 +60,12 @@ class Setting:
     @property
     def choices(self) -> tuple[object, ...]:
         """The values that there are, where they are few."""
-        return self.rule.choices if isinstance(self.rule, _OneOf) else ()
+        return self.rule.choices if isinstance(self.rule, one_of) else ()
 
     @property
     def sentence(self) -> str:
         """What it does, with the range of a number before what stands for the default."""
-        if not isinstance(self.rule, _Number) or str(self.rule) in self.help:
+        if not isinstance(self.rule, number) or str(self.rule) in self.help:
             return self.help
         what, default, rest = self.help.partition(" Default:")
         return f"{what} {self.rule}{default}{rest}"
@@ -131,8 +130,21 @@ def _declared(options: type[Settings]) -> Mapping[str, Setting]:
     return {f.name: Setting(f.name, f.type, *f.metadata[_SETTING]) for f in fields}
 
 
-def documents_settings(options: _Options) -> _Options:
-    """Adds the settings of a class to its docstring, for `help()`."""
+def documents_settings(options: _Options, *, moved: Mapping[str, str] | None = None) -> _Options:
+    """Adds the settings of a class to its docstring, for `help()`, and has it refuse what is none
+    of them as `check_names` does."""
+    make: Any = options.__init__
+    known = [field.name for field in dataclasses.fields(options)]
+
+    @functools.wraps(make)
+    def checked(self: Settings, *values: Any, **settings: Any) -> None:
+        if values:
+            rule = f"settings by name, such as {known[0]}=…"
+            raise ConfigError.of(options.__name__, values[0], allowed=rule)
+        check_names(options.__name__, settings, known, moved=moved)
+        make(self, **settings)
+
+    options.__init__ = checked  # type: ignore[assignment, method-assign]
     wrapper = textwrap.TextWrapper(92, "    ", "        ")
     wrapper.break_long_words = wrapper.break_on_hyphens = False
     settings = settings_of(options).values()
@@ -148,7 +160,6 @@ def check_names(
     known: Collection[str],
     *,
     alternatives: Iterable[str] = (),
-    called: str = "setting",
     allowed: str | None = None,
     moved: Mapping[str, str] | None = None,
 ) -> None:
@@ -159,7 +170,6 @@ def check_names(
         given: settings by name.
         known: the names that there are.
         alternatives: other names that may be meant, such as its positional arguments.
-        called: what the taker calls a setting.
         allowed: the known names in words; None: a list of them.
         moved: what took the place of settings that there are no more.
     """
@@ -169,27 +179,8 @@ def check_names(
             if rule is None:
                 rule = allowed or f"one of {', '.join(known)}"
                 meant = did_you_mean(name, [*alternatives, *known])
-            said = f"{taker}, {called} {name!r}: expected {rule}, got {name}={value!r}.{meant}"
+            said = f"{taker}, setting {name!r}: expected {rule}, got {name}={value!r}.{meant}"
             raise ConfigError(said.removesuffix("."), setting=name, value=value, allowed=rule)
-
-
-def checks_names(
-    options: type[_Checked], *, moved: Mapping[str, str] | None = None
-) -> type[_Checked]:
-    """Makes a dataclass refuse what is not a field of it as `check_names` does."""
-    make: Any = options.__init__
-    known = [field.name for field in dataclasses.fields(options)]  # type: ignore[arg-type]
-
-    @functools.wraps(make)
-    def checked(self: _Checked, *values: Any, **settings: Any) -> None:
-        if values:
-            rule = f"settings by name, such as {known[0]}=…"
-            raise ConfigError.of(options.__name__, values[0], allowed=rule)
-        check_names(options.__name__, settings, known, moved=moved)
-        make(self, **settings)
-
-    options.__init__ = checked  # type: ignore[assignment]
-    return options
 
 
 def _members(kind: Any) -> tuple[Any, ...]:
@@ -209,11 +200,14 @@ def format_value(value: object) -> str:
     return f"{value:,}" if isinstance(value, int) else f"{value:.4g}"
 
 
-@dataclasses.dataclass(frozen=True)
-class _OneOf:
-    choices: tuple[object, ...]
+class one_of:
+    """A rule: the value is one of these."""
+
+    def __init__(self, *choices: object) -> None:
+        self.choices = choices
 
     def __call__(self, name: str, value: object) -> object:
+        """The value, or a ConfigError."""
         if not isinstance(value, collections.abc.Hashable) or value not in self.choices:
             allowed = f"one of {', '.join(map(str, self.choices))}"
             advice = did_you_mean(value, self.choices).strip()
@@ -222,12 +216,16 @@ class _OneOf:
 
 
 @dataclasses.dataclass(frozen=True)
-class _Number:
+class number:
+    """A rule: a number of this kind in [least, most]; an int is a float as well, a bool neither."""
+
     least: float
-    most: float
-    kind: type[int] | type[float]
+    most: float = float("inf")
+    _: dataclasses.KW_ONLY
+    kind: type[float] = int
 
     def __call__(self, name: str, value: Any) -> Any:
+        """The value, or a ConfigError."""
         if isinstance(value, numbers.Integral) and not isinstance(value, bool):
             value = int(value)  # of numpy, as a framework counts its steps
         is_number = is_int(value) or (self.kind is float and isinstance(value, float))
@@ -243,16 +241,6 @@ class _Number:
         if self.most == float("inf"):
             return f"At least {format_value(self.least)}."
         return f"From {format_value(self.least)} to {format_value(self.most)}."
-
-
-def one_of(*choices: object) -> _OneOf:
-    """A rule: the value is one of these."""
-    return _OneOf(choices)
-
-
-def number(least: float, most: float = float("inf"), *, kind: type[float] = int) -> _Number:
-    """A rule: a number of this kind in [least, most]; an int is a float as well, a bool neither."""
-    return _Number(least, most, kind)
 
 
 def settings_or_dict(options: type[Settings]) -> Rule:

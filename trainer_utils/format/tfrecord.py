@@ -1,40 +1,147 @@
-"""TFRecord files: their records found and verified, a block of many at a time.
+"""TFRecord files: records framed, found and verified, a block of many at a time.
 
-for block in read_blocks(open("data_tfrecord-00000-of-00008", "rb"), path="…"):
-    block.records()            # verified payloads
+    for block in read_blocks(open("data_tfrecord-00000-of-00008", "rb"), path="…"):
+        block.records()            # verified payloads
+    unframe(frame, path="…", offset=0)             # one payload, verified
+
+A record is an 8-byte little-endian length, the length's masked CRC-32C, the payload, and the
+payload's masked CRC-32C. Source: `tensorflow/core/lib/io/record_writer.h`.
 """
 
 import dataclasses
+import functools
 import struct
-from collections.abc import Iterator
-from typing import BinaryIO
+from collections.abc import Iterator, Sequence
+from typing import Any, BinaryIO
 
+import google_crc32c
 import numpy as np
 import numpy.typing as npt
 
-from trainer_utils.format.errors import CorruptShardError
-from trainer_utils.format.framing import (
-    FOOTER_BYTES,
-    HEADER_BYTES,
-    RECORD_OVERHEAD_BYTES,
-    Lengths,
-    bad_headers,
-    check_header,
-    footers_of,
-    headers_of,
-    lengths_in,
-    payload_crcs,
-    raise_bad_checksum,
+from trainer_utils.format.checksums import (
+    Buffer,
+    Sums,
+    mask_crc32c,
+    masked_crc32c,
+    masked_crc32c_of_lengths,
 )
+from trainer_utils.format.errors import CorruptShardError
 
+HEADER_BYTES = 12
+FOOTER_BYTES = 4
+RECORD_OVERHEAD_BYTES = HEADER_BYTES + FOOTER_BYTES
 BLOCK_BYTES = 8 << 20  # 8 MiB: past the point where a larger read is any faster on disk or GCS
+
 _MOST_BYTES_A_READ = 256 << 20  # so that a length made up by an attacker allocates no more
 _VIEWED_FROM_BYTES = 4 << 10  # a record: a view costs 184 bytes and as much time as copying these
+_LENGTH, _CRC = struct.Struct("<Q"), struct.Struct("<I")
+_HEADER = np.dtype([("length", "<i8"), ("crc", "<u4")])
 
-_LENGTH = struct.Struct("<Q")
+Lengths = npt.NDArray[np.integer[Any]]
+Positions = npt.NDArray[np.int64]
 
-Frame = bytes | memoryview
-Starts = npt.NDArray[np.int64]
+
+def frame_parts(parts: Sequence[Buffer]) -> tuple[bytes, bytes]:
+    """What stands before and after a record that is given in parts, end to end."""
+    return _header(sum(map(len, parts))), _CRC.pack(masked_crc32c(*parts))
+
+
+@functools.lru_cache(maxsize=4096)  # of short records, whose lengths are few, a third of the time
+def _header(length: int) -> bytes:
+    octets = _LENGTH.pack(length)
+    return octets + _CRC.pack(masked_crc32c(octets))
+
+
+def frame_headers(lengths: Lengths) -> npt.NDArray[np.uint8]:
+    """What stands before records of `(n,)` bytes: `(n, 12) uint8`."""
+    headers = np.empty(len(lengths), _HEADER)
+    headers["length"], headers["crc"] = lengths, masked_crc32c_of_lengths(lengths)
+    return headers.view(np.uint8).reshape(-1, HEADER_BYTES)
+
+
+def frame_footers(crcs: Sums) -> npt.NDArray[np.uint8]:
+    """What stands after records of these CRC-32C, `(n,)`, not masked: `(n, 4) uint8`."""
+    return mask_crc32c(crcs).astype("<u4").view(np.uint8).reshape(-1, FOOTER_BYTES)
+
+
+def footers_of(data: Any, stops: Positions) -> Sums:
+    """The masked CRC-32C of the payloads whose frames end at `stops`: `(n,) uint32`."""
+    octets = np.frombuffer(data, np.uint8)
+    return octets[stops[:, None] + np.arange(-FOOTER_BYTES, 0)].view("<u4")[:, 0]
+
+
+def check_frames(
+    data: Buffer, starts: Positions, stops: Positions
+) -> tuple[Sums, npt.NDArray[np.bool_]]:
+    """Verifies the frames `[starts, stops)` in some bytes.
+
+    Returns:
+        `(records,) uint32`, the masked CRC-32C that each says of its payload; `(records,) bool`,
+        whether its length, its payload and their sums are as it says.
+    """
+    footers, is_whole = footers_of(data, stops), _check_headers(data, starts, stops)
+    begins, ends = (starts + HEADER_BYTES).tolist(), (stops - FOOTER_BYTES).tolist()
+    is_viewed = len(data) > _VIEWED_FROM_BYTES * len(starts)
+    given: Any = np.frombuffer(data, np.uint8) if is_viewed else data
+    crc, bounds = google_crc32c.value, zip(begins, ends, strict=True)
+    crcs = np.array([crc(given[begin:end]) for begin, end in bounds], np.uint32)
+    is_whole &= mask_crc32c(crcs) == footers
+    return footers, is_whole
+
+
+def _check_headers(data: Buffer, starts: Positions, stops: Positions) -> npt.NDArray[np.bool_]:
+    """Whether the headers of the frames `[starts, stops)` are whole, and say these lengths."""
+    octets = np.frombuffer(data, np.uint8)[starts[:, None] + np.arange(HEADER_BYTES)]
+    headers = octets.view(_HEADER)[:, 0]
+    lengths = stops - starts - RECORD_OVERHEAD_BYTES
+    is_whole: npt.NDArray[np.bool_] = headers["length"] == lengths
+    is_whole &= headers["crc"] == masked_crc32c_of_lengths(headers["length"])
+    return is_whole
+
+
+def begins_with_frame(data: bytes) -> bool:
+    """Whether there is a record's length at the beginning, with its checksum."""
+    head = data[:HEADER_BYTES]
+    return len(head) == HEADER_BYTES and head == _header(*_LENGTH.unpack_from(head))
+
+
+def unframe(frame: bytes, *, path: str, record: int | None = None, offset: int) -> bytes:
+    """The payload of one frame, verified; the other arguments are for messages.
+
+    Raises:
+        CorruptShardError: it is no whole frame, has another length, or a checksum does not agree.
+    """
+    payload = frame[HEADER_BYTES:-FOOTER_BYTES]
+    header, footer = frame_parts([payload])
+    if len(frame) < RECORD_OVERHEAD_BYTES or frame[:HEADER_BYTES] != header:
+        _check_header(frame, path, record, offset)
+        size = max(len(frame) - RECORD_OVERHEAD_BYTES, 0)
+        expected, got = f"a whole record of {size} bytes", "another, or the end of the file"
+    elif frame[-FOOTER_BYTES:] != footer:
+        expected, got = "the payload's checksum to agree", "another one"
+    else:
+        return payload
+    raise _damage(path, record, offset, expected, got)
+
+
+def _check_header(data: bytes, path: str, record: int | None, offset: int) -> None:
+    """Refuses a length whose checksum is wrong before anything is allocated for it."""
+    if len(data) >= HEADER_BYTES and not begins_with_frame(data):
+        expected = "the length's checksum to agree"
+        raise _damage(path, record, offset, expected, "another one")
+
+
+def _damage(
+    path: str, record: int | None, offset: int, expected: str, got: str, what: str = "damaged"
+) -> CorruptShardError:
+    return CorruptShardError.at(
+        path,
+        expected=expected,
+        got=got,
+        record=record,
+        offset=offset,
+        advice=f"The file is {what}: write it again.",
+    )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -50,9 +157,9 @@ class RecordBlock:
     """
 
     data: bytes
-    starts: npt.NDArray[np.int64]
-    lengths: npt.NDArray[np.int64]
-    payload_crcs: npt.NDArray[np.uint32]
+    starts: Positions
+    lengths: Positions
+    payload_crcs: Sums
     file_offset: int
 
     def __len__(self) -> int:
@@ -69,11 +176,11 @@ class RecordBlock:
         begin = int(self.starts[number]) + HEADER_BYTES
         return self.data[begin : begin + int(self.lengths[number])]
 
-    def frames(self) -> list[Frame]:
+    def frames(self) -> list[bytes | memoryview]:
         """The framed records, in order: views of `data` where they are large, else copies."""
         ends = self.starts + self.lengths + RECORD_OVERHEAD_BYTES
         large = len(self.data) > _VIEWED_FROM_BYTES * len(self)
-        view: Frame = memoryview(self.data) if large else self.data
+        view: bytes | memoryview = memoryview(self.data) if large else self.data
         return [view[b:e] for b, e in zip(self.starts.tolist(), ends.tolist(), strict=True)]
 
 
@@ -86,17 +193,17 @@ def read_blocks(
     Raises:
         CorruptShardError: a sum does not agree, or the stream ends inside a record.
     """
-    record_number = 0
-    for data, starts, end, offset in _whole_frames(stream, path, block_bytes):
-        block = _verified_block(data, starts, end, path, record_number, offset)
-        yield block
-        record_number += len(block)
-
-
-def read_records(stream: BinaryIO, *, path: str) -> Iterator[bytes]:
-    """The verified payloads of a TFRecord stream, one after the other; errors as `read_blocks`."""
-    for block in read_blocks(stream, path=path):
-        yield from block.records()
+    records = 0
+    for data, bounds, offset in _whole_frames(stream, path, block_bytes):
+        starts, stops = bounds[:-1], bounds[1:]
+        crcs, is_whole = check_frames(data, starts, stops)
+        if not is_whole.all():  # a wrong length leads astray: the first is where the file is bad
+            bad = int(is_whole.argmin())
+            place, frame = int(starts[bad]), data[starts[bad] : stops[bad]]
+            unframe(frame, path=path, record=records + bad, offset=offset + place)
+        whole = data if stops[-1] == len(data) else data[: stops[-1]]
+        yield RecordBlock(whole, starts, stops - starts - RECORD_OVERHEAD_BYTES, crcs, offset)
+        records += len(starts)
 
 
 def compact(lengths: Lengths) -> Lengths:
@@ -104,12 +211,6 @@ def compact(lengths: Lengths) -> Lengths:
     longest = int(lengths.max(initial=0))
     width = next(n for n in (2, 4, 8) if longest < 1 << 8 * n)
     return lengths.astype(f"<u{width}")
-
-
-def count_records(stream: BinaryIO, *, path: str) -> tuple[int, int]:
-    """How many records a stream holds, and how many bytes with frames; errors as `scan_lengths`."""
-    lengths = scan_lengths(stream, path=path)
-    return len(lengths), int(lengths.sum(dtype=np.int64)) + RECORD_OVERHEAD_BYTES * len(lengths)
 
 
 def scan_lengths(stream: BinaryIO, *, path: str) -> Lengths:
@@ -127,88 +228,54 @@ def scan_lengths(stream: BinaryIO, *, path: str) -> Lengths:
 def scan_until_damage(stream: BinaryIO, *, path: str) -> tuple[Lengths, CorruptShardError | None]:
     """As `scan_lengths`, of the records before the first damaged one, and what is wrong there."""
     found: list[Lengths] = [np.zeros(0, np.uint16)]
-    records = 0
+    records, damage = 0, None
     try:
-        for data, starts, end, offset in _whole_frames(stream, path, BLOCK_BYTES):
-            lengths = np.diff(starts, append=end) - RECORD_OVERHEAD_BYTES
-            if (bad := bad_headers(headers_of(data, starts))).any():
-                index = int(bad.argmax())
-                found.append(compact(lengths[:index]))
-                raise_bad_checksum("length", path, records + index, offset + int(starts[index]))
-            found.append(compact(lengths))
-            records += len(starts)
+        for data, bounds, offset in _whole_frames(stream, path, BLOCK_BYTES):
+            is_whole = _check_headers(data, bounds[:-1], bounds[1:])
+            good = len(is_whole) if is_whole.all() else int(is_whole.argmin())
+            found.append(compact(np.diff(bounds[: good + 1]) - RECORD_OVERHEAD_BYTES))
+            records, place = records + good, int(bounds[good])
+            if good < len(is_whole):
+                _check_header(data[place : place + HEADER_BYTES], path, records, offset + place)
     except CorruptShardError as error:
-        return np.concatenate(found), error
-    return np.concatenate(found), None
+        damage = error
+    return np.concatenate(found), damage
 
 
 def _whole_frames(
     stream: BinaryIO, path: str, block_bytes: int
-) -> Iterator[tuple[bytes, Starts, int, int]]:
-    """Blocks of whole frames: data, where each begins, where the last ends, the data's offset."""
-    offset = record_number = 0
+) -> Iterator[tuple[bytes, Positions, int]]:
+    """Blocks of whole frames: data, where each begins and the last one ends, the data's offset."""
+    offset = records = 0
     pending = b""
     while True:
-        missing_bytes = _missing_bytes(pending, path, record_number, offset)
-        chunk = stream.read(max(block_bytes, min(missing_bytes, _MOST_BYTES_A_READ)))
+        missing = 0  # of the record that what is pending begins with
+        if len(pending) >= HEADER_BYTES:
+            _check_header(pending, path, records, offset)
+            missing = _LENGTH.unpack_from(pending)[0] + RECORD_OVERHEAD_BYTES - len(pending)
+        chunk = stream.read(max(block_bytes, min(missing, _MOST_BYTES_A_READ)))
         if not chunk:
             break
         pending = pending + chunk if pending else chunk
-        starts, end = _frame_starts(pending)
-        if len(starts):
-            yield pending, starts, end, offset
+        bounds = _frame_bounds(pending)
+        if len(bounds) > 1:
+            yield pending, bounds, offset
+            end = int(bounds[-1])
             offset += end
-            record_number += len(starts)
+            records += len(bounds) - 1
             pending = pending[end:]
     if pending:
-        check_header(pending, path, record_number, offset)
-        raise CorruptShardError.at(
-            path,
-            expected="a whole record",
-            got="the end of the file",
-            record=record_number,
-            offset=offset,
-            advice="The file is truncated: write it again.",
-        )
+        _check_header(pending, path, records, offset)
+        raise _damage(path, records, offset, "a whole record", "the end of the file", "truncated")
 
 
-def _frame_starts(data: bytes) -> tuple[Starts, int]:
+def _frame_bounds(data: bytes) -> Positions:
     """Where each whole frame in `data` begins, and where the last one ends."""
-    starts, position = [], 0
-    size, unpack = len(data), _LENGTH.unpack_from
+    bounds = [0]
+    position, size, unpack = 0, len(data), _LENGTH.unpack_from
     while position + RECORD_OVERHEAD_BYTES <= size:
-        end = position + RECORD_OVERHEAD_BYTES + unpack(data, position)[0]
-        if end > size:
+        position += RECORD_OVERHEAD_BYTES + unpack(data, position)[0]
+        if position > size:
             break
-        starts.append(position)
-        position = end
-    return np.array(starts, np.int64), position
-
-
-def _verified_block(
-    data: bytes, starts: Starts, end: int, path: str, record_number: int, offset: int
-) -> RecordBlock:
-    # A wrong length leads the walk astray, so the first bad header is where the file is bad.
-    headers = headers_of(data, starts)
-    lengths = np.diff(starts, append=end) - RECORD_OVERHEAD_BYTES
-    bad = bad_headers(headers) | (lengths_in(headers) != lengths)
-    frame_ends = np.append(starts[1:], end)
-    footers, ends = footers_of(data, frame_ends), frame_ends - FOOTER_BYTES
-    trusted = len(starts) if not bad.any() else int(bad.argmax())
-    crcs = payload_crcs(data, starts[:trusted] + HEADER_BYTES, ends[:trusted])
-    wrong = crcs != footers[:trusted]
-    if wrong.any():
-        index = int(wrong.argmax())
-        raise_bad_checksum("payload", path, record_number + index, offset + int(starts[index]))
-    if trusted < len(starts):
-        raise_bad_checksum("length", path, record_number + trusted, offset + int(starts[trusted]))
-    whole = data if end == len(data) else data[:end]
-    return RecordBlock(whole, starts, lengths, footers, offset)
-
-
-def _missing_bytes(pending: bytes, path: str, record_number: int, offset: int) -> int:
-    """How much of the record that `pending` begins with has not been read yet."""
-    if len(pending) < HEADER_BYTES:
-        return 0
-    check_header(pending, path, record_number, offset)
-    return int(_LENGTH.unpack_from(pending)[0]) + RECORD_OVERHEAD_BYTES - len(pending)
+        bounds.append(position)
+    return np.array(bounds, np.int64)

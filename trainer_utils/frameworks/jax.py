@@ -14,7 +14,7 @@ import numpy as np
 
 from trainer_utils.dataset.location import Inputs
 from trainer_utils.format import ConfigError
-from trainer_utils.frameworks.base import Input
+from trainer_utils.frameworks.numpy import Input
 from trainer_utils.options import InputOptions, choose_options, shows_settings
 from trainer_utils.planning import open_input
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from trainer_utils.dataset.location import Inputs
 from trainer_utils.format import ConfigError
-from trainer_utils.frameworks.base import SHOWN_OF_INPUT, Input
+from trainer_utils.frameworks.numpy import SHOWN_OF_INPUT, Input
 from trainer_utils.options import InputOptions, choose_options, shows_settings
 
 

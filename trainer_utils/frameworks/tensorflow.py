@@ -17,7 +17,7 @@ except ModuleNotFoundError as error:
 from trainer_utils.dataset import open_dataset, uri_of
 from trainer_utils.dataset.location import Artifacts, Inputs, group_artifacts
 from trainer_utils.format import DatasetError, resolve_slices
-from trainer_utils.frameworks.base import Input
+from trainer_utils.frameworks.numpy import Input
 from trainer_utils.frameworks.tensor_input import TensorInput
 from trainer_utils.options import InputOptions, choose_options, shows_settings
 from trainer_utils.order import InputState
@@ -140,7 +140,7 @@ def load(
     artifacts = artifact_uri if isinstance(artifact_uri, (list, tuple)) else [artifact_uri]
     uris = list(dict.fromkeys(map(uri_of, artifacts)))
     places = group_artifacts(uris, apart=chosen.weights is not None)
-    datasets = [open_dataset(place).records for place in places]
+    datasets = [open_dataset(place).records for place, _ in places]
     splits = [
         split for split in next(iter(datasets), {}) if all(split in records for records in datasets)
     ]

@@ -16,11 +16,11 @@ from trainer_utils.dataset.location import Inputs
 from trainer_utils.dataset.selection import mean_bytes
 from trainer_utils.format import ConfigError, DatasetError
 from trainer_utils.format.json_text import JsonObject
-from trainer_utils.frameworks.base import Input
+from trainer_utils.frameworks.numpy import Input
 from trainer_utils.machine import cpu_seconds, machine_seconds, usable_cores
 from trainer_utils.options import choose_options
-from trainer_utils.reading.decoding_threads import run_ahead
-from trainer_utils.text_output import Part, as_text, make_table, quantity
+from trainer_utils.reading.threads import run_ahead
+from trainer_utils.text_output import Part, Shown, make_table, quantity
 
 _WARM_UP = 5  # batches: opening of files
 _BUSY = 0.8  # of the cores' time that others leave: the processor bounds it
@@ -35,7 +35,7 @@ _CURES = {
 }
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
+@dataclasses.dataclass(frozen=True)
 class Stage:
     """One stage with all before it.
 
@@ -55,7 +55,7 @@ class Stage:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class InputReport:
+class InputReport(Shown):
     """What `measure_input` found.
 
     Args:
@@ -86,14 +86,8 @@ class InputReport:
         """What a person sees: a table and two sentences."""
         header = ["stage", "records/s", "MB/s", "cores busy", "ms/record"]
         rows = [
-            [
-                stage.name,
-                round(stage.records_per_second),
-                round(stage.megabytes_per_second),
-                f"{stage.busy:.0%}",
-                f"{stage.added_milliseconds:.3f}",
-            ]
-            for stage in self.stages
+            [name, round(rate), round(megabytes), f"{busy:.0%}", f"{added:.3f}"]
+            for name, rate, megabytes, busy, added in map(dataclasses.astuple, self.stages)
         ]
         noise = (
             f"Other processes took {self.others:.0%} of the cores meanwhile: without them it "
@@ -110,7 +104,7 @@ class InputReport:
 
     def render(self) -> str:
         """All of it as a table and two sentences."""
-        return as_text(self.parts())
+        return str(self)
 
 
 def measure_input(
@@ -165,15 +159,7 @@ def report_of(
     stages, before = [], 0.0
     for name, (rate, busy) in measured.items():
         added = max(0.0, 1000 / rate - before)
-        stages.append(
-            Stage(
-                name=name,
-                records_per_second=rate,
-                megabytes_per_second=rate * mean_bytes / 1e6,
-                busy=busy,
-                added_milliseconds=added,
-            )
-        )
+        stages.append(Stage(name, rate, rate * mean_bytes / 1e6, busy, added))
         before += added
     last = stages[-1]
     slowest = max(stages, key=lambda stage: stage.added_milliseconds)
@@ -193,23 +179,21 @@ def report_of(
 
 def _stages(source: Input) -> dict[str, Iterator[int]]:
     """The work of an input without end, up to each stage: the rows of one step after the other."""
-    steps = source.input_steps
+    steps, cores = source.input_steps, usable_cores()
     rows = [source.order.layout.size(step) for step in range(steps)]
 
-    def whole() -> Iterator[int]:
-        for epoch in itertools.count():
-            for step, _ in source.made_ahead(epoch, range(steps)):
-                yield rows[step]
-
     def side_by_side(work: Callable[[int, int], Any]) -> Iterator[int]:
-        make, cores = (lambda number: work(*divmod(number, steps))), usable_cores()
-        made = run_ahead(make, itertools.count(), threads=cores, most=2 * cores)
-        return (rows[number % steps] for number, _ in enumerate(made))
+        def make(number: int) -> int:
+            work(*divmod(number, steps))
+            return rows[number % steps]
 
+        return run_ahead(make, itertools.count(), threads=cores, most=2 * cores)
+
+    made = (source.made_ahead(epoch, range(steps)) for epoch in itertools.count())
     return {
         "read": side_by_side(source.records),
         "decode": side_by_side(source.batch),
-        "batch": whole(),
+        "batch": (rows[step] for step, _ in itertools.chain.from_iterable(made)),
     }
 
 

@@ -2,14 +2,17 @@
 
 order = InputOrder(ranges, OrderOptions(batch_size=64, shuffle="global"), num_workers=4)
 order.records(epoch=2, step=100, worker=3)      # [RecordName(path='…', number=17), …]
+print(plan_workers(order))                      # what each worker reads in an epoch
 """
 
+import dataclasses
 import functools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
 import numpy as np
 
 from trainer_utils.format import ConfigError, CorruptShardError
+from trainer_utils.format.json_text import JsonObject
 from trainer_utils.format.settings import number
 from trainer_utils.format.slices import FileRange, RecordName, RecordPositions
 from trainer_utils.order.input_state import InputState, MixState, check_state, order_digest
@@ -25,6 +28,7 @@ from trainer_utils.order.mixing import (
 )
 from trainer_utils.order.options import OrderOptions
 from trainer_utils.order.shuffling import BlockShuffle, FileOrder, GlobalShuffle, Order, Positions
+from trainer_utils.text_output import Part, Shown, make_table, quantity
 
 _BLOCK_BYTES = 256 << 20  # that `shuffle=True` shuffles together: 2,500 photos of 100 KB
 _RECORD_BYTES = 40  # of a record in memory, beside its own
@@ -66,35 +70,27 @@ class InputOrder:
         parts: Sequence[MixPart] = (),
     ) -> None:
         workers = number(1)("num_workers", num_workers)
-        replicas = workers if num_replicas is None else num_replicas
+        replicas = number(1)("num_replicas", workers if num_replicas is None else num_replicas)
         self.ranges = [part for part in ranges if part.take]
         self.options = options
         self._num_records = num_records = sum(part.take for part in ranges)
-        self._schedule = None if options.weights is None else WeightSchedule.of(options.weights)
-        self._parts: Mapping[str, MixPart] = {}
-        if self._schedule is not None:
-            self._parts, num_records = make_schedule(self._schedule, parts)
-        self.layout = _layout_of(
-            num_records,
-            options,
-            num_workers=workers,
-            num_replicas=number(1)("num_replicas", replicas),
-        )
-        self.steps_per_epoch = self.layout.steps * options.echoing
-        _check_pairs(options, self.layout)
         self._mean_record_bytes = mean_record_bytes
         self._files = RecordPositions(self.ranges)
         self.digest = self._token_digest = order_digest(digest, options)
-        self._stages = self._make_stages()
-        if self._stages:  # the parts and weights of a mixture may change later
-            self._token_digest = order_digest("", options, with_weights=False)
+        self._parts: Mapping[str, MixPart] = {}
+        self._stages: Sequence[Stage] = []
         self._gone: Mapping[str, tuple[int, str]] = {}
+        schedule = None if options.weights is None else WeightSchedule.of(options.weights)
+        if schedule is not None:
+            self._parts, num_records = make_schedule(schedule, parts)
+        self.layout = _layout_of(num_records, options, workers, replicas)
+        self.steps_per_epoch = self.layout.steps * options.echoing
+        _check_pairs(options, self.layout)
+        if schedule is not None and self.steps_per_epoch:
+            self._stages = self._make_stages(schedule)
+            # The parts and weights of a mixture may change later.
+            self._token_digest = order_digest("", options, with_weights=False)
         self.start = self._first_state()
-
-    @property
-    def block_records(self) -> int:
-        """How many records are shuffled together, at the least."""
-        return _block_records(self.options, self._mean_record_bytes)
 
     def positions(self, epoch: int, step: int, worker: int = 0) -> Positions:
         """The records of a worker's rows of a batch, as places, `(rows,)`, in `ranges`' records.
@@ -111,9 +107,7 @@ class InputOrder:
         if epoch < 0 or not 0 <= step < self.steps_per_epoch:
             rule = f"one of {self.steps_per_epoch} of an epoch, from 0, in epoch 0 or later"
             raise ConfigError.of("step", (epoch, step), allowed=rule)
-        batch = step // self.options.echoing
-        rows = layout.rows(worker, step=batch)
-        return self._order.batch(self._epoch_of_order(epoch), batch, *rows)
+        return self._batch(epoch, step, *layout.rows(worker, step=step // self.options.echoing))
 
     def records(self, *, epoch: int, step: int, worker: int) -> list[RecordName]:
         """`positions` by their files: the records of a worker's part of a batch, row by row."""
@@ -126,14 +120,17 @@ class InputOrder:
             return worker * each + row // self.layout.rows_per_replica
         return worker * each + ((row + 1) * each - 1) // rows
 
-    def steps(self, *, epoch: int, record: RecordName) -> list[int]:
-        """The steps of an epoch that a record comes at, on whichever worker, in rising order."""
-        found: set[int] = set()
-        for position in self._files.positions_of(record) if self.steps_per_epoch else ():
-            for batch in self._order.steps_of(self._epoch_of_order(epoch), position):
-                echoing = self.options.echoing
-                found.update(range(batch * echoing, (batch + 1) * echoing))
-        return sorted(found)
+    def steps_of(self, records: Collection[RecordName], steps: range) -> Iterator[int]:
+        """Which of some steps, counted over all epochs, have one of these records on any worker.
+
+        All of their batches are gone through: 0.1 ms each.
+        """
+        wanted = [position for record in records for position in self._files.positions_of(record)]
+        for step in steps if wanted and self.steps_per_epoch else ():
+            epoch, within = divmod(step, self.steps_per_epoch)
+            size = self.layout.size(within // self.options.echoing)
+            if np.isin(self._batch(epoch, within, 0, size), wanted).any():
+                yield step
 
     def next_of(self, record: RecordName, is_good: Callable[[RecordName], bool]) -> RecordName:
         """A record, or the one that stands in its place: the next good one of the epoch's list."""
@@ -165,13 +162,13 @@ class InputOrder:
         row = self._row(epoch, step)
         stages = [(first, shares) for first, shares in self._stages if first < row]
         read = {name for _, shares in stages for name in shares}
-        own: dict[str, tuple[int, str]] = {}
+        parts = dict(self._gone)
         for name, part in self._parts.items():
-            own[name] = part.records, part.digest
+            parts[name] = part.records, part.digest
             while part.after is not None:  # a newer version has its older one with it
                 name, part = part.after
-                own[name] = part.records, part.digest
-        parts = {name: part for name, part in {**self._gone, **own}.items() if name in read}
+                parts[name] = part.records, part.digest
+        parts = {name: part for name, part in parts.items() if name in read}
         return MixState(
             records=self.layout.num_records, steps=self.steps_per_epoch, stages=stages, parts=parts
         )
@@ -181,15 +178,12 @@ class InputOrder:
         begin = self.layout.begin(step // self.options.echoing)
         return epoch * self.layout.num_records + begin
 
-    def _make_stages(self) -> Sequence[Stage]:
-        """The stages of a mixture, by the rows of the run; those of the same shares are one."""
+    def _make_stages(self, schedule: WeightSchedule) -> Sequence[Stage]:
+        """The stages by the rows of the run; those of the same shares are one."""
         stages: dict[int, Shares] = {}
-        for step, shares in self._schedule.shares if self._schedule is not None else ():
-            each = self.steps_per_epoch
-            if not each:
-                continue
+        for step, shares in schedule.shares:
             if not stages or [*stages.values()][-1] != shares:
-                stages[self._row(*divmod(step, each))] = shares
+                stages[self._row(*divmod(step, self.steps_per_epoch))] = shares
         if len(stages) > 1 and not self.options.reshuffle_each_iteration:
             rule = "True with weights that change in the run"
             raise ConfigError.of("reshuffle_each_iteration", False, allowed=rule)
@@ -202,23 +196,18 @@ class InputOrder:
         if token is None:
             return self.state(state or 0)
         here = self.state(0)
-        cures = {
-            "digest": "It is of another dataset, split, or of other settings of the order "
-            "(shuffle, remainder, echoing): begin anew, with state=None",
-            "seed": "Set that seed",
-        }
+        cure = "It is of another dataset, split, or of other settings of the order (shuffle, "
+        cure += "remainder, echoing): begin anew, with state=None"
+        _check_same("digest", token.digest, here.digest, cure)
+        _check_same("seed", token.seed, here.seed, "Set that seed")
         if token.step:
-            cures["batch_size"] = "Set that batch_size, or change it at the start of an epoch"
+            cure = "Set that batch_size, or change it at the start of an epoch"
             if self.options.batch_size is None:
-                cures["batch_size"] = "Single examples go on with as many workers within an epoch"
-        for name, cure in cures.items():
-            wanted, got = getattr(token, name), getattr(here, name)
-            if wanted != got:
-                rule = f"the {name} of the token, {wanted!r}"
-                raise ConfigError.of("state", got, allowed=rule, advice=f"{cure}.")
-        if token.step and token.step >= self.steps_per_epoch:
-            rule = f"a step below {self.steps_per_epoch}, the steps of an epoch"
-            raise ConfigError.of("state", token.step, allowed=rule)
+                cure = "Single examples go on with as many workers within an epoch"
+            _check_same("batch_size", token.batch_size, here.batch_size, cure)
+            if token.step >= self.steps_per_epoch:
+                rule = f"a step below {self.steps_per_epoch}, the steps of an epoch"
+                raise ConfigError.of("state", token.step, allowed=rule)
         if self._stages:
             self._go_on_from(token)
         return self.state(token.epoch * self.steps_per_epoch + token.step)
@@ -229,25 +218,21 @@ class InputOrder:
         cure = "Take the recipe of the run and change it: recipe.change(state, …)"
         if then is None:
             raise ConfigError.of("state", None, allowed="a token of a mixture", advice=cure)
-        for name in ("records", "stages"):
-            if getattr(here, name) != getattr(then, name):
-                rule = f"the {name} of the token, {getattr(then, name)!r}"
-                raise ConfigError.of("state", getattr(here, name), allowed=rule, advice=cure)
+        _check_same("records", then.records, here.records, cure)
+        _check_same("stages", then.stages, here.stages, cure)
         for name, part in here.parts.items():
-            if (read := then.parts.get(name)) != part:
-                rule = f"part {name!r} as the token has it, {read!r}"
-                raise ConfigError.of("state", part, allowed=rule, advice=cure)
+            _check_same(f"part {name!r}", then.parts.get(name), part, cure)
         self._gone = {name: part for name, part in then.parts.items() if name not in self._parts}
 
-    def _epoch_of_order(self, epoch: int) -> int:
-        return epoch if self.options.reshuffle_each_iteration else 0
+    def _batch(self, epoch: int, step: int, first: int, stop: int) -> Positions:
+        epoch = epoch if self.options.reshuffle_each_iteration else 0
+        return self._order.batch(epoch, step // self.options.echoing, first, stop)
 
     @functools.cached_property
-    def _order(self) -> Order:
-        options, layout = self.options, self.layout
+    def _order(self) -> Order | Mixture:
         if self._stages:
-            return Mixture(layout, self._stages, self._parts, self._order_of_part)
-        return self._order_of(layout, options.seed, self._mean_record_bytes)
+            return Mixture(self.layout, self._stages, self._parts, self._order_of_part)
+        return self._order_of(self.layout, self.options.seed, self._mean_record_bytes)
 
     def _order_of_part(self, name: str, part: MixPart, layout: BatchLayout) -> Order:
         size = self._mean_record_bytes if part.record_bytes is None else part.record_bytes
@@ -256,20 +241,28 @@ class InputOrder:
     def _order_of(self, layout: BatchLayout, seed: int, record_bytes: float | None) -> Order:
         if self.options.shuffle == "global":
             return GlobalShuffle(layout, seed=seed)
-        if self.options.shuffle:
-            block = _block_records(self.options, record_bytes)
-            return BlockShuffle(layout, seed=seed, block_records=block)
-        return FileOrder(layout)
+        if not self.options.shuffle:
+            return FileOrder(layout)
+        return BlockShuffle(layout, seed=seed, block_records=self.block_records(record_bytes))
+
+    def block_records(self, record_bytes: float | None = None) -> int:
+        """How many records of so many bytes are shuffled together, at the least."""
+        shuffle = self.options.shuffle
+        if shuffle == "global":
+            return self.layout.num_records
+        if shuffle is not True:
+            return int(shuffle)
+        size = self._mean_record_bytes if record_bytes is None else record_bytes
+        if size is None:
+            rule = f"the bytes of a record, of which shuffle=True shuffles {_BLOCK_BYTES} together"
+            raise ConfigError.of("mean_record_bytes", None, allowed=rule)
+        return max(1, int(_BLOCK_BYTES / (size + _RECORD_BYTES)))
 
 
-def _block_records(options: OrderOptions, record_bytes: float | None) -> int:
-    shuffle = options.shuffle
-    if isinstance(shuffle, int) and not isinstance(shuffle, bool):
-        return shuffle
-    if record_bytes is None:
-        rule = f"the bytes of a record, of which shuffle=True shuffles {_BLOCK_BYTES} together"
-        raise ConfigError.of("mean_record_bytes", None, allowed=rule)
-    return max(1, int(_BLOCK_BYTES / (record_bytes + _RECORD_BYTES)))
+def _check_same(name: str, wanted: object, got: object, cure: str) -> None:
+    if wanted != got:
+        rule = f"the {name} of the token, {wanted!r}"
+        raise ConfigError.of("state", got, allowed=rule, advice=f"{cure}.")
 
 
 def _check_pairs(options: OrderOptions, layout: BatchLayout) -> None:
@@ -286,20 +279,17 @@ def _check_pairs(options: OrderOptions, layout: BatchLayout) -> None:
 
 
 def _layout_of(
-    num_records: int, options: OrderOptions, *, num_workers: int, num_replicas: int
+    num_records: int, options: OrderOptions, num_workers: int, num_replicas: int
 ) -> BatchLayout:
     """The layout of an epoch; single examples are batches of one row for each worker."""
-    if options.batch_size is None:
-        return BatchLayout(
-            num_records=num_records,
-            batch_size=num_workers,
-            num_workers=num_workers,
-            remainder="drop",
-        )
-    size = options.batch_size
-    if num_replicas < num_workers:  # a context that does not know its replicas: a whole batch each
+    size, remainder = options.batch_size, options.remainder
+    if size is None:
+        size, num_replicas, remainder = num_workers, num_workers, "drop"
+    elif (
+        num_replicas < num_workers
+    ):  # a context that does not know its replicas: a whole batch each
         size, num_replicas = size // num_replicas * num_workers, num_workers
-    if options.remainder == "drop" and 0 < num_records < size:
+    if options.batch_size and remainder == "drop" and 0 < num_records < size:
         rule = f"at most the {num_records} records that there are, since remainder='drop' would "
         raise ConfigError.of("batch_size", size, allowed=f"{rule}leave out all of them")
     return BatchLayout(
@@ -307,5 +297,74 @@ def _layout_of(
         batch_size=size,
         num_workers=num_workers,
         num_replicas=num_replicas,
-        remainder=options.remainder,
+        remainder=remainder,
+    )
+
+
+@dataclasses.dataclass(frozen=True)
+class WorkerPlan:
+    """What one worker reads in an epoch: records and steps, and rows of weight 0 that it adds."""
+
+    worker: int
+    records: int
+    steps: int
+    padded: int
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class InputPlan(Shown):
+    """What all workers read in an epoch; as text it is a table.
+
+    `dropped` are records that no worker yields, others in the next epoch; `block_records` are
+    shuffled together at the least, none in the order of the files.
+    """
+
+    records: int
+    batch_size: int
+    steps: int
+    dropped: int
+    block_records: int
+    files: int
+    workers: Sequence[WorkerPlan]
+
+    @property
+    def padded(self) -> int:
+        """Rows of weight 0 in an epoch."""
+        return sum(worker.padded for worker in self.workers)
+
+    def to_dict(self) -> JsonObject:
+        """The plan as what JSON can hold."""
+        return {**dataclasses.asdict(self), "padded": self.padded}
+
+    def parts(self) -> list[Part]:
+        """What a person sees: a sentence and a table."""
+        header = ["worker", "records", "steps", "padded"]
+        rows = [[one.worker, one.records, one.steps, one.padded] for one in self.workers]
+        block = quantity(self.block_records, "record")
+        shuffled = f"at least {block} shuffled together" if self.block_records else "not shuffled"
+        return [
+            f"{quantity(self.records, 'record')} of {quantity(self.files, 'file')} in global "
+            f"batches of {self.batch_size:,}, {shuffled}: {quantity(self.steps, 'step')}, "
+            f"{quantity(self.dropped, 'record')} dropped, {quantity(self.padded, 'row')} padded",
+            make_table(header, rows),
+        ]
+
+
+def plan_workers(order: InputOrder) -> InputPlan:
+    """What every worker of an order reads."""
+    layout, shuffle = order.layout, order.options.shuffle
+    block = order.block_records() if shuffle else 0
+    rows = layout.steps * layout.rows_per_worker if layout.remainder == "pad" else 0
+    records = [layout.records_of(worker) for worker in range(layout.num_workers)]
+    return InputPlan(
+        records=layout.num_records,
+        batch_size=layout.batch_size,
+        steps=order.steps_per_epoch,
+        dropped=layout.num_dropped,
+        block_records=min(block, layout.num_records),
+        files=len({part.path for part in order.ranges}),
+        workers=[
+            WorkerPlan(worker, own, order.steps_per_epoch, max(rows - own, 0))
+            for worker, own in enumerate(records)
+        ],
     )

@@ -109,7 +109,7 @@ def order_digest(digest: str, options: "OrderOptions", *, with_weights: bool = T
     """SHA-256, 32 hex digits, of a dataset's own digest and of the settings that shape batches."""
     weights: Any = options.weights
     if weights is not None:
-        weights = WeightSchedule.of(weights).to_dict() if with_weights else "mixed"
+        weights = dataclasses.asdict(WeightSchedule.of(weights)) if with_weights else "mixed"
     shuffle = options.shuffle if isinstance(options.shuffle, (bool, str)) else int(options.shuffle)
     # Single examples leave out what fills no step, with which an order without shuffle goes on.
     is_dropping = options.batch_size is None and not shuffle

@@ -106,13 +106,14 @@ class Segment:
 
 
 def settings_of_order(options: OrderOptions) -> JsonObject:
-    """What a segment keeps of the options."""
+    """What a segment keeps of the options, as it comes back from JSON."""
     settings = {name: getattr(options, name) for name in _ORDER_SETTINGS}
     if options.weights is not None:
-        settings["weights"] = WeightSchedule.of(options.weights).to_dict()
+        settings["weights"] = WeightSchedule.of(options.weights)
     if options.pack is not None:
-        settings["pack"] = dataclasses.asdict(options.pack)
-    return settings
+        settings["pack"] = options.pack
+    found: JsonObject = json.loads(json.dumps(settings, default=dataclasses.asdict))
+    return found
 
 
 @dataclasses.dataclass(frozen=True)
@@ -241,20 +242,13 @@ class InputHistory:
         found: set[SeenAt] = set()
         for segment in self.ledger.segments:
             order = self.order_of(segment)
-            for one in {record, *_unreadable(segment)}:
-                if _read_for(one, order, segment) == record:
-                    found.update(_steps_with(segment, order, one))
+            wanted = {record, *_unreadable(segment)}
+            wanted = {one for one in wanted if _read_for(one, order, segment) == record}
+            steps = range(segment.start, segment.start + segment.steps)
+            for at in order.steps_of(wanted, steps):
+                step = segment.first_step + at - segment.start
+                found.add(SeenAt(step, *divmod(at, order.steps_per_epoch)))
         return sorted(found)
-
-
-def _steps_with(segment: Segment, order: InputOrder, record: RecordName) -> Iterable[SeenAt]:
-    """The steps of a segment that the order gives a record."""
-    each, start, stop = order.steps_per_epoch, segment.start, segment.start + segment.steps
-    for epoch in range(start // each, (stop - 1) // each + 1) if segment.steps and each else ():
-        for within in order.steps(epoch=epoch, record=record):
-            if start <= epoch * each + within < stop:
-                step = segment.first_step + epoch * each + within - start
-                yield SeenAt(step, epoch, within)
 
 
 def _unreadable(segment: Segment) -> set[RecordName]:

@@ -11,7 +11,6 @@ import heapq
 import itertools
 import math
 import numbers
-from bisect import bisect_right
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias
 
@@ -20,10 +19,9 @@ import numpy.typing as npt
 
 from trainer_utils.format import ConfigError
 from trainer_utils.format.errors import did_you_mean
-from trainer_utils.format.json_text import JsonObject
 from trainer_utils.format.planning import keyed_hash
 from trainer_utils.order.layout import BatchLayout
-from trainer_utils.order.shuffling import Order, Positions, step_at, wrapped_seed
+from trainer_utils.order.shuffling import Order, Positions, wrapped_seed
 
 _MOST_TURNS = 10_000  # in a period, after which the turns of the parts repeat
 
@@ -80,19 +78,10 @@ class WeightSchedule:
 
     @classmethod
     def from_dict(cls, value: Mapping[str, Any]) -> "WeightSchedule":
-        """What `to_dict` gave; raises KeyError, TypeError or ValueError where it is none."""
+        """What `asdict` and JSON make of one; raises KeyError, TypeError or ValueError if none."""
         stages = [(int(step), dict(weights)) for step, weights in value["stages"]]
         older = {str(name): tuple(one) for name, one in value["older"].items()}
         return cls(**{**value, "stages": stages, "older": older})
-
-    def to_dict(self) -> JsonObject:
-        """The schedule as what JSON can hold."""
-        return {
-            "names": [*self.names],
-            "stages": [[step, dict(weights)] for step, weights in self.stages],
-            "epoch_records": self.epoch_records,
-            "older": {name: [*older] for name, older in self.older.items()},
-        }
 
 
 Weights: TypeAlias = Sequence[float] | WeightSchedule
@@ -169,46 +158,33 @@ class MixPart:
 
 
 class _PartOrder:
-    """The records of one part by their numbers in the run, through all of its epochs."""
+    """The records of one part by their numbers in the run, through all of its epochs.
+
+    Of a newer version the first epoch has the positions `unread` alone.
+    """
 
     def __init__(
-        self, part: MixPart, make: Callable[[int], Order], unread: Positions | None
+        self, part: MixPart, make: Callable[[int], Order], unread: Positions | None = None
     ) -> None:
-        self._part, self._order, self._unread = part, make(part.records), unread
-        self._first_order = self._order if unread is None else make(max(len(unread), 1))
-        self._first = part.records if unread is None else len(unread)
+        self._records, self._order, self._unread = part.records, make(part.records), unread
+        self._skipped = 0 if unread is None else part.records - len(unread)
+        self._first_order = self._order if unread is None else make(len(unread))
 
     def records(self, numbers: Positions) -> Positions:
         """The positions, within the part, of neighbouring numbers."""
-        is_first = numbers < self._first
-        epochs, places = np.divmod(numbers - self._first, self._part.records)
-        epochs, places = np.where(is_first, -1, epochs), np.where(is_first, numbers, places)
-        found = [numbers[:0]]
+        epochs, places = np.divmod(numbers + self._skipped, self._records)
+        found = []
         for epoch in np.unique(epochs).tolist():
             own = places[epochs == epoch]
-            if epoch >= 0:
-                found.append(self._order.sequence(epoch + 1, own))
+            if epoch or self._unread is None:
+                found.append(self._order.sequence(epoch, own))
             else:
-                chosen = self._first_order.sequence(0, own)
-                found.append(chosen if self._unread is None else self._unread[chosen])
+                found.append(self._unread[self._first_order.sequence(0, own - self._skipped)])
         return np.concatenate(found)
-
-    def numbers_of(self, position: int, numbers: range) -> list[int]:
-        """Which of some numbers are a record, in rising order."""
-        found, first, each = [], self._first, self._part.records
-        chosen = position
-        if self._unread is not None:
-            chosen = int(np.searchsorted(self._unread, position))
-        if self._unread is None or position in self._unread[chosen : chosen + 1]:
-            found += self._first_order.steps_of(0, chosen)
-        begin = max((numbers[0] - first) // each, 0)
-        for epoch in range(begin, max((numbers[-1] - first) // each, -1) + 1):
-            found += [first + epoch * each + n for n in self._order.steps_of(epoch + 1, position)]
-        return [number for number in found if number in numbers]
 
     def epoch_begin(self, number: int) -> int:
         """The number with which the epoch of a number begins."""
-        return number - (number - self._first) % self._part.records if number >= self._first else 0
+        return max(number - (number + self._skipped) % self._records, 0)
 
 
 def _unread(keys: npt.NDArray[np.uint64], read: npt.NDArray[np.uint64]) -> Positions:
@@ -223,41 +199,33 @@ def _unread(keys: npt.NDArray[np.uint64], read: npt.NDArray[np.uint64]) -> Posit
 
 
 class _Turns:
-    """Whose turn each row of one stage is, counted from its first."""
+    """Whose turn each row of a stage is, from its first on; `begun` has the records before it."""
 
     def __init__(self, row: int, shares: Shares, begun: Mapping[str, int]) -> None:
-        self.row, self.begun, self.shares, self.names = row, begun, shares, [*shares]
+        self.row, self._shares, self._begun = row, shares, begun
         self._turns = _turns(tuple(shares.values()))
-        self._rows = {n: np.flatnonzero(self._turns == i) for i, n in enumerate(self.names)}
-        self._number = np.empty_like(self._turns)
-        for rows in self._rows.values():
-            self._number[rows] = np.arange(len(rows))
 
-    def numbers(self, first: int, stop: int) -> dict[str, tuple[Positions, Positions]]:
-        """Of some rows of the run, by part: which these are from `first` on, and how many-eth."""
-        periods, rows = np.divmod(np.arange(first, stop) - self.row, len(self._turns))
-        turns, found = self._turns[rows], {}
-        for index, name in enumerate(self.names):
+    def rows(self, first: int, stop: int) -> dict[str, tuple[Positions, Positions]]:
+        """By part: which of some rows of the run are its own, and its how-many-eth records."""
+        turns = self._turns[(np.arange(first, stop) - self.row) % len(self._turns)]
+        begun, found = self.begun_by(first), {}
+        for index, name in enumerate(self._shares):
             (own,) = np.nonzero(turns == index)
-            begun = self.begun.get(name, 0)
-            found[name] = own, begun + periods[own] * self.shares[name] + self._number[rows[own]]
+            if len(own):
+                found[name] = own, begun[name] + np.arange(len(own))
         return found
 
-    def count(self, name: str, row: int) -> int:
-        """How many records of a part have come before a row of this stage or the one after it."""
-        begun = self.begun.get(name, 0)
-        if name not in self._rows:
-            return begun
-        periods, rows = divmod(row - self.row, len(self._turns))
-        return begun + periods * self.shares[name] + int(np.searchsorted(self._rows[name], rows))
-
-    def row_of(self, name: str, number: int) -> int:
-        """The row at which a part's so-many-eth record comes, if the stage lasts so long."""
-        periods, turn = divmod(number - self.begun.get(name, 0), self.shares[name])
-        return self.row + periods * len(self._turns) + int(self._rows[name][turn])
+    def begun_by(self, row: int) -> dict[str, int]:
+        """How many records of each part have come before a row of this stage or the next."""
+        periods, place = divmod(row - self.row, len(self._turns))
+        counts = np.bincount(self._turns[:place], minlength=len(self._shares)).tolist()
+        begun = dict(self._begun)
+        for (name, share), count in zip(self._shares.items(), counts, strict=True):
+            begun[name] = begun.get(name, 0) + periods * share + count
+        return begun
 
 
-class Mixture(Order):
+class Mixture:
     """The order of several parts, mixed by stages of the run, the first at row 0.
 
     `parts` are in the order of positions; `make_order` gives that of a part by itself, of so many
@@ -275,50 +243,26 @@ class Mixture(Order):
         starts = itertools.accumulate((part.records for part in parts.values()), initial=0)
         self._starts = dict(zip(parts, starts, strict=False))
         self._stages: list[_Turns] = []
-        begun: dict[str, int] = {}
         for row, shares in stages:
-            if self._stages:
-                last = self._stages[-1]
-                begun |= {name: last.count(name, row) for name in last.names}
-            self._stages.append(_Turns(row, shares, dict(begun)))
+            begun = self._stages[-1].begun_by(row) if self._stages else {}
+            self._stages.append(_Turns(row, shares, begun))
         self._orders = {name: self._order_of(name, part) for name, part in parts.items()}
 
     def batch(self, epoch: int, step: int, first: int, stop: int) -> Positions:
-        """As of `Order`."""
+        """The records in the rows `first` to `stop` (not included) of a global batch."""
         begin = epoch * self._layout.num_records + self._layout.begin(step)
         end = begin + self._layout.size(step)
         positions = np.empty(end - begin, np.int64)
-        for stage, start, until in self._parts_of(begin, end):
-            for name, (rows, counts) in stage.numbers(start, until).items():
-                if name not in self._orders and len(rows):
+        stops = [*(stage.row for stage in self._stages[1:]), max(end, self._stages[-1].row)]
+        for stage, stop_row in zip(self._stages, stops, strict=True):
+            start = max(begin, stage.row)
+            for name, (rows, counts) in stage.rows(start, max(start, min(end, stop_row))).items():
+                if name not in self._orders:
                     rule = "a step at which no part is read that the recipe has no more"
                     raise ConfigError.of("step", name, allowed=rule)
-                if len(rows):
-                    own = self._orders[name].records(counts) + self._starts[name]
-                    positions[rows + (start - begin)] = own
+                own = self._orders[name].records(counts) + self._starts[name]
+                positions[rows + (start - begin)] = own
         return positions[first:stop]
-
-    def steps_of(self, epoch: int, position: int) -> list[int]:
-        """As of `Order`."""
-        name = [*self._starts][bisect_right([*self._starts.values()], position) - 1]
-        begin = epoch * self._layout.num_records
-        found: set[int] = set()
-        for stage, start, until in self._parts_of(begin, begin + self._layout.num_records):
-            numbers = range(stage.count(name, start), stage.count(name, until))
-            if numbers:
-                own = self._orders[name].numbers_of(position - self._starts[name], numbers)
-                rows = [stage.row_of(name, number) - begin for number in own]
-                found.update(step for row in rows for step in step_at(self._layout, row))
-        return sorted(found)
-
-    def _parts_of(self, begin: int, end: int) -> list[tuple[_Turns, int, int]]:
-        """The stages that some rows are of, and which of the rows."""
-        stops = [stage.row for stage in self._stages[1:]] + [max(end, self._stages[-1].row)]
-        parts = [
-            (stage, max(begin, stage.row), min(end, stop))
-            for stage, stop in zip(self._stages, stops, strict=True)
-        ]
-        return [part for part in parts if part[1] < part[2]]
 
     def _order_of(self, name: str, part: MixPart) -> _PartOrder:
         """The order of a part; of a newer version without what the older one gave."""
@@ -327,14 +271,14 @@ class Mixture(Order):
             return self._make_order(name, part, BatchLayout(num_records=records, batch_size=1))
 
         if part.after is None or part.keys is None:
-            return _PartOrder(part, make, None)
+            return _PartOrder(part, make)
         return _PartOrder(part, make, _unread(part.keys(), self._read_by(*part.after)))
 
     def _read_by(self, name: str, part: MixPart) -> npt.NDArray[np.uint64]:
         """The keys of what an older version had given of its epoch when it went."""
         assert part.keys is not None
         order, last = self._order_of(name, part), self._stages[-1]
-        stop = last.count(name, last.row)
+        stop = last.begun_by(last.row).get(name, 0)
         begin = order.epoch_begin(stop)
         read = part.keys()[order.records(np.arange(begin, stop))]
         if begin == 0 and part.after is not None:

@@ -13,7 +13,6 @@ import numpy.typing as npt
 
 from trainer_utils.format.settings import (
     Settings,
-    checks_names,
     documents_settings,
     number,
     one_of,
@@ -36,7 +35,6 @@ _WINDOW_TOKENS, _WINDOW_DOCUMENTS = 1 << 22, 1 << 17  # of a step of numpy, at l
 Numbers = npt.NDArray[np.int64]
 
 
-@checks_names
 @documents_settings
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class PackOptions(Settings):

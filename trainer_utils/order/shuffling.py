@@ -7,12 +7,12 @@ docs/order.md specifies all three orders. Nothing depends on how many workers th
 """
 
 import functools
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
-from trainer_utils.format.planning import keyed_hash, permute, splitmix64, unpermute
+from trainer_utils.format.planning import keyed_hash, permute, splitmix64
 from trainer_utils.order.layout import BatchLayout
 
 Positions = npt.NDArray[np.int64]
@@ -22,27 +22,7 @@ _CHUNKS_PER_BLOCK = 256  # neighbours that stay together are 1 MiB of a block of
 _BLOCKS_KEPT = 3  # the one in use, the next one, and that of a validation in between
 
 
-class Order:
-    """One order of the records of each epoch."""
-
-    def batch(self, epoch: int, step: int, first: int, stop: int) -> Positions:
-        """The records in the rows `first` to `stop` of a global batch, the latter not included."""
-        raise NotImplementedError
-
-    def steps_of(self, epoch: int, position: int) -> list[int]:
-        """The steps whose batches have a record, in rising order; none: the epoch drops it."""
-        raise NotImplementedError
-
-    def sequence(self, epoch: int, places: Positions) -> Positions:
-        """The records at some neighbouring places of an epoch whose batches are single records.
-
-        Those that are shuffled together may come in any order, so that who has the first of them
-        batch for batch, as a worker has, reads neighbours.
-        """
-        raise NotImplementedError
-
-
-class FileOrder(Order):
+class FileOrder:
     """`shuffle=False`: the order of the files.
 
     With `remainder="drop"` each epoch begins later by as many records as one drops.
@@ -52,53 +32,35 @@ class FileOrder(Order):
         self._layout = layout
 
     def batch(self, epoch: int, step: int, first: int, stop: int) -> Positions:
-        """As of `Order`."""
-        begin = self._layout.begin(step) + self._first(epoch)
-        return np.arange(begin + first, begin + stop) % max(self._layout.num_records, 1)
-
-    def steps_of(self, epoch: int, position: int) -> list[int]:
-        """As of `Order`."""
-        return step_at(self._layout, (position - self._first(epoch)) % self._layout.num_records)
+        """The records in the rows `first` to `stop` (not included) of a global batch."""
+        records = self._layout.num_records
+        begin = (self._layout.begin(step) + epoch * self._layout.num_dropped) % records
+        return np.arange(begin + first, begin + stop) % records
 
     def sequence(self, epoch: int, places: Positions) -> Positions:
-        """As of `Order`."""
+        """The records at some neighbouring places of an epoch whose batches are single records.
+
+        Those that are shuffled together may come in any order, so that who has the first of them
+        batch for batch, as a worker has, reads neighbours.
+        """
         return places
 
-    def _first(self, epoch: int) -> int:
-        return epoch * self._layout.num_dropped % max(self._layout.num_records, 1)
 
-
-class GlobalShuffle(Order):
+class GlobalShuffle:
     """`shuffle="global"`: a true permutation of all records, another one each epoch."""
 
     def __init__(self, layout: BatchLayout, *, seed: int) -> None:
         self._layout, self._seed = layout, seed
-        self._small = functools.lru_cache(maxsize=2)(self._table)
 
     def batch(self, epoch: int, step: int, first: int, stop: int) -> Positions:
-        """As of `Order`."""
+        """As of `FileOrder`."""
         begin = self._layout.begin(step)
         return self.sequence(epoch, np.arange(begin + first, begin + stop))
 
     def sequence(self, epoch: int, places: Positions) -> Positions:
-        """As of `Order`."""
-        records = self._layout.num_records
-        if records <= 1 << 16:  # `permute` would make a table each time
-            found: Positions = self._small(epoch)[places]
-            return found
-        return permute(places, num_records=records, seed=self._epoch_seed(epoch))
-
-    def steps_of(self, epoch: int, position: int) -> list[int]:
-        """As of `Order`."""
-        place = _unpermuted(position, self._layout.num_records, self._epoch_seed(epoch))
-        return step_at(self._layout, place)
-
-    def _epoch_seed(self, epoch: int) -> int:
-        return epoch_key(self._seed, epoch, "global") >> 1
-
-    def _table(self, epoch: int) -> Positions:
-        places = np.arange(self._layout.num_records)
-        return permute(places, num_records=len(places), seed=self._epoch_seed(epoch))
+        """As of `FileOrder`."""
+        seed = epoch_key(self._seed, epoch, "global") >> 1
+        return permute(places, num_records=self._layout.num_records, seed=seed)
 
 
 class _Block(NamedTuple):
@@ -118,7 +80,7 @@ class _Block(NamedTuple):
     chunks: Positions
 
 
-class BlockShuffle(Order):
+class BlockShuffle:
     """`shuffle=True` or a number: chunks of neighbours in a random order, shuffled within blocks.
 
     An epoch begins anywhere, and takes the chunks, each of 1/256 of a block, in a random order.
@@ -138,18 +100,21 @@ class BlockShuffle(Order):
         self._rows = functools.lru_cache(maxsize=_BLOCKS_KEPT)(self._row_order)
 
     def batch(self, epoch: int, step: int, first: int, stop: int) -> Positions:
-        """As of `Order`."""
+        """As of `FileOrder`."""
         layout, number = self._layout, self._block_at(step)
         block = self._block(epoch, number)
         if step < layout.full_steps:
             order = self._rows(epoch, number, first, stop)[:, step - self._first_step(number)]
-            within = _places(block, np.arange(first, stop) * block.steps + order)
+            within = np.arange(first, stop) * block.steps + order
+            # The k-th place that is left over comes after `left[k] - k` that are not.
+            before = block.left - np.arange(len(block.left))
+            within += np.searchsorted(before, within, side="right")
         else:
             within = block.left[step - layout.full_steps :: len(layout.rest)][first:stop]
         return self._records(block, within)
 
     def sequence(self, epoch: int, places: Positions) -> Positions:
-        """As of `Order`."""
+        """As of `FileOrder`."""
         found = []
         numbers = ((places + 1) * self._num_blocks - 1) // self._layout.num_records
         for number in np.unique(numbers).tolist():
@@ -158,31 +123,10 @@ class BlockShuffle(Order):
             found.append(self._records(self._block(epoch, number), within.astype(np.int64)))
         return np.concatenate(found)
 
-    def steps_of(self, epoch: int, position: int) -> list[int]:
-        """As of `Order`."""
-        layout = self._layout
-        begin = self._begin(epoch)
-        chunk, place = divmod((position - begin) % layout.num_records, self._chunk)
-        if chunk < self._chunks:
-            chunk = _unpermuted(chunk, self._chunks, self._chunk_seed(epoch))
-        place += chunk * self._chunk
-        number = self._block_at(place // layout.batch_size)
-        block: _Block = self._block(epoch, number)
-        within = place - block.first_place
-        before = int(np.searchsorted(block.left, within))
-        if before < len(block.left) and block.left[before] == within:
-            rest = len(layout.rest)
-            return [layout.full_steps + before % rest] if rest else []
-        row, column = divmod(within - before, block.steps)
-        order: list[int] = self._row_order(epoch, number, row, row + 1)[0].tolist()
-        return [self._first_step(number) + order.index(column)]
-
     def _records(self, block: _Block, within: Positions) -> Positions:
-        """The records at some places of a block."""
         chunk, place = np.divmod(within + block.first_place, self._chunk)
         positions: Positions = block.chunks[chunk - block.first_place // self._chunk] + place
-        positions %= self._layout.num_records
-        return positions
+        return positions % self._layout.num_records
 
     def _block_at(self, step: int) -> int:
         """The block of a step; the last has those whose batch is not full as well."""
@@ -202,10 +146,11 @@ class BlockShuffle(Order):
         left = places - steps * layout.batch_size
         chunks = np.arange(first_place // self._chunk, -(-stop_place // self._chunk))
         full = chunks < self._chunks
-        seed = self._chunk_seed(epoch)
+        seed = epoch_key(self._seed, epoch, "chunks") >> 1
         chunks[full] = permute(chunks[full], num_records=self._chunks, seed=seed)
         spread = (2 * np.arange(left) + 1) * places // max(2 * left, 1)
-        return _Block(steps, first_place, spread, chunks * self._chunk + self._begin(epoch))
+        begin = epoch_key(self._seed, epoch, "begin") % layout.num_records
+        return _Block(steps, first_place, spread, chunks * self._chunk + begin)
 
     def _row_order(self, epoch: int, number: int, first: int, stop: int) -> npt.NDArray[np.int32]:
         """`(rows, steps)`: which record of its stratum each row of each of a block's steps is."""
@@ -215,12 +160,8 @@ class BlockShuffle(Order):
         numbers = splitmix64(start, index + np.uint64(1)).reshape(stop - first, steps)
         return np.argsort(numbers, axis=1).astype(np.int32)
 
-    def _begin(self, epoch: int) -> int:
-        """The position that an epoch begins at."""
-        return epoch_key(self._seed, epoch, "begin") % max(self._layout.num_records, 1)
 
-    def _chunk_seed(self, epoch: int) -> int:
-        return epoch_key(self._seed, epoch, "chunks") >> 1
+Order: TypeAlias = FileOrder | GlobalShuffle | BlockShuffle
 
 
 def epoch_key(seed: int, epoch: int, purpose: str, number: int = 0) -> int:
@@ -235,23 +176,3 @@ def epoch_key(seed: int, epoch: int, purpose: str, number: int = 0) -> int:
 def wrapped_seed(seed: int) -> int:
     """A seed within 64 bits, as others wrap around."""
     return (seed + (1 << 63)) % (1 << 64) - (1 << 63)
-
-
-def step_at(layout: BatchLayout, place: int) -> list[int]:
-    """The step whose batch has the `place`-th record of an epoch; none: it is dropped."""
-    if place < layout.full_steps * layout.batch_size:
-        return [place // layout.batch_size]
-    rest = range(layout.full_steps, layout.steps)
-    return [step for step in rest if place < layout.begin(step + 1)][:1]
-
-
-def _unpermuted(place: int, count: int, seed: int) -> int:
-    return int(unpermute(np.array([place], np.int64), num_records=count, seed=seed)[0])
-
-
-def _places(block: _Block, indices: Positions) -> Positions:
-    """Places within a block of some of those that are in its full batches, by their index."""
-    if not len(block.left):
-        return indices
-    # The k-th place that is left over comes after `left[k] - k` that are not.
-    return indices + np.searchsorted(block.left - np.arange(len(block.left)), indices, side="right")

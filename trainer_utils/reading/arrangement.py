@@ -1,6 +1,6 @@
 """What one element looks like: features, or these with a label, weights and a mask.
 
-Arrangement(options, ["image", "label"]).arrange({"image": …, "label": …})
+arrange(options, {"image": …, "label": …})
 LabelEncoding.of(options, features, sources).encode(np.array([0, 2]))   # (2, classes) float32
 """
 
@@ -21,63 +21,42 @@ if TYPE_CHECKING:
 MADE = "\0made"  # no feature's name: the key of what a callback returns instead of a dict
 
 
-class Arrangement:
-    """What one element looks like; a mask that would take the place of a feature is refused."""
-
-    def __init__(self, options: "InputOptions", features: Collection[str]) -> None:
-        self.features, self.label = options.features, options.label
-        self.sample_weight = options.labels.sample_weight
-        self.mask = options.mask if options.remainder == "pad" else None
-        self.packs = options.pack is not None and self.sample_weight is not None
-        if self.mask in features:
-            rule = "a name that no feature has"
-            raise ConfigError.of("mask", self.mask, allowed=rule, advice="Choose another, mask=…")
-
-    def arrange(self, tensors: dict[str, Any]) -> Any:
-        """Features; or these with the label; or with weights too; or what a callback made."""
-        if MADE in tensors:
-            made = tensors[MADE]
-            if self.mask is None:
-                return made
-            return (*(made if isinstance(made, tuple) else (made,)), tensors[self.mask])
-        asked = [self.features] if isinstance(self.features, str) else self.features or ()
-        for name in (*asked, self.label, self.sample_weight):
-            if name is not None and name not in tensors:
-                raise ConfigError.of(
-                    "features", name, allowed=f"what the callbacks leave: {', '.join(tensors)}"
-                )
-        weights = self._weights(tensors)
-        if isinstance(self.features, str):
-            inputs: Any = tensors[self.features]
-        elif self.features is not None:
-            inputs = {name: tensors[name] for name in self.features}
-        else:
-            apart = {self.label, self.sample_weight}
-            inputs = {name: value for name, value in tensors.items() if name not in apart}
-        if self.label is not None:
-            if self.mask is not None and isinstance(inputs, dict):
-                inputs.pop(self.mask, None)
-            return (inputs, tensors[self.label], *weights)
-        if self.mask is None:
-            return inputs
-        if isinstance(inputs, dict):
-            return {**inputs, self.mask: tensors[self.mask]}
-        return (inputs, *weights)
-
-    def _weights(self, tensors: dict[str, Any]) -> list[Any]:
-        weights = []
-        if self.sample_weight is not None:
-            values = tensors[self.sample_weight]  # whoever gives tensors has cast them
-            is_array = isinstance(values, np.ndarray)
-            weights.append(values.astype(np.float32) if is_array else values)
-        if self.mask is not None:
-            weights.append(tensors[self.mask])
-        if self.packs:  # whose own weights are 0 in rows to ignore
-            return weights[:1]
-        return [weights[0] * weights[1]] if len(weights) == 2 else weights
+def arrange(options: "InputOptions", tensors: dict[str, Any]) -> Any:
+    """Features; or these with the label; or with weights too; or what a callback made."""
+    mask, label, weight = options.mask_feature, options.label, options.labels.sample_weight
+    if MADE in tensors:
+        made = tensors[MADE]
+        if mask is None:
+            return made
+        return (*(made if isinstance(made, tuple) else (made,)), tensors[mask])
+    single = options.features if isinstance(options.features, str) else None
+    asked = [single] if single is not None else options.features or ()
+    for name in (*asked, label, weight):
+        if name is not None and name not in tensors:
+            rule = f"what the callbacks leave: {', '.join(tensors)}"
+            raise ConfigError.of("features", name, allowed=rule)
+    weights: list[Any] = []
+    if weight is not None:
+        values = tensors[weight]  # whoever gives tensors has cast them
+        weights = [values.astype(np.float32) if isinstance(values, np.ndarray) else values]
+    if mask is not None and not (weights and options.pack):  # packs' are 0 in rows to ignore
+        weights = [weights[0] * tensors[mask] if weights else tensors[mask]]
+    if single is not None:
+        inputs: Any = tensors[single]
+    elif options.features is not None:
+        inputs = {name: tensors[name] for name in asked}
+    else:
+        inputs = {name: values for name, values in tensors.items() if name not in (label, weight)}
+    if label is not None:
+        if mask is not None and single is None:
+            inputs.pop(mask, None)
+        return (inputs, tensors[label], *weights)
+    if mask is None:
+        return inputs
+    return (inputs, *weights) if single is not None else {**inputs, mask: tensors[mask]}
 
 
-def call_hook(hook: Any, tensors: dict[str, Any], keep: Collection[str] = ()) -> dict[str, Any]:
+def call_hook(hook: Any, tensors: dict[str, Any], keep: str | None = None) -> dict[str, Any]:
     """What a callback makes of an example or a batch.
 
     A dict by name, or with what it returned instead of one as `MADE`, beside which `keep` stays; a
@@ -91,7 +70,7 @@ def call_hook(hook: Any, tensors: dict[str, Any], keep: Collection[str] = ()) ->
         raise ConfigError("callback: expected one that returns what it made, got None")
     if isinstance(made, Mapping):
         return dict(made)
-    return {**{name: tensors[name] for name in keep}, MADE: made}
+    return {MADE: made} if keep is None else {keep: tensors[keep], MADE: made}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -124,7 +103,14 @@ class LabelEncoding:
         elif feature.type != "int" or not feature.dense or feature.is_sequence:
             rule = f"int64, one or as many for each example, to be made one-hot, not {feature}"
             raise ConfigError.of("label", label, allowed=rule)
-        num_classes = options.labels.num_classes or _num_classes(label, sources)
+        num_classes = options.labels.num_classes
+        if num_classes is None:
+            found = numbers_of_classes(sources, label) or {0}
+            num_classes = max(found)
+            if len(found) > 1 or not num_classes:
+                said = " and ".join(str(one or "nothing") for one in sorted(found))
+                rule = f"the number of classes of {label!r}, since the datasets say {said}"
+                raise ConfigError.of("num_classes", None, allowed=rule)
         return cls(label, num_classes, options.labels.smoothing)
 
     def label_in(self, names: Collection[str]) -> str:
@@ -148,13 +134,3 @@ class LabelEncoding:
         encoded = np.full((*ids.shape, self.num_classes), spread, np.float32)
         np.put_along_axis(encoded, ids[..., np.newaxis], 1 - self.smoothing + spread, axis=-1)
         return encoded
-
-
-def _num_classes(label: str, sources: Sequence[Source]) -> int:
-    """As the datasets say, which must agree."""
-    found = numbers_of_classes(sources, label) or {0}
-    if len(found) != 1 or found == {0}:
-        said = " and ".join(str(number or "nothing") for number in sorted(found))
-        rule = f"the number of classes of {label!r}, since the datasets say {said}"
-        raise ConfigError.of("num_classes", None, allowed=rule)
-    return found.pop()

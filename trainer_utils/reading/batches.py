@@ -10,16 +10,14 @@ import functools
 import itertools
 import logging
 import math
-import threading
 from collections.abc import Mapping, Sequence
-from concurrent.futures import Future
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from trainer_utils.dataset.selection import Source, mean_bytes, merged_features
-from trainer_utils.format import ConfigError, CorruptShardError, DatasetError
+from trainer_utils.format import ConfigError, CorruptShardError, DatasetError, Feature
 from trainer_utils.format.planning import splitmix64
 from trainer_utils.format.settings import number
 from trainer_utils.format.tensors import item_bytes
@@ -27,13 +25,13 @@ from trainer_utils.machine import free_memory
 from trainer_utils.options import InputOptions, callback_of
 from trainer_utils.order import InputState
 from trainer_utils.planning import check_has_records, order_of
-from trainer_utils.reading.arrangement import Arrangement, LabelEncoding, call_hook
+from trainer_utils.reading.arrangement import LabelEncoding, arrange, call_hook
 from trainer_utils.reading.arrays import ArraySpec, Ragged, stack
-from trainer_utils.reading.audio import is_audio
-from trainer_utils.reading.features import FeatureArrays
+from trainer_utils.reading.features import FeatureArrays, is_audio
 from trainer_utils.reading.packing import PackArrays, PackReader, packed_sources
 from trainer_utils.reading.processes import BatchProcesses
 from trainer_utils.reading.record_reader import RecordReader, Rows
+from trainer_utils.reading.threads import MadeOnce
 from trainer_utils.storage import MachineError, is_fault
 
 _logger = logging.getLogger(__name__)
@@ -84,25 +82,30 @@ class Batches:
         self.worker = number(0, num_workers - 1)("worker", worker)
         if worker == 0 or options.repeat is True:
             check_has_records(sources, options)
-        required = options.label, options.labels.sample_weight
+        pack, required = options.pack, (options.label, options.labels.sample_weight)
         self.features = merged_features(
             sources,
-            options.features if options.pack is None else options.pack.feature,
-            required if options.pack is None else (),
+            options.features if pack is None else pack.feature,
+            required if pack is None else (),
             has_callback=options.has_callback,
             default_values=options.default_values,
         )
+        if options.mask_feature in self.features:
+            rule = "a name that no feature has"
+            raise ConfigError.of(
+                "mask", options.mask, allowed=rule, advice="Choose another, mask=…"
+            )
         self.input_start: InputState = self.order.start
         self.input_steps: int = self.order.steps_per_epoch
-        self._arrange = Arrangement(options, self.features).arrange
         self._decoder: Any = FeatureArrays(self.features, options)
-        self._reader: Any = None
-        if options.pack is not None:
+        self._reader: Any
+        if pack is None:
+            self._reader = RecordReader(sources, options, self.order.ranges)
+        else:
             self._decoder = PackArrays(sources, options)
             self._reader = PackReader(sources, options, self.order.ranges)
         self.encoding = LabelEncoding.of(options, self.features, sources)
-        self._mixer = self._decoder.mixer(options.label)
-        self._reader = self._reader or RecordReader(sources, options, self.order.ranges)
+        self._mixes = bool(options.augmentation.mixing and self._decoder.images)
         self.unreadable = self._reader.unreadable
         self._mean_bytes = mean_bytes(sources)
         splits = [name for source in sources for name in source.split_names]
@@ -111,7 +114,7 @@ class Batches:
             for name in ("pre_batching_callback", "post_batching_callback")
         )
         self._before, self._after = (self.before, self.after) if callbacks else (None, None)
-        if self.before is not None and self._mixer is not None:
+        if self.before is not None and self._mixes:
             mixing = options.augmentation.mixing[0].name
             rule = f"None with augment={mixing!r}, which mixes rows as they were read"
             cure = "Change batches in a post_batching_callback"
@@ -126,8 +129,7 @@ class Batches:
         processes = options.processes
         self._processes = BatchProcesses(self, processes) if processes else None
         self.calls_at_once = max(2, processes)
-        self._lock = threading.Lock()
-        self._echoed: dict[tuple[int, int], Future[Batch]] = {}
+        self._echoed = MadeOnce[list[Batch]](_MOST_ECHOED)
         self.structure = self._structure()
         self._check_memory()
 
@@ -151,24 +153,7 @@ class Batches:
             CorruptShardError: a record is damaged, or a shard is not the manifest's.
             DatasetError: a value is not what the dataset says of it.
         """
-        echoing = self.options.echoing
-        if echoing == 1:
-            return self.batches(epoch, [step])[0]
-        key = epoch, step // echoing
-        with self._lock:
-            found = self._echoed.get(key)
-            is_own = found is None
-            if found is None:
-                found = self._echoed[key] = Future()
-                while len(self._echoed) > _MOST_ECHOED:
-                    del self._echoed[next(iter(self._echoed))]
-        if is_own:
-            try:
-                found.set_result(self.batches(epoch, [step])[0])
-            except BaseException as error:
-                found.set_exception(error)
-                self._echoed.pop(key, None)  # a store may answer the next time
-        return dict(found.result())
+        return self.batches(epoch, [step])[0]
 
     def batches(self, epoch: int, steps: Sequence[int]) -> list[Batch]:
         """The batches of some steps, in the order given; of small records faster than one by one.
@@ -177,9 +162,12 @@ class Batches:
         """
         if self._reader.reads_ahead and not self._processes:
             self._read_ahead(epoch, steps)
-        reads = list(dict.fromkeys(step // self.options.echoing for step in steps))
-        made = dict(zip(reads, self.make(epoch, reads), strict=True))
-        return [dict(made[step // self.options.echoing]) for step in steps]
+        echoing = self.options.echoing
+        reads = tuple(dict.fromkeys(step // echoing for step in steps))
+        make = functools.partial(self.make, epoch, reads)
+        found = make() if echoing == 1 else self._echoed.get((epoch, reads), make)
+        made = dict(zip(reads, found, strict=True))
+        return [dict(made[step // echoing]) for step in steps]
 
     def examples(self, epoch: int, *steps: int) -> list[Batch]:
         """The rows of steps one by one, each of its own lengths and sizes; labels as they are.
@@ -206,7 +194,7 @@ class Batches:
 
     def arranged(self, batch: Batch) -> Any:
         """A batch or an example as the trainer gets it: dict, array, (x, y) or (x, y, weight)."""
-        return self._arrange(dict(batch))
+        return arrange(self.options, dict(batch))
 
     def _read_ahead(self, epoch: int, steps: Sequence[int]) -> None:
         """Has records at hand that are needed some steps later; errors come when they are."""
@@ -255,17 +243,16 @@ class Batches:
             return made
         positions = [self._positions(epoch, read) for read in reads]
         wanted = [self._with_fillers(rows) for rows in positions]
-        if self.options.batch_size is None:
-            examples, _ = self._decoded(epoch, np.concatenate(wanted), None)
-            return [self._called(self.encoded(one)) for one in self._changed(examples)]
-        sizes = [len(some) for some in wanted]
-        if self._before is not None:
-            examples, keys = self._decoded(epoch, np.concatenate(wanted), None)
+        together, sizes = np.concatenate(wanted), [len(some) for some in wanted]
+        if self.options.batch_size is None or self._before is not None:
+            examples, keys = self._decoded(epoch, together, None)
+            examples = [call_hook(self._before, one) for one in examples]
+            if self.options.batch_size is None:
+                return [self._called(self.encoded(one)) for one in examples]
             bounds = np.cumsum([0, *sizes]).tolist()
-            examples = self._changed(examples)
             made = [_stacked(examples[a:b], "") for a, b in itertools.pairwise(bounds)]
         else:
-            made, keys = self._decoded(epoch, np.concatenate(wanted), sizes)
+            made, keys = self._decoded(epoch, together, sizes)
         parts = [None] * len(sizes) if keys is None else np.split(keys, np.cumsum(sizes)[:-1])
         return [
             self._finished(batch, read, len(own), part)
@@ -325,22 +312,19 @@ class Batches:
         batch = self.encoded(batch)
         # Where others' rows begin in the rest of an epoch, and so which are pairs, follows from the
         # number of workers.
-        if self._mixer is not None and keys is not None and read < self.order.layout.full_steps:
-            batch = self._mixer.mix(batch, keys)
-        if self.options.remainder == "pad":
-            batch[self.options.mask] = (np.arange(self._rows) < rows).astype(np.float32)
+        if self._mixes and keys is not None and read < self.order.layout.full_steps:
+            images, label = self._decoder.images, str(self.options.label)
+            batch = self.options.augmentation.mix(batch, keys, images, label)
+        if (mask := self.options.mask_feature) is not None:
+            batch[mask] = (np.arange(self._rows) < rows).astype(np.float32)
             if self.options.pack is not None:
                 batch["loss_mask"][rows:] = 0
         elif not rows:
             batch = _without_rows(batch)
         return self._called(batch)
 
-    def _changed(self, examples: list[Batch]) -> list[Batch]:
-        return [call_hook(self._before, one) for one in examples]
-
     def _called(self, batch: Batch) -> Batch:
-        kept = [self.options.mask] if self.options.remainder == "pad" else ()
-        return call_hook(self._after, batch, keep=kept)
+        return call_hook(self._after, batch, keep=self.options.mask_feature)
 
     def _structure(self) -> dict[str, ArraySpec]:
         structure: dict[str, ArraySpec] = dict(self._decoder.structure)
@@ -351,8 +335,8 @@ class Batches:
         if self.options.batch_size is None:
             return structure
         rows = self._rows if self.options.keeps_rows else None
-        if self.options.remainder == "pad":
-            structure = {**structure, self.options.mask: ArraySpec((), "float32")}
+        if (mask := self.options.mask_feature) is not None:
+            structure[mask] = ArraySpec((), "float32")
         return {
             name: ArraySpec((rows, *shape), dtype, is_ragged)
             for name, (shape, dtype, is_ragged) in structure.items()
@@ -372,18 +356,15 @@ class Batches:
         if sum(sizes.values()) + rows * (self._mean_bytes + _ROW_BYTES) <= free:
             return
         largest = max(sizes, key=lambda name: sizes[name])
-        feature = self.features.get(largest)
-        is_label = self.encoding is not None and largest == self.encoding.label
-        setting = "batch_size"
-        for name, is_to_blame in (
-            ("pack", True),
-            ("image_size", feature is not None and feature.has_pixels),
-            ("labels", is_label),
-            ("audio_seconds", feature is not None and is_audio(feature)),
-        ):
-            if is_to_blame and getattr(options, name) is not None:
-                setting = name
-                break
+        feature = self.features.get(largest, Feature(type="int"))
+        causes = {
+            "pack": options.pack is not None,
+            "image_size": feature.has_pixels and options.image_size is not None,
+            "labels": self.encoding is not None and largest == self.encoding.label,
+            "audio_seconds": is_audio(feature) and options.audio_seconds is not None,
+            "batch_size": True,
+        }
+        setting = next(name for name, is_to_blame in causes.items() if is_to_blame)
         rule = f"batches that the {free >> 20:,} MiB of free memory hold"
         advice = f"{rows:,} rows of {largest!r} would take {sizes[largest] >> 20:,} MiB"
         raise ConfigError.of(setting, getattr(options, setting), allowed=rule, advice=advice)

@@ -6,14 +6,17 @@ in pixels. What is random follows from a record's key alone. Boxes and label map
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from trainer_utils.format import ConfigError, Feature
 from trainer_utils.format.planning import splitmix64
-from trainer_utils.reading.image_settings import ImageSettings
+
+if TYPE_CHECKING:
+    from trainer_utils.options import InputOptions
+
 
 _BOXES = ("xmin", "xmax", "ymin", "ymax")  # shares of the whole image's width and height
 _ATTEMPTS = 10  # at a crop of the area and aspect drawn
@@ -42,7 +45,7 @@ class ImagePlan(NamedTuple):
 
 
 def plan_images(
-    settings: ImageSettings,
+    options: "InputOptions",
     sizes: Sequence[tuple[int, int]],
     keys: Keys | None = None,
     *,
@@ -50,32 +53,34 @@ def plan_images(
 ) -> list[ImagePlan]:
     """A plan for each image, of a height and width.
 
-    `keys` are `(images,) uint64`, where the settings are random; `scales` says whether JPEGs may be
-    decoded at a smaller scale, if the settings allow it.
+    `keys` are `(images,) uint64`, where the options are random; `scales` says whether JPEGs may be
+    decoded at a smaller scale, if the options allow it.
     """
     whole = np.array(sizes, np.int64).reshape(-1, 2)
     begin, extent, ratios = np.zeros_like(whole), whole, np.ones_like(whole)
     mirrored = np.zeros(len(whole), bool)
-    chain = settings.augmentation
+    chain = options.augmentation
     if chain.is_random:
         assert keys is not None
         if chain.crops:
-            begin, extent = _random_boxes(whole, keys, settings.crop_area, settings.crop_aspect)
+            begin, extent = _random_boxes(
+                whole, keys, options.image.crop_area, options.image.crop_aspect
+            )
         if chain.flips:
             mirrored = are_mirrored(keys)
-    if settings.image_size is None:
+    if options.image_size is None:
         targets = extent
     else:
-        size = np.array(settings.image_size)
-        if settings.resize == "crop" and not chain.crops:
+        size = np.array(options.image_size)
+        if options.image.resize == "crop" and not chain.crops:
             # The largest box of that aspect; of an odd rest, the smaller half comes before it.
             of_aspect = (whole[:, ::-1] * size + size[::-1] // 2) // size[::-1]
             extent = np.clip(of_aspect, 1, whole)
             begin = (whole - extent) // 2
         targets = np.broadcast_to(size, whole.shape)
-        if settings.pads:  # rounded down as `tf.image.resize_with_pad` does
+        if options.pads:  # rounded down as `tf.image.resize_with_pad` does
             targets = np.clip(extent * size[::-1] // extent[:, ::-1], 1, size)
-        if scales and settings.dct_scaling:  # the largest that leaves more than that both ways
+        if scales and options.image.dct_scaling:  # the largest that leaves more than that both ways
             fits = ((extent - 1) // targets).min(axis=1, keepdims=True)
             powers = np.log2(np.maximum(fits, 1)).astype(np.int64)
             ratios = 1 << np.minimum(powers, _MOST_SCALING)
@@ -142,24 +147,23 @@ def boxes_of(features: Mapping[str, Feature]) -> list[str]:
     return [name for name in _BOXES if name in features]
 
 
-def check_followers(features: Mapping[str, Feature], settings: ImageSettings) -> None:
+def check_followers(features: Mapping[str, Feature], options: "InputOptions") -> None:
     """Refuses features that cannot follow the images that they are read with, as a ConfigError."""
-    boxes, chain = boxes_of(features), settings.augmentation
+    boxes, chain = boxes_of(features), options.augmentation
     maps = [name for name, feature in features.items() if feature.extra.get("label_map")]
-    if boxes and not settings.keeps_boxes:
+    is_whole = options.image_size is None or options.image.resize == "stretch"
+    if boxes and (chain.crops or not is_whole):
         rule = "no boxes beside images that are cut or padded, which they do not fit"
         cure = "Set resize='stretch' without random_resized_crop, or leave these features out"
         raise ConfigError.of("features", boxes, allowed=rule, advice=cure)
-    own = [one.name for one in chain.pixels if one.function]
-    mixing = [one.name for one in chain.mixing]
-    for operation, followers in (
-        *((name, boxes) for name in chain.moves_pixels),
-        *((name, [*boxes, *maps]) for name in (*own, *mixing)),
-    ):
+    for one in (*chain.pixels, *chain.mixing):
+        followers = boxes if one.name in ("rotation", "randaugment") else []
+        if one.function or one in chain.mixing:
+            followers = [*boxes, *maps]
         if followers:
             names = ", ".join(followers)
-            rule = f"no {operation!r} where {names} are read, which cannot follow their image"
-            raise ConfigError.of("augment", settings.augment, allowed=rule)
+            rule = f"no {one.name!r} where {names} are read, which cannot follow their image"
+            raise ConfigError.of("augment", options.augment, allowed=rule)
     if chain.flips and len({"xmin", "xmax"} & set(boxes)) == 1:
         rule = "both xmin and xmax or neither, since flip exchanges them"
         raise ConfigError.of("features", boxes, allowed=rule)

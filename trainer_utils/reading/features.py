@@ -3,8 +3,10 @@
 Shapes and types are those of `tf.io.parse_example`, with bytes in arrays of objects.
 """
 
+import io
 import itertools
 import math
+import wave
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +18,6 @@ from trainer_utils.format.example_columns import Column
 from trainer_utils.format.tensors import decode_tensor, item_bytes, numpy_dtype, tensor_header
 from trainer_utils.reading.arrays import (
     ArraySpec,
-    Ragged,
     array_of,
     end_to_end,
     padded,
@@ -24,8 +25,6 @@ from trainer_utils.reading.arrays import (
     splits_of,
     stack,
 )
-from trainer_utils.reading.audio import decode_wav, is_audio
-from trainer_utils.reading.augmentation_operations import Mixer
 from trainer_utils.reading.crops import Keys, are_mirrored, boxes_of, check_followers, mirror_boxes
 from trainer_utils.reading.images import ImageDecoder
 from trainer_utils.reading.record_reader import Rows
@@ -47,6 +46,7 @@ class FeatureArrays:
 
     Attributes:
         decodes: whether there is more to do than parsing.
+        images: the features that are images or label maps.
         is_random: whether the keys of records are needed.
         structure: of one example.
 
@@ -61,16 +61,17 @@ class FeatureArrays:
         self._features, self._options = features, options
         self._decoders = {
             name: ImageDecoder(
-                options.images,
+                options,
                 channels=self._channels(feature),
                 label_map=bool(feature.extra.get("label_map")),
             )
             for name, feature in features.items()
             if feature.has_pixels
         }
+        self.images = list(self._decoders)
         self.decodes = bool(self._decoders)
         if self.decodes:
-            check_followers(features, options.images)
+            check_followers(features, options)
         self.is_random = self.decodes and options.augmentation.is_random
         mirrors = self.decodes and options.augmentation.flips
         self._mirrors_boxes = mirrors and "xmin" in boxes_of(features)
@@ -82,14 +83,6 @@ class FeatureArrays:
         self._views = {n for n, one in features.items() if one.is_image or one.is_raw_image}
         self._views |= {*self._tokens}
         self.structure = {name: self._spec_of(name, one) for name, one in features.items()}
-
-    def mixer(self, label: str | None) -> Mixer | None:
-        """What mixes rows of a batch and that label with them, where the options say so."""
-        operations = self._options.augmentation.mixing
-        if not (operations and self._decoders):
-            return None
-        assert label is not None
-        return Mixer(operations, list(self._decoders), label)
 
     def examples(self, rows: Rows, keys: Keys | None = None) -> list[dict[str, Any]]:
         """Each record's features by themselves, of their own lengths and sizes.
@@ -124,16 +117,14 @@ class FeatureArrays:
         stored = 1 if len(feature.shape) == 2 else 3
         if "image_shape" in feature.extra:
             stored = feature.extra["image_shape"][-1]
-        asked = self._options.images.channels
+        asked = self._options.image.channels
         return stored if asked is None or feature.extra.get("label_map") else asked
 
     def _spec_of(self, name: str, feature: Feature) -> ArraySpec:
         shape, dtype = self._shape_of(name, feature)
-        is_list = shape[:1] == (None,) and name not in self._decoders
-        is_nested = feature.is_sequence and feature.extra["sequence"] == "ragged"
-        is_ragged = self._options.ragged and self._options.batch_size is not None
-        is_ragged = is_ragged and is_list and (None not in shape[1:] or is_nested)
-        return ArraySpec(shape, dtype, is_ragged)
+        is_list = name not in self._decoders and shape[:1] == (None,) and None not in shape[1:]
+        is_batched = self._options.batch_size is not None
+        return ArraySpec(shape, dtype, self._options.ragged and is_batched and is_list)
 
     def _shape_of(self, name: str, feature: Feature) -> tuple[tuple[int | None, ...], str]:
         """Of one example, and its dtype."""
@@ -202,8 +193,6 @@ class FeatureArrays:
         elif _is_plain(feature) and not _has_companion(feature):
             part = ragged if self._options.ragged else padded
             return [part(column, _DTYPES[feature.type], start, stop) for start, stop in parts]
-        elif feature.is_sequence and self._options.ragged:
-            return [_ragged_steps(feature, column.values[a:b]) for a, b in parts]
         if whole is not None:
             return [whole[start:stop] for start, stop in parts]
         each = list(self._values(name, rows, columns, keys))
@@ -281,7 +270,7 @@ class FeatureArrays:
         elif is_audio(feature):
             _check_dense(name, column, (), rows)
             for value in column.values:
-                yield decode_wav(value, feature, self._options.audio_seconds)
+                yield _decode_wav(value, feature, self._options.audio_seconds)
         elif feature.dense:
             yield from _dense(name, column, feature, rows)
         else:
@@ -309,17 +298,6 @@ def _steps(feature: Feature, steps: Sequence[Sequence[Any]]) -> Array:
     if any(length != math.prod(feature.shape) for length in lengths):
         raise ValueError(f"steps of {sorted(set(lengths))} values")
     return values.reshape(len(steps), *feature.shape)
-
-
-def _ragged_steps(feature: Feature, records: Sequence[Sequence[Any]]) -> Ragged:
-    """Feature lists: rows of steps, which are rows again where they differ in length."""
-    splits = splits_of(np.array([len(steps) for steps in records], np.int64))
-    steps = [step for steps in records for step in steps]
-    if feature.extra["sequence"] != "ragged":
-        return Ragged(_steps(feature, steps), splits)
-    values = array_of([value for step in steps for value in step], _DTYPES[feature.type])
-    inner = splits_of(np.array([len(step) for step in steps], np.int64))
-    return Ragged(Ragged(values, inner), splits)
 
 
 def _is_plain(feature: Feature) -> bool:
@@ -359,3 +337,29 @@ def _check_dense(name: str, column: Column, shape: Sequence[int], rows: Rows) ->
 
 def _unlike(rows: Rows, row: int, expected: str, got: str) -> DatasetError:
     return rows.error(row, expected=f"{expected} as the dataset says", got=got, advice=_CURE)
+
+
+def is_audio(feature: Feature) -> bool:
+    """Whether a feature's bytes are a WAV file."""
+    return feature.type == "string" and feature.extra.get("encoding") == "wav"
+
+
+def _decode_wav(data: bytes, feature: Feature, seconds: float | None) -> npt.NDArray[np.float32]:
+    """`(samples, channels) float32` in [-1, 1) of a WAV file of 16-bit PCM.
+
+    Source: RIFF, "Multimedia Programming Interface and Data Specifications 1.0" (1991).
+    """
+    try:
+        with wave.open(io.BytesIO(data)) as file:
+            rate, channels, width = file.getframerate(), file.getnchannels(), file.getsampwidth()
+            frames = file.readframes(file.getnframes())
+    except (EOFError, wave.Error) as error:
+        raise ValueError(f"no WAV file: {error}") from error
+    known = feature.extra.get("sample_rate")
+    if width != 2 or known not in (None, rate):
+        raise ValueError(f"a WAV file of {8 * width} bits and {rate} Hz")
+    samples = np.frombuffer(frames, "<i2").reshape(-1, channels).astype(np.float32) / 32768
+    if seconds is None:
+        return samples
+    count = round(rate * seconds)
+    return np.pad(samples[:count], [(0, max(count - len(samples), 0)), (0, 0)])

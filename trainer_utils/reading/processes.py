@@ -27,7 +27,7 @@ import numpy as np
 
 from trainer_utils.format import ConfigError
 from trainer_utils.machine import usable_cores
-from trainer_utils.reading import decoding_threads
+from trainer_utils.reading import threads
 
 if TYPE_CHECKING:
     from trainer_utils.reading.batches import Batches
@@ -141,7 +141,7 @@ def serve(descriptor: int) -> None:
             memory.free.update(free)
             try:
                 if batches is None:
-                    batches, decoding_threads.most = pickle.loads(payload)
+                    batches, threads.most = pickle.loads(payload)
                 made = batches.make(epoch, reads)
             except Exception as error:
                 connection.send(_sendable(error))

@@ -15,21 +15,17 @@ import numpy.typing as npt
 
 from trainer_utils.dataset.selection import Source, mean_bytes
 from trainer_utils.format import CorruptShardError, DatasetError
-from trainer_utils.format.crc32c import Buffer
+from trainer_utils.format.checksums import Buffer
 from trainer_utils.format.example_columns import Column, parse_examples, parse_feature_lists
-from trainer_utils.format.framing import (
+from trainer_utils.format.slices import FileRange, RecordName, RecordPositions
+from trainer_utils.format.tensors import TokenSpec
+from trainer_utils.format.tfrecord import (
     FOOTER_BYTES,
     HEADER_BYTES,
-    RECORD_OVERHEAD_BYTES,
-    bad_headers,
+    check_frames,
     footers_of,
-    headers_of,
-    lengths_in,
-    payload_crcs,
     unframe,
 )
-from trainer_utils.format.slices import FileRange, RecordName
-from trainer_utils.format.tensors import TokenSpec
 from trainer_utils.reading.shard_files import ShardFiles
 
 if TYPE_CHECKING:
@@ -120,11 +116,8 @@ class RecordReader:
         self._ends: dict[int, int] = {}  # of shards that have no record from there on
         self._seen_bad: set[tuple[int, int, int]] = set()  # shard's index and bytes, once
         self._indices = {shard.path: index for index, shard in enumerate(self._shards)}
-        takes = np.array([part.take for part in ranges], np.int64)
-        self._stops = np.cumsum(takes)
-        self._num_records = int(takes.sum())
-        skips = np.array([part.skip for part in ranges], np.int64)
-        self._shifts = skips - (self._stops - takes)
+        self._ranges, self._positions = ranges, RecordPositions(ranges)
+        self._num_records = sum(part.take for part in ranges)
         self._range_shards = np.array([self._indices[part.path] for part in ranges], np.int64)
         self._process = 0
         self._open_here()
@@ -168,8 +161,8 @@ class RecordReader:
 
     def _locate(self, positions: Positions) -> tuple[Positions, Positions]:
         """Which shard, and which record in it, positions are."""
-        indices = np.searchsorted(self._stops, positions, side="right")
-        return self._range_shards[indices], positions + self._shifts[indices]
+        ranges, numbers = self._positions.places_of(positions)
+        return self._range_shards[ranges], numbers
 
     def _with_substitutes(
         self, positions: Positions, shards: Positions, numbers: Positions
@@ -187,8 +180,9 @@ class RecordReader:
                     first = next(iter(self.unreadable.values()))
                     rule = f"records: expected one at least that can be read, got {first}"
                     raise CorruptShardError(rule)
-                part = int(np.searchsorted(self._stops, place, side="right"))
-                place = (int(self._stops[part]) if is_behind else place + 1) % self._num_records
+                part = self._ranges[int(self._positions.places_of(np.array([place]))[0][0])]
+                place += part.skip + part.take - record[1] if is_behind else 1
+                place %= self._num_records
                 found = self._locate(np.array([place]))
                 record = int(found[0][0]), int(found[1][0])
             shards[row], numbers[row] = record
@@ -210,9 +204,8 @@ class RecordReader:
         data, starts = self._files.gather(shards, begins, ends)
         stops = starts + (ends - begins)
         # A shard of another run may be of the same size, and its records whole.
-        footers = footers_of(data, stops)
-        is_bad = (footers != sums) & are_known | ~_are_whole(data, starts, stops, footers)
-        bad = np.flatnonzero(is_bad).tolist()
+        footers, is_whole = check_frames(data, starts, stops)
+        bad = np.flatnonzero((footers != sums) & are_known | ~is_whole).tolist()
         if not bad:
             return Rows(data, starts + HEADER_BYTES, stops - FOOTER_BYTES, name)
         rows = [(int(shards[n]), int(begins[n]), int(ends[n])) for n in bad]
@@ -246,14 +239,3 @@ class RecordReader:
         return CorruptShardError.at(
             path, expected="more records", got="the end of the file", record=number
         )
-
-
-def _are_whole(
-    data: Any, starts: Positions, stops: Positions, footers: npt.NDArray[np.uint32]
-) -> npt.NDArray[np.bool_]:
-    """Which frames have the lengths and the checksums that they say."""
-    headers = headers_of(data, starts)
-    good: npt.NDArray[np.bool_] = lengths_in(headers) == stops - starts - RECORD_OVERHEAD_BYTES
-    good &= ~bad_headers(headers)
-    good &= payload_crcs(data, starts + HEADER_BYTES, stops - FOOTER_BYTES) == footers
-    return good

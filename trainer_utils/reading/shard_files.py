@@ -15,22 +15,28 @@ import os
 import resource
 import tempfile
 import threading
-from collections import OrderedDict
 from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from trainer_utils.dataset.shards import ShardFile, believed_index, open_records
+from trainer_utils.dataset.shards import believed_index, open_records
 from trainer_utils.format import CorruptShardError, RecordIndex
+from trainer_utils.format.layouts import ShardFile
 from trainer_utils.format.tfrecord import scan_until_damage
 from trainer_utils.options import CacheOptions, InputOptions
-from trainer_utils.storage import FileRefusedError, file_size, open_for_reading, read_range
+from trainer_utils.reading.threads import MadeOnce
+from trainer_utils.storage import (
+    FileRefusedError,
+    file_size,
+    file_version,
+    open_for_reading,
+    read_range,
+)
 from trainer_utils.storage.cache_folder import PART_BYTES, CacheFolder, copy_name, shard_version
 from trainer_utils.storage.file_system import is_remote
-from trainer_utils.storage.files import file_version
 
 _CHANGED = "It was written to since its dataset was opened: open the dataset again."
 _UNPACKED_AT_ONCE = 64 << 10  # so much of a damaged gzip file may be lost before the damage
@@ -117,9 +123,7 @@ class RemoteParts:
 
     def __init__(self, folder: CacheFolder, *, is_global: bool) -> None:
         self.folder, self._is_global = folder, is_global
-        self.lock = threading.Lock()
-        self.coming: dict[tuple[str, int], Future[bytes]] = {}
-        self.recent: OrderedDict[tuple[str, int], bytes] = OrderedDict()
+        self.recent = MadeOnce[bytes](_MOST_RECENT)
 
     @functools.cached_property
     def ahead(self) -> ThreadPoolExecutor:
@@ -179,19 +183,16 @@ class CachedFile:
 
     def read_ahead(self, begin: int, end: int) -> None:
         """Begins to fetch parts, where they will find room."""
-        shared = self._parts
-        for part in () if shared.is_ranged else _parts_of(begin, end):
-            key, place = (self.path, part), part * PART_BYTES
-            with shared.lock:
-                is_there = key in shared.coming or key in shared.recent
-            if not is_there and not self.holds(place, min(place + PART_BYTES, self.size)):
-                shared.ahead.submit(self._part, part)
+        for part in () if self._parts.is_ranged else _parts_of(begin, end):
+            first = part * PART_BYTES
+            is_there = self.holds(first, min(first + PART_BYTES, self.size))
+            if not is_there and (self.path, part) not in self._parts.recent:
+                self._parts.ahead.submit(self._part, part)
 
     def forget(self, begin: int, end: int) -> bool:
         """Drops copies of damaged bytes."""
-        with self._parts.lock:
-            for part in _parts_of(begin, end):
-                self._parts.recent.pop((self.path, part), None)
+        for part in _parts_of(begin, end):
+            self._parts.recent.forget((self.path, part))
         if self.copy is not None:
             self.copy.forget(begin, end)
         return True
@@ -208,37 +209,18 @@ class CachedFile:
 
     def _part(self, part: int) -> bytes:
         """The bytes of a part, which whoever asks for first fetches."""
-        key, shared = (self.path, part), self._parts
-        begin = part * PART_BYTES
+        key, begin = (self.path, part), part * PART_BYTES
         end = min(begin + PART_BYTES, self.size)
-        with shared.lock:
-            if (recent := shared.recent.get(key)) is not None:
-                shared.recent.move_to_end(key)
-                return recent
+
+        def fetch() -> bytes:
             if self.copy is not None and self.copy.holds(begin, end):
                 return bytes(self.copy.memory[begin:end])
-            coming = shared.coming.get(key)
-            own: Future[bytes] = Future()
-            if coming is None:
-                shared.coming[key] = own
-        if coming is not None:
-            return coming.result()
-        try:
             data = self._range(begin, end)
-            is_kept = self.copy is not None and self.copy.store(part, data)
-            with shared.lock:
-                if not is_kept:
-                    shared.recent[key] = data
-                while len(shared.recent) > _MOST_RECENT:
-                    shared.recent.popitem(last=False)
-            own.set_result(data)
+            if self.copy is not None and self.copy.store(part, data):
+                self._parts.recent.forget(key)  # memory is for what finds no room
             return data
-        except BaseException as error:
-            own.set_exception(error)
-            raise
-        finally:
-            with shared.lock:
-                del shared.coming[key]
+
+        return self._parts.recent.get(key, fetch)
 
     def _range(self, begin: int, end: int) -> bytes:
         with _naming_what_went(self.path):
@@ -291,11 +273,9 @@ class ShardFiles:
             folder = CacheFolder(cache.folder, cache.max_bytes)
             self._parts = RemoteParts(folder, is_global=options.shuffle == "global")
         self.reads_ahead = self._is_long or self._parts is not None
-        self._lock = threading.Lock()  # of the open files
-        self._opening: dict[int, threading.Lock] = {}
-        self._open: OrderedDict[int, File] = OrderedDict()
         descriptors = resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 4
         self._most_open = max(1, min(_MOST_OPEN, descriptors) // (1 if self._parts is None else 2))
+        self._open = MadeOnce[File](self._most_open)
         self._loading = threading.Lock()  # of the offsets: those of a shard are side by side
         self._first = np.full(len(shards), -1, np.int64)
         self._counts = np.zeros(len(shards), np.int64)
@@ -333,30 +313,29 @@ class ShardFiles:
         lengths = (ends - begins)[order]
         places = np.empty(len(order), np.int64)
         places[order] = np.cumsum(lengths) - lengths
-        data = None
-        if self._is_long:
-            data = np.empty(int(lengths.sum()) + len(_PADDING), np.uint8)
         parts: list[Any] = []
+        data = np.empty(int(lengths.sum()) + len(_PADDING) if self._is_long else 0, np.uint8)
         place = 0
         for some in _by_shards(runs, self._most_open):
             files = {index: self._file(index) for index in {run[0] for run in some}}
             for file in files.values():
                 file.check()
             fetched = {} if self._parts is None else self._parts.fetch(files, some)
-            if data is None and self._parts is None:  # a call for each would take as long as all
+            if self._is_long:
+                for run in some:
+                    index, begin, end = run
+                    view = data[place : place + end - begin]
+                    if run in fetched:
+                        view[:] = np.frombuffer(fetched[run], np.uint8)
+                    else:
+                        files[index].read_into(view, begin)
+                    place += end - begin
+            elif self._parts is not None:
+                parts += [fetched.get(run) or files[run[0]].read(*run[1:]) for run in some]
+            else:  # a call for each would take as long as all
                 memory = {index: file.memory for index, file in files.items()}
                 parts += [memory[index][begin:end] for index, begin, end in some]
-                continue
-            for run in some:
-                index, begin, end = run
-                if data is None:
-                    parts.append(fetched[run] if run in fetched else files[index].read(begin, end))
-                elif run in fetched:
-                    data[place : place + end - begin] = np.frombuffer(fetched[run], np.uint8)
-                else:
-                    files[index].read_into(data[place : place + end - begin], begin)
-                place += end - begin
-        return (b"".join([*parts, _PADDING]) if data is None else data), places
+        return (data if self._is_long else b"".join([*parts, _PADDING])), places
 
     def read_ahead(self, indices: Positions, numbers: Positions) -> None:
         """Has records at hand soon; returns at once, but for what says where they lie."""
@@ -371,20 +350,7 @@ class ShardFiles:
         return self._file(index).forget(begin, end)
 
     def _file(self, index: int) -> File:
-        file = self._open.get(index)
-        if file is not None:
-            with contextlib.suppress(KeyError):  # it just went
-                self._open.move_to_end(index)
-            return file
-        with self._lock:
-            lock = self._opening.setdefault(index, threading.Lock())
-        with lock:
-            file = self._open.get(index) or self._opened(self._shards[index])
-            with self._lock:
-                self._open[index] = file
-                while len(self._open) > self._most_open:
-                    self._open.popitem(last=False)
-            return file
+        return self._open.get(index, lambda: self._opened(self._shards[index]))
 
     def _opened(self, shard: ShardFile) -> File:
         with _naming_what_went(shard.path):
@@ -435,7 +401,7 @@ class ShardFiles:
                 raise
             self.damage[index] = error
             return RecordIndex(np.zeros(0, np.int64))
-        found, damage = believed_index(shard.path, size=file.size, entry=shard.entry), file.damage
+        found, damage = believed_index(shard, size=file.size), file.damage
         if found is None:
             lengths, behind = scan_until_damage(_Stream(file), path=shard.path)  # type: ignore[arg-type]
             damage, found = damage or behind, RecordIndex(lengths)

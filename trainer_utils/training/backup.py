@@ -19,8 +19,7 @@ from trainer_utils.order import InputState
 from trainer_utils.order.ledger import InputLedger
 from trainer_utils.recording import InputRecorder
 from trainer_utils.storage import exists, join, make_folder, read_bytes, write_atomically
-from trainer_utils.training.batch_source import BatchSource
-from trainer_utils.training.model_steps import ModelSteps
+from trainer_utils.training.model_steps import BatchSource, ModelSteps
 
 _FILE, _META = "training.npz", "training.json"
 
@@ -67,15 +66,17 @@ class RunBackup:
             cure = "Train on with that (TF_USE_LEGACY_KERAS), or give another folder"
             raise ConfigError.of("backup_dir", self._keras, allowed=rule, advice=cure)
         variables = steps.variables()
-        found = [_described(name, one.dtype, one.shape) for name, one in variables]
-        saved = [_described(name, one.dtype, one.shape) for name, one in self._arrays]
-        for own, other in itertools.zip_longest(found, saved, fillvalue=("none", None)):
-            if own[1:] != other[1:]:
+        for own, saved in itertools.zip_longest(variables, self._arrays, fillvalue=("none", None)):
+            kinds = [
+                (tuple(one.shape), tf.as_dtype(one.dtype))
+                for _, one in (own, saved)
+                if one is not None
+            ]
+            if kinds[1:] != kinds[:1]:
                 raise ConfigError(
-                    f"backup_dir: expected the backup of this model, whose {len(found)} variables "
-                    f"are otherwise than the {len(saved)} in {self._path}, first at "
-                    f"{' '.join(map(str, own))}, there {' '.join(map(str, other))}. Give another "
-                    "folder, or remove that file.",
+                    f"backup_dir: expected the backup of this model, whose {len(variables)} "
+                    f"variables are otherwise than the {len(self._arrays)} in {self._path}, first "
+                    f"at {own[0]}, there {saved[0]}: {kinds}. Give another folder, or remove it.",
                     setting="backup_dir",
                 )
         for (_, variable), (_, array) in zip(variables, self._arrays, strict=True):
@@ -141,7 +142,3 @@ class RunBackup:
             archive.writestr(_META, json.dumps(meta))
             for number, (_, array) in enumerate(arrays):
                 archive.writestr(str(number), np.ascontiguousarray(array).tobytes())
-
-
-def _described(name: str, dtype: Any, shape: Any) -> tuple[Any, ...]:
-    return name, tuple(shape), tf.as_dtype(dtype).name

@@ -12,11 +12,10 @@ from typing import Any
 import tensorflow as tf
 
 from trainer_utils.format import ConfigError
-from trainer_utils.format.settings import is_int
+from trainer_utils.format.settings import is_int, number
 from trainer_utils.frameworks.tensorflow import is_chief, num_workers
 from trainer_utils.training.backup import RunBackup
-from trainer_utils.training.batch_source import BatchSource
-from trainer_utils.training.model_steps import ModelSteps, keras_of
+from trainer_utils.training.model_steps import BatchSource, ModelSteps, keras_of
 
 
 def fit(
@@ -71,14 +70,14 @@ def fit(
             of another model or input.
         DatasetError: there is nothing to train on, or the backup is damaged.
     """
+    if backup_every != "epoch" and not (is_int(backup_every) and int(backup_every) >= 1):
+        raise ConfigError.of("backup_every", backup_every, allowed="'epoch', or a number of steps")
+    number(1)("epochs", epochs), number(1)("validation_freq", validation_freq)
+    counts = {"steps_per_epoch": steps_per_epoch, "validation_steps": validation_steps}
+    for name, count in counts.items():
+        if count is not None:
+            number(1)(name, count)
     strategy = strategy or model.distribute_strategy
-    _check_settings(
-        backup_every,
-        epochs=epochs,
-        steps_per_epoch=steps_per_epoch,
-        validation_steps=validation_steps,
-        validation_freq=validation_freq,
-    )
     steps = ModelSteps(model, strategy)
     is_alone, writes = num_workers(strategy) == 1, is_chief(strategy)
     backup = RunBackup(backup_dir, every=backup_every, train=train, writes=writes)
@@ -193,13 +192,3 @@ def _agree_to_stop(model: Any, strategy: tf.distribute.Strategy) -> bool:
     wants = tf.constant(int(model.stop_training))
     votes = strategy.run(lambda: tf.identity(wants))
     return int(strategy.reduce(tf.distribute.ReduceOp.SUM, votes, axis=None)) > 0
-
-
-def _check_settings(backup_every: int | str, **counts: int | None) -> None:
-    if backup_every != "epoch" and not (is_int(backup_every) and int(backup_every) >= 1):
-        raise ConfigError.of("backup_every", backup_every, allowed="'epoch', or a number of steps")
-    for name, value in counts.items():
-        may_lack = name in ("steps_per_epoch", "validation_steps")
-        if not (value is None and may_lack) and not (is_int(value) and int(value or 0) >= 1):
-            rule = "an int of at least 1" + ", or None" * may_lack
-            raise ConfigError.of(name, value, allowed=rule)

@@ -1,16 +1,17 @@
-"""A Keras model's steps under a strategy: what `fit` runs for each batch.
+"""A Keras model's steps under a strategy, and the batches that they are run for.
 
 The model's own `train_step` and `test_step` are run, in Keras 3 and in tf-keras. What is not run is
 Keras 3's way of reading values from several workers' replicas, which fails (keras#20585).
 """
 
+import itertools
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, TypeAlias
 
 import tensorflow as tf
 
-from trainer_utils.format import ConfigError
+from trainer_utils.format import ConfigError, DatasetError
 from trainer_utils.frameworks.tensorflow import num_workers
 
 Batch: TypeAlias = Any  # (features, label) or (features, label, weights), distributed or not
@@ -175,6 +176,63 @@ class ModelSteps:
             return dict(zeros)
 
         return dict(tf.cond(tf.reduce_any(keep), test, skip))
+
+
+class BatchSource:
+    """The batches of a dataset by epochs: passes over it, or so many steps each."""
+
+    def __init__(
+        self, dataset: Any, strategy: tf.distribute.Strategy, steps_per_epoch: int | None
+    ) -> None:
+        self._dataset = self._batches = dataset
+        if not isinstance(dataset, tf.distribute.DistributedDataset):
+            self._batches = strategy.experimental_distribute_dataset(dataset)
+        self.element_spec = self._batches.element_spec
+        cardinality = getattr(dataset, "cardinality", tf.data.UNKNOWN_CARDINALITY)
+        passes = int(cardinality() if callable(cardinality) else cardinality)
+        if steps_per_epoch is None and passes == tf.data.INFINITE_CARDINALITY:
+            steps_per_epoch = getattr(dataset, "input_steps", None)
+            if steps_per_epoch is None:
+                rule = "a number for a dataset without end"
+                raise ConfigError.of("steps_per_epoch", None, allowed=rule)
+        self._steps_per_epoch = steps_per_epoch
+        self.steps = steps_per_epoch or (passes if passes >= 0 else None)
+        self.taken = 0
+        self._iterator: Iterator[Any] | None = None
+
+    def peek(self, name: str) -> Any:
+        """The first batch, which `epoch` yields nevertheless."""
+        batches = iter(self._batches)
+        first = next(batches, None)
+        if first is None:
+            raise DatasetError(f"{name}: expected at least one batch, got none.")
+        self._iterator = itertools.chain([first], batches)
+        return first
+
+    def epoch(self, first_step: int) -> Iterator[tuple[int, Any]]:
+        """The batches of an epoch with their numbers, from that one on."""
+        for step in itertools.count(first_step):
+            batch = None if step == self._steps_per_epoch else self._next()
+            if batch is None:
+                return
+            self.taken += 1
+            yield step, batch
+
+    def _next(self) -> Any:
+        """The next batch; None at the end of a pass, of which the next begins where steps count."""
+        for _ in range(2):
+            self._iterator = self._iterator or iter(self._batches)
+            if (batch := next(self._iterator, None)) is not None:
+                return batch
+            self._iterator = None
+            if self._steps_per_epoch is None:
+                break
+        return None
+
+    def state(self) -> Any:
+        """The token to go on from."""
+        start, steps = self._dataset.input_start, self._dataset.input_steps
+        return self._dataset.state(start.epoch * steps + start.step + self.taken)
 
 
 def _as_it_is(function: Callable[[Any], Any]) -> Callable[[Any], Any]:

@@ -8,6 +8,7 @@ exception, there is nothing at `uri`.
 """
 
 import collections
+import contextlib
 import dataclasses
 import errno
 import hashlib
@@ -18,9 +19,18 @@ import threading
 import uuid
 from collections.abc import Collection, Mapping, Sequence
 from importlib import metadata
-from typing import Any
+from typing import Any, BinaryIO
 
-from trainer_utils.format import Accounting, ConfigError, InputError, Manifest, Shard
+from trainer_utils import storage
+from trainer_utils.format import (
+    Accounting,
+    ConfigError,
+    InputError,
+    Manifest,
+    Shard,
+    ShardName,
+    ShardWriter,
+)
 from trainer_utils.format.errors import DatasetError, did_you_mean
 from trainer_utils.format.example import encode_example, encode_sequence_example
 from trainer_utils.format.index import name_of
@@ -34,17 +44,16 @@ from trainer_utils.format.settings import (
     setting,
     settings_of,
 )
-from trainer_utils.storage import is_remote, make_folder, remove_tree, rename, sync_folder
-from trainer_utils.writing.feature_record import FeatureRecord
 from trainer_utils.writing.publishing import (
     check_is_free,
     publish_manifest,
     texts_of_dataset,
     upload_dataset,
+    working_folder,
     write_texts,
 )
-from trainer_utils.writing.shards import OpenShards
-from trainer_utils.writing.values import Plain, Stored, check_image, stored_value
+from trainer_utils.writing.shards import finish_shard, verify_shard
+from trainer_utils.writing.values import FeatureRecord, Plain, Stored, check_image, stored_value
 
 _logger = logging.getLogger(__name__)
 
@@ -131,9 +140,11 @@ class DatasetWriter:
         check_is_free(self.uri)
         self._folder = self._make_folder()
         self._vocabularies: Mapping[str, Sequence[str]] = dict(self._settings.vocabulary)  # type: ignore[arg-type]
-        self._splits: dict[str, OpenShards] = {}
+        self._splits: dict[str, _OpenShards] = {}
         self._record = FeatureRecord()
-        self._labels: dict[str, collections.Counter[int] | None] = {}
+        self._labels: dict[str, collections.Counter[int]] = collections.defaultdict(
+            collections.Counter
+        )
         self._ids = {
             feature: {label.encode(): number for number, label in enumerate(labels)}
             for feature, labels in self._vocabularies.items()
@@ -143,12 +154,12 @@ class DatasetWriter:
 
     def _make_folder(self) -> str:
         """A folder for what is being written: beside `uri`, so that a rename makes it whole."""
-        if is_remote(self.uri):
+        if storage.is_remote(self.uri):
             return tempfile.mkdtemp(prefix="tfx-shards-")
         above, name = os.path.split(os.path.abspath(self.uri))
         folder = os.path.join(above, f".{name[:100]}.{uuid.uuid4().hex}")
         try:
-            make_folder(folder)
+            storage.make_folder(folder)
         except OSError as error:
             rule = f"a folder that can be made ({error.strerror or error})"
             raise ConfigError.of("uri", self.uri, allowed=rule) from error
@@ -183,23 +194,14 @@ class DatasetWriter:
             except InputError as error:
                 place = f"split {split!r}, record {number}"
                 raise InputError(f"{error} ({place}).", path=self.uri, record=number) from error
-            shards = self._splits.setdefault(split, shards or self._open(split))
+            if shards is None:
+                shards = self._splits[split] = _OpenShards(self._folder, split, self._settings)
             parts = encode_sequence_example(values, lists) if lists else encode_example(values)
             shards.append(parts, name=name_of(values))
-            self._count(split, values)
-
-    def _open(self, split: str) -> OpenShards:
-        settings, num_shards = self._settings, self._settings.num_shards
-        if isinstance(num_shards, Mapping):
-            num_shards = num_shards.get(split)
-        return OpenShards(
-            self._folder,
-            split,
-            num_shards=num_shards,
-            target_shard_bytes=settings.target_shard_bytes,
-            gzip=settings.compression == "gzip",
-            buffer_bytes=min(1 << 20, max(1 << 12, _BUFFER_BYTES // (num_shards or 1))),
-        )
+            labels, counter = values.get(_LABEL), self._labels[split]
+            is_label = isinstance(labels, tuple) and all(isinstance(one, int) for one in labels)
+            if is_label and len(counter) <= _MOST_CLASSES:
+                counter.update(labels)
 
     def _stored(self, example: Mapping[str, Any]) -> dict[str, Stored]:
         if not isinstance(example, Mapping):
@@ -237,15 +239,6 @@ class DatasetWriter:
             )
         return Plain("int", tuple(ids[label] for label in values), is_list=stored.is_list)
 
-    def _count(self, split: str, values: Mapping[str, Any]) -> None:
-        labels = values.get(_LABEL)
-        if isinstance(labels, tuple) and all(isinstance(label, int) for label in labels):
-            counter = self._labels.setdefault(split, collections.Counter())
-            if counter is not None:
-                counter.update(labels)
-                if len(counter) > _MOST_CLASSES:
-                    self._labels[split] = None
-
     def close(self) -> None:
         """Makes a dataset of what was written; an InputError where that is nothing."""
         with self._lock:
@@ -265,7 +258,7 @@ class DatasetWriter:
         with self._lock:
             self._is_open = False
             self._splits.clear()
-            remove_tree(self._folder)
+            storage.remove_tree(self._folder)
 
     def _write_files(self) -> None:
         shards = [shard for split in self._splits.values() for shard in split.finish()]
@@ -301,6 +294,9 @@ class DatasetWriter:
         settings = dataclasses.asdict(self._settings)
         settings["images"] = list(self._settings.images)
         settings["vocabulary"] = {n: len(labels) for n, labels in self._vocabularies.items()}
+        versions = {"tfx-shards": "not installed"}
+        with contextlib.suppress(metadata.PackageNotFoundError):
+            versions["tfx-shards"] = metadata.version("tfx-shards")
         contents = sorted((shard.split, f"{shard.content:016x}") for shard in shards)
         return Manifest(
             shards=tuple(shards),
@@ -311,9 +307,9 @@ class DatasetWriter:
             label_counts={
                 split: {self._name_of(label): n for label, n in counter.items()}
                 for split, counter in self._labels.items()
-                if counter is not None
+                if 0 < len(counter) <= _MOST_CLASSES
             },
-            versions=_versions(),
+            versions=versions,
         )
 
     def _name_of(self, label: int) -> str:
@@ -321,21 +317,82 @@ class DatasetWriter:
         return labels[label] if 0 <= label < len(labels) else str(label)
 
     def _publish(self) -> None:
-        if is_remote(self.uri):
+        if storage.is_remote(self.uri):
             upload_dataset(self._folder, self.uri)
             return
         whole = os.path.abspath(self.uri)
         try:
-            rename(self._folder, whole)
+            storage.rename(self._folder, whole)
         except OSError as error:
             if error.errno in (errno.ENOTEMPTY, errno.EEXIST, errno.ENOTDIR):
                 check_is_free(self.uri)
             raise
-        sync_folder(os.path.dirname(whole))
+        storage.sync_folder(os.path.dirname(whole))
 
 
-def _versions() -> dict[str, str]:
-    try:
-        return {"tfx-shards": metadata.version("tfx-shards")}
-    except metadata.PackageNotFoundError:
-        return {"tfx-shards": "not installed"}
+@dataclasses.dataclass
+class _AppendedFile:
+    """A file that is open only while something is written, so that there may be many shards."""
+
+    path: str
+
+    def write(self, block: bytes | memoryview) -> int:
+        with storage.naming_file(self.path), open(self.path, "ab") as stream:
+            return stream.write(block)
+
+
+class _OpenShards:
+    """The shards of a split while examples still come, in a folder of this machine.
+
+    With `num_shards` the n-th example goes into shard n modulo that number; without, each shard is
+    filled up to `target_shard_bytes` before the next one is begun. How many there are is known at
+    the end, so until then they have other names. Each may hold `buffer_bytes` back.
+    """
+
+    def __init__(self, folder: str, split: str, settings: WriterSettings) -> None:
+        self._folder, self._split, self._target = folder, split, settings.target_shard_bytes
+        count = settings.num_shards
+        self._num_shards = count.get(split) if isinstance(count, Mapping) else count
+        self._buffer = min(1 << 20, max(1 << 12, _BUFFER_BYTES // (self._num_shards or 1)))
+        self._gzip = settings.compression == "gzip"
+        self._writers: list[ShardWriter] = []
+        self._paths: list[str] = []
+        self._filled = 0  # bytes of the shard that is being filled
+        self.records = 0
+
+    def _begin(self) -> None:
+        path = storage.join(working_folder(self._folder), f"{self._split}-{len(self._paths)}")
+        storage.make_folder(os.path.dirname(path))
+        open(path, "wb").close()
+        stream: BinaryIO = _AppendedFile(path)  # type: ignore[assignment]
+        self._paths.append(path)
+        self._writers.append(ShardWriter(stream, gzip=self._gzip, buffer_bytes=self._buffer))
+        self._filled = 0
+
+    def append(self, parts: list[bytes], *, name: bytes | None = None) -> None:
+        """Appends an example, in parts; `name`: as `ShardWriter.write` takes it."""
+        if self._num_shards is not None:
+            place = self.records % self._num_shards
+        else:
+            has_room = bool(self._writers) and self._filled < self._target
+            place = len(self._writers) - has_room
+        if place == len(self._writers):
+            self._begin()
+        self._writers[place].write(parts, name=name)
+        self._filled += sum(map(len, parts))
+        self.records += 1
+
+    def finish(self) -> list[Shard]:
+        """Gives all shards their names and indices, and reads them back."""
+        shards, count = [], len(self._writers)
+        for place, (writer, path) in enumerate(zip(self._writers, self._paths, strict=True)):
+            digest = writer.finish()
+            name = ShardName(
+                split=self._split, shard_index=place, num_shards=count, gzip=self._gzip
+            )
+            final = storage.join(self._folder, name.path)
+            storage.make_folder(os.path.dirname(final))
+            storage.rename(path, final)
+            shards.append(finish_shard(name, digest, writer, uri=self._folder))
+            verify_shard(shards[-1], uri=self._folder)
+        return shards

@@ -5,7 +5,6 @@ so every record's own, too. That the disk has them `fsync` is asked for before t
 """
 
 import dataclasses
-import os
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import Any, BinaryIO, cast
@@ -14,7 +13,7 @@ import numpy as np
 
 from trainer_utils import storage
 from trainer_utils.format import CorruptShardError, RecordIndex, Shard, ShardName, ShardWriter
-from trainer_utils.format.crc32c import extend_crc32c
+from trainer_utils.format.checksums import extend_crc32c
 from trainer_utils.format.naming import index_file
 from trainer_utils.format.shard_writer import ShardDigest
 from trainer_utils.format.tfrecord import BLOCK_BYTES
@@ -40,7 +39,7 @@ def finish_shard(name: ShardName, digest: ShardDigest, writer: ShardWriter, *, u
     with _writing(storage.join(uri, index_file(name.path)), uri) as stream:
         stream.write(data)
     crc = extend_crc32c(0, data)
-    return Shard(path=name.path, split=name.split, **vars(digest), index_crc32c=crc)
+    return Shard(path=name.path, split=name.split, **digest._asdict(), index_crc32c=crc)
 
 
 def verify_shard(shard: Shard, *, uri: str, block_bytes: int = BLOCK_BYTES) -> None:
@@ -114,78 +113,3 @@ def _writing(path: str, uri: str) -> AbstractContextManager[BinaryIO]:
     storage.make_folder(path.rpartition("/")[0])
     storage.make_folder(working_folder(uri))
     return storage.write_atomically(path, temporary_folder=working_folder(uri))
-
-
-@dataclasses.dataclass
-class _AppendedFile:
-    """A file that is open only while something is written, so that there may be many shards."""
-
-    path: str
-
-    def write(self, block: bytes | memoryview) -> int:
-        with storage.naming_file(self.path), open(self.path, "ab") as stream:
-            return stream.write(block)
-
-
-class OpenShards:
-    """The shards of a split while examples still come, in a folder of this machine.
-
-    With `num_shards` the n-th example goes into shard n modulo that number; without, each shard is
-    filled up to `target_shard_bytes` before the next one is begun. How many there are is known at
-    the end, so until then they have other names. Each may hold `buffer_bytes` back.
-    """
-
-    def __init__(
-        self,
-        folder: str,
-        split: str,
-        *,
-        num_shards: int | None,
-        target_shard_bytes: int,
-        gzip: bool,
-        buffer_bytes: int,
-    ) -> None:
-        self._folder, self._split, self._gzip = folder, split, gzip
-        self._num_shards, self._target = num_shards, target_shard_bytes
-        self._buffer_bytes = buffer_bytes
-        self._writers: list[ShardWriter] = []
-        self._paths: list[str] = []
-        self._filled = 0  # bytes of the shard that is being filled
-        self.records = 0
-
-    def _begin(self) -> None:
-        path = storage.join(working_folder(self._folder), f"{self._split}-{len(self._paths)}")
-        storage.make_folder(os.path.dirname(path))
-        open(path, "wb").close()
-        stream: BinaryIO = _AppendedFile(path)  # type: ignore[assignment]
-        self._paths.append(path)
-        self._writers.append(ShardWriter(stream, gzip=self._gzip, buffer_bytes=self._buffer_bytes))
-        self._filled = 0
-
-    def append(self, parts: list[bytes], *, name: bytes | None = None) -> None:
-        """Appends an example, in parts; `name`: as `ShardWriter.write` takes it."""
-        if self._num_shards is not None:
-            place = self.records % self._num_shards
-        else:
-            has_room = bool(self._writers) and self._filled < self._target
-            place = len(self._writers) - has_room
-        if place == len(self._writers):
-            self._begin()
-        self._writers[place].write(parts, name=name)
-        self._filled += sum(map(len, parts))
-        self.records += 1
-
-    def finish(self) -> list[Shard]:
-        """Gives all shards their names and indices, and reads them back."""
-        shards, count = [], len(self._writers)
-        for place, (writer, path) in enumerate(zip(self._writers, self._paths, strict=True)):
-            digest = writer.finish()
-            name = ShardName(
-                split=self._split, shard_index=place, num_shards=count, gzip=self._gzip
-            )
-            final = storage.join(self._folder, name.path)
-            storage.make_folder(os.path.dirname(final))
-            storage.rename(path, final)
-            shards.append(finish_shard(name, digest, writer, uri=self._folder))
-            verify_shard(shards[-1], uri=self._folder)
-        return shards

@@ -12,6 +12,7 @@ import contextlib
 import dataclasses
 import hashlib
 import json
+import logging
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -20,8 +21,10 @@ from components.balancing.settings import BalancerSettings
 from components.common.beam import runner_of
 from components.common.workspace import folder_lock
 from pipelines.tools.conversion.settings import EXAMPLE_GENS, Conversion
+from trainer_utils.dataset.files import list_dataset, read_manifest
 from trainer_utils.format import InputError, Manifest
 from trainer_utils.format.naming import MANIFEST_FILE
+from trainer_utils.format.printable import printable
 from trainer_utils.storage import (
     exists,
     is_folder,
@@ -141,7 +144,25 @@ def _read_runs(folder: str) -> dict[str, dict[str, str]]:
 def _made_before(folder: str, key: str) -> dict[str, str] | None:
     """What an earlier run made, where it was this one and all of it is still there."""
     uris = {name: join(folder, inner) for name, inner in _read_runs(folder).get(key, {}).items()}
-    return uris if uris and all(map(is_folder, uris.values())) else None
+    if not uris or not all(map(is_folder, uris.values())):
+        return None
+    for name, uri in uris.items():
+        is_dataset = name.endswith(("ExampleGen", _BALANCED[0]))
+        if is_dataset and (path := _first_lacking(uri)) is not None:
+            logging.warning("%s: is not as it was written: made anew", printable(path))
+            return None
+    return uris
+
+
+def _first_lacking(uri: str) -> str | None:
+    """The first file of a dataset that is not there with its size; `verify` looks at contents."""
+    manifest, files = read_manifest(uri), list_dataset(uri)
+    if manifest is None:
+        return files.path(MANIFEST_FILE)
+    expected = {shard.path: shard.bytes for shard in manifest.shards}
+    for name, digest in manifest.published.items():
+        expected[name] = digest.size if digest is not None else files.size(name) or 0
+    return next((files.path(n) for n, size in expected.items() if files.size(n) != size), None)
 
 
 def _next_output(folder: str, component: str, output: str) -> str:
@@ -150,9 +171,11 @@ def _next_output(folder: str, component: str, output: str) -> str:
     make_folder(place)
     names = list_names(place) if exists(place) else ()  # a bucket has no empty folders
     numbers = [int(name) for name in names if name.isdecimal()]
-    last = join(place, str(max(numbers, default=0)))
-    if numbers and output.endswith("examples") and not exists(join(last, MANIFEST_FILE)):
-        return last
     made = [path for run in _read_runs(folder).values() for path in run.values()]  # or removed
-    numbers += [int(p.rpartition("/")[2]) for p in made if p.startswith(f"{component}/{output}/")]
-    return join(place, str(max(numbers, default=0) + 1))
+    known = [int(p.rpartition("/")[2]) for p in made if p.startswith(f"{component}/{output}/")]
+    last = max(numbers, default=0)
+    if last and last not in known and output.endswith("examples"):
+        path = join(place, str(last))
+        if not exists(join(path, MANIFEST_FILE)):
+            return path
+    return join(place, str(max([last, *known]) + 1))

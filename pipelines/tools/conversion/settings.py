@@ -14,7 +14,7 @@ from components.balancing.settings import BalancerSettings
 from components.common.beam import asks_for_beam
 from components.common.workspace import check_folder, is_within, path_of
 from components.example_gen.inputs import ALL_FILES, InputSelection
-from components.example_gen.partition import Partition
+from components.example_gen.plan import Partition
 from components.example_gen.settings import (
     AudioSettings,
     ExampleGenSettings,
@@ -23,7 +23,7 @@ from components.example_gen.settings import (
 )
 from pipelines.tools.conversion.recognition import KINDS, check_source, recognise
 from trainer_utils.format import ConfigError
-from trainer_utils.format.errors import misspelt
+from trainer_utils.format.errors import did_you_mean
 from trainer_utils.format.naming import check_split_name
 from trainer_utils.format.settings import check_names
 from trainer_utils.storage import exists, is_folder, is_object_store, is_remote
@@ -83,7 +83,7 @@ def prepare(
     source = path_of("source", source)
     if kind not in (None, *KINDS):
         rule = f"one of {', '.join(KINDS)}, or None"
-        raise ConfigError(f"kind: expected {rule}, got {misspelt(kind, KINDS)}", setting="kind")
+        raise ConfigError.of("kind", kind, allowed=rule, advice=did_you_mean(kind, KINDS).strip())
     shares = _whole_shares(splits)
     _check_beam(beam_pipeline_args)
     check_options(options, kind=kind)  # looking at a remote source takes seconds
@@ -126,7 +126,6 @@ def check_options(options: Mapping[str, object], *, kind: str | None = None) -> 
         options,
         [*known, *_BALANCER],
         alternatives=("kind", "metadata", "splits", "beam_pipeline_args"),
-        called="option",
         allowed=f"one of {component} ({', '.join(known)}) or of ShardBalancer "
         f"({', '.join(_BALANCER)})",
     )

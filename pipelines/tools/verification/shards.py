@@ -22,12 +22,13 @@ from trainer_utils.format import (
     multiset_checksum,
     read_blocks,
 )
-from trainer_utils.format.crc32c import extend_crc32c
-from trainer_utils.format.framing import Lengths
+from trainer_utils.format.checksums import extend_crc32c
 from trainer_utils.format.json_text import JsonObject
 from trainer_utils.format.naming import index_file
-from trainer_utils.format.tfrecord import BLOCK_BYTES, compact
+from trainer_utils.format.tfrecord import BLOCK_BYTES, Lengths, compact
 from trainer_utils.storage import open_for_reading, read_bytes
+
+_MOST_NAMED = 9  # damaged records of a shard, beside the first
 
 
 @dataclasses.dataclass(frozen=True)
@@ -95,7 +96,8 @@ class _Summed:
 
 
 def check_shard(task: ShardCheck) -> ShardOutcome:
-    """Reads a shard to its end, or to the first record that is damaged; raises nothing."""
+    """Reads a shard to its end, or to its first damaged record and, by the index, those behind it;
+    raises nothing."""
     outcome, entry = ShardOutcome(split=task.split), task.entry
     lengths: list[Lengths] = [np.zeros(0, np.uint16)]
     crcs, content = [np.zeros(0, np.uint32)], 0
@@ -121,7 +123,30 @@ def check_shard(task: ShardCheck) -> ShardOutcome:
                 if index.payload_crcs is not None and not outcome.problems:
                     sums = np.concatenate(crcs)
                     _compare(task, sums, index.payload_crcs, "a record of sum {:08x}")
+        return outcome
+    outcome.problems += _behind_damage(task, outcome)
     return outcome
+
+
+def _behind_damage(task: ShardCheck, outcome: ShardOutcome) -> list[Problem]:
+    """The damaged records behind the first one, where the index says where they begin."""
+    found: list[Problem] = []
+    if task.entry is None or task.name.endswith(".gz"):
+        return found
+    with contextlib.suppress(OSError, DatasetError), open_for_reading(task.path) as stream:
+        data = read_bytes(task.index_path)
+        index = RecordIndex.from_bytes(data, path=task.index_path, shard=task.entry)
+        num_whole = int((index.offsets[1:] <= stream.seek(0, os.SEEK_END)).sum())
+        for number in range(outcome.records + 1, min(num_whole + 1, len(index))):
+            try:
+                index.read(stream, number, path=task.path)
+            except CorruptShardError as error:
+                found.append(Problem.of(error, task.name))
+    if len(found) > _MOST_NAMED:
+        numbers = f"records {found[_MOST_NAMED].record} to {found[-1].record}"
+        message = f"{task.path!r}: {len(found) - _MOST_NAMED} more of {numbers} are damaged."
+        found[_MOST_NAMED:] = [Problem(task.name, message)]
+    return found
 
 
 @contextlib.contextmanager

@@ -137,7 +137,7 @@ def _find(files: DatasetFiles) -> tuple[Manifest | None, list[ShardCheck], list[
         tasks = _tasks(files, "", [("unknown", name, None, None) for name in names])
         return None, tasks, [*problems, Problem.of(error, "")]
     entries = [
-        (s, one.path, one.records, one.entry) for s, group in found.shards.items() for one in group
+        (s, one.name, one.records, one.entry) for s, group in found.shards.items() for one in group
     ]
     return None, _tasks(files, found.named_in, entries), problems
 

@@ -7,9 +7,9 @@ import pytest
 
 from components.common.workspace import start_working
 from components.shuffle.external import ExternalShuffle, frames_of, run_of
-from components.shuffle.layout import Cells, SplitLayout, plan_tasks
+from components.shuffle.layout import SplitLayout, plan_tasks
+from tests.trainer_utils.format.tfrecord_files import frame_records
 from trainer_utils.format import CorruptShardError, DatasetError, read_blocks
-from trainer_utils.format.framing import frame_records
 from trainer_utils.writing.publishing import working_folder
 
 
@@ -17,10 +17,8 @@ def make_shuffle(uri, records, *, memory_bytes):
     start_working(str(uri))
     bounds = (0, len(records) // 3, len(records))
     layout = SplitLayout(split="train", bounds=bounds, seed=7)
-    cells = Cells(layout)
     lengths = np.array([*map(len, records)], np.int64)
-    cells.add(layout.positions(0, len(records)), lengths + 16)
-    tasks = plan_tasks(layout, cells, memory_bytes=memory_bytes)
+    tasks = plan_tasks(layout, [lengths + 16], memory_bytes=memory_bytes)
     return ExternalShuffle(uri=str(uri), layout=layout, tasks=tasks)
 
 

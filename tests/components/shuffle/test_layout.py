@@ -6,7 +6,7 @@ import random
 import numpy as np
 import pytest
 
-from components.shuffle.layout import Cells, SplitLayout, plan_tasks, shuffle_seed
+from components.shuffle.layout import SplitLayout, plan_tasks, shuffle_seed
 
 
 def layout_of(bounds: list[int], seed: int | None = None) -> SplitLayout:
@@ -21,9 +21,7 @@ def test_buckets_cover_all_places_and_keep_to_the_limit():
         layout = layout_of([0, *inner, records])
         sizes = np.array([int(10 ** source.uniform(0, 3)) for _ in range(records)])
         memory = source.choice([10, 500, 5000, 10**6])
-        cells = Cells(layout)
-        cells.add(np.arange(records), sizes)
-        tasks = plan_tasks(layout, cells, memory_bytes=memory)
+        tasks = plan_tasks(layout, [sizes[:7], sizes[7:]], memory_bytes=memory)
         shards = [s for t in tasks for s in range(t.first_shard, t.stop_shard)]
         assert shards == list(range(layout.num_shards))
         places = []

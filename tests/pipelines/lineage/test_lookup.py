@@ -98,3 +98,5 @@ def test_a_dataset_that_no_store_above_has_tells_of_itself(runs, tmp_path, make_
     assert (told["metadata"], len(told["ancestors"])) == ("manifests", 1)
     with pytest.raises(InputError, match=r"metadata\.sqlite, which has 0"):
         describe_artifact(str(tmp_path / "runs"))
+    (tmp_path / "runs/latest").symlink_to("balanced_examples/2")  # as `convert` has it
+    assert describe_artifact(str(tmp_path / "runs")).to_json()["splits"] == told["splits"]

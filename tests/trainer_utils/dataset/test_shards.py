@@ -8,6 +8,7 @@ import pytest
 import tensorflow as tf
 
 import trainer_utils
+from tests.trainer_utils.format.tfrecord_files import frame_records
 from trainer_utils.dataset import open_dataset
 from trainer_utils.dataset.shards import (
     believed_index,
@@ -19,7 +20,7 @@ from trainer_utils.dataset.shards import (
     summed_index,
 )
 from trainer_utils.format import CorruptShardError, RecordIndex
-from trainer_utils.format.framing import frame_records
+from trainer_utils.format.layouts import ShardFile
 from trainer_utils.format.naming import index_file
 
 RECORDS = [bytes([n % 256]) * (n % 50) for n in range(500)]
@@ -62,7 +63,7 @@ def test_a_gzip_file_cut_short_is_named(tmp_path, part):
 def test_an_index_says_where_records_lie_unless_it_is_of_another_file(tmp_path):
     name = "Split-train/data_tfrecord-00000-of-00001"
     records = [b"", b"one", b"x" * 300]
-    shard, index = str(tmp_path / name), tmp_path / index_file(name)
+    shard, index = ShardFile(name, path=f"{tmp_path}/{name}"), tmp_path / index_file(name)
     assert believed_index(shard, size=355) is None
     index.parent.mkdir(parents=True)
     index.write_bytes(RecordIndex(np.array([0, 3, 300])).to_bytes())
@@ -71,7 +72,7 @@ def test_an_index_says_where_records_lie_unless_it_is_of_another_file(tmp_path):
     assert believed_index(shard, size=size + 1) is None
     index.write_bytes(b"no index")
     assert believed_index(shard, size=size) is None
-    assert believed_index("elsewhere.tfrecord", size=size) is None
+    assert believed_index(ShardFile("x", path="elsewhere.tfrecord"), size=size) is None
 
 
 @pytest.mark.parametrize(

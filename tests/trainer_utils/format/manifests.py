@@ -3,7 +3,7 @@
 import dataclasses
 
 from trainer_utils.format import Accounting, Manifest, Shard
-from trainer_utils.format.checksums import FileDigest
+from trainer_utils.format.manifest import FileDigest
 
 SHARDS = tuple(
     Shard(path=f"Split-train/{n}", split="train", records=3, bytes=100 + n, crc32c=n)

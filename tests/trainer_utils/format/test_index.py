@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from tests.trainer_utils.format.tfrecord_files import frame_records
 from trainer_utils.format import (
     CorruptShardError,
     RecordIndex,
@@ -17,9 +18,7 @@ from trainer_utils.format import (
     read_blocks,
     scan_lengths,
 )
-from trainer_utils.format.crc32c import extend_crc32c, mask_crc32c
-from trainer_utils.format.framing import frame_records
-from trainer_utils.format.naming import index_file
+from trainer_utils.format.checksums import extend_crc32c, mask_crc32c
 
 PATH = "Split-train/data_tfrecord-00000-of-00001"
 
@@ -52,6 +51,9 @@ def test_every_record_is_reached_by_its_number(written):
     index, stream = index_of(data), io.BytesIO(data)
     order = random.Random(1).sample(range(500), 500)
     assert [index.read(stream, i, path=PATH) for i in order] == [records[i] for i in order]
+    for number in (-1, 500):
+        with pytest.raises(IndexError):
+            index.read(stream, number, path=PATH)
 
 
 def test_the_writer_keeps_the_index_of_what_it_wrote(written):
@@ -89,7 +91,7 @@ def test_names_are_told_or_looked_for(serialize):
         told.write([record], name=name)
         found.write([record[:5], record[5:]])
     (block,) = read_blocks(io.BytesIO(frame_records(records)), path=PATH)
-    framed.write_framed(block.frames(), block.lengths, block.payload_crcs)
+    framed.write_framed(block.data, block.lengths, block.payload_crcs)
     expected = [0 if name is None else google_crc32c.value(name) for name in [*names, None]]
     for writer in (told, found, framed):
         assert writer.index.name_crcs.tolist() == expected
@@ -106,12 +108,6 @@ def test_it_is_a_numpy_array_of_the_smallest_type_that_holds_the_lengths(written
         made = RecordIndex(np.array([length, 3], np.int64))
         assert np.load(io.BytesIO(made.to_bytes())).dtype == dtype
         assert RecordIndex.from_bytes(made.to_bytes(), path="x").lengths.tolist() == [length, 3]
-
-
-def test_a_number_that_is_none_is_refused(written):
-    for number in (-1, 500):
-        with pytest.raises(IndexError):
-            index_of(written[0]).read(io.BytesIO(written[0]), number, path=PATH)
 
 
 def test_a_damaged_record_is_refused_with_its_byte(written):
@@ -157,13 +153,5 @@ def test_an_index_that_is_not_the_manifests_is_refused(written):
     without_sum = dataclasses.replace(shard, index_crc32c=None, records=499)
     with pytest.raises(CorruptShardError, match="499"):
         RecordIndex.from_bytes(good, path="x", shard=without_sum)
-
-
-def test_a_gzip_shards_bytes_are_not_compared_with_its_records(written):
-    index = index_of(written[0])
-    shard = dataclasses.replace(shard_of(b"short", 500), path=PATH + ".gz")
-    assert len(RecordIndex.from_bytes(index.to_bytes(), path="x", shard=shard)) == 500
-
-
-def test_the_index_lies_outside_the_splits_folders_and_is_not_called_like_a_shard():
-    assert index_file(PATH) == index_file(PATH + ".gz") == "index/train-00000-of-00001.npy"
+    zipped = dataclasses.replace(shard, path=PATH + ".gz", bytes=5)  # as it is compressed
+    assert len(RecordIndex.from_bytes(good, path="x", shard=zipped)) == 500

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from trainer_utils.format import DatasetError, Manifest, parse_shard_info
 from trainer_utils.format.datum import parse_features
-from trainer_utils.format.json_text import json_lines, parse_json, render_json
+from trainer_utils.format.json_text import json_lines, parse_json_object, render_json
 from trainer_utils.format.tfds import parse_tfds_features, parse_tfds_splits
 
 HOSTILE = {
@@ -29,7 +29,7 @@ HOSTILE = {
     "a mark before it": "\ufeff{}",
 }
 PARSERS = [
-    parse_json,
+    parse_json_object,
     parse_features,
     parse_shard_info,
     parse_tfds_splits,
@@ -57,7 +57,7 @@ JSON = st.recursive(
 
 @given(st.dictionaries(st.text(st.characters(blacklist_categories=("Cs",))), JSON))
 def test_what_is_written_is_read(value):
-    assert parse_json(render_json(value), path="x") == value
+    assert parse_json_object(render_json(value), path="x") == value
 
 
 def test_lines_end_at_newlines_alone():
@@ -66,16 +66,3 @@ def test_lines_end_at_newlines_alone():
     for bad in ("{}", "{}\n\n", "[]\n", "{}\n{"):
         with pytest.raises(DatasetError, match="x"):
             json_lines(bad, path="x")
-
-
-def test_a_template_of_tfds_is_filled_in_and_nothing_else():
-    def info(template):
-        split = {"name": "train", "shardLengths": ["1"], "filepathTemplate": template}
-        return json.dumps({"name": "set", "splits": [split]})
-
-    found = parse_tfds_splits(info("{DATASET}-{SPLIT}-{SHARD_X_OF_Y}"), path="x")
-    assert found == {"train": {"set-train-00000-of-00001": 1}}
-    for template in ("{DATASET.__class__}", "{DATASET:>9999999999}", "{DATASET!r}"):
-        assert parse_tfds_splits(info(template), path="x") == {"train": {template: 1}}
-    with pytest.raises(DatasetError, match="OTHER"):
-        parse_tfds_splits(info("{OTHER}"), path="x")

@@ -6,14 +6,15 @@ import pytest
 
 from tests.trainer_utils.format.test_manifest import MANIFEST
 from trainer_utils.format import DatasetError, Manifest
-from trainer_utils.format.checksums import FileDigest, seal
+from trainer_utils.format.checksums import seal
 from trainer_utils.format.layouts import find_layout
+from trainer_utils.format.manifest import FileDigest
 
 
 def found(*paths: str, **texts: str) -> dict[str, list[str]]:
     files = dict.fromkeys([*paths, *texts], 1)
     layout = find_layout(files, lambda path: texts[path], uri="the-uri")
-    return {split: [shard.path for shard in group] for split, group in layout.shards.items()}
+    return {split: [shard.name for shard in group] for split, group in layout.shards.items()}
 
 
 @pytest.mark.parametrize(
@@ -74,7 +75,7 @@ def test_schema_exports_artifact_describes_shards_that_lie_elsewhere():
     path = "../../examples/1/Split-train/data_tfrecord-00000-of-00001"
     texts = {"shard_info.json": json.dumps({"train": {path: 1}}), "example.schema.json": "{}"}
     layout = find_layout(dict.fromkeys(texts, 1), texts.__getitem__, uri="the-uri")
-    assert [shard.path for shard in layout.shards["train"]] == [path]
+    assert [shard.name for shard in layout.shards["train"]] == [path]
 
 
 def test_a_file_that_is_not_the_manifests_is_not_believed():

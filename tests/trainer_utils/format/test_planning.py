@@ -16,13 +16,9 @@ def test_a_permutation_gives_each_place_once():
     for size, seed in itertools.product(sizes, (0, -1, 2**62)):
         places = permute(np.arange(size), num_records=size, seed=seed)
         assert np.array_equal(np.sort(places), np.arange(size))
-
-
-def test_what_was_permuted_is_found_again():
-    for size in (1, 2, 1000, planning._FEW_RECORDS + 1, 10**8 + 7):
-        records = np.unique(np.linspace(0, size - 1, 500).astype(np.int64))
-        places = permute(records, num_records=size, seed=5)
-        assert planning.unpermute(places, num_records=size, seed=5).tolist() == records.tolist()
+    some = permute(np.arange(0, 10**8, 10**4), num_records=10**8 + 7, seed=5)
+    assert len(np.unique(some)) == 10**4
+    assert 0 <= some.min() < some.max() < 10**8 + 7
 
 
 @pytest.mark.parametrize(("size", "seeds"), [(20, 4000), (LARGE, 400)])

@@ -1,16 +1,57 @@
-"""TFRecord framing against TensorFlow's own writer and reader."""
+"""TFRecord framing against TensorFlow's own writer, and damage at every byte."""
 
 import io
 import struct
 import tracemalloc
 
+import google_crc32c
+import numpy as np
 import pytest
 
-from tests.trainer_utils.format.tfrecord_files import RECORDS, written_by_tensorflow
-from trainer_utils.format import CorruptShardError, count_records, read_blocks
-from trainer_utils.format.crc32c import masked_crc32c
-from trainer_utils.format.framing import frame_records
-from trainer_utils.format.tfrecord import read_records, scan_until_damage
+from tests.trainer_utils.format.tfrecord_files import (
+    RECORDS,
+    frame_records,
+    payloads,
+    written_by_tensorflow,
+)
+from trainer_utils.format import CorruptShardError, read_blocks, scan_lengths
+from trainer_utils.format.checksums import masked_crc32c
+from trainer_utils.format.tfrecord import (
+    RECORD_OVERHEAD_BYTES,
+    footers_of,
+    frame_footers,
+    frame_headers,
+    scan_until_damage,
+    unframe,
+)
+
+
+@pytest.mark.parametrize("records", RECORDS.values(), ids=RECORDS)
+def test_framed_records_are_the_bytes_that_tensorflow_writes(tmp_path, records):
+    assert frame_records(records) == written_by_tensorflow(tmp_path / "records", records)
+
+
+def test_headers_and_footers_of_many_records_are_those_that_tensorflow_writes(tmp_path):
+    block = written_by_tensorflow(tmp_path / "records", [b"a" * n for n in range(300)])
+    (read,) = read_blocks(io.BytesIO(block), path="x")
+    crcs = np.array([google_crc32c.value(record) for record in read.records()], np.uint32)
+    headers, footers = frame_headers(read.lengths), frame_footers(crcs)
+    parts = zip(headers, read.records(), footers, strict=True)
+    assert b"".join(h.tobytes() + r + f.tobytes() for h, r, f in parts) == block
+    ends = read.starts + read.lengths + RECORD_OVERHEAD_BYTES
+    assert footers_of(block, ends).tolist() == read.payload_crcs.tolist()
+
+
+def test_one_frame_is_taken_apart_or_refused_with_its_place():
+    frame = frame_records([b"payload"])
+    assert unframe(frame, path="x", offset=5) == b"payload"
+    for place in range(len(frame)):
+        flipped = bytearray(frame)
+        flipped[place] ^= 1
+        for bad in (bytes(flipped), frame[:place], frame + frame[: place + 1]):
+            with pytest.raises(CorruptShardError) as found:
+                unframe(bad, path="x", record=3, offset=5)
+            assert (found.value.path, found.value.record, found.value.offset) == ("x", 3, 5)
 
 
 @pytest.mark.parametrize(
@@ -33,16 +74,19 @@ def test_a_file_cut_anywhere_but_between_records_is_refused():
     data = frame_records(FRAGILE)
     assert len(data) == BOUNDARIES[-1]
     for size in range(len(data)):
-        stream = io.BytesIO(data[:size])
+        whole = max(n for n, start in enumerate(BOUNDARIES) if start <= size)
+        lengths, error = scan_until_damage(io.BytesIO(data[:size]), path="a/shard")
+        assert lengths.tolist() == [len(record) for record in FRAGILE[:whole]]
         if size in BOUNDARIES:
-            assert list(read_records(stream, path="x")) == FRAGILE[: BOUNDARIES.index(size)]
+            assert error is None
+            assert payloads(data[:size]) == FRAGILE[:whole]
             continue
-        number = max(n for n, start in enumerate(BOUNDARIES) if start < size)
-        place = rf"'a/shard'.*\(record {number}, byte {BOUNDARIES[number]}\)"
+        assert (error.path, error.record, error.offset) == ("a/shard", whole, BOUNDARIES[whole])
+        place = rf"'a/shard'.*\(record {whole}, byte {BOUNDARIES[whole]}\)"
         with pytest.raises(CorruptShardError, match=place):
-            list(read_records(stream, path="a/shard"))
+            payloads(data[:size], path="a/shard")
         with pytest.raises(CorruptShardError, match=place):
-            count_records(io.BytesIO(data[:size]), path="a/shard")
+            scan_lengths(io.BytesIO(data[:size]), path="a/shard")
 
 
 def test_each_flipped_bit_is_found_in_its_record():
@@ -54,39 +98,8 @@ def test_each_flipped_bit_is_found_in_its_record():
             flipped = bytearray(data)
             flipped[place] ^= 1 << bit
             with pytest.raises(CorruptShardError, match=expected):
-                list(read_records(io.BytesIO(flipped), path="x"))
-
-
-def test_a_huge_length_with_a_right_sum_allocates_nothing_of_that_size():
-    length = struct.pack("<Q", 1 << 62)
-    header = length + struct.pack("<I", masked_crc32c(length))
-    tracemalloc.start()
-    with pytest.raises(CorruptShardError, match="truncated"):
-        list(read_records(io.BytesIO(frame_records([b"good"]) + header + b"little"), path="x"))
-    peak = tracemalloc.get_traced_memory()[1]
-    tracemalloc.stop()
-    assert peak < 400 << 20
-
-
-def test_a_scan_of_a_cut_file_finds_the_records_before_and_says_as_data_what_is_wrong():
-    data = frame_records(FRAGILE)
-    for size in range(len(data)):
-        lengths, error = scan_until_damage(io.BytesIO(data[:size]), path="x")
-        whole = max(n for n, start in enumerate(BOUNDARIES) if start <= size)
-        assert lengths.tolist() == [len(record) for record in FRAGILE[:whole]]
-        if size in BOUNDARIES:
-            assert error is None
-        else:
-            place = ("x", whole, BOUNDARIES[whole])
-            assert (error.path, error.record, error.offset) == place
-
-
-def test_a_scan_stops_at_the_first_flipped_length_and_passes_over_flipped_payloads():
-    data = frame_records(FRAGILE)
-    for place in range(len(data)):
-        number = max(n for n, start in enumerate(BOUNDARIES) if start <= place)
-        flipped = bytearray(data)
-        flipped[place] ^= 1
+                payloads(bytes(flipped))
+        # A scan looks at lengths alone.
         lengths, error = scan_until_damage(io.BytesIO(flipped), path="x")
         if place < BOUNDARIES[number] + 12:
             assert (error.record, error.offset) == (number, BOUNDARIES[number])
@@ -94,3 +107,14 @@ def test_a_scan_stops_at_the_first_flipped_length_and_passes_over_flipped_payloa
             assert error is None
         found = FRAGILE if error is None else FRAGILE[:number]
         assert lengths.tolist() == [len(record) for record in found]
+
+
+def test_a_huge_length_with_a_right_sum_allocates_nothing_of_that_size():
+    length = struct.pack("<Q", 1 << 62)
+    header = length + struct.pack("<I", masked_crc32c(length))
+    tracemalloc.start()
+    with pytest.raises(CorruptShardError, match="truncated"):
+        payloads(frame_records([b"good"]) + header + b"little")
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 400 << 20

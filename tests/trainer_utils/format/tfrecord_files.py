@@ -1,8 +1,10 @@
-"""Records, and the file that TensorFlow makes of them."""
+"""Records, the file that TensorFlow makes of them, and the same by our own code."""
 
+import io
 import random
 
-import tensorflow as tf
+from trainer_utils.format import read_blocks
+from trainer_utils.format.tfrecord import frame_parts
 
 RECORDS = {
     "none": [],
@@ -14,7 +16,18 @@ RECORDS = {
 
 
 def written_by_tensorflow(path, records) -> bytes:
+    import tensorflow as tf
+
     with tf.io.TFRecordWriter(str(path)) as writer:
         for record in records:
             writer.write(record)
     return path.read_bytes()
+
+
+def frame_records(records) -> bytes:
+    parts = [(*frame_parts([record]), record) for record in records]
+    return b"".join(header + record + footer for header, footer, record in parts)
+
+
+def payloads(data: bytes, *, path: str = "x") -> list[bytes]:
+    return [one for block in read_blocks(io.BytesIO(data), path=path) for one in block.records()]

@@ -7,6 +7,15 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
+from trainer_utils import ImageOptions, InputOptions
+from trainer_utils.format.settings import settings_of
+
+
+def image_options(**settings: Any) -> InputOptions:
+    """Options of which those of `ImageOptions` are given as the others are."""
+    own = {name: settings.pop(name) for name in settings_of(ImageOptions) if name in settings}
+    return InputOptions(image=ImageOptions(**own), **settings)
+
 
 def encode(pixels: np.ndarray, kind: str = "JPEG", mode: str | None = None, **options) -> bytes:
     stream = io.BytesIO()

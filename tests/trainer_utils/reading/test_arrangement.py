@@ -4,9 +4,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from trainer_utils import ConfigError
 from trainer_utils.options import InputOptions
-from trainer_utils.reading.arrangement import Arrangement
+from trainer_utils.reading.arrangement import arrange
 
 ARRAYS = {
     "image": np.arange(4, dtype=np.uint8),
@@ -45,15 +44,8 @@ IMAGE, LABEL, MASK = [0, 1, 2, 3], [0, 1, 2, 3], [1.0, 1.0, 1.0, 0.0]
     ],
 )
 def test_elements_of_arrays_and_of_tensors(settings, expected):
-    arrangement = Arrangement(InputOptions(**settings), ["image", "label", "weight"])
     # Whoever gives tensors has cast the weights.
     tensors = {name: tf.constant(values) for name, values in ARRAYS.items()}
     tensors["weight"] = tf.cast(tensors["weight"], tf.float32)
     for given in (dict(ARRAYS), tensors):
-        assert shape(arrangement.arrange(given)) == expected
-
-
-def test_a_mask_takes_no_features_place():
-    with pytest.raises(ConfigError, match="mask: expected a name that no feature has, got 'label'"):
-        Arrangement(InputOptions(mask="label", **PAD), ["image", "label"])
-    Arrangement(InputOptions(mask="label"), ["image", "label"])  # there is none
+        assert shape(arrange(InputOptions(**settings), given)) == expected

@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
+from tests.trainer_utils.reading.jpegs import image_options
 from trainer_utils import ConfigError
 from trainer_utils.format import Feature
 from trainer_utils.reading.crops import check_followers, mirror_boxes
-from trainer_utils.reading.image_settings import ImageSettings
 
 IMAGE = Feature(type="string", shape=(40, 48, 3))
 LABELS = Feature(type="string", shape=(40, 48), extra={"label_map": True})
@@ -32,7 +32,7 @@ BOTH = ["xmin", "xmax"]
 
 def check(others, **settings):
     features = {name: FEATURES[name] for name in ("image", *others)}
-    check_followers(features, ImageSettings(image_size=(16, 16), **settings))
+    check_followers(features, image_options(image_size=(16, 16), label="y", **settings))
 
 
 def test_what_cannot_follow_its_image_is_refused():

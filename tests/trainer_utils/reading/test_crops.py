@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 import scipy.stats
 
+from tests.trainer_utils.reading.jpegs import image_options
 from trainer_utils.reading.crops import are_mirrored, draw_uniforms, plan_images
-from trainer_utils.reading.image_settings import ImageSettings
 
 KEYS = np.random.default_rng(0).integers(0, 2**64, 4000, np.uint64)
 
@@ -26,22 +26,22 @@ KEYS = np.random.default_rng(0).integers(0, 2**64, 4000, np.uint64)
     ],
 )
 def test_the_scale_of_decoding_is_the_smallest_that_is_above_the_target(extent, target, ratio):
-    (plan,) = plan_images(ImageSettings(image_size=target), [extent])
+    (plan,) = plan_images(image_options(image_size=target), [extent])
     assert plan.ratio == ratio
     # libjpeg rounds the sides of a scaled image up.
     assert plan.scaled_box == (0, 0, -(-extent[0] // ratio), -(-extent[1] // ratio))
-    (exact,) = plan_images(ImageSettings(image_size=target, dct_scaling=False), [extent])
+    (exact,) = plan_images(image_options(image_size=target, dct_scaling=False), [extent])
     assert (exact.ratio, exact.scaled_box) == (1, exact.box)
 
 
 def crops(extent: tuple[int, int], **settings: Any) -> np.ndarray:
-    chosen = ImageSettings(**{"image_size": (8, 8), "augment": ["random_resized_crop"], **settings})
+    chosen = image_options(**{"image_size": (8, 8), "augment": ["random_resized_crop"], **settings})
     return np.array([plan.box for plan in plan_images(chosen, [extent] * len(KEYS), KEYS)])
 
 
 def test_a_box_at_a_smaller_scale_stays_within_the_image():
     for size in ((8, 8), (16, 3), (30, 30)):
-        settings = ImageSettings(image_size=size, augment=["random_resized_crop"])
+        settings = image_options(image_size=size, augment=["random_resized_crop"])
         for extent in itertools.product((63, 64, 127, 250), (65, 130)):
             for plan in plan_images(settings, [extent] * 200, KEYS[:200]):
                 box, scaled, ratio = np.array(plan.box), np.array(plan.scaled_box), plan.ratio
@@ -81,7 +81,7 @@ def test_of_an_image_too_long_for_the_aspect_the_middle_is_taken():
 
 def test_what_is_drawn_is_the_keys_own():
     boxes = crops((480, 640))
-    settings = ImageSettings(image_size=(8, 8), augment="random_resized_crop")
+    settings = image_options(image_size=(8, 8), augment="random_resized_crop")
     for number in range(20):
         (alone,) = plan_images(settings, [(480, 640)], KEYS[number : number + 1])
         assert alone.box == tuple(boxes[number])

@@ -16,11 +16,9 @@ import pytest
 import tensorflow as tf
 from PIL import Image
 
-from tests.trainer_utils.reading.jpegs import LARGE, ODD, PIXELS, PLAIN, cuts, encode
+from tests.trainer_utils.reading.jpegs import LARGE, ODD, PIXELS, PLAIN, cuts, encode, image_options
 from trainer_utils import ConfigError, DatasetError
-from trainer_utils.reading import decoding_threads
 from trainer_utils.reading.crops import are_mirrored, plan_images
-from trainer_utils.reading.image_settings import ImageSettings
 from trainer_utils.reading.images import ImageDecoder
 
 KEYS = np.arange(1, 1000, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)
@@ -28,7 +26,7 @@ CROPS = {"augment": ["random_resized_crop"]}
 
 
 def decode(images: list[Any], *, channels: int = 3, label_map: bool = False, **settings) -> Any:
-    decoder = ImageDecoder(ImageSettings(**settings), channels=channels, label_map=label_map)
+    decoder = ImageDecoder(image_options(**settings), channels=channels, label_map=label_map)
     return decoder.decode(images, KEYS[: len(images)])
 
 
@@ -89,7 +87,7 @@ def test_photos_are_within_two_levels_of_tensorflow_and_eight_at_most(size, kind
         for dct_scaling in (True, False):
             ratio = 1
             if size and dct_scaling and kind.get("mode") is None:
-                ratio = plan_images(ImageSettings(image_size=size), [photo.shape[:2]])[0].ratio
+                ratio = plan_images(image_options(image_size=size), [photo.shape[:2]])[0].ratio
             expected = by_tensorflow(data, ratio=ratio)
             got = decode([data], image_size=size, dct_scaling=dct_scaling)[0]
             mean, most = differences(got, resized(expected, size) if size else expected)
@@ -150,7 +148,7 @@ def test_a_smaller_scale_moves_nothing_by_more_than_its_pixel(size, ratio, resiz
 
 @pytest.mark.parametrize("augment", [["random_resized_crop"], ["random_resized_crop", "flip"]])
 def test_a_random_crop_is_a_part_of_the_whole(augment):
-    settings = ImageSettings(image_size=(48, 60), augment=augment, dct_scaling=False)
+    settings = image_options(image_size=(48, 60), augment=augment, dct_scaling=False)
     sizes = [by_tensorflow(data).shape[:2] for data in LARGE]
     plans = plan_images(settings, sizes, KEYS[: len(LARGE)])
     got = ImageDecoder(settings, channels=3).decode(LARGE, KEYS[: len(LARGE)])
@@ -259,7 +257,7 @@ def test_damaged_images_come_out_or_are_refused_as_by_tensorflow(resize):
             noisy = bytearray(data)
             noisy[int(rng.integers(2, 700 if rng.random() < 0.4 else len(data) - 2))] ^= 0x55
             images.append(bytes(noisy))
-    decoder = ImageDecoder(ImageSettings(image_size=(50, 50), **settings), channels=3)
+    decoder = ImageDecoder(image_options(image_size=(50, 50), **settings), channels=3)
     alike, failed, said = 0, [], []
     for row, data in enumerate(images):
         try:
@@ -303,7 +301,7 @@ def test_an_image_comes_out_the_same_in_any_batch_and_with_any_number_of_threads
 ):
     images = [*LARGE, *(FILES[name] for name in ("PNG", "GIF", "CMYK"))]
     keys = KEYS[: len(images)]
-    chosen = ImageSettings(image_size=(32, 40), **settings)
+    chosen = image_options(image_size=(32, 40), **settings)
     decoder = ImageDecoder(chosen, channels=3)
     expected = decoder.decode(images, keys)
     assert expected.shape == (len(images), 32, 40, 3) == (len(images), *decoder.shape)
@@ -318,15 +316,15 @@ def test_an_image_comes_out_the_same_in_any_batch_and_with_any_number_of_threads
         np.testing.assert_array_equal(other.decode(images, keys), expected)
     copied = pickle.loads(pickle.dumps(decoder))
     np.testing.assert_array_equal(copied.decode(images, keys), expected)
-    monkeypatch.setattr(decoding_threads, "usable_cores", lambda: 5)
+    monkeypatch.setattr("trainer_utils.reading.threads.usable_cores", lambda: 5)
     np.testing.assert_array_equal(decoder.decode(images, keys), expected)
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
 def test_a_forked_process_decodes_the_same(monkeypatch):
     """In threads of its own: those of its parent, which has decoded too, are not there."""
-    monkeypatch.setattr(decoding_threads, "usable_cores", lambda: 4)
-    decoder = ImageDecoder(ImageSettings(image_size=(32, 40)), channels=3)
+    monkeypatch.setattr("trainer_utils.reading.threads.usable_cores", lambda: 4)
+    decoder = ImageDecoder(image_options(image_size=(32, 40)), channels=3)
     expected = decoder.decode(LARGE)
     child = os.fork()
     if not child:
@@ -357,7 +355,7 @@ def test_raw_pixels_become_what_the_same_image_encoded_becomes(resize):
     images = [encode(one, "PNG") for one in pixels]
     for size in [(32, 48), (96, 128), (200, 100)]:
         for more in ({}, {"normalize": "unit"}):
-            chosen = ImageSettings(image_size=size, **settings, **more)
+            chosen = image_options(image_size=size, **settings, **more)
             decoder = ImageDecoder(chosen, channels=3)
             expected = decoder.decode(images, KEYS[:4])
             np.testing.assert_array_equal(decoder.decode([*pixels], KEYS[:4]), expected)
@@ -403,7 +401,7 @@ def test_a_function_changes_images_by_the_keys_generator():
     """Between other operations; it may write into what it is given, and never into the dataset."""
     pixels = np.stack([PIXELS] * 8)
     before = pixels.copy()
-    decoder = ImageDecoder(ImageSettings(augment=["flip", invert]), channels=3)
+    decoder = ImageDecoder(image_options(augment=["flip", invert]), channels=3)
     changed = decoder.decode([*pixels], KEYS[:8])
     np.testing.assert_array_equal(pixels, before)
     np.testing.assert_array_equal(decoder.decode([*pixels], KEYS[:8]), changed)
@@ -411,7 +409,7 @@ def test_a_function_changes_images_by_the_keys_generator():
         whole = 255 - (PIXELS[:, ::-1] if is_mirrored else PIXELS)
         assert any(np.array_equal(np.roll(whole, n, axis=1), image) for n in range(50))
     assert len({image.tobytes() for image in changed}) > 4
-    alone = ImageDecoder(ImageSettings(augment=invert), channels=3)
+    alone = ImageDecoder(image_options(augment=invert), channels=3)
     assert alone.decode([*pixels], KEYS[:8]).shape == pixels.shape
 
 
@@ -423,7 +421,7 @@ def test_what_a_function_raises_is_no_error_of_the_image_and_what_is_no_image_is
         with pytest.raises(ConfigError) as caught:
             decode([encode(PIXELS)], augment=[lambda image, rng, made=made: made])
         assert caught.value.setting == "augment"
-    decoder = ImageDecoder(ImageSettings(augment=[fail]), channels=3)
+    decoder = ImageDecoder(image_options(augment=[fail]), channels=3)
     with pytest.raises(KeyError, match="mine"):
         decoder.decode([encode(PIXELS)], KEYS[:1])
 
@@ -437,7 +435,7 @@ def test_a_setting_that_is_not_allowed_is_named_with_its_value():
         "resize": ("fit",),
         "channels": (4, True),
         "augment": ("mixin",),
-        "normalize": ("zscore", (1, 0), ([1, 2], 3), (1, 2, 3)),
+        "normalize": ("zscore", (1, 0), ([1, 2], 3), (1, 2, 3), 5, ("a", "b"), (10**400, 1)),
         "dtype": ("float64",),
         "dct_scaling": (2,),
         "crop_area": ((0.5, 1.5), (0.6, 0.5)),
@@ -445,11 +443,11 @@ def test_a_setting_that_is_not_allowed_is_named_with_its_value():
     }
     for setting, value in [(name, value) for name, values in wrong.items() for value in values]:
         with pytest.raises(ConfigError) as caught:
-            ImageSettings(**{setting: value})
+            image_options(**{setting: value})
         assert (caught.value.setting, caught.value.value) == (setting, value)
     for part in ({"augment": "random_resized_crop"}, {"resize": "pad"}):  # which need a size
         with pytest.raises(ConfigError) as caught:
-            ImageSettings(**part)
+            image_options(**part)
         assert caught.value.setting == "image_size"
     with pytest.raises(ConfigError) as caught:
         decode([LARGE[0]], channels=1, normalize="imagenet")

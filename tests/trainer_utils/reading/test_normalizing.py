@@ -7,7 +7,7 @@ import pytest
 import tensorflow as tf
 
 from trainer_utils import ConfigError
-from trainer_utils.reading.image_settings import Normalization, is_normalization
+from trainer_utils.reading.images import Normalization
 
 VALUES = np.arange(256, dtype=np.uint8).reshape(16, 16, 1)
 STEPS = {"float32": 2**-23, "bfloat16": 2**-7, "float16": 2**-10}  # relative, of each kind
@@ -28,12 +28,6 @@ def test_values_are_those_of_the_formula(given, dtype):
     normalization.write(pixels, to=written)
     scale = np.abs(expected).max()
     np.testing.assert_allclose(written.astype(np.float64), expected, atol=STEPS[dtype] * scale)
-
-
-def test_what_is_a_normalization():
-    assert all(map(is_normalization, (None, "unit", (1, 2))))
-    wrong = ("other", (1, 0), (1, float("nan")), ((1, 2), (3, 4)), (1, 2, 3), 5, ("a", "b"))
-    assert not any(map(is_normalization, wrong))
 
 
 def test_without_its_package_bfloat16_is_refused(monkeypatch):

@@ -71,6 +71,27 @@ def test_what_did_not_change_is_not_made_again_and_what_was_removed_is(
     assert os.path.realpath(out / "latest") == os.path.realpath(made)
 
 
+def _cut(path):
+    path.write_bytes(path.read_bytes()[:-1])
+
+
+LACKING = [
+    *[(Path.unlink, name) for name in ("Split-train/*", "index/*", "manifest.json")],
+    *[(_cut, name) for name in ("Split-train/*", "vocab/*", "shard_info.json")],
+]
+
+
+@pytest.mark.parametrize(("damage", "name"), LACKING)
+def test_a_dataset_that_is_not_whole_is_made_anew(without_tfx, pictures, tmp_path, damage, name):
+    first = pipelines.convert(pictures, tmp_path / "out")
+    digest = read_manifest(first).digest
+    damage(next(Path(first).glob(name)))
+    again = pipelines.convert(pictures, tmp_path / "out")
+    assert not again.cached
+    assert read_manifest(again).digest == digest
+    assert verify_dataset(again).is_good
+
+
 def test_what_a_killed_run_left_is_gone_on_with_in_its_folder(without_tfx, pictures, tmp_path):
     out = tmp_path / "out"
     left = out / "artifacts/ImageExampleGen/examples/1/Split-train"

@@ -7,7 +7,8 @@ import pytest
 
 from pipelines.tools.verification import verify_dataset
 from tests.pipelines.rewriting import rewrite
-from trainer_utils.format import DatasetError
+from trainer_utils import DatasetWriter
+from trainer_utils.format import DatasetError, Feature
 
 TRAIN = "Split-train/data_tfrecord-00001-of-00002"
 EVAL = "Split-eval/data_tfrecord-00000-of-00001"
@@ -78,9 +79,28 @@ def test_damage_is_found_where_it_is(dataset, damage, path, expected):
     assert problem.to_json() == {"path": path, "message": problem.message, **said}
 
 
-def test_gzip_shards_are_read_and_damage_in_them_is_told(tmp_path, write_dataset):
-    from trainer_utils.format import Feature
+@pytest.mark.parametrize(
+    ("damaged", "named"),
+    [([2, 3, 7], [2, 3, 7]), (range(1, 30), [*range(1, 11), None]), ([29], [29])],
+)
+def test_every_damaged_record_of_a_shard_is_named(tmp_path, damaged, named):
+    uri = str(tmp_path / "out")
+    with DatasetWriter(uri, num_shards={"train": 1}) as writer:
+        for number in range(30):
+            writer.write("train", {"label": number})
+    shard = next(tmp_path.glob("out/Split-train/*"))
+    size = shard.stat().st_size // 30
+    for number in damaged:
+        flip(shard, number * size + 14)
+    found = verify_dataset(uri)
+    assert [problem.record for problem in found.problems] == named
+    assert found.records == {"train": damaged[0]}
+    assert named[-1] or "19 more of records 11 to 29" in found.problems[-1].message
+    cut(shard, 7 * size // 2)  # and what is not there is told once
+    assert [p.record for p in verify_dataset(uri).problems][-1] in (26, None)
 
+
+def test_gzip_shards_are_read_and_damage_in_them_is_told(tmp_path, write_dataset):
     rows = [{"label": [number]} for number in range(50)]
     uri = write_dataset(tmp_path, {"train": [rows]}, {"label": Feature(type="int")}, gzip=True)
     assert verify_dataset(uri).records == {"train": 50}

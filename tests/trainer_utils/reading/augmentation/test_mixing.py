@@ -7,7 +7,6 @@ import scipy.stats
 
 from tests.trainer_utils.reading.augmentation.images import IMAGES
 from trainer_utils.reading.augmentation import Augmentation
-from trainer_utils.reading.augmentation_operations import Mixer
 
 ROWS = 64
 PIXELS = np.stack([IMAGES["photo"][n : n + 16, n : n + 20] for n in range(ROWS)])
@@ -18,10 +17,13 @@ PARTNERS = np.arange(ROWS) ^ 1
 KEYS = np.random.default_rng(0).integers(0, 2**64, ROWS, np.uint64)
 
 
+def mix_batch(chain, batch, keys):
+    return Augmentation.of(chain).mix(batch, keys, ["image"], "label")
+
+
 def mix(chain, pixels=PIXELS, labels=LABELS):
-    mixer = Mixer(Augmentation.of(chain).mixing, ["image"], "label")
     before = pixels.copy(), labels.copy()
-    mixed = mixer.mix({"image": pixels, "label": labels, "name": "n"}, KEYS[: len(pixels)])
+    mixed = mix_batch(chain, {"image": pixels, "label": labels, "name": "n"}, KEYS[: len(pixels)])
     assert set(mixed) == {"image", "label", "name"}
     np.testing.assert_array_equal(pixels, before[0])
     np.testing.assert_array_equal(labels, before[1])
@@ -90,8 +92,7 @@ def test_weights_are_of_the_beta_distribution(alpha):
     keys = np.arange(2000, dtype=np.uint64)
     labels = np.arange(2000) % 2.0
     batch = {"image": np.zeros((2000, 1, 1, 1), np.uint8), "label": labels.astype(np.float32)}
-    mixer = Mixer(Augmentation.of([("mixup", alpha)]).mixing, ["image"], "label")
-    mixed = mixer.mix(batch, keys)["label"]
+    mixed = mix_batch([("mixup", alpha)], batch, keys)["label"]
     own = np.where(labels == 1, mixed, 1 - mixed)
     rounded = 2.0**-24  # of a float32, into which many weights of a small alpha fall
     assert own.var() == pytest.approx(1 / (4 * (2 * alpha + 1)), rel=0.1)
@@ -102,7 +103,7 @@ def test_weights_are_of_the_beta_distribution(alpha):
 
 def test_a_pair_comes_out_the_same_in_any_batch():
     whole, labels = mix(["mixup", "cutmix"])
-    mixer = Mixer(Augmentation.of(["mixup", "cutmix"]).mixing, ["image"], "label")
-    part = mixer.mix({"image": PIXELS[6:10], "label": LABELS[6:10]}, KEYS[6:10])
+    rows = {"image": PIXELS[6:10], "label": LABELS[6:10]}
+    part = mix_batch(["mixup", "cutmix"], rows, KEYS[6:10])
     np.testing.assert_array_equal(part["image"], whole[6:10])
     np.testing.assert_array_equal(part["label"], labels[6:10])

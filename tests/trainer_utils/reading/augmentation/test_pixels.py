@@ -11,8 +11,7 @@ from PIL import Image, ImageEnhance, ImageOps
 from scipy.ndimage import gaussian_filter
 
 from tests.trainer_utils.reading.augmentation.images import IMAGES
-from trainer_utils.reading.augmentation import Augmentation
-from trainer_utils.reading.augmentation_operations import RANDAUGMENT, PixelChain
+from trainer_utils.reading.augmentation import RANDAUGMENT, Augmentation
 
 PHOTO = IMAGES["photo"]
 HEIGHT, WIDTH = PHOTO.shape[:2]
@@ -22,7 +21,7 @@ KEYS = np.random.default_rng(1).integers(0, 2**64, 400, np.uint64)
 
 def change(chain: Any, pixels: np.ndarray, key: int = 1, **settings: Any) -> np.ndarray:
     before = pixels.copy()
-    changed = PixelChain(Augmentation.of(chain).pixels).apply(pixels, np.uint64(key), **settings)
+    changed = Augmentation.of(chain).change(pixels, np.uint64(key), **settings)
     np.testing.assert_array_equal(pixels, before)
     assert changed.shape == pixels.shape
     assert changed.dtype == np.uint8

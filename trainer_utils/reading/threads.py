@@ -1,13 +1,18 @@
-"""Threads that work off a batch, one a core: one pool for the process; and those ahead of it."""
+"""Threads that work off a batch, one a core; those ahead of it; and what they make for each other.
+
+run_in_threads(decode, 64)                  # decode(0) to decode(63)
+for batch in run_ahead(make, range(1000), threads=2, most=4): ...
+"""
 
 import collections
 import contextlib
 import functools
 import itertools
 import os
-from collections.abc import Callable, Iterable, Iterator
+import threading
+from collections.abc import Callable, Hashable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import Any, TypeVar
+from typing import Any, Generic, TypeVar
 
 from trainer_utils.machine import usable_cores
 
@@ -68,3 +73,38 @@ def run_ahead(
             yield waiting.popleft().result()
     finally:
         pool.shutdown(wait=False, cancel_futures=True)
+
+
+class MadeOnce(Generic[_Result]):
+    """What is made of keys: once, though several threads ask; so many of the latest are kept."""
+
+    def __init__(self, most: int) -> None:
+        self._most, self._lock = most, threading.Lock()
+        self._made: collections.OrderedDict[Hashable, Future[_Result]] = collections.OrderedDict()
+
+    def __contains__(self, key: Hashable) -> bool:
+        return key in self._made
+
+    def get(self, key: Hashable, make: Callable[[], _Result]) -> _Result:
+        """What was made of a key, or is made now; an error is not kept."""
+        with self._lock:
+            found = self._made.get(key)
+            if is_own := found is None:
+                found = self._made[key] = Future()
+                while len(self._made) > self._most:
+                    self._made.popitem(last=False)
+            else:
+                self._made.move_to_end(key)
+        assert found is not None
+        if is_own:
+            try:
+                found.set_result(make())
+            except BaseException as error:
+                self.forget(key)
+                found.set_exception(error)
+        return found.result()
+
+    def forget(self, key: Hashable) -> None:
+        """Has it made anew the next time."""
+        with self._lock:
+            self._made.pop(key, None)
