@@ -115,11 +115,7 @@ class RowAssignment:
         return texts
 
     def of_pieces(self, *, deduplicate: bool) -> list[Numbers]:
-        """The number of each row's split, or `EXCLUDED`, by piece.
-
-        Args:
-            deduplicate: whether rows whose text came before are skipped.
-        """
+        """The number of each row's split, or `EXCLUDED`, by piece."""
         numbers = range(len(self._pieces))
         shared = self._hashes_of_copies() if self._texts else [None for _ in numbers]
         assigned = [self._of_piece(number, shared[number]) for number in numbers]
