@@ -26,15 +26,15 @@ from components.example_gen.row_plan import RowPlan, plan_rows
 from components.example_gen.settings import ExampleGenSettings
 from components.shuffle.external import ExternalShuffle
 from components.shuffle.layout import plan_tasks
-from components.tables.headers import check_agreement
+from components.tables.delimited import check_agreement
 from components.tables.pieces import Piece, TableOptions, select_settings
 from components.tables.texts import TextRules
 from components.tables.tokenizing import load_tokenizer
 from trainer_utils.format import Shard
 from trainer_utils.format.checksums import combine_crc32c, extend_crc32c
+from trainer_utils.storage import open_for_reading
 from trainer_utils.storage.faults import problem_of
 from trainer_utils.storage.file_system import join
-from trainer_utils.storage.files import open_for_reading
 from trainer_utils.writing.publishing import working_folder
 from trainer_utils.writing.shards import verify_shard
 

@@ -14,7 +14,7 @@ from components.common.file_table import FileTable
 from components.common.layout_inputs import LayoutInputs
 from components.common.rejects import RejectedInputError
 from components.layouts import read_layout
-from components.layouts.tar_headers import read_headers
+from components.layouts.webdataset import read_headers
 from components.media.audio import store_audio
 from components.media.images import store_image
 from components.media.options import AudioOptions, ImageOptions
