@@ -19,7 +19,7 @@ from components.common.settings import ExecProperties
 from components.common.tasks import Runner
 from components.common.workspace import check_folder, is_within, path_of, removed_on_failure
 from components.example_gen.inputs import ALL_FILES, InputSelection, LocatedInputs
-from components.example_gen.partition import OWN_NAME, Partition
+from components.example_gen.plan import OWN_NAME, Partition
 from components.example_gen.settings import (
     AudioSettings,
     ExampleGenSettings,
@@ -108,12 +108,7 @@ def convert(
         ConfigError: a setting is not allowed.
     """
     from components import conversions
-    from components.example_gen.conversion import (
-        Conversion,
-        check_outcome,
-        check_tensors,
-        make_manifest,
-    )
+    from components.example_gen.conversion import Conversion, check_tensors
 
     _check_settings(settings, *_PRODUCERS)
     uri, producer = _output(uri), _PRODUCERS[type(settings)]
@@ -133,11 +128,11 @@ def convert(
             conversion.check(plan, uri)
             written = conversion.write(plan, uri)
             rejects = (*plan.rejects, *written.rejects)
-            check_outcome(conversion, plan, rejects, written=written.num_records, uri=uri)
-            used, partition = conversion.settings, conversion.selection.partition
-            manifest = make_manifest(producer, plan, written, settings=used, partition=partition)
-            tell = describe or functools.partial(_told, settings, partition)
-            features = used.described_features(written.features)
+            records = sum(shard.records for shard in written.shards)
+            conversion.check_outcome(plan, rejects, written=records, uri=uri)
+            manifest = conversion.make_manifest(producer, plan, written)
+            tell = describe or functools.partial(_told, settings, selection.partition)
+            features = conversion.settings.described_features(written.features)
             check_tensors(uri, manifest.shards, features)
             publish_dataset(
                 uri,

@@ -101,8 +101,8 @@ MUTATIONS = [
         "manifest",
         ("if self.found != self.written + self.rejected + self.skipped:", "if False:"),
         (
-            "            if size != found:\n",
-            "            if size != found and not (size and found):\n",
+            "            if size == found:\n",
+            "            if size == found or (size and found):\n",
         ),
         ("sorted(expected.keys() | sizes.keys())", "sorted(expected)"),
         ("sorted(expected.keys() | sizes.keys())", "sorted(sizes)"),
@@ -116,7 +116,7 @@ MUTATIONS = [
         ("    if abs(bound) > size:\n", "    if False:\n"),
         ("return bound + size if bound < 0 else bound", "return bound"),
         ("round(int(text) * size / 100)", "int(text) * size // 101"),
-        ("    if start > stop:\n", "    if False:\n"),
+        ("        if start > stop:\n", "        if False:\n"),
     ),
     *_of(
         FORMAT,
@@ -143,13 +143,11 @@ MUTATIONS = [
         tests="tests/order/test_vectors.py",
     ),
     # Where bytes lie, and what is believed.
-    *_of(
-        "trainer_utils/storage",
-        "files",
-        (
-            "        if exists(temporary):\n            files.remove",
-            "        if False:\n            files.remove",
-        ),
+    Mutation(
+        "trainer_utils/storage/__init__.py",
+        "        if exists(temporary):\n            files.remove",
+        "        if False:\n            files.remove",
+        "tests/trainer_utils/storage/test_files.py",
     ),
     Mutation(
         "trainer_utils/storage/faults.py",

@@ -2,25 +2,93 @@
 
 import contextlib
 import dataclasses
-import itertools
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
-from components.auditing.checks import (
-    find_copies,
-    find_missing_classes,
-    find_odd_images,
-    find_shifts,
-    sort_findings,
-)
-from components.auditing.findings import KINDS, Finding, check_kinds
-from components.auditing.scanning import scan_dataset
 from trainer_utils.dataset import Dataset, open_dataset
 from trainer_utils.format import ConfigError, DatasetError
 from trainer_utils.format.errors import did_you_mean
 from trainer_utils.format.json_text import JsonObject
 from trainer_utils.text_output import Part, Shown, make_table, quantity
 
+KINDS = {
+    "leakage": "records of two splits have the same or nearly the same content",
+    "label_conflict": "records of the same content have different labels",
+    "duplicates": "records of a split have the same content",
+    "near_duplicates": "records of a split have nearly the same content",
+    "missing_class": "a split has no record of a class",
+    "label_shift": "the labels' shares differ between splits or datasets",
+    "size_shift": "the images' sizes differ between splits or datasets",
+    "brightness_shift": "the images' brightness differs between splits or datasets",
+    "length_shift": "the texts' lengths differ between splits or datasets",
+    "vocabulary_shift": "the texts' words differ between splits or datasets",
+    "blank": "images of one colour",
+    "dark": "images that are nearly black",
+    "blurred": "images without any edge",
+    "odd_aspect": "images of another shape than the others",
+    "odd_size": "images far smaller or larger than the others",
+}
+"""Each kind of finding, and what it is."""
+
 _LABEL = "label"
+_SHOWN_RECORDS = 3  # of a finding, in a sentence
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class RecordName:
+    """A record: its split, its number in it from 0 on, its name, and its label where it has one."""
+
+    split: str
+    number: int
+    name: str
+    label: str | None = None
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Finding:
+    """One thing that was found.
+
+    Args:
+        kind: one of `KINDS`.
+        splits: that it is about.
+        detail: what exactly.
+        count: of records that it is about.
+        records: some of them, the first ones.
+        measure: how large it is, of a shift: in [0, 1].
+    """
+
+    kind: str
+    splits: tuple[str, ...]
+    detail: str
+    count: int = 0
+    records: tuple[RecordName, ...] = ()
+    measure: float | None = None
+
+    def __str__(self) -> str:
+        """What was found, with some of the records."""
+        named = [f"{one.split}: {one.name}" for one in self.records[:_SHOWN_RECORDS]]
+        more = ", …" if self.count > _SHOWN_RECORDS else ""
+        return f"{self.detail} ({', '.join(named)}{more})" if named else self.detail
+
+    def to_json(self) -> JsonObject:
+        """Plain JSON types."""
+        found = dataclasses.asdict(self)
+        return {**found, "splits": [*self.splits], "records": [*found["records"]]}
+
+
+def check_kinds(setting: str, kinds: Any) -> tuple[str, ...]:
+    """Kinds of findings, as a setting gives them.
+
+    Raises:
+        ConfigError: one of them is no kind.
+    """
+    if isinstance(kinds, str) or not isinstance(kinds, Sequence):
+        raise ConfigError.of(setting, kinds, allowed=f"a list of {', '.join(KINDS)}")
+    for kind in kinds:
+        if kind not in KINDS:
+            advice = did_you_mean(kind, KINDS).strip()
+            raise ConfigError.of(setting, kind, allowed=f"one of {', '.join(KINDS)}", advice=advice)
+    return tuple(kinds)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -94,7 +162,7 @@ def audit_dataset(
 ) -> Audit:
     """Reads a whole dataset, and another to compare it with, and says what is amiss.
 
-    Two kilobytes a record lie on the disk meanwhile, some hundred bytes in memory.
+    Some hundred bytes a record are held in memory meanwhile, and 8 a word of texts on the disk.
 
     Args:
         uri: of any dataset that `open_dataset` reads.
@@ -107,24 +175,19 @@ def audit_dataset(
         DatasetError: one of them is no dataset, or a record is damaged.
         ConfigError: a label is named that none of them has.
     """
+    # These bring Pillow; whoever checks kinds alone does without it.
+    from components.auditing.checks import find_all
+    from components.auditing.scanning import Scan
+
     datasets = [open_dataset(one) for one in (uri, against) if one is not None]
     _check_label(label, datasets)
     total = sum(shard.bytes for one in datasets for shard in one.shard_files)
+    by_kind: dict[str, list[Finding]] = {kind: [] for kind in KINDS}
     with contextlib.ExitStack() as stack:
-        scan, *before = (
-            stack.enter_context(
-                scan_dataset(one, label=label, advance=lambda done: advance(done, total))
-            )
-            for one in datasets
-        )
-        found = itertools.chain(
-            find_copies(scan),
-            find_missing_classes(scan),
-            find_shifts(scan, *before),
-            find_odd_images(scan),
-        )
-        by_kind: dict[str, list[Finding]] = {kind: [] for kind in KINDS}
-        for one in sort_findings(found):
+        scans = [stack.enter_context(Scan(one, label)) for one in datasets]
+        for scan in scans:
+            scan.read_all(advance=lambda done: advance(done, total))
+        for one in find_all(*scans):
             by_kind[one.kind].append(one)
     return Audit(
         uri=datasets[0].uri,

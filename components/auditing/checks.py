@@ -5,18 +5,16 @@ value by Wilson and Hilferty, 1931.
 """
 
 import collections
-import functools
+import itertools
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 
 import numpy as np
 import numpy.typing as npt
 
-from components.auditing.findings import Finding, RecordName
-from components.auditing.grouping import DisjointSets
-from components.auditing.images import unite_similar_images
+from components.auditing.audit import Finding
 from components.auditing.scanning import IMAGE, TEXT, Scan
-from components.auditing.texts import unite_similar_texts
+from components.auditing.similarity import DisjointSets, group_similar_images
 
 _MOST_RECORDS = 20  # of a finding that are named
 _BLANK_CONTRAST = 1.5  # grey levels
@@ -33,33 +31,34 @@ _LEAST_EXPECTED = 1.0  # of a class in a sample: rarer ones are counted together
 Numbers = npt.NDArray[np.int64]
 
 
-def find_copies(scan: Scan) -> Iterator[Finding]:
+def find_all(scan: Scan, before: Scan | None = None) -> list[Finding]:
+    """All findings by the place of what they are about; `before` is of an earlier dataset."""
+    found = itertools.chain(
+        _find_copies(scan),
+        _find_missing_classes(scan),
+        _find_shifts(scan, before),
+        _find_odd_images(scan),
+    )
+
+    def place(one: Finding) -> tuple[object, ...]:
+        first = (one.records[0].split, one.records[0].number) if one.records else ("", 0)
+        return first, one.splits, one.detail
+
+    return sorted(found, key=place)
+
+
+def _find_copies(scan: Scan) -> Iterator[Finding]:
     """Groups of records of the same or nearly the same content, and their labels' conflicts."""
-    count = len(scan.rows)
-    exact = _groups_of_contents(scan.rows["content"])
-    similar = DisjointSets(count)
-    similar.unite(np.stack([np.arange(count), exact], axis=1)[exact != np.arange(count)])
-    searches: dict[int, Callable[[DisjointSets], None]] = {
-        IMAGE: functools.partial(unite_similar_images, scan.thumbnails),
-        TEXT: functools.partial(unite_similar_texts, scan.texts),
-    }
-    for kind, unite in searches.items():
+    contents = np.ascontiguousarray(scan.rows["content"]).view("S16")
+    _, first, inverse = np.unique(contents, return_index=True, return_inverse=True)
+    exact = first[inverse.ravel()]  # the first record of each one's content
+    similar = DisjointSets(len(exact))
+    similar.unite(np.stack([np.arange(len(exact)), exact], axis=1))
+    for kind, groups in ((IMAGE, group_similar_images(scan.images)), (TEXT, scan.groups())):
         members = np.flatnonzero(scan.rows["sketch"] == kind)
-        found = DisjointSets(len(members))
-        unite(found)
-        groups = found.groups()
-        joined = groups != np.arange(len(groups))
-        similar.unite(np.stack([members, members[groups]], axis=1)[joined])
+        similar.unite(np.stack([members, members[groups]], axis=1))
     for group in _members(similar.groups()):
         yield from _findings_of(scan, group, exact[group])
-
-
-def _groups_of_contents(contents: npt.NDArray[np.void]) -> Numbers:
-    """The first record of each record's content."""
-    _, first, inverse = np.unique(
-        np.ascontiguousarray(contents).view("S16"), return_index=True, return_inverse=True
-    )
-    return np.asarray(first[inverse.ravel()], np.int64)
 
 
 def _members(groups: npt.NDArray[np.int32]) -> Iterator[Numbers]:
@@ -88,7 +87,8 @@ def _findings_of(scan: Scan, group: Numbers, exact: Numbers) -> Iterator[Finding
             yield _finding(scan, "near_duplicates", here, detail)
     for first in sorted(set(exact.tolist())):
         same = group[exact == first]
-        labels = sorted({scan.labels[n] for n in scan.rows["label"][same].tolist() if n >= 0})
+        numbers = set(scan.rows["label"][same].tolist())
+        labels = sorted(name for name, number in scan.labels.items() if number in numbers)
         if len(labels) > 1:
             detail = f"one content is labelled {', '.join(map(repr, labels))}"
             yield _finding(scan, "label_conflict", same, detail)
@@ -101,21 +101,11 @@ def _finding(scan: Scan, kind: str, records: Numbers, detail: str) -> Finding:
         splits=tuple(scan.splits[split] for split in splits.tolist()),
         detail=detail,
         count=len(records),
-        records=tuple(_record(scan, number) for number in records[:_MOST_RECORDS].tolist()),
+        records=tuple(map(scan.record, records[:_MOST_RECORDS].tolist())),
     )
 
 
-def _record(scan: Scan, number: int) -> RecordName:
-    split, label = int(scan.rows["split"][number]), int(scan.rows["label"][number])
-    return RecordName(
-        split=scan.splits[split],
-        number=scan.number_in_split(number),
-        name=scan.name_of(number),
-        label=scan.labels[label] if label >= 0 else None,
-    )
-
-
-def find_missing_classes(scan: Scan) -> Iterator[Finding]:
+def _find_missing_classes(scan: Scan) -> Iterator[Finding]:
     """Classes that some split has, and another has not."""
     counts = _labels_by_split(scan)
     everywhere = sorted({name for of_split in counts for name in of_split})
@@ -132,33 +122,35 @@ def _labels_by_split(scan: Scan) -> list[dict[str, int]]:
     found: list[dict[str, int]] = []
     for split in range(len(scan.splits)):
         labels = scan.rows["label"][scan.rows["split"] == split]
-        numbers, counts = np.unique(labels[labels >= 0], return_counts=True)
-        names = [scan.labels[number] for number in numbers.tolist()]
-        found.append(dict(zip(names, counts.tolist(), strict=True)))
+        counts = np.bincount(labels[labels >= 0], minlength=len(scan.labels)).tolist()
+        found.append({name: n for name, n in zip(scan.labels, counts, strict=True) if n})
     return found
 
 
-def find_shifts(scan: Scan, before: Scan | None = None) -> Iterator[Finding]:
+def _find_shifts(scan: Scan, before: Scan | None) -> Iterator[Finding]:
     """Splits that are unlike the largest one; and, of two datasets, splits unlike their like."""
     sizes = np.bincount(scan.rows["split"], minlength=len(scan.splits))
     largest = int(np.argmax(sizes)) if len(sizes) else 0
-    for split, name in enumerate(scan.splits):
+    for split in range(len(scan.splits)):
         if split != largest:
-            pair = (scan, split), (scan, largest)
-            yield from _shifts(*pair, splits=(name, scan.splits[largest]), where="")
+            yield from _shifts((scan, split), (scan, largest), "")
     for split, name in enumerate(scan.splits if before else ()):
         if before and name in before.splits:
-            pair = (scan, split), (before, before.splits.index(name))
-            yield from _shifts(*pair, splits=(name,), where=" of the dataset before")
+            other = before, before.splits.index(name)
+            yield from _shifts((scan, split), other, " of the dataset before")
 
 
-def _shifts(
-    one: tuple[Scan, int], other: tuple[Scan, int], *, splits: tuple[str, ...], where: str
-) -> Iterator[Finding]:
-    labels, words = ([_counts(side, what) for side in (one, other)] for what in ("label", "word"))
+def _shifts(one: tuple[Scan, int], other: tuple[Scan, int], where: str) -> Iterator[Finding]:
+    sides = one, other
+    labels = [_labels_by_split(scan)[split] for scan, split in sides]
+    words = collections.Counter[str]()
+    for scan, split in sides:
+        words.update(scan.words[split])
+    frequent = sorted(words, key=lambda name: (-words[name], name))[:_COMPARED_WORDS]
+    counts = [{name: scan.words[split][name] for name in frequent} for scan, split in sides]
     measured = [
         ("label_shift", "labels", distance_of_counts(*labels)),
-        ("vocabulary_shift", "words", distance_of_counts(*_frequent(*words))),
+        ("vocabulary_shift", "words", distance_of_counts(*counts)),
     ]
     for kind, field, sketch in (
         ("size_shift", "height", IMAGE),
@@ -167,34 +159,19 @@ def _shifts(
         ("length_shift", "words", TEXT),
         ("length_shift", "characters", TEXT),
     ):
-        values = [_values(side, field, sketch) for side in (one, other)]
+        values = []
+        for scan, split in sides:
+            chosen = (scan.rows["split"] == split) & (scan.rows["sketch"] == sketch)
+            values.append(scan.rows[field][chosen])
         measured.append((kind, field, distance_of_numbers(*values)))
+    splits = tuple(dict.fromkeys(scan.splits[split] for scan, split in sides))
     for kind, what, distance in measured:
         if distance:
             detail = f"{what}: {splits[0]} is {distance:.2f} from {splits[-1]}{where}"
             yield Finding(kind=kind, splits=splits, detail=detail, measure=round(distance, 6))
 
 
-def _counts(side: tuple[Scan, int], what: str) -> Mapping[str, int]:
-    scan, split = side
-    return scan.words[split] if what == "word" else _labels_by_split(scan)[split]
-
-
-def _frequent(one: Mapping[str, int], other: Mapping[str, int]) -> list[dict[str, int]]:
-    """Counts of the words that are most frequent in both together."""
-    total = collections.Counter(dict(one))
-    total.update(dict(other))
-    names = sorted(total, key=lambda name: (-total[name], name))[:_COMPARED_WORDS]
-    return [{name: counts.get(name, 0) for name in names} for counts in (one, other)]
-
-
-def _values(side: tuple[Scan, int], field: str, sketch: int) -> npt.NDArray[np.float64]:
-    scan, split = side
-    chosen = (scan.rows["split"] == split) & (scan.rows["sketch"] == sketch)
-    return np.asarray(scan.rows[field][chosen], np.float64)
-
-
-def find_odd_images(scan: Scan) -> Iterator[Finding]:
+def _find_odd_images(scan: Scan) -> Iterator[Finding]:
     """Images that are blank, dark, blurred, or unlike the others in shape or size."""
     images = np.flatnonzero(scan.rows["sketch"] == IMAGE)
     if not len(images):
@@ -220,16 +197,6 @@ def find_odd_images(scan: Scan) -> Iterator[Finding]:
                 f"contrast {row['contrast']:.1f}, sharpness {row['sharpness']:.1f}"
             )
             yield _finding(scan, kind, np.array([number]), detail)
-
-
-def sort_findings(findings: Iterable[Finding]) -> list[Finding]:
-    """Findings of each kind by the place of what they are about."""
-
-    def place(one: Finding) -> tuple[object, ...]:
-        first = (one.records[0].split, one.records[0].number) if one.records else ("", 0)
-        return first, one.splits, one.detail
-
-    return sorted(findings, key=place)
 
 
 def distance_of_numbers(one: npt.ArrayLike, other: npt.ArrayLike) -> float:

@@ -1,22 +1,27 @@
-"""Reads a dataset once and keeps of each record what an audit compares, on disk where it is large.
+"""Reads a dataset once and keeps of each record what an audit compares.
 
 A record's content is its images or sounds where it has any, else its texts, else all its features
 but names and the label.
 """
 
 import collections
-import contextlib
 import functools
 import hashlib
-import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from components.auditing.images import THUMBNAIL_SIDE, ImageLook, look_at_image, look_at_pixels
-from components.auditing.texts import TextSketches, map_file, sketch_texts, split_words
+from components.auditing.audit import RecordName
+from components.auditing.similarity import (
+    ImageLook,
+    TextSketches,
+    look_at_image,
+    look_at_pixels,
+    sketch_texts,
+    split_words,
+)
 from trainer_utils.dataset import Dataset, read_shard_blocks
 from trainer_utils.format.example import decode_example
 from trainer_utils.format.images import image_size
@@ -41,7 +46,7 @@ ROW = np.dtype(
         ("brightness", "<f4"),
         ("contrast", "<f4"),
         ("sharpness", "<f4"),
-        ("name", "<i8"),  # where its name begins in the file of names
+        ("name", "<i8"),  # where its name begins
     ]
 )
 _SIZES = ("height", "width", "channels", "image_height", "image_width")
@@ -49,141 +54,112 @@ _MOST_WORDS_COUNTED = 1 << 20
 _TEXTS_AT_ONCE = 256
 
 
-@contextlib.contextmanager
-def scan_dataset(
-    dataset: Dataset, *, label: str, advance: Callable[[int], None]
-) -> "Iterator[Scan]":
-    """Reads every record, its checksums compared.
+class Scan(TextSketches):
+    """What is kept of each record, in some hundred bytes; texts are sketched as it is filled.
 
     Args:
         label: the feature that is a record's class; where no record has it, there are no classes.
-        advance: called after each block with its bytes.
-
-    Raises:
-        CorruptShardError: a record is damaged.
-        DatasetError: a record is no `tf.train.Example`.
-    """
-    with Scan(dataset, label) as scan:
-        for number, shards in enumerate(dataset.shards.values()):
-            for shard in shards:
-                for block in read_shard_blocks(shard.path):
-                    for record in block.records():
-                        scan.add(number, record)
-                    advance(len(block.data))
-        scan.finish()
-        yield scan
-
-
-class Scan(contextlib.ExitStack):
-    """What is kept of each record, in temporary files and some hundred bytes.
 
     Attributes:
         splits: names, by number.
-        texts: sketches of texts.
+        labels: numbers of classes, by name.
         words: how many records of each split have each word.
+        images: sketches of images.
     """
 
     def __init__(self, dataset: Dataset, label: str) -> None:
         super().__init__()
-        self._rows, self._thumbnails, self._names = (
-            self.enter_context(tempfile.TemporaryFile())  # noqa: SIM115
-            for _ in range(3)
-        )
-        self.texts = self.enter_context(TextSketches())
         self.splits = list(dataset.shards)
         self.words = [collections.Counter[str]() for _ in self.splits]
-        self._features, self._label = dataset.features, label
-        self._vocabulary = dataset.vocabularies.get(label, ())
-        self._labels: dict[str, int] = {}
-        self._row, self._waiting = np.zeros((), ROW), list[list[str]]()
-        self._count = self._images = 0
+        self.labels: dict[str, int] = {}
+        self.images = bytearray()
+        self._dataset, self._label = dataset, label
+        self._rows, self._names, self._waiting = bytearray(), bytearray(), list[list[str]]()
+
+    def read_all(self, *, advance: Callable[[int], None]) -> None:
+        """Reads every record, its checksums compared.
+
+        Args:
+            advance: called after each block with its bytes.
+
+        Raises:
+            CorruptShardError: a record is damaged.
+            DatasetError: a record is no `tf.train.Example`.
+        """
+        for split, shards in enumerate(self._dataset.shards.values()):
+            for shard in shards:
+                for block in read_shard_blocks(shard.path):
+                    for record in block.records():
+                        self._rows += self._row_of(split, record).tobytes()
+                    advance(len(block.data))
+        self._sketch_texts()
 
     @functools.cached_property
     def rows(self) -> npt.NDArray[np.void]:
         """`(records,)` of `ROW`, in the order of the splits."""
-        return map_file(self._rows, ROW, (self._count,))
+        return np.frombuffer(self._rows, ROW)
 
-    @functools.cached_property
-    def thumbnails(self) -> npt.NDArray[np.uint8]:
-        """`(images, 32, 32) uint8`."""
-        shape = (self._images, THUMBNAIL_SIDE, THUMBNAIL_SIDE)
-        return map_file(self._thumbnails, np.dtype(np.uint8), shape)
+    def record(self, number: int) -> RecordName:
+        """A record's split and number in it, its name, or else these, and its label."""
+        row = self.rows[number]
+        place = number - int(np.searchsorted(self.rows["split"], row["split"]))
+        split, start = self.splits[row["split"]], int(row["name"])
+        name = self._names[start : self._names.index(b"\n", start)].decode("utf-8", "replace")
+        label = [*self.labels][row["label"]] if row["label"] >= 0 else None
+        return RecordName(split=split, number=place, name=name or f"{split} {place}", label=label)
 
-    @functools.cached_property
-    def labels(self) -> list[str]:
-        """Names of classes, by number."""
-        return [*self._labels]
-
-    def name_of(self, number: int) -> str:
-        """A record's name; else its split and number in it."""
-        self._names.seek(int(self.rows["name"][number]))
-        name = self._names.readline()[:-1].decode("utf-8", "replace")
-        split = self.splits[int(self.rows["split"][number])]
-        return name or f"{split} {self.number_in_split(number)}"
-
-    def number_in_split(self, number: int) -> int:
-        """A record's place in its split."""
-        split = self.rows["split"][number]
-        return number - int(np.searchsorted(self.rows["split"], split))
-
-    def add(self, split: int, record: bytes) -> None:
-        """Takes in one record."""
+    def _row_of(self, split: int, record: bytes) -> npt.NDArray[np.void]:
         decoded: dict[str, Any] = {**decode_example(record)}
         values = {name: found for name, found in decoded.items() if found}
-        row = self._row
-        row[...] = np.zeros((), ROW)
-        row["split"] = split
-        row["label"] = self._label_of(values)
-        row["name"] = self._names.tell()
-        name = name_of(values) or b""
-        self._names.write(name.replace(b"\n", b" ") + b"\n")
+        row = np.zeros((), ROW)
+        row["split"], row["label"], row["name"] = split, self._label_of(values), len(self._names)
+        self._names += (name_of(values) or b"").replace(b"\n", b" ") + b"\n"
         media, texts, others = self._parts(values)
         row["content"] = _digest({name: values[name] for name in media or texts or others})
         if media:
             looks = (self._look(name, kind, values[name]) for name, kind in media.items())
             if (look := next(filter(None, looks), None)) is not None:
+                row["sketch"] = IMAGE
                 for field in ("height", "width", "brightness", "contrast", "sharpness"):
                     row[field] = getattr(look, field)
-                row["sketch"] = IMAGE
-                self._thumbnails.write(look.thumbnail.tobytes())
-                self._images += 1
+                self.images += look.sketch
         elif texts:
-            words = "\n".join(bytes(v).decode() for name in texts for v in values[name])
-            self._add_text(split, words)
-        self._rows.write(row.tobytes())
-        self._count += 1
+            text = "\n".join(bytes(v).decode() for name in texts for v in values[name])
+            words = split_words(text)
+            row["words"], row["characters"] = len(words), len(text)
+            if words:
+                row["sketch"] = TEXT
+                self._add_words(split, words)
+        return row
 
-    def _add_text(self, split: int, text: str) -> None:
-        words = split_words(text)
-        self._row["words"], self._row["characters"] = len(words), len(text)
+    def _add_words(self, split: int, words: list[str]) -> None:
         counts = self.words[split]
         counts.update(set(words))
         if len(counts) > _MOST_WORDS_COUNTED:  # the rare ones go
-            kept = counts.most_common(_MOST_WORDS_COUNTED // 2)
+            kept = dict(counts.most_common(_MOST_WORDS_COUNTED // 2))
             counts.clear()
-            counts.update(dict(kept))
-        if words:
-            self._row["sketch"] = TEXT
-            self._waiting.append(words)
-            if len(self._waiting) == _TEXTS_AT_ONCE:
-                self.finish()
+            counts.update(kept)
+        self._waiting.append(words)
+        if len(self._waiting) == _TEXTS_AT_ONCE:
+            self._sketch_texts()
 
-    def finish(self) -> None:
+    def _sketch_texts(self) -> None:
         """Sketches the texts that wait for others: many at once take a fraction of the time."""
-        self.texts.add(sketch_texts(self._waiting))
+        self.add(sketch_texts(self._waiting))
         self._waiting.clear()
 
     def _label_of(self, values: Mapping[str, Sequence[Any]]) -> int:
         if not (found := values.get(self._label)):
             return -1
         name = ", ".join(map(self._class_name, found))
-        return self._labels.setdefault(name, len(self._labels))
+        return self.labels.setdefault(name, len(self.labels))
 
     def _class_name(self, value: Any) -> str:
         if isinstance(value, memoryview):
             return bytes(value).decode("utf-8", "backslashreplace")
-        is_known = isinstance(value, int) and 0 <= value < len(self._vocabulary)
-        return self._vocabulary[value] if is_known else str(value)
+        vocabulary = self._dataset.vocabularies.get(self._label, ())
+        is_known = isinstance(value, int) and 0 <= value < len(vocabulary)
+        return vocabulary[value] if is_known else str(value)
 
     def _parts(
         self, values: Mapping[str, Sequence[Any]]
@@ -205,7 +181,7 @@ class Scan(contextlib.ExitStack):
 
     def _kind_of(self, name: str, data: bytes) -> str:
         """`raw` pixels, or what is encoded: `image`, `audio`, …; empty where it is no medium."""
-        feature, known = self._features.get(name), format_of(data)
+        feature, known = self._dataset.features.get(name), format_of(data)
         if feature is not None and feature.is_raw_image:
             return "raw"
         return known.kind if known else "image" if image_size(data) else ""
@@ -214,7 +190,7 @@ class Scan(contextlib.ExitStack):
         data = bytes(values[0])
         if kind != "raw":
             return None if kind == "audio" else persist(name, look_at_image, data)
-        shape = tuple(self._features[name].extra.get("image_shape", ()))
+        shape = tuple(self._dataset.features[name].extra.get("image_shape", ()))
         if len(shape) != 3 or len(data) != np.prod(shape) or shape[2] not in (1, 3, 4):
             return None
         return look_at_pixels(np.frombuffer(data, np.uint8).reshape(shape))
@@ -222,11 +198,9 @@ class Scan(contextlib.ExitStack):
 
 def _is_text(values: Sequence[memoryview]) -> bool:
     try:
-        for value in values:
-            bytes(value).decode()
+        return all(bytes(value).decode() is not None for value in values)
     except UnicodeDecodeError:
         return False
-    return True
 
 
 def _digest(values: Mapping[str, Sequence[Any]]) -> bytes:

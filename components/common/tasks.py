@@ -19,10 +19,10 @@ from absl import logging
 
 from components.common.processes import Pool, count_processes
 from trainer_utils.format import ConfigError, DatasetError
-from trainer_utils.format.errors import error_from_json, error_to_json
 from trainer_utils.step_display import show_step
 from trainer_utils.storage import (
     is_remote,
+    is_seen_by_others,
     join,
     list_names,
     make_folder,
@@ -30,7 +30,6 @@ from trainer_utils.storage import (
     read_bytes,
     write_atomically,
 )
-from trainer_utils.storage.files import is_seen_by_others
 
 _TASKS, _RESULTS, _ERRORS = "tasks", "results", "errors"
 _POLL_SECONDS = {False: 0.5, True: 10.0}  # by whether the folder is remote: a listing has a price
@@ -201,7 +200,7 @@ class Call:
         try:
             self(task)
         except DatasetError as error:
-            self._write(f"{_ERRORS}/{name}", error_to_json(error))
+            self._write(f"{_ERRORS}/{name}", error)
             raise
         beam.metrics.Metrics.counter("tfx_shards", "tasks").inc()
 
@@ -209,7 +208,7 @@ class Call:
         """The first by name of those that were kept."""
         folder = join(self.workspace, _ERRORS)
         names = sorted(list_names(folder, may_lack=True))
-        return error_from_json(read_plain(join(folder, names[0]))) if names else None
+        return read_plain(join(folder, names[0])) if names else None
 
     def check_finished(self, names: Sequence[str]) -> None:
         """Refuses a run of which a part is missing."""

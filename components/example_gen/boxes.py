@@ -1,15 +1,16 @@
-"""Boxes round objects, relative to the image, by Datum's names; and AutoML Vision's rows of them.
+"""Boxes round objects, relative to the image, by Datum's names, and whether they fit their image.
 
-Source: `datum/generator/image.py` (DetDatumGenerator); AutoML's "Formatting a training data CSV".
+Source: `datum/generator/image.py` (DetDatumGenerator).
 """
 
 import dataclasses
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, cast
 
 from components.common.entry import Column, Value
 from components.common.rejects import RejectedInputError
-from trainer_utils.format import InputError
+from components.media.decoding import open_image
+from components.media.options import ImageOptions
 
 BOX_COLUMNS = (
     *(Column(name, "float", is_list=True) for name in ("xmin", "xmax", "ymin", "ymax", "area")),
@@ -18,8 +19,8 @@ BOX_COLUMNS = (
 # What an annotation in pixels says of its image, where it has boxes. It is compared with the image
 # when that is read; the features of these names are the image's own.
 SIZE_COLUMNS = (Column("height", "int"), Column("width", "int"))
+_EDGES = frozenset(column.name for column in SIZE_COLUMNS)
 _MOST_PIXELS = 1 << 31  # of an edge: beyond is no image
-_ROW_FIELDS = 11  # set, path, label, four corners
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -36,16 +37,6 @@ class Box:
     def area(self) -> float:
         """The share of the image that it takes."""
         return (self.xmax - self.xmin) * (self.ymax - self.ymin)
-
-
-@dataclasses.dataclass
-class BoxRow:
-    """An image of a list of boxes: its first row's position, and split as it is written."""
-
-    position: int
-    uri: str
-    split: str
-    boxes: list[Box]
 
 
 def relative_box(
@@ -81,40 +72,38 @@ def claimed_size(*, width: float, height: float) -> tuple[int, int]:
     return min(round(height), _MOST_PIXELS), min(round(width), _MOST_PIXELS)
 
 
-def are_boxes(rows: Sequence[tuple[int, Sequence[Any]]]) -> bool:
-    """Whether the rows of a CSV without a header are AutoML Vision's boxes."""
-    return any(any(row[3:]) for _, row in rows) and all(
-        len(row) == _ROW_FIELDS and all(map(_is_empty_or_number, row[3:])) for _, row in rows
-    )
+def check_annotation(
+    media: dict[str, Any],
+    blob: bytes,
+    columns: Sequence[Column],
+    values: Sequence[Value],
+    options: ImageOptions,
+) -> dict[str, Any]:
+    """Compares an image with the size, if there is one, that its annotation has scaled boxes by.
 
+    Boxes fit an image that was scaled since, which is counted as BOXES_SCALED; of an image that has
+    been cut or turned, or is another one, nobody knows where they are: BAD_ANNOTATION.
 
-def boxes_of_rows(path: str, rows: Sequence[tuple[int, Sequence[str]]]) -> list[BoxRow]:
-    """Puts the rows of each image together, in the order of their first ones; each has its line."""
-    images: dict[str, BoxRow] = {}
-    for position, (split, uri, label, *corners) in rows:
-        image = images.setdefault(uri, BoxRow(position, uri, split, []))
-        if split.lower() != image.split.lower():
-            got = f"{image.split!r} (line {image.position}) and {split!r} (line {position})"
-            raise InputError.at(path, expected=f"one split for {uri!r}", got=got)
-        xs = [float(value) for value in corners[::2] if value]
-        ys = [float(value) for value in corners[1::2] if value]
-        if not xs and not ys:
-            continue  # an image without anything to find
-        is_box = bool(label) and len(xs) == len(ys) and len(xs) in (2, 4)
-        for edges in (xs, ys):
-            is_box = is_box and all(0 <= edge <= 1 for edge in edges) and min(edges) < max(edges)
-            is_box = is_box and (len(edges) == 4 or edges[0] < edges[1])
-        if not is_box:
-            rule = "a label and two or four corners in [0, 1]"
-            got = f"{','.join([label, *corners])!r} (line {position})"
-            raise InputError.at(path, expected=rule, got=got)
-        image.boxes.append(Box(xmin=min(xs), xmax=max(xs), ymin=min(ys), ymax=max(ys), label=label))
-    return list(images.values())
-
-
-def _is_empty_or_number(field: str) -> bool:
-    try:
-        float(field or 0)
-    except ValueError:
-        return False
-    return True
+    Args:
+        media: what is kept of the image, a `StoredImage` by feature.
+        blob: its file.
+    """
+    said = {c.name: v for c, v in zip(columns, values, strict=True) if c.name in _EDGES}
+    if not any(said.values()):
+        return media
+    ((name, stored),) = media.items()
+    said_height, said_width = cast(int, said["height"]), cast(int, said["width"])
+    if (stored.height, stored.width) == (said_height, said_width):
+        return media
+    # It may be we who have scaled it.
+    width, height = open_image(blob, max_pixels=options.max_pixels).size
+    if (height, width) == (said_height, said_width):
+        return media
+    if abs(said_width * height - said_height * width) > max(width, height, said_width, said_height):
+        is_turned = (said_height, said_width) == (width, height)
+        raise RejectedInputError(
+            "BAD_ANNOTATION",
+            f"expected the size of its image, {width} x {height}, got {said_width} x {said_height}"
+            + (": the image turned by a quarter. Save it upright" if is_turned else ""),
+        )
+    return {name: stored._replace(conversions=(*stored.conversions, "BOXES_SCALED"))}

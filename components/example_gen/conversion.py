@@ -6,19 +6,25 @@ written = conversion.write(plan, uri)    # the shards, and what became of each i
 
 import abc
 import collections
+import concurrent.futures
 import dataclasses
-from collections.abc import Mapping, Sequence
+import threading
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, ClassVar, Generic, TypeVar
 
 from absl import logging
 
-from components.common.entry import label_column
+from components.common.entry import Blob, BlobReader, ExcludedInput, label_column
 from components.common.publish import package_versions, run_key
-from components.common.rejects import Reject, check_reject_fraction, render_rejects
+from components.common.rejects import (
+    Reject,
+    RejectedInputError,
+    check_reject_fraction,
+    render_rejects,
+)
 from components.common.tasks import Runner
 from components.example_gen.folder import names_at_top
 from components.example_gen.inputs import InputSelection, LocatedInputs, fingerprint, locate
-from components.example_gen.partition import Partition
 from components.example_gen.plan import Plan, Written
 from components.example_gen.settings import ExampleGenSettings
 from trainer_utils.dataset import Dataset
@@ -32,15 +38,17 @@ from trainer_utils.format import (
     Manifest,
     Shard,
 )
+from trainer_utils.format.checksums import extend_crc32c
 from trainer_utils.format.example import decode_example
 from trainer_utils.format.json_text import JsonObject
 from trainer_utils.format.tensors import TensorSpec, decode_tensor
+from trainer_utils.storage import exists, is_folder, list_names, remove_file, write_text
 from trainer_utils.storage.file_system import join
-from trainer_utils.storage.files import exists, is_folder, list_names, remove_file, write_text
 from trainer_utils.writing.publishing import working_folder
 
 _Plan = TypeVar("_Plan", bound=Plan)
 _TENSORS_LOOKED_AT = 100  # records of each split
+READERS = 8  # threads
 
 
 class Conversion(abc.ABC, Generic[_Plan]):
@@ -53,6 +61,7 @@ class Conversion(abc.ABC, Generic[_Plan]):
     unit: ClassVar[str]  # what the inputs are called, such as `images`
     sees_siblings: ClassVar[bool] = True  # whether a file that is an input may name others
     looked_for: ClassVar[str]  # the layouts that are recognised, for inputs that have none of them
+    digest_of_files = ""  # of those that settings name beside the inputs, if any
 
     def __init__(self, settings: Any, selection: InputSelection, runner: Runner | None) -> None:
         self.settings, self.selection = settings, selection
@@ -79,9 +88,10 @@ class Conversion(abc.ABC, Generic[_Plan]):
         )
 
     @property
-    def digest_of_files(self) -> str:
-        """Of the files that settings name beside the inputs; empty where there are none."""
-        return ""
+    def config(self) -> JsonObject:
+        """The settings that shape a dataset, as its manifest has them."""
+        partition = self.selection.partition
+        return {**self.settings.for_manifest(), "splits": partition and dict(partition.buckets)}
 
     @property
     def parents(self) -> dict[str, list[Dataset]]:
@@ -103,39 +113,120 @@ class Conversion(abc.ABC, Generic[_Plan]):
     def write(self, plan: _Plan, uri: str) -> Written:
         """Writes every shard of what `plan` gave, and reads it back."""
 
+    def sums_of_unread(
+        self, excluded: Iterable[ExcludedInput], unread: Mapping[Blob, bool]
+    ) -> dict[Blob, int | None]:
+        """The CRC-32C of what is in no shard, for the fingerprint of the inputs.
 
-def check_outcome(
-    conversion: Conversion[Any], plan: Plan, rejects: Sequence[Reject], *, written: int, uri: str
-) -> None:
-    """Refuses too many rejects. TFX removes a failed run's output, so the list goes beside it.
+        That is a sum, in no order, over every file or part of one that is an input: its name
+        relative to the input base, its size and its CRC-32C, whether it became an example or was
+        rejected; of what is skipped unread by a rule (hidden files, files in no image set), and of
+        what cannot be read, the size alone. So it is the same for every conversion of the same
+        inputs, whatever the settings, the number of shards or the runner, and another one where a
+        name or a byte differs. Contents are summed as they are read to be converted, but for
+        Parquet files and for this.
 
-    Raises:
-        InputError: there are too many, or no example is left.
-    """
-    listed_in = f"{uri.rstrip('/')}.rejects.jsonl"
-    base, settings = conversion.located.base, conversion.settings
-    try:
-        check_reject_fraction(
-            rejects,
-            found=plan.found,
-            max_reject_fraction=settings.max_reject_fraction,
-            listed_in=listed_in,
-        )
-        if not written:
-            raise InputError(
-                f"input_base {base!r}: expected {conversion.unit}, found none that can be read"
-                f"{_why_none(plan, rejects)}.",
-                path=base,
+        Args:
+            unread: more of it, with whether it can be read.
+        """
+        can_read, readers = dict(unread), threading.local()
+        for left in excluded:
+            size = self.size_of(left.name)
+            can_read[Blob(left.name, size or 0)] = left.code is not None and size is not None
+
+        def read(blob: Blob) -> int | None:
+            if not can_read[blob]:
+                return None
+            if not hasattr(readers, "own"):
+                readers.own = BlobReader(self.located.base)
+            try:
+                return extend_crc32c(0, readers.own.read(blob))
+            except RejectedInputError:
+                return None
+
+        with concurrent.futures.ThreadPoolExecutor(READERS) as pool:
+            return dict(zip(can_read, pool.map(read, [*can_read]), strict=True))
+
+    def size_of(self, path: str) -> int | None:
+        """The size of a listed file; None of one that cannot be read, or is not listed."""
+        found = [one.files[path] for one in self.located.patterns if path in one.files]
+        return found[-1].size if found and found[-1].problem is None else None
+
+    def check_outcome(
+        self, plan: Plan, rejects: Sequence[Reject], *, written: int, uri: str
+    ) -> None:
+        """Refuses too many rejects. TFX removes a failed run's output, so the list goes beside it.
+
+        Raises:
+            InputError: there are too many, or no example is left.
+        """
+        listed_in = f"{uri.rstrip('/')}.rejects.jsonl"
+        base, most = self.located.base, self.settings.max_reject_fraction
+        try:
+            check_reject_fraction(
+                rejects, found=plan.found, max_reject_fraction=most, listed_in=listed_in
             )
-    except InputError as error:
-        write_text(listed_in, render_rejects(rejects), temporary_folder=working_folder(uri))
-        if settings.layout == "auto" and not plan.found and is_folder(conversion.selection.base):
-            top = names_at_top(list_names(base))
-            searched = f"Looked for {conversion.looked_for}; at its top: {top}."
-            raise InputError(f"{error} {searched}") from None
-        raise
-    if exists(listed_in):  # of a run before, which failed
-        remove_file(listed_in)
+            if not written:
+                why = "a table that has a header alone has none"
+                if rejects:
+                    one = rejects[0]
+                    first = f"first {one.source!r}: {one.code}, {one.detail}"
+                    why = f"{len(rejects)} rejected, {first}"
+                elif plan.found:
+                    why = f"{plan.found} skipped, as the settings ask for"
+                rule = f"expected {self.unit}, found none that can be read ({why})"
+                raise InputError(f"input_base {base!r}: {rule}.", path=base)
+        except InputError as error:
+            write_text(listed_in, render_rejects(rejects), temporary_folder=working_folder(uri))
+            is_unknown = self.settings.layout == "auto" and not plan.found
+            if is_unknown and is_folder(self.selection.base):
+                top = names_at_top(list_names(base))
+                searched = f"Looked for {self.looked_for}; at its top: {top}."
+                raise InputError(f"{error} {searched}") from None
+            raise
+        if exists(listed_in):  # of a run before, which failed
+            remove_file(listed_in)
+
+    def make_manifest(self, producer: str, plan: Plan, written: Written) -> Manifest:
+        """What the manifest says, but for the small files beside it."""
+        rejects = (*plan.rejects, *written.rejects)
+        records: collections.Counter[str] = collections.Counter()
+        rejected = collections.Counter(reject.split for reject in rejects)
+        for shard in written.shards:
+            records[shard.split] += shard.records
+        for split in plan.splits:
+            if not records[split]:
+                logging.warning("split %r has no examples: it keeps one empty shard", split)
+        place = label_column(plan.columns)  # whose classes are counted, ids by their names
+        words = None if place is None else plan.vocabularies.get(plan.columns[place].name)
+        labels: dict[str, collections.Counter[str]] = collections.defaultdict(collections.Counter)
+        for split, counts in written.label_counts:
+            if counts:
+                labels[split].update({words[n] if words else str(n): c for n, c in counts.items()})
+        config = self.config
+        if not plan.is_shuffled:
+            config["shuffled"] = False
+        if written.update:
+            config["update"] = written.update
+        return Manifest(
+            shards=written.shards,
+            accounting={
+                name: Accounting(
+                    found=records[name] + rejected[name] + plan.skipped.get(name, 0),
+                    written=records[name],
+                    rejected=rejected[name],
+                    skipped=plan.skipped.get(name, 0),
+                )
+                for name in plan.splits
+            },
+            producer=producer,
+            config=config,
+            input_fingerprint=written.fingerprint,
+            label_counts=labels,
+            conversions=written.conversions,
+            reject_counts=dict(collections.Counter(reject.code for reject in rejects)),
+            versions=package_versions(),
+        )
 
 
 def check_tensors(uri: str, shards: Sequence[Shard], features: Mapping[str, Feature]) -> None:
@@ -156,83 +247,15 @@ def check_tensors(uri: str, shards: Sequence[Shard], features: Mapping[str, Feat
 
 
 def _check_tensor(name: str, value: Any, spec: TensorSpec) -> None:
+    got = f"{bytes(value[:40])!r}"
     try:
         found = TensorSpec.of(decode_tensor(value))
-    except DatasetError:
-        got = f"{bytes(value[:40])!r}"
-    else:
-        sizes = zip(spec.shape, found.shape, strict=False)
-        is_alike = (spec.dtype, len(spec.shape)) == (found.dtype, len(found.shape))
-        if is_alike and all(size in (None, own) for size, own in sizes):
-            return
         got = f"tensors {found}"
+        if spec.merge(found) == spec:
+            return
+    except DatasetError:
+        pass
     rule = f"serialized tensors {spec}, as tf.io.serialize_tensor makes them"
     raise ConfigError(
         f"tensors[{name!r}]: expected {rule}, got {got}", setting="tensors", value=name
     )
-
-
-def _why_none(plan: Plan, rejects: Sequence[Reject]) -> str:
-    if rejects:
-        first = rejects[0]
-        return f" ({len(rejects)} rejected, first {first.source!r}: {first.code}, {first.detail})"
-    if plan.found:
-        return f" ({plan.found} skipped, as the settings ask for)"
-    return " (a table that has a header alone has none)"
-
-
-def make_manifest(
-    producer: str,
-    plan: Plan,
-    written: Written,
-    *,
-    settings: ExampleGenSettings,
-    partition: Partition | None,
-) -> Manifest:
-    """What the manifest says, but for the small files beside it."""
-    rejects = (*plan.rejects, *written.rejects)
-    records: collections.Counter[str] = collections.Counter()
-    rejected = collections.Counter(reject.split for reject in rejects)
-    for shard in written.shards:
-        records[shard.split] += shard.records
-    for split in plan.splits:
-        if not records[split]:
-            logging.warning("split %r has no examples: it keeps one empty shard", split)
-    config = config_of(settings, partition)
-    if not plan.is_shuffled:
-        config["shuffled"] = False
-    return Manifest(
-        shards=written.shards,
-        accounting={
-            name: Accounting(
-                found=records[name] + rejected[name] + plan.skipped.get(name, 0),
-                written=records[name],
-                rejected=rejected[name],
-                skipped=plan.skipped.get(name, 0),
-            )
-            for name in plan.splits
-        },
-        producer=producer,
-        config={**config, "update": written.update} if written.update else config,
-        input_fingerprint=written.fingerprint,
-        label_counts=_named_counts(plan, written.label_counts),
-        conversions=written.conversions,
-        reject_counts=dict(collections.Counter(reject.code for reject in rejects)),
-        versions=package_versions(),
-    )
-
-
-def config_of(settings: ExampleGenSettings, partition: Partition | None) -> JsonObject:
-    """The settings that shape a dataset, as its manifest has them."""
-    return {**settings.for_manifest(), "splits": partition and dict(partition.buckets)}
-
-
-def _named_counts(plan: Plan, counts: Mapping[str, Mapping[int, int]]) -> dict[str, dict[str, int]]:
-    """Examples by split and class, ids as their names; no split without any."""
-    place = label_column(plan.columns)
-    names = None if place is None else plan.vocabularies.get(plan.columns[place].name)
-    named = {
-        split: {names[label] if names else str(label): number for label, number in of.items()}
-        for split, of in counts.items()
-    }
-    return {split: of for split, of in named.items() if of}

@@ -8,18 +8,18 @@ import math
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
+import numpy as np
 from absl import logging
 
+from components.common.fingerprint import sum_blobs, sum_facts
 from components.common.input_table import InputTable, array_of, join_inputs, sizes_of, texts_of
 from components.common.layout_inputs import FilesElsewhere, LayoutInputs
 from components.common.tasks import Cost, Runner, Task, map_tasks
 from components.common.workspace import start_working
 from components.example_gen import lists
-from components.example_gen.conversion import Conversion, config_of
-from components.example_gen.features import features_of_files
-from components.example_gen.file_plan import EncodedPart, FilePlan, plan_shards
-from components.example_gen.file_shards import WriteMediaShard
-from components.example_gen.fingerprint import fingerprint_of_files
+from components.example_gen.conversion import Conversion
+from components.example_gen.file_plan import FilePlan, plan_shards
+from components.example_gen.file_shards import EncodedPart, WriteMediaShard
 from components.example_gen.folder import read_simple, without_reserved
 from components.example_gen.inputs import (
     InputSelection,
@@ -28,10 +28,11 @@ from components.example_gen.inputs import (
     refuse_overlap,
     roots_of,
 )
-from components.example_gen.media import DESCRIPTIONS, ShardSummary
+from components.example_gen.media import DESCRIPTIONS
 from components.example_gen.near_duplicates import find_near_duplicates
-from components.example_gen.plan import Written, sum_label_counts
+from components.example_gen.plan import Written
 from components.example_gen.settings import LISTS, MEDIA, MediaSettings
+from components.example_gen.shard_summary import ShardSummary
 from components.example_gen.updating import (
     BaseDataset,
     Listing,
@@ -57,7 +58,7 @@ _PIXEL_BYTES, _LEAST_BYTES, _TENSORFLOW_BYTES = 6, 256 << 20, 512 << 20
 _PIXELS_A_BYTE = 64
 # Where shards are fewer than processes, parts of so many records are made side by side. To write
 # them twice costs a photo a quarter more.
-_PART_RECORDS, _PARTS_A_PROCESS, _PART = 250, 3, "-part-"
+_PART_RECORDS, _PARTS_A_PROCESS = 250, 3
 
 
 class FileConversion(Conversion[FilePlan]):
@@ -71,28 +72,19 @@ class FileConversion(Conversion[FilePlan]):
     def __init__(self, settings: Any, selection: InputSelection, runner: Runner | None) -> None:
         settings.audio.check_installed()
         super().__init__(settings, selection, runner)
-        self._named: InputTable | None = None
+        self._known: InputTable | None = None  # which need not be read again
+        # Files that lists name elsewhere; None: there are no lists, or they may name none
         self._elsewhere: FilesElsewhere | None = None
-        self._roots_of_lists: list[str] = []
-        if not settings.image_roots and settings.layout in ("auto", *LISTS):
-            self._take_what_lists_name()
-
-    def _take_what_lists_name(self) -> None:
-        """Makes image roots of the folders of files that lists name elsewhere.
-
-        They are inputs, whose change makes another fingerprint; so they are known from the start.
-        """
-        if not any(lists.find(inputs) for inputs in self.inputs()):
+        if settings.image_roots or settings.layout not in ("auto", *LISTS):
             return
-        self._elsewhere = FilesElsewhere()
-        found = self._read_inputs(self._elsewhere)
-        roots = roots_of(self._elsewhere.found)
-        if not roots:
-            self._named = found  # which need not be read again
-            return
-        self.located = dataclasses.replace(self.located, image_roots=roots)
-        self._roots_of_lists = [root.base for root in roots]
-        self.settings = dataclasses.replace(self.settings, image_roots=self._roots_of_lists)
+        if any(lists.find(inputs) for inputs in self.inputs()):
+            self._elsewhere = FilesElsewhere()
+            self._known = self._read_inputs()
+        if self._elsewhere is not None and (roots := roots_of(self._elsewhere.found)):
+            # Their folders are inputs, whose change makes another fingerprint, from the start.
+            self._known, bases = None, [root.base for root in roots]
+            self.located = dataclasses.replace(self.located, image_roots=roots)
+            self.settings = dataclasses.replace(self.settings, image_roots=bases)
 
     @functools.cached_property
     def base(self) -> BaseDataset | None:
@@ -107,8 +99,7 @@ class FileConversion(Conversion[FilePlan]):
     def is_up_to_date(self) -> bool:
         """Whether the base dataset was made with these settings, of inputs listed as now."""
         assert self.base is not None
-        config = config_of(self.settings, self.selection.partition)
-        same_settings = not self.base.differing(config, free=("update",))
+        same_settings = not self.base.differing(self.config, free=("update",))
         return same_settings and self.base.fingerprint == fingerprint(self.located)
 
     def is_source_file(self, path: str) -> bool:
@@ -129,10 +120,11 @@ class FileConversion(Conversion[FilePlan]):
 
         They are looked at where copies of them are to share a split.
         """
-        if roots := self._roots_of_lists:
-            shown = ", ".join(map(repr, roots[:3])) + (", …" if len(roots) > 3 else "")
+        roots = self.located.image_roots
+        if self._elsewhere is not None and roots:
+            shown = ", ".join(repr(root.base) for root in roots[:3]) + ", …" * (len(roots) > 3)
             logging.warning("a list names %s outside of the input: below %s", self.unit, shown)
-        self.found = self._named or self._read_inputs(self._elsewhere)
+        self.found = self._known or self._read_inputs()
         self.settings = self.adjusted_settings(self.settings, self.found)
         self.found, self.settings = _renamed(self.found, self.settings)
         find_groups = functools.partial(
@@ -142,12 +134,11 @@ class FileConversion(Conversion[FilePlan]):
             image_roots=self.settings.image_roots,
         )
         has_media = any(column.kind in MEDIA for column in self.found.blobs)
-        base, partition = self.base, self.selection.partition
-        if base is not None:
-            base.check(config_of(self.settings, partition), uri)
+        if (base := self.base) is not None:
+            base.check(self.config, uri)
         plan = plan_shards(
             self.found,
-            partition=partition,
+            partition=self.selection.partition,
             settings=self.settings,
             find_groups=find_groups if has_media else None,
             known={} if base is None else base.dataset.vocabularies,
@@ -155,7 +146,7 @@ class FileConversion(Conversion[FilePlan]):
         self._listing = Listing(plan.rows, self.located)
         return plan if base is None else plan_update(plan, base, self._listing, self.settings)
 
-    def inputs(self, elsewhere: FilesElsewhere | None = None) -> list[LayoutInputs]:
+    def inputs(self) -> list[LayoutInputs]:
         """What the layout is read from, one a pattern of `input_config`."""
         return layout_inputs(
             self.located,
@@ -163,12 +154,12 @@ class FileConversion(Conversion[FilePlan]):
             column_names=self.settings.column_names,
             header=self.settings.header,
             media=self.media,
-            elsewhere=elsewhere,
+            elsewhere=self._elsewhere,
             names=self.settings.layout_names,
         )
 
-    def _read_inputs(self, elsewhere: FilesElsewhere | None = None) -> InputTable:
-        inputs, settings = self.inputs(elsewhere), self.settings
+    def _read_inputs(self) -> InputTable:
+        inputs, settings = self.inputs(), self.settings
         try:
             tables = [self.read_layout(some, settings.layout) for some in inputs]
         except OSError as error:  # of a file without which no input is known
@@ -183,67 +174,80 @@ class FileConversion(Conversion[FilePlan]):
     def write(self, plan: FilePlan, uri: str) -> Written:
         """Reads every file, writes the shards, and reads them back."""
         start_working(uri, key=self.key())
-        settings, tasks = self.settings, plan.tasks
-        write = WriteMediaShard(plan.columns, plan.blobs, self.located.base, uri, settings)
+        tasks, paths = plan.tasks, (self.located.base, *self.settings.image_roots)
+        cost = self._cost_of(plan, tasks)
+        write = WriteMediaShard(plan.columns, plan.blobs, self.located.base, uri, self.settings)
         run = functools.partial(
-            map_tasks,
-            workspace=working_folder(uri),
-            runner=self._runner,
-            cost=_cost_of(plan, tasks, settings),
-            paths=(self.located.base, *settings.image_roots),
+            map_tasks, workspace=working_folder(uri), runner=self._runner, cost=cost, paths=paths
         )
-        parts = self._parts_of(plan, tasks, uri)
-        made = run(write.make_part, parts, unit=self.unit, check=write.check_part)
-        by_shard: dict[str, list[EncodedPart]] = collections.defaultdict(list)
-        for task, part in zip(parts, made, strict=True):
-            by_shard[task.name.partition(_PART)[0]].append(part)
-        whole = [
-            dataclasses.replace(task, argument=task.argument.joining(by_shard[task.name]))
-            if task.name in by_shard
-            else task
-            for task in tasks
-        ]
+        processes = self._runner.count(plan.num_records, cost, [uri, *paths])
+        has_few = len(tasks) < processes and not self.settings.gzip and not is_remote(uri)
+        parts_of = [_parts_of(task, len(tasks), processes) if has_few else [] for task in tasks]
+        parts = [*itertools.chain.from_iterable(parts_of)]
+        made = iter(run(write.make_part, parts, unit=self.unit, check=EncodedPart.read))
+        whole = []
+        for task, own in zip(tasks, parts_of, strict=True):
+            shard = task.argument
+            if own:  # they are joined, and no file is read
+                none, joined = np.zeros(0, np.int64), tuple(itertools.islice(made, len(own)))
+                shard = dataclasses.replace(shard, places=none, parts=joined)
+            whole.append(dataclasses.replace(task, argument=shard))
         results = run(write, whole, unit="" if parts else self.unit, check=write.check)
-        kept = _keep_full_shards([shard for shard, _ in results], uri)
-        filled, listings = [], []
-        for task, (shard, summary) in zip(tasks, results, strict=True):
-            if shard.records:
-                filled.append(summary)
-                listings.append(self._listing.of_task(task.argument, summary))
-        full = (shard for shard in kept if shard.records)
+        shards = _keep_full_shards([shard for shard, _ in results], uri)
+        filled = [
+            (summary, self._listing.of_task(task.argument, summary))
+            for task, (shard, summary) in zip(tasks, results, strict=True)
+            if shard.records
+        ]
+        full = (shard for shard in shards if shard.records)
         found = ShardSummary.of(summary for _, summary in results)
+        unread = {blob: True for entry in plan.unread() for blob in entry.blobs}
+        sums = self.sums_of_unread(self.found.excluded, unread)
+        roots = [root.base for root in self.located.image_roots]
+        total = found.fingerprint + sum_blobs(sums.items(), roots)
+        total += sum_facts((("read", name), crc) for name, crc in self.found.contents.items())
         return Written(
-            shards=kept,
+            shards=shards,
             inputs=render_inputs(
-                zip(full, filled, listings, strict=True), fingerprint=fingerprint(self.located)
+                ((shard, *known) for shard, known in zip(full, filled, strict=True)),
+                fingerprint=fingerprint(self.located),
             ),
-            update={} if self.base is None else count_changes(self.base, filled),
-            features=features_of_files(plan, found),
-            label_counts=sum_label_counts((s.split, summary.labels) for s, summary in results),
+            update={} if self.base is None else count_changes(self.base, [s for s, _ in filled]),
+            features=found.features(plan, plan.blobs),
+            label_counts=[(shard.split, summary.labels) for shard, summary in results],
             rejects=tuple(found.rejects),
             conversions=found.conversions,
-            fingerprint=fingerprint_of_files(self.located, self.found, plan, [found]),
+            fingerprint=f"{total % 2**128:032x}",
         )
 
-    def _parts_of(self, plan: FilePlan, tasks: Sequence[Task], uri: str) -> list[Task]:
-        """Parts of shards, where there are fewer of these than processes; then they are joined."""
-        settings = self.settings
-        paths = [uri, self.located.base, *settings.image_roots]
-        processes = self._runner.count(plan.num_records, _cost_of(plan, tasks, settings), paths)
-        if len(tasks) >= processes or settings.gzip or is_remote(uri):
-            return []
-        parts = []
-        for task in tasks:
-            places = task.argument.places
-            number = parts_of_shard(task.records, shards=len(tasks), processes=processes)
-            if number < 2 or task.argument.known is not None:
-                continue
-            bounds = shard_bounds(num_records=task.records, num_shards=number).tolist()
-            for n, (start, stop) in enumerate(itertools.pairwise(bounds)):
-                part = dataclasses.replace(task.argument, places=places[start:stop])
-                name = f"{task.name}{_PART}{n:04d}-of-{number:04d}"
-                parts.append(Task(name, part, stop - start, task.bytes // number))
-        return parts
+    def _cost_of(self, plan: FilePlan, tasks: Sequence[Task]) -> Cost:
+        images, audio = self.settings.images, self.settings.audio
+        seconds = _FILE_SECONDS * sum(task.records for task in tasks)
+        if images.decodes_all or audio.sample_rate is not None:
+            seconds += _DECODED_BYTE_SECONDS * sum(task.bytes for task in tasks)
+        largest = int(sizes_of(plan.rows).max(initial=0))
+        pixels = min(images.max_pixels, _PIXELS_A_BYTE * largest)
+        held = max(_LEAST_BYTES, largest + _PIXEL_BYTES * pixels)
+        return Cost(seconds, held + _TENSORFLOW_BYTES * (images.verify == "decode"))
+
+
+def parts_of_shard(records: int, *, shards: int, processes: int) -> int:
+    """Of how many parts a shard is made: three for each process, so that all end at about once."""
+    return min(math.ceil(_PARTS_A_PROCESS * processes / shards), records // _PART_RECORDS)
+
+
+def _parts_of(task: Task, shards: int, processes: int) -> list[Task]:
+    """The parts of a shard that are made side by side; none where it is made whole."""
+    number = parts_of_shard(task.records, shards=shards, processes=processes)
+    if number < 2 or task.argument.known is not None:
+        return []
+    bounds = shard_bounds(num_records=task.records, num_shards=number).tolist()
+    parts = []
+    for n, (start, stop) in enumerate(itertools.pairwise(bounds)):
+        part = dataclasses.replace(task.argument, places=task.argument.places[start:stop])
+        name = f"{task.name}-part-{n:04d}-of-{number:04d}"
+        parts.append(Task(name, part, stop - start, task.bytes // number))
+    return parts
 
 
 def _renamed(inputs: InputTable, settings: MediaSettings) -> tuple[InputTable, MediaSettings]:
@@ -266,21 +270,6 @@ def _renamed(inputs: InputTable, settings: MediaSettings) -> tuple[InputTable, M
     group_by = settings.group_by and wanted.get(settings.group_by, settings.group_by)
     settings = dataclasses.replace(settings, vocabulary=labels, group_by=group_by)
     return inputs.renamed(wanted), settings
-
-
-def parts_of_shard(records: int, *, shards: int, processes: int) -> int:
-    """Of how many parts a shard is made: three for each process, so that all end at about once."""
-    return min(math.ceil(_PARTS_A_PROCESS * processes / shards), records // _PART_RECORDS)
-
-
-def _cost_of(plan: FilePlan, tasks: Sequence[Task], settings: MediaSettings) -> Cost:
-    seconds = _FILE_SECONDS * sum(task.records for task in tasks)
-    if settings.images.decodes_all or settings.audio.sample_rate is not None:
-        seconds += _DECODED_BYTE_SECONDS * sum(task.bytes for task in tasks)
-    largest = int(sizes_of(plan.rows).max(initial=0))
-    pixels = min(settings.images.max_pixels, _PIXELS_A_BYTE * largest)
-    held = max(_LEAST_BYTES, largest + _PIXEL_BYTES * pixels)
-    return Cost(seconds, held + _TENSORFLOW_BYTES * (settings.images.verify == "decode"))
 
 
 def _keep_full_shards(written: Sequence[Shard], uri: str) -> tuple[Shard, ...]:

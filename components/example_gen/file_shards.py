@@ -1,4 +1,4 @@
-"""Writes one shard of media: reads its files, keeps or converts each, and encodes the examples.
+"""Writes one shard of files: reads them, keeps or converts each, and encodes the examples.
 
     write = WriteMediaShard(plan.columns, plan.blobs, "photos/", uri, settings)
     shard, summary = write(plan.tasks[0].argument)
@@ -9,45 +9,40 @@ Light: workers do it in processes that have neither TFX nor Beam.
 import collections
 import concurrent.futures
 import dataclasses
-import functools
 import resource
 import threading
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
 
-from components.common.entry import Blob, BlobColumn, BlobReader, Column, Entry, Value, label_column
+from components.common.entry import Blob, BlobColumn, BlobReader, Column, Entry, label_column
+from components.common.file_table import encode_path
 from components.common.fingerprint import sum_blobs
+from components.common.input_table import entries_of
 from components.common.rejects import Reject, RejectedInputError, reject_errors
-from components.example_gen.boxes import SIZE_COLUMNS
-from components.example_gen.file_plan import EncodedPart, ShardTask
-from components.example_gen.media import (
-    KnownShard,
-    ShardSummary,
-    Stored,
-    check_annotation,
-    describe_media,
-    store_media,
-)
+from components.example_gen.media import Stored, make_example
 from components.example_gen.settings import MediaSettings
-from trainer_utils.format import Shard, ShardName, ShardWriter, encode_example
+from components.example_gen.shard_summary import ShardSummary
+from trainer_utils.format import (
+    CorruptShardError,
+    RecordIndex,
+    Shard,
+    ShardName,
+    ShardWriter,
+    encode_example,
+)
 from trainer_utils.format.checksums import extend_crc32c
 from trainer_utils.format.index import name_of
 from trainer_utils.format.planning import keyed_digests
-from trainer_utils.storage import (
-    exists,
-    is_remote,
-    join,
-    persist,
-    read_bytes,
-    write_atomically,
-)
+from trainer_utils.storage import is_remote, join, persist, read_bytes, write_atomically
 from trainer_utils.writing.publishing import working_folder
 from trainer_utils.writing.shards import copy_shard, verify_shard, write_shard
 
-__all__ = ["WriteMediaShard"]
+__all__ = ["EncodedPart", "KnownShard", "ShardTask", "WriteMediaShard"]
 
 # Files are read ahead in groups, since handing a thread one small file costs as much as reading
 # it; small groups, since what is held beyond the processor's cache is written at half the pace.
@@ -56,6 +51,72 @@ __all__ = ["WriteMediaShard"]
 _GROUP_BYTES = 8 << 20
 _LOCAL, _REMOTE, _TABLE = (4, 16), (48, 2), (1, 16)
 _RUSAGE_THREAD = getattr(resource, "RUSAGE_THREAD", resource.RUSAGE_SELF)  # Linux has it
+
+
+@dataclasses.dataclass(frozen=True)
+class KnownShard:
+    """A shard of an earlier conversion."""
+
+    uri: str  # of its dataset
+    shard: Shard
+    summary: ShardSummary  # what its records were made of
+    # A digest of what a listing says of its inputs; empty: that does not say enough
+    listing: str = ""
+    is_listed: bool = False  # whether the listing still says the same, so that no file need be read
+
+
+@dataclasses.dataclass(frozen=True)
+class EncodedPart:
+    """Neighbouring records of a shard, framed, in a file of the working folder of that CRC-32C."""
+
+    path: str
+    crc32c: int
+    index: RecordIndex
+    summary: ShardSummary
+
+    def read(self) -> bytes:
+        """The frames; a CorruptShardError where the file is not what was written."""
+        data = persist(self.path, read_bytes, self.path)
+        if (found := extend_crc32c(0, data)) != self.crc32c:
+            raise CorruptShardError.at(
+                self.path,
+                expected=f"the bytes with checksum {self.crc32c:08x} that were written",
+                got=f"others, with {found:08x}",
+                advice="The disk or file system lost data: run it again elsewhere.",
+            )
+        return data
+
+
+@dataclasses.dataclass(frozen=True)
+class ShardTask:
+    """One shard to write: its place, and its inputs, labels as ids."""
+
+    name: ShardName
+    rows: pa.Table  # of the inputs, or of all of a plan
+    # Of the inputs among `rows`; None: all of these. To another process goes no other
+    places: npt.NDArray[np.int64] | None = None
+    # The shard that these inputs were in before, if they all come from one
+    known: KnownShard | None = None
+    # What was made of the inputs already, in order; empty: nothing
+    parts: tuple[EncodedPart, ...] = ()
+
+    @property
+    def own_rows(self) -> pa.Table:
+        """The inputs, one a row."""
+        if self.places is None:
+            return self.rows
+        # `pa.array` of numpy's imports pandas where there is one: half a second in each process.
+        places = np.ascontiguousarray(self.places, np.int64)
+        indices = pa.Array.from_buffers(pa.int64(), len(places), [None, pa.py_buffer(places)])
+        return self.rows.take(indices)
+
+    @property
+    def entries(self) -> list[Entry]:
+        """The inputs."""
+        return [*entries_of(self.own_rows)]
+
+    def __reduce__(self) -> Any:
+        return ShardTask, (self.name, self.own_rows, None, self.known, self.parts)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -81,98 +142,86 @@ class WriteMediaShard:
 
         A bad file becomes a reject in the summary; failing to write raises.
         """
-        name = ShardName(
-            split=task.split,
-            shard_index=task.shard_index,
-            num_shards=task.num_shards,
-            gzip=self.settings.gzip,
-        )
-        if task.known is not None and (kept := self._kept(task, task.known, name)) is not None:
-            return kept
+        if task.known is not None and self._is_unchanged(task, task.known):
+            known = task.known
+            copied = copy_shard(known.shard, task.name, source=known.uri, uri=self.uri)
+            return copied, known.summary
         summary = ShardSummary()
 
         def fill(writer: ShardWriter) -> None:
             for part in task.parts:
-                data = persist(part.path, read_bytes, part.path)
-                if extend_crc32c(0, data) != part.crc32c:
-                    raise part.error()
                 index = part.index
                 lengths = index.lengths.astype(np.int64)
                 assert index.payload_crcs is not None
-                writer.write_framed(data, lengths, index.payload_crcs, index.name_crcs)
+                writer.write_framed(part.read(), lengths, index.payload_crcs, index.name_crcs)
                 summary.join(part.summary)
             if not task.parts:
                 summary.join(self._fill(task, writer))
 
-        shard = write_shard(name, fill, uri=self.uri)
+        shard = write_shard(task.name, fill, uri=self.uri)
         verify_shard(shard, uri=self.uri)
         return shard, summary
 
     def make_part(self, task: ShardTask) -> EncodedPart:
         """Encodes a part of a shard into a file of the working folder."""
-        folder = working_folder(self.uri)
-        path = join(folder, f"{task.split}-{task.shard_index:05d}-{uuid.uuid4().hex}")
+        folder, name = working_folder(self.uri), task.name
+        path = join(folder, f"{name.split}-{name.shard_index:05d}-{uuid.uuid4().hex}")
         with write_atomically(path, temporary_folder=folder) as stream:
             writer = ShardWriter(stream)
             summary = self._fill(task, writer)
             digest = writer.finish()
         return EncodedPart(path, digest.crc32c, writer.index, summary)
 
-    def check_part(self, part: EncodedPart) -> None:
-        """Makes sure that a part of an earlier run stands as it was.
-
-        Raises:
-            DatasetError: it does not.
-        """
-        if not exists(part.path) or extend_crc32c(0, read_bytes(part.path)) != part.crc32c:
-            raise part.error()
-
     def _fill(self, task: ShardTask, writer: ShardWriter) -> ShardSummary:
         """Reads files, encodes the examples, and says what became of them."""
-        summary = ShardSummary()
+        summary, roots = ShardSummary(), self.settings.image_roots
         facts: list[tuple[Blob, int | None]] = []
         rejected: list[tuple[Blob, int | None]] = []
         label_place = label_column(self.columns)
         names: list[bytes] = []
         states: list[bytes] = []
-
-        for entry, blobs, sums in _read_ahead(task.entries, self.base, self.settings.image_roots):
+        for entry, blobs, sums in _read_ahead(task.entries, self.base, roots):
             facts.extend(zip(entry.blobs, sums, strict=True))
             try:
                 with reject_errors():
-                    media, example, named = persist(entry.name, self._encode, entry, blobs)
+                    media, example, name = persist(entry.name, self._encode, entry, blobs)
             except RejectedInputError as error:
                 rejected.extend(zip(entry.blobs, sums, strict=True))
-                summary.rejects.append(Reject(task.split, entry.name, error.code, error.detail))
-            else:
-                writer.write(example, name=named)
-                names.append(_text(entry.name))
-                states.append(_state_of(entry, blobs, sums))
-                summary.add(media, self.columns, entry.values)
-                if label_place is not None:
-                    _count(summary.labels, entry.values[label_place])
-
+                reject = Reject(task.name.split, entry.name, error.code, error.detail)
+                summary.rejects.append(reject)
+                continue
+            writer.write(example, name=name)
+            names.append(encode_path(entry.name))
+            states.append(_state_of(entry, blobs, sums))
+            summary.add(media, self.columns, entry.values)
+            if label_place is not None:
+                label = entry.values[label_place]
+                for one in label if isinstance(label, tuple) else (label,):
+                    if isinstance(one, int):
+                        summary.labels[one] += 1
         summary.names = _sums_of(names, purpose="name")
         summary.states = _sums_of(states, purpose="state")
-        summary.fingerprint = sum_blobs(facts, self.settings.image_roots)
-        summary.own_fingerprint = summary.fingerprint - sum_blobs(
-            rejected, self.settings.image_roots
-        )
+        summary.fingerprint = sum_blobs(facts, roots)
+        summary.own_fingerprint = summary.fingerprint - sum_blobs(rejected, roots)
         return summary
 
-    def _kept(
-        self, task: ShardTask, known: KnownShard, name: ShardName
-    ) -> tuple[Shard, ShardSummary] | None:
-        """The shard that these inputs were in, under its new name; None where one has changed."""
-        if not known.is_listed:
-            entries = task.entries
-            if len(entries) != len(known.summary.states):
-                return None
-            read = _read_ahead(entries, self.base, self.settings.image_roots)
-            states = (_state_of(*one) for one in read)
-            if _sums_of(states, purpose="state") != known.summary.states:
-                return None
-        return copy_shard(known.shard, name, source=known.uri, uri=self.uri), known.summary
+    def _encode(
+        self, entry: Entry, blobs: list[bytes] | RejectedInputError
+    ) -> tuple[Mapping[str, Stored], list[bytes], bytes | None]:
+        """What an entry's files are stored as, its example, and the name that this goes by."""
+        media, features = make_example(entry, blobs, self.columns, self.blobs, self.settings)
+        return media, encode_example(features), name_of(features)
+
+    def _is_unchanged(self, task: ShardTask, known: KnownShard) -> bool:
+        """Whether these inputs are still what a shard was made of; they are read to see."""
+        if known.is_listed:
+            return True
+        entries = task.entries
+        if len(entries) != len(known.summary.states):
+            return False
+        read = _read_ahead(entries, self.base, self.settings.image_roots)
+        states = _sums_of((_state_of(*one) for one in read), purpose="state")
+        return states == known.summary.states
 
     def check(self, result: tuple[Shard, ShardSummary]) -> None:
         """Makes sure that a shard of an earlier run stands as it was.
@@ -182,71 +231,19 @@ class WriteMediaShard:
         """
         verify_shard(result[0], uri=self.uri)
 
-    def _encode(
-        self, entry: Entry, blobs: list[bytes] | RejectedInputError
-    ) -> tuple[Mapping[str, Stored], list[bytes], bytes | None]:
-        """What an entry's files are stored as, its example, and the name that this goes by."""
-        media = store_media(entry, blobs, self.blobs, self.settings)
-        size = [entry.values[place] for place in self._size_places]
-        if any(size):
-            media = check_annotation(media, blobs, size, self.settings)
-        features = _features(entry, media, self.columns)
-        return media, encode_example(features), name_of(features)
-
-    @functools.cached_property
-    def _size_places(self) -> list[int]:
-        """Where values have the size that an annotation gives its image, if the layout has such."""
-        names = [column.name for column in self.columns]
-        is_of_images = self.blobs[0].kind == "image"  # a sound's `height` is a feature like others
-        return [names.index(c.name) for c in SIZE_COLUMNS if is_of_images and c.name in names]
-
-
-def _features(
-    entry: Entry, media: Mapping[str, Stored], columns: Sequence[Column]
-) -> dict[str, Any]:
-    """Those of its `tf.train.Example`."""
-    features = encode_values(columns, entry.values)
-    features |= {"filename": _text(entry.name), **describe_media(media.values())}
-    return features | {feature: stored.data for feature, stored in media.items()}
-
 
 def _state_of(
     entry: Entry, blobs: list[bytes] | RejectedInputError, sums: Sequence[int | None]
 ) -> bytes:
     """All that a record is made of: a name, values, and files by length and CRC-32C."""
     sizes = () if isinstance(blobs, RejectedInputError) else tuple(map(len, blobs))
-    return _text(repr((entry.name, entry.values, sizes, (*sums,))))
+    return encode_path(repr((entry.name, entry.values, sizes, (*sums,))))
 
 
 def _sums_of(texts: Iterable[bytes], *, purpose: str) -> list[int]:
     """64-bit sums; of many at once, which takes a third of the time."""
     sums: list[int] = keyed_digests(texts, seed=0, purpose=purpose)[:, 0].tolist()
     return sums
-
-
-def _count(labels: dict[int, int], value: Value) -> None:
-    for label in value if isinstance(value, tuple) else (value,):
-        if isinstance(label, int):
-            labels[label] = labels.get(label, 0) + 1
-
-
-def encode_values(columns: Sequence[Column], values: Sequence[Value]) -> dict[str, Any]:
-    """An entry's values as features: texts as UTF-8, floats as floats, missing ones left out."""
-    features: dict[str, Any] = {}
-    for column, value in zip(columns, values, strict=True):
-        encode = _ENCODE.get(column.kind, int)
-        if isinstance(value, tuple):
-            features[column.name] = tuple(map(encode, value))
-        elif value is not None:
-            features[column.name] = encode(value)
-    return features
-
-
-def _text(value: str) -> bytes:
-    return value.encode("utf-8", "surrogateescape")
-
-
-_ENCODE: Mapping[str, Callable[[Any], bytes | float]] = {"string": _text, "float": float}
 
 
 # An entry, its files, and the CRC-32C of each: of what was read, whatever becomes of it.
@@ -263,34 +260,20 @@ def _read_ahead(entries: Sequence[Entry], base: str, image_roots: Sequence[str])
     if entries and entries[0].blobs[0].row is not None:  # a thread holds a group of rows
         kind = _TABLE
     threads, group_files = kind
-    groups = _groups(entries, group_files)
-    if kind is _LOCAL:
-        reader = BlobReader(base, image_roots)
-        for group in groups:
-            waits = _count_waits()
-            found = [_read(reader, entry) for entry in group]
-            has_waited = _count_waits() - waits > len(group) / 2
-            yield from found
-            if has_waited:
-                break
-    yield from _read_by_threads(groups, threads, base, image_roots)
-
-
-def _count_waits() -> int:
-    """How often this thread has given its core away to wait for something."""
-    return resource.getrusage(_RUSAGE_THREAD).ru_nvcsw
-
-
-def _read_by_threads(
-    groups: Iterator[Sequence[Entry]], threads: int, base: str, image_roots: Sequence[str]
-) -> Iterator[_Read]:
-    readers = threading.local()
+    groups, readers = _groups(entries, group_files), threading.local()
 
     def read_group(group: Sequence[Entry]) -> list[_Read]:
         if not hasattr(readers, "own"):
             readers.own = BlobReader(base, image_roots)
         return [_read(readers.own, entry) for entry in group]
 
+    for group in groups if kind is _LOCAL else ():
+        waits = _count_waits()
+        found = read_group(group)
+        has_waited = _count_waits() - waits > len(group) / 2
+        yield from found
+        if has_waited:
+            break
     with concurrent.futures.ThreadPoolExecutor(threads) as pool:
         pending: collections.deque[concurrent.futures.Future[list[_Read]]] = collections.deque()
         for group in groups:
@@ -299,6 +282,11 @@ def _read_by_threads(
                 yield from pending.popleft().result()
         while pending:
             yield from pending.popleft().result()
+
+
+def _count_waits() -> int:
+    """How often this thread has given its core away to wait for something."""
+    return resource.getrusage(_RUSAGE_THREAD).ru_nvcsw
 
 
 def _groups(entries: Sequence[Entry], group_files: int) -> Iterator[Sequence[Entry]]:

@@ -8,7 +8,6 @@ import codecs
 import csv
 import dataclasses
 import io
-import posixpath
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, BinaryIO
 
@@ -20,21 +19,22 @@ import pyarrow.parquet
 from components.common.entry import Column, Value
 from components.common.fingerprint import sum_facts
 from components.common.layout_inputs import LayoutInputs, decode_text
-from components.example_gen.boxes import BOX_COLUMNS, are_boxes, box_values, boxes_of_rows
+from components.example_gen.boxes import BOX_COLUMNS, Box, box_values
+from components.example_gen.file_kinds import kind_of_name
 from components.tables.casting import cast_column
 from components.tables.headers import refuse_doubtful
 from components.tables.kinds import column_facts, decide_column
 from components.tables.parquet import open_file, read_columns
-from components.tables.pieces import Piece, TableOptions, row_starts
+from components.tables.pieces import Piece, TableOptions, row_starts, select_settings
 from components.tables.reading import DELIMITERS, kind_of_table, pieces_of, read_piece
 from components.tables.rows import Rows, lines_of
 from components.tables.splits import is_split_word
 from trainer_utils.format import InputError
-from trainer_utils.format.media_formats import EXTENSIONS
 from trainer_utils.storage import is_fault
 
 _HEADS, _VALUE_BYTES, _BUFFER_BYTES = 8, 512, 1 << 16
 _LINE_BYTES = 1 << 16
+_BOX_FIELDS = 11  # set, path, label, four corners
 _BYTES_FIELD, _PATH_FIELD = "bytes", "path"  # of a struct, as Hugging Face keeps an image
 
 _Part = tuple[pa.Array, bool]
@@ -85,9 +85,12 @@ class ListTable:
         """What `typed_values` says of a column; `trim`: spaces round texts are none of theirs."""
         if name in self.known:
             return self.known[name], [tuple(value) for value in self.values(name)]
-        parts = [
-            (_trimmed(array) if trim else array, is_text) for array, is_text in self.columns[name]
-        ]
+        parts = []
+        for array, is_text in self.columns[name]:
+            if trim and pa.types.is_string(array.type):
+                array = pc.utf8_trim_whitespace(array)
+                array = pc.if_else(pc.equal(array, ""), pa.scalar(None, pa.string()), array)
+            parts.append((array, is_text))
         place = lambda row: f"{self.path!r}, {self.place(self.positions[row])}"  # noqa: E731
         return typed_values(name, parts, kind=kind, place=place)
 
@@ -116,7 +119,10 @@ def typed_values(
         return None
     values: list[Any] = []
     for array, _ in parts:
-        values += map(_as_text, cast_column(array, column, floats=pa.float64()).to_pylist())
+        for value in cast_column(array, column, floats=pa.float64()).to_pylist():
+            # Bytes are a text, in which what is no UTF-8 is escaped as in names.
+            is_bytes = isinstance(value, bytes)
+            values.append(value.decode("utf-8", "surrogateescape") if is_bytes else value)
     if not column.is_list:
         return column, values
     lists = [tuple(value or ()) for value in values]
@@ -124,19 +130,6 @@ def typed_values(
     if len(lengths) == 1 and lengths != {0} and column.kind in ("int", "float"):
         column = dataclasses.replace(column, length=lengths.pop())
     return column, [*lists]
-
-
-def _as_text(value: Any) -> Any:
-    """Bytes that are a value as a text, in which what is no UTF-8 is escaped as in names."""
-    return value.decode("utf-8", "surrogateescape") if isinstance(value, bytes) else value
-
-
-def _trimmed(array: pa.Array) -> pa.Array:
-    """Texts without spaces round them; null where nothing is left."""
-    if not pa.types.is_string(array.type):
-        return array
-    array = pc.utf8_trim_whitespace(array)
-    return pc.if_else(pc.equal(array, ""), pa.scalar(None, pa.string()), array)
 
 
 def read_list(inputs: LayoutInputs, path: str, *, known: frozenset[str] = frozenset()) -> ListTable:
@@ -156,22 +149,23 @@ def read_list(inputs: LayoutInputs, path: str, *, known: frozenset[str] = frozen
     delimiter = DELIMITERS[kind].encode() if kind in DELIMITERS else None
     if delimiter and (automl := _automl_rows(inputs, path, whole, kind, known)):
         return _of_automl(path, automl, inputs.media)
-    options = TableOptions(
-        columns=inputs.columns, column_names=inputs.column_names, header=inputs.header
-    )
-    pieces, parts = _read_pieces(inputs, path, kind, options)
+    pieces, parts = _read_pieces(inputs, path, kind)
     starts = row_starts(data, delimiter)
     names = [name for rows in parts for name in rows.columns]
     if pieces and delimiter:
         starts = starts[starts >= pieces[0].start - (len(whole) - len(data))]  # a header is no row
-        names = [name for name in pieces[0].details["names"] if name not in options.ignored]
+        ignored = {name for name, kind in inputs.columns.items() if kind == "ignore"}
+        names = [name for name in pieces[0].details["names"] if name not in ignored]
     lines = np.array(lines_of(starts.tolist(), data), np.int64) + 1
-    positions: list[int] = []
-    before = 0
+    positions, before = list[int](), 0
     for rows in parts:
-        if delimiter:
-            _drop_empty(rows)
-        positions += lines[before + np.asarray(rows.records)].tolist()
+        if delimiter:  # rows of delimiters alone, as spreadsheets write them below a table, go
+            filled = np.zeros(len(rows.records), np.bool_)
+            for array in rows.columns.values():
+                lengths = pc.fill_null(pc.utf8_length(pc.utf8_trim_whitespace(array)), 0)
+                filled |= lengths.to_numpy(zero_copy_only=False) > 0
+            rows.keep(filled)
+        positions += lines[before + rows.records].tolist()
         before += rows.found
     return ListTable(path, _columns(parts, names), tuple(positions))
 
@@ -179,7 +173,7 @@ def read_list(inputs: LayoutInputs, path: str, *, known: frozenset[str] = frozen
 def _columns(parts: Sequence[Rows], names: Sequence[str]) -> dict[str, list[_Part]]:
     return {
         name: [
-            (rows.columns.get(name, pa.nulls(len(np.asarray(rows.records)))), name in rows.texts)
+            (rows.columns.get(name, pa.nulls(len(rows.records))), name in rows.texts)
             for rows in parts
         ]
         for name in dict.fromkeys(names)
@@ -187,18 +181,14 @@ def _columns(parts: Sequence[Rows], names: Sequence[str]) -> dict[str, list[_Par
 
 
 def _read_pieces(
-    inputs: LayoutInputs,
-    path: str,
-    kind: str,
-    options: TableOptions,
-    *,
-    unread: frozenset[str] = frozenset(),
+    inputs: LayoutInputs, path: str, kind: str, *, unread: frozenset[str] = frozenset()
 ) -> tuple[list[Piece], list[Rows]]:
     """All pieces of a list, with their rows."""
-    pieces = [
-        *pieces_of(inputs, path, kind=kind, split=None, options=options, folder="", unread=unread)
-    ]
-    parts, lines = [], 1
+    options = select_settings(TableOptions, inputs)
+    found = pieces_of(
+        inputs, path, kind=kind, split=None, options=options, folder="", unread=unread
+    )
+    pieces, parts, lines = [*found], list[Rows](), 1
     for piece in pieces:
         rows = read_piece(inputs.base, piece, options, unread=unread)
         if rows.bad:
@@ -211,16 +201,6 @@ def _read_pieces(
         parts.append(rows)
         lines += rows.lines
     return pieces, parts
-
-
-def _drop_empty(rows: Rows) -> None:
-    """Leaves out rows of delimiters alone, as spreadsheets write them below a table."""
-    filled = np.zeros(len(np.asarray(rows.records)), np.bool_)
-    for array in rows.columns.values():
-        lengths = pc.fill_null(pc.utf8_length(pc.utf8_trim_whitespace(array)), 0)
-        filled |= lengths.to_numpy(zero_copy_only=False) > 0
-    if not filled.all():
-        rows.keep(filled)
 
 
 # Lists without a header ---------------------------------------------------------------------------
@@ -255,57 +235,84 @@ def _csv_rows(data: bytes, path: str, kind: str, *, strict: bool = True) -> list
 
 def _is_file(field: str) -> bool:
     """Whether a field is the path or url of an image or a sound, by its ending."""
-    ending = posixpath.splitext(field)[1].lower()
-    return "://" in field or ending in EXTENSIONS["image"] or ending in EXTENSIONS["audio"]
+    return "://" in field or kind_of_name(field) is not None
 
 
 def _of_automl(path: str, rows: Sequence[_Row], media: str) -> ListTable:
     """The rows with AutoML's names of columns; several labels of a row, or boxes, are lists."""
     names = ["split", f"{media}_uri", "label"]
-    if are_boxes(rows):
-        images = boxes_of_rows(path, rows)
-        values = zip(*(box_values(image.boxes) for image in images), strict=True)
-        found: dict[str, list[Any]] = {
-            "split": [image.split or None for image in images],
-            "image_uri": [image.uri for image in images],
-            **dict(zip((column.name for column in BOX_COLUMNS), map(list, values), strict=True)),
-        }
-        known = {column.name: column for column in BOX_COLUMNS}
-        boxed = {name: [(pa.array(of), False)] for name, of in found.items()}
-        return ListTable(path, boxed, tuple(image.position for image in images), known=known)
+    if any(any(row[3:]) for _, row in rows) and all(
+        len(row) == _BOX_FIELDS and all(map(_is_empty_or_number, row[3:])) for _, row in rows
+    ):
+        return _of_boxes(path, rows)
     if any(_is_file(row[0]) for _, row in rows):
         names = names[1:]
-    elif not any(is_split_word(row[0]) for _, row in rows):
-        _refuse_automl(path, rows, names)
-    place = names.index(f"{media}_uri")
-    if any(len(row) <= place for _, row in rows):
-        _refuse_automl(path, rows, names)
+    has_word = any(is_split_word(row[0]) for _, row in rows) or "split" not in names
+    labels_from = len(names) - 1
+    if not has_word or any(len(row) < labels_from for _, row in rows):
+        reason = f"without a header, they should be {','.join(names)}"
+        refuse_doubtful(path, rows[0][1], [row for _, row in rows[1:2]], reason)
     columns: dict[str, list[Any]] = {
         name: [row[n] or None for _, row in rows] for n, name in enumerate(names[:-1])
     }
-    if any(len(row) > place + 1 for _, row in rows):
-        for line, row in rows:
-            if len(row) < len(names):
-                rule, got = f"{len(names)} columns ({','.join(names)})", f"{len(row)} (line {line})"
-                advice = f"If it is no list of {media}s, set layout='folder'."
-                raise InputError.at(path, expected=rule, got=got, advice=advice)
-        labels = [[*filter(None, row[place + 1 :])] for _, row in rows]
+    if any(len(row) > labels_from for _, row in rows):
+        short = next(((line, row) for line, row in rows if len(row) < len(names)), None)
+        if short is not None:
+            rule, got = f"{len(names)} columns ({','.join(names)})", f"{len(short[1])}"
+            advice = f"If it is no list of {media}s, set layout='folder'."
+            raise InputError.at(path, expected=rule, got=f"{got} (line {short[0]})", advice=advice)
+        labels = [[*filter(None, row[labels_from:])] for _, row in rows]
         are_lists = any(len(row) > len(names) for _, row in rows)
         columns["label"] = labels if are_lists else [(*some, None)[0] for some in labels]
     parts = {name: [(pa.array(of), name == "label")] for name, of in columns.items()}
     return ListTable(path, parts, tuple(line for line, _ in rows))
 
 
-def _refuse_automl(path: str, rows: Sequence[_Row], names: Sequence[str]) -> None:
-    reason = f"without a header, they should be {','.join(names)}"
-    refuse_doubtful(path, rows[0][1], [row for _, row in rows[1:2]], reason)
+def _of_boxes(path: str, rows: Sequence[_Row]) -> ListTable:
+    """The boxes of each image together, images in the order of their first rows.
+
+    Source: AutoML's "Formatting a training data CSV".
+    """
+    images: dict[str, tuple[int, str, list[Box]]] = {}
+    for line, (split, uri, label, *corners) in rows:
+        first, own_split, boxes = images.setdefault(uri, (line, split, []))
+        if split.lower() != own_split.lower():
+            got = f"{own_split!r} (line {first}) and {split!r} (line {line})"
+            raise InputError.at(path, expected=f"one split for {uri!r}", got=got)
+        xs = [float(value) for value in corners[::2] if value]
+        ys = [float(value) for value in corners[1::2] if value]
+        if not xs and not ys:
+            continue  # an image without anything to find
+        is_box = bool(label) and len(xs) == len(ys) and len(xs) in (2, 4)
+        for edges in (xs, ys):
+            is_box = is_box and all(0 <= edge <= 1 for edge in edges) and min(edges) < max(edges)
+            is_box = is_box and (len(edges) == 4 or edges[0] < edges[1])
+        if not is_box:
+            rule = "a label and two or four corners in [0, 1]"
+            got = f"{','.join([label, *corners])!r} (line {line})"
+            raise InputError.at(path, expected=rule, got=got)
+        boxes.append(Box(xmin=min(xs), xmax=max(xs), ymin=min(ys), ymax=max(ys), label=label))
+    lines, splits, found = zip(*images.values(), strict=True)
+    values: Any = zip(*map(box_values, found), strict=True)
+    columns = {"split": [split or None for split in splits], "image_uri": [*images]}
+    columns |= {column.name: [*of] for column, of in zip(BOX_COLUMNS, values, strict=True)}
+    parts = {name: [(pa.array(of), False)] for name, of in columns.items()}
+    return ListTable(path, parts, lines, known={column.name: column for column in BOX_COLUMNS})
+
+
+def _is_empty_or_number(field: str) -> bool:
+    try:
+        float(field or 0)
+    except ValueError:
+        return False
+    return True
 
 
 # Parquet ------------------------------------------------------------------------------------------
 
 
 def _read_parquet(inputs: LayoutInputs, path: str) -> ListTable:
-    options = TableOptions(columns=inputs.columns)
+    ignored = frozenset(name for name, kind in inputs.columns.items() if kind == "ignore")
     with inputs.open(path) as stream:
         file = open_file(stream, path)
         try:
@@ -318,12 +325,11 @@ def _read_parquet(inputs: LayoutInputs, path: str) -> ListTable:
             if is_fault(error):
                 raise
             raise InputError(f"{path!r}: expected a Parquet file: {error}", path=path) from error
-        number, raw = file.metadata.num_rows, []
-        unread = frozenset(embedded)
+        number, raw, unread = file.metadata.num_rows, [], frozenset(embedded)
         if any(name not in embedded for name in file.schema_arrow.names):
-            raw = read_columns(stream, path, ignored=options.ignored, unread=unread).to_pylist()
+            raw = read_columns(stream, path, ignored=ignored, unread=unread).to_pylist()
     inputs.contents[path] = sum_facts(((n, *sorted(row.items())), 0) for n, row in enumerate(raw))
-    parts = _read_pieces(inputs, path, "parquet", options, unread=unread)[1] if raw else []
+    parts = _read_pieces(inputs, path, "parquet", unread=unread)[1] if raw else []
     columns = _columns(parts, [name for rows in parts for name in rows.columns])
     return ListTable(path, columns, tuple(range(number)), "row", embedded)
 
@@ -335,21 +341,18 @@ def _holds_bytes(kind: pa.DataType) -> bool:
 
 
 def _embedded(file: pa.parquet.ParquetFile, field: pa.Field, stream: BinaryIO) -> Embedded:
-    paths: list[str | None] = [None] * file.metadata.num_rows
-    bytes_column = field.name
+    metadata, size, bytes_column = file.metadata, 0, field.name
+    paths: list[str | None] = [None] * metadata.num_rows
     if pa.types.is_struct(field.type):
         bytes_column = f"{field.name}.{_BYTES_FIELD}"
         if any(part.name == _PATH_FIELD for part in field.type):
             structs = file.read(columns=[f"{field.name}.{_PATH_FIELD}"]).column(0).to_pylist()
             paths = [struct and struct[_PATH_FIELD] for struct in structs]
-    metadata, size = file.metadata, 0
     for group in map(metadata.row_group, range(metadata.num_row_groups)):
         chunks = map(group.column, range(group.num_columns))
         size += sum(c.total_compressed_size for c in chunks if c.path_in_schema == bytes_column)
     # The first values, read without their row group.
-    buffered = pyarrow.parquet.ParquetFile(
-        stream, metadata=file.metadata, buffer_size=_BUFFER_BYTES
-    )
+    buffered = pyarrow.parquet.ParquetFile(stream, metadata=metadata, buffer_size=_BUFFER_BYTES)
     values: Any = next(buffered.iter_batches(batch_size=_HEADS, columns=[bytes_column]), [[]])[0]
     while isinstance(values, pa.StructArray):
         values = values.field(0)

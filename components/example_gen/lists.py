@@ -7,32 +7,25 @@ is a feature. Files named after splits (`train.csv`, `val.csv`) are Datum's: `fi
 folder of that name, with or without its extension.
 """
 
+import collections
 import dataclasses
 import posixpath
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
-from components.common.entry import BlobColumn, Column, Entry, ExcludedInput, Value
+from components.common.entry import Blob, BlobColumn, Column, Entry, ExcludedInput, Value
 from components.common.input_table import InputTable, join_inputs
 from components.common.layout_inputs import LayoutInputs
 from components.common.rejects import RejectedInputError
-from components.example_gen.list_files import (
-    WORDS,
-    embedded_sources,
-    feature_names,
-    file_sources,
-    files_by_inspection,
-    is_own_list,
-    joined_sources,
-    split_of_name,
-)
+from components.example_gen.file_kinds import kind_of_heads, kind_of_name
 from components.example_gen.list_table import ListTable, read_list
 from components.example_gen.settings import MEDIA
 from components.tables.headers import check_agreement
 from components.tables.kinds import LABEL_NAMES, check_columns
 from components.tables.reading import DELIMITERS, SUFFIXES, kind_of_table
 from components.tables.splits import NoSplit, split_column, split_of_word
-from trainer_utils.format import InputError
+from trainer_utils.format import InputError, canonical_split
 
+WORDS = {"image": "image", "audio": "sound"}
 _ENDINGS = tuple(SUFFIXES)
 _FILE_COLUMNS = ("filename", "file_name", "path", "uri", "url")
 _MEDIA_COLUMNS = {
@@ -41,6 +34,11 @@ _MEDIA_COLUMNS = {
 }
 _KNOWN = frozenset(name for names in _MEDIA_COLUMNS.values() for name in names)
 _AUTOML = ("split", "image_uri", "audio_uri", "label")  # in lower case, however they are written
+_SPLIT = "{split}"  # in the settings of names
+_SAMPLE = 8  # files that are looked for
+
+# The name and the file of a row, or why it cannot be had
+_Source = tuple[str, Blob] | RejectedInputError
 
 
 def is_list(path: str) -> bool:
@@ -49,17 +47,38 @@ def is_list(path: str) -> bool:
 
 
 def find(inputs: LayoutInputs, *, kind: str | None = None) -> list[str]:
-    """The lists at the root of the inputs, of a kind of `LISTS` or of any."""
+    """What `csv_path` names, or the lists at the root of the inputs, of a kind of `LISTS`."""
+    tables = inputs.files.ending(_ENDINGS)
     if "csv_path" in inputs.names:
-        return [path for path in inputs.files.ending(_ENDINGS) if is_own_list(inputs, path)]
+        wanted = posixpath.join(inputs.root, inputs.names["csv_path"])
+        return [
+            path
+            for path in tables
+            if wanted.replace(_SPLIT, _word_of(inputs, path), 1) == path
+            and (_SPLIT not in wanted or _split_of_name(inputs, path) is not None)
+        ]
     return [
         path
-        for path in inputs.files.ending(_ENDINGS)
+        for path in tables
         if (path == inputs.root or posixpath.dirname(path) == inputs.root)
         and is_list(path)
         and (kind is None or kind_of_table(path) == kind)
         and not posixpath.basename(path).startswith(".")
     ]
+
+
+def _word_of(inputs: LayoutInputs, path: str) -> str:
+    """What a list is called: what `{split}` stands for in `csv_path`, or its name."""
+    pattern = inputs.names.get("csv_path", "")
+    if _SPLIT in pattern:
+        start, end = posixpath.join(inputs.root, pattern).split(_SPLIT, 1)
+        return path.removeprefix(start).removesuffix(end)
+    return posixpath.basename(path).split(".")[0]
+
+
+def _split_of_name(inputs: LayoutInputs, path: str) -> str | None:
+    """The split that a list is called after, if any."""
+    return canonical_split(_word_of(inputs, path))
 
 
 def read(inputs: LayoutInputs, paths: Sequence[str]) -> InputTable:
@@ -69,35 +88,34 @@ def read(inputs: LayoutInputs, paths: Sequence[str]) -> InputTable:
         InputError: one is malformed, or an image is listed twice.
         ConfigError: `columns` names one that is not there.
     """
-    if len(paths) > 1 and not all(split_of_name(inputs, path) for path in paths):
+    if len(paths) > 1 and not all(_split_of_name(inputs, path) for path in paths):
         raise InputError(
             f"input_base {inputs.base!r}: expected one list of {WORDS[inputs.media]}s, or lists "
             f"named after splits, got {', '.join(sorted(paths))}. "
             "Name one as the pattern of input_config.",
             path=inputs.base,
         )
-    tables = [_with_known_names(read_list(inputs, path, known=_KNOWN)) for path in paths]
-    headers = {t.path: t.names for t in tables if kind_of_table(t.path) in DELIMITERS}
+    tables, headers = [], {}
+    for path in paths:
+        table = read_list(inputs, path, known=_KNOWN)
+        if kind_of_table(path) in DELIMITERS:
+            lower = {n: n.lower() if n.lower() in _AUTOML else n for n in table.columns}
+            columns = {lower[name]: parts for name, parts in table.columns.items()}
+            table = dataclasses.replace(table, columns=columns)
+            headers[path] = table.names
+        tables.append(table)
     if not inputs.header and not inputs.column_names:
         check_agreement(headers, shown=[path for path in headers if {*headers[path]} & _KNOWN])
     return join_inputs([_of_table(inputs, table) for table in tables])
 
 
-def _with_known_names(table: ListTable) -> ListTable:
-    """A CSV's columns of AutoML's names in lower case, however they are written."""
-    if kind_of_table(table.path) not in DELIMITERS:
-        return table
-    columns = {n.lower() if n.lower() in _AUTOML else n: v for n, v in table.columns.items()}
-    return dataclasses.replace(table, columns=columns)
-
-
 def _of_table(inputs: LayoutInputs, table: ListTable) -> InputTable:
     """Splits, features and files of all rows."""
-    path, names = table.path, table.names
-    if not table.positions:
+    path, names, positions = table.path, table.names, table.positions
+    if not positions:
         raise InputError(f"{path!r}: expected rows of {','.join(names)}, found none", path=path)
     roles = _roles(names, table, inputs)
-    roles |= files_by_inspection(inputs, table, roles)
+    roles |= _files_by_inspection(inputs, table, roles)
     media = [name for name in names if roles[name] in MEDIA]
     if not media:
         word = inputs.media
@@ -116,38 +134,42 @@ def _of_table(inputs: LayoutInputs, table: ListTable) -> InputTable:
         if (found := table.cast_column(name, roles[name], trim=is_label)) is not None:
             columns.append(found[0])
             features.append(found[1])
-    by_row = list(zip(*features, strict=True)) if features else [()] * len(table.positions)
-    split = next((name for name in names if roles[name] == "split"), None)
-    words = table.values(split) if split else [None] * len(table.positions)
-    splits = [_split(inputs, table, split or "", word) for word in words]
-    sources_of = []
-    for name in media:
-        if name in table.embedded:
-            sources_of.append(embedded_sources(table, table.embedded[name]))
-        else:
-            values = ("" if uri is None else str(uri).strip() for uri in table.values(name))
-            uris = list(zip(table.positions, values, strict=True))
-            sources_of.append(file_sources(inputs, table, uris, are_alone=len(media) == 1))
-    sources = joined_sources(table.positions, sources_of)
     kinds = [str(roles[name]) for name in media]
-    blobs = tuple(map(BlobColumn, feature_names(media, kinds), kinds))
+    blobs = media  # as features are called: a single one is its kind, and `filename` is taken
+    if len(media) == 1:
+        blobs = kinds
+    elif "filename" in media:
+        kind = kinds[media.index("filename")]
+        free = kind if kind not in media else f"{kind}_file"
+        blobs = [free if name == "filename" else name for name in media]
     # An image without a label is rejected, if others have one.
     label = next(
         (n for n, c in enumerate(columns) if c.name.lower() in LABEL_NAMES and not c.is_list), None
     )
-    entries, excluded = [], []
-    for position, own, row, source in zip(table.positions, splits, by_row, sources, strict=True):
-        place = table.place(position)
-        name = source.name if isinstance(source, RejectedInputError) else source[0]
+    splits = _splits(inputs, table, roles)
+    sources = zip(
+        *(_sources(inputs, table, n, are_alone=len(media) == 1) for n in media), strict=True
+    )
+    entries, excluded, taken = [], [], set[str]()
+    for n, (position, files) in enumerate(zip(positions, sources, strict=True)):
+        place, own, row = table.place(position), splits[n], tuple(values[n] for values in features)
+        bad = next((one for one in files if isinstance(one, RejectedInputError)), None)
+        good = [one for one in files if not isinstance(one, RejectedInputError)]
+        name = bad.name if bad is not None else good[0][0]
+        while bad is None and name in taken:
+            name += f"#{position}"
+        if bad is None:
+            taken.add(name)
         if isinstance(own, NoSplit):
             excluded.append(ExcludedInput(name, None, own.code, f"{place}: {own.detail}"))
-        elif isinstance(source, RejectedInputError):
-            excluded.append(ExcludedInput(name, own, source.code, f"{place}: {source.detail}"))
+        elif bad is not None:
+            excluded.append(ExcludedInput(name, own, bad.code, f"{place}: {bad.detail}"))
         elif label is not None and row[label] is None:
             excluded.append(ExcludedInput(name, own, "NO_LABEL", place))
         else:
-            entries.append(Entry(name, own, source[1], row))
-    return InputTable.of(entries, excluded, tuple(columns), blobs)
+            entries.append(Entry(name, own, tuple(blob for _, blob in good), row))
+    blob_columns = tuple(map(BlobColumn, blobs, kinds))
+    return InputTable.of(entries, excluded, tuple(columns), blob_columns)
 
 
 def _roles(names: Sequence[str], table: ListTable, inputs: LayoutInputs) -> dict[str, str | None]:
@@ -170,12 +192,135 @@ def _roles(names: Sequence[str], table: ListTable, inputs: LayoutInputs) -> dict
     return roles
 
 
-def _split(
-    inputs: LayoutInputs, table: ListTable, column: str, word: object
-) -> str | NoSplit | None:
-    """The split that a row names, or its pattern or list; None where the hash decides."""
-    if inputs.split is not None:
-        return inputs.split
-    if word is None:
-        return split_of_name(inputs, table.path)
-    return split_of_word(str(word), column=column)
+def _splits(
+    inputs: LayoutInputs, table: ListTable, roles: Mapping[str, str | None]
+) -> list[str | NoSplit | None]:
+    """The split that each row names, or its pattern or list; None where the hash decides."""
+    column = next((name for name, role in roles.items() if role == "split"), None)
+    own = inputs.split or _split_of_name(inputs, table.path)
+    if column is None or inputs.split is not None:
+        return [own] * len(table.positions)
+    words = table.values(column)
+    return [own if word is None else split_of_word(str(word), column=column) for word in words]
+
+
+# The files of rows -------------------------------------------------------------------------------
+
+
+def _files_by_inspection(
+    inputs: LayoutInputs, table: ListTable, roles: Mapping[str, str | None]
+) -> dict[str, str | None]:
+    """What columns hold files, and of which kind, where the user does not say it.
+
+    A column that is called after files holds some, of the kind that most of their names' endings
+    say. Of any other one every value must end as an image or a sound does, and one of the first
+    must be there. Columns of bytes are what their bytes are.
+    """
+    found: dict[str, str | None] = {}
+    nameless: list[str] = []
+    for name in table.columns:
+        by_name = roles[name] in MEDIA
+        if name in inputs.columns or (roles[name] is not None and not by_name):
+            continue
+        uris = [
+            (position, value.strip() if isinstance(value, str) else value)
+            for position, value in zip(table.positions, table.values(name), strict=True)
+            if value not in (None, "")
+        ]
+        if not uris or not all(isinstance(uri, str) for _, uri in uris):
+            continue
+        kinds = collections.Counter(kind_of_name(uri) for _, uri in uris)
+        is_named = any(kinds) if by_name else all(kinds)
+        sample = _file_sources(inputs, table, uris[:_SAMPLE], are_alone=False)
+        is_there = any(not isinstance(one, RejectedInputError) for one in sample)
+        if is_named and (by_name or is_there):
+            found[name] = next(kind for kind, _ in kinds.most_common() if kind is not None)
+        elif by_name and not is_named and not is_there:
+            nameless.append(name)
+    for name, embedded in table.embedded.items():
+        if name not in inputs.columns and (heads := embedded.heads):
+            found[name] = kind_of_heads(heads) or roles[name]
+            if found[name] is None:
+                raise InputError(
+                    f"{table.path!r}, column {name!r}: expected the bytes of images or sounds, got "
+                    f"{heads[0][:8]!r}. Say what they are, or leave them out: "
+                    f"columns={{{name!r}: 'ignore'}}."
+                )
+    return found | dict.fromkeys(nameless if found else ())
+
+
+def _sources(
+    inputs: LayoutInputs, table: ListTable, name: str, *, are_alone: bool
+) -> Iterator[_Source]:
+    """The name and the file, or the place of the bytes, of each row."""
+    if name not in table.embedded:
+        values = ("" if uri is None else str(uri).strip() for uri in table.values(name))
+        uris = [*zip(table.positions, values, strict=True)]
+        yield from _file_sources(inputs, table, uris, are_alone=are_alone)
+        return
+    embedded = table.embedded[name]
+    paths, size, column = embedded.paths, embedded.bytes_per_row, embedded.bytes_column
+    are_names = all(paths) and len(set(paths)) == len(paths)  # else another one is given
+    for row, path in enumerate(paths):
+        own = path if are_names and path else f"{table.path}/{row:08d}"
+        yield own, Blob(table.path, size, row=row, column=column)
+
+
+def _file_sources(
+    inputs: LayoutInputs, table: ListTable, uris: Sequence[tuple[int, str]], *, are_alone: bool
+) -> Iterator[_Source]:
+    """The name and the file of each row; of a list named after a split also as Datum has them."""
+    folder, own_folder = posixpath.dirname(table.path), _own_folder(inputs, table.path)
+    stems: dict[str, list[str]] = collections.defaultdict(list)
+    if own_folder is not None:
+        for path in inputs.files:
+            if path.startswith(f"{own_folder}/"):
+                stems[posixpath.splitext(path)[0]].append(path)
+    place_of: dict[str, str] = {}  # by where the file lies
+    names: set[str] = set()
+    for position, uri in uris:
+        place = table.place(position)
+        if own_folder is not None:  # it may be a path from there, with or without its ending
+            path = posixpath.normpath(posixpath.join(own_folder, uri))
+            found = [path] if path in inputs.files else stems.get(path, [])
+            if len(found) > 1:
+                expected = f"one {WORDS[inputs.media]} called {uri!r}"
+                raise InputError.at(
+                    table.path, expected=expected, got=f"{', '.join(found)} ({place})"
+                )
+            uri = posixpath.relpath(found[0], folder or ".") if found else uri
+        try:
+            name, blob = inputs.resolve(uri, folder=folder)
+        except RejectedInputError as error:
+            error.name = uri
+            yield error
+            continue
+        if blob.path in place_of and are_alone:
+            unit, first = place_of[blob.path].split()
+            raise InputError.at(
+                table.path,
+                expected=f"each {WORDS[inputs.media]} once",
+                got=f"{uri!r} in {unit}s {first} and {position}",
+                advice="Remove one of them.",
+            )
+        if blob.path not in place_of:
+            # Below another root there may be a file of that name: more folders tell them apart.
+            parts = blob.path.replace("://", "/").strip("/").split("/")
+            count = name.count("/") + 1
+            while name in names and count < len(parts):
+                count += 1
+                name = "/".join(parts[-count:])
+            names.add(name)
+        place_of[blob.path] = place
+        yield name, blob
+
+
+def _own_folder(inputs: LayoutInputs, path: str) -> str | None:
+    """The folder of a list's files, where they are below one that the list does not name."""
+    if folder := inputs.names.get("image_dir"):
+        return posixpath.join(inputs.root, folder.replace(_SPLIT, _word_of(inputs, path)))
+    if _split_of_name(inputs, path) is None:
+        return None
+    if "csv_path" in inputs.names:
+        return posixpath.join(inputs.root, _word_of(inputs, path))
+    return posixpath.splitext(path)[0]

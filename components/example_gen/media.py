@@ -1,248 +1,71 @@
-"""From an entry's files to what its example holds of them, and what a shard reports of all."""
+"""From an entry's files and values to its example."""
 
-import dataclasses
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, cast
+from collections.abc import Iterable, Sequence
+from typing import Any
 
 from components.common.entry import BlobColumn, Column, Entry, Value
-from components.common.rejects import Reject, RejectedInputError
+from components.common.file_table import encode_path
+from components.common.rejects import RejectedInputError
+from components.example_gen.boxes import check_annotation
 from components.example_gen.settings import MediaSettings
 from components.media.audio import StoredAudio, store_audio
-from components.media.decoding import open_image
 from components.media.images import StoredImage, store_image, store_label_map
-from trainer_utils.format import Shard
-from trainer_utils.format.json_text import JsonObject
 
 Stored = StoredImage | StoredAudio
-_KEPT = ("labels", "images", "audio", "longest", "incomplete", "conversions")
 # What the first file of a kind is described by, in features of these names.
 DESCRIPTIONS = {"image": ("height", "width", "channels"), "audio": ("sample_rate", "num_frames")}
 
 
-@dataclasses.dataclass
-class ImageFacts:
-    """Of one image feature."""
-
-    # Height, width and channels of the first; empty without one
-    shape: list[int] = dataclasses.field(default_factory=list)
-    one_size: bool = True  # whether all have that height and width
-    # channels, formats: those that occur
-    channels: list[int] = dataclasses.field(default_factory=list)
-    formats: list[str] = dataclasses.field(default_factory=list)
-
-    def join(self, other: "ImageFacts") -> None:
-        """Takes more images in."""
-        self.one_size &= other.one_size and self.shape[:2] in ([], other.shape[:2])
-        self.shape = self.shape or other.shape
-        self.channels += [one for one in other.channels if one not in self.channels]
-        self.formats += [one for one in other.formats if one not in self.formats]
-
-
-@dataclasses.dataclass
-class AudioFacts:
-    """Of one audio feature: the least and the most that occurs."""
-
-    sample_rates: tuple[int, int] = (0, 0)
-    num_frames: tuple[int, int] = (0, 0)
-    channels: tuple[int, int] = (0, 0)
-
-    def join(self, other: "AudioFacts") -> None:
-        """Takes more sounds in."""
-        for name, (low, high) in vars(other).items():
-            least, most = getattr(self, name)
-            setattr(self, name, (min(least, low), max(most, high)) if most else (low, high))
-
-
-def _facts_of(stored: Stored) -> Any:
-    if isinstance(stored, StoredAudio):
-        numbers = (stored.sample_rate, stored.num_frames, stored.channels)
-        return AudioFacts(*((number, number) for number in numbers))
-    shape = [stored.height, stored.width, stored.channels]
-    return ImageFacts(shape, True, [stored.channels], [stored.format])
-
-
-@dataclasses.dataclass
-class ShardSummary:
-    """What became of one task, or of several."""
-
-    # How often each class occurs, by id
-    labels: dict[int, int] = dataclasses.field(default_factory=dict)
-    # images, audio: by feature
-    images: dict[str, ImageFacts] = dataclasses.field(default_factory=dict)
-    audio: dict[str, AudioFacts] = dataclasses.field(default_factory=dict)
-    # Of each list column, the most values
-    longest: dict[str, int] = dataclasses.field(default_factory=dict)
-    incomplete: list[str] = dataclasses.field(default_factory=list)  # columns that an example lacks
-    # Examples by what was done to their images or sounds
-    conversions: dict[str, int] = dataclasses.field(default_factory=dict)
-    fingerprint: int = 0  # of the inputs' files, as `sum_blobs` has it
-    own_fingerprint: int = 0  # the same of those that became records
-    rejects: list[Reject] = dataclasses.field(default_factory=list)  # what was left out
-    # names, states: 64-bit sums of each record's input, in their order: of its name, and of all
-    # that the record was made of
-    names: list[int] = dataclasses.field(default_factory=list)
-    states: list[int] = dataclasses.field(default_factory=list)
-
-    @classmethod
-    def of(cls, summaries: Iterable["ShardSummary"]) -> "ShardSummary":
-        """All of them together, but for what is known record by record."""
-        total = cls()
-        for summary in summaries:
-            total.join(dataclasses.replace(summary, names=[], states=[]))
-        return total
-
-    def add(
-        self, media: Mapping[str, Stored], columns: Sequence[Column], values: Sequence[Value]
-    ) -> None:
-        """Takes one more example in."""
-        for feature, stored in media.items():
-            facts: Any = self.images if isinstance(stored, StoredImage) else self.audio
-            _join_facts(facts, {feature: _facts_of(stored)})
-            for conversion in stored.conversions:
-                self.conversions[conversion] = self.conversions.get(conversion, 0) + 1
-        for column, value in zip(columns, values, strict=True):
-            if isinstance(value, tuple):
-                self.longest[column.name] = max(self.longest.get(column.name, 0), len(value))
-            elif value is None and column.name not in self.incomplete:
-                self.incomplete.append(column.name)
-
-    def join(self, other: "ShardSummary") -> None:
-        """Takes that of the shard's next part in."""
-        _join_facts(self.images, other.images)
-        _join_facts(self.audio, other.audio)
-        for sums, more in ((self.labels, other.labels), (self.conversions, other.conversions)):
-            counts: Any = sums
-            for key, count in more.items():
-                counts[key] = counts.get(key, 0) + count
-        for column, most in other.longest.items():
-            self.longest[column] = max(self.longest.get(column, 0), most)
-        self.incomplete += [one for one in other.incomplete if one not in self.incomplete]
-        for name in ("fingerprint", "own_fingerprint", "rejects", "names", "states"):
-            setattr(self, name, getattr(self, name) + getattr(other, name))
-
-    def to_json(self) -> JsonObject:
-        """What is known of the records themselves, as plain JSON types."""
-        plain = dataclasses.replace(self, names=[], states=[], rejects=[])
-        facts = {name: value for name, value in dataclasses.asdict(plain).items() if name in _KEPT}
-        return {**facts, "fingerprint": f"{self.own_fingerprint % 2**128:032x}"}
-
-    @classmethod
-    def from_json(cls, value: JsonObject) -> "ShardSummary":
-        """Reads what `to_json` made."""
-        given = {name: value[name] for name in _KEPT}
-        given["fingerprint"] = given["own_fingerprint"] = int(value["fingerprint"], 16)
-        given["labels"] = {int(label): count for label, count in value["labels"].items()}
-        given["images"] = {name: ImageFacts(**facts) for name, facts in value["images"].items()}
-        given["audio"] = {
-            name: AudioFacts(**{key: tuple(bounds) for key, bounds in facts.items()})
-            for name, facts in value["audio"].items()
-        }
-        return cls(**given)
-
-
-def _join_facts(facts: dict[str, Any], more: Mapping[str, Any]) -> None:
-    for feature, one in more.items():
-        if feature not in facts:
-            facts[feature] = type(one)()
-        facts[feature].join(one)
-
-
-@dataclasses.dataclass(frozen=True)
-class KnownShard:
-    """A shard of an earlier conversion."""
-
-    uri: str  # of its dataset
-    shard: Shard
-    summary: ShardSummary  # what its records were made of
-    # A digest of what a listing says of its inputs; empty: that does not say enough
-    listing: str = ""
-    is_listed: bool = False  # whether the listing still says the same, so that no file need be read
-
-
-def store_media(
+def make_example(
     entry: Entry,
     blobs: list[bytes] | RejectedInputError,
-    columns: Sequence[BlobColumn],
+    columns: Sequence[Column],
+    blob_columns: Sequence[BlobColumn],
     settings: MediaSettings,
-) -> dict[str, Stored]:
-    """What is kept of an entry's files, by feature.
+) -> tuple[dict[str, Stored], dict[str, Any]]:
+    """What an entry's files are stored as, by feature, and all features of its example.
 
     Args:
-        blobs: their bytes, or why they could not be read.
+        blobs: the files' bytes, or why they could not be read.
     """
     if isinstance(blobs, RejectedInputError):
         raise blobs
+    media = store_media(entry, blobs, blob_columns, settings)
+    if blob_columns[0].kind == "image":  # a sound's `height` is a feature like others
+        media = check_annotation(media, blobs[0], columns, entry.values, settings.images)
+    features = encode_values(columns, entry.values)
+    features |= {"filename": encode_path(entry.name), **describe_media(media.values())}
+    return media, features | {feature: stored.data for feature, stored in media.items()}
+
+
+def store_media(
+    entry: Entry, blobs: Sequence[bytes], columns: Sequence[BlobColumn], settings: MediaSettings
+) -> dict[str, Stored]:
+    """What is kept of an entry's files, by feature."""
     media: dict[str, Stored] = {}
     for column, data, blob in zip(columns, blobs, entry.blobs, strict=True):
         # A row of a table has no name of its own but the entry's.
         filename = entry.name if len(columns) == 1 or blob.row is not None else blob.path
         try:
-            stored = _stored(column.kind, data, settings, filename)
+            if column.kind == "audio":
+                media[column.name] = store_audio(data, settings.audio, filename=filename)
+            elif column.kind == "image":
+                media[column.name] = store_image(data, settings.images, filename=filename)
+            else:
+                stored = store_label_map(data, settings.images)
+                photo = next(one for one in media.values() if isinstance(one, StoredImage))
+                if (stored.height, stored.width) != (photo.height, photo.width):
+                    rule = f"expected {photo.width} x {photo.height} as the image has"
+                    got = f"got {stored.width} x {stored.height}"
+                    raise RejectedInputError("LABEL_MAP_SIZE", f"{rule}, {got}")
+                media[column.name] = stored
         except RejectedInputError as error:
             if len(columns) == 1:
                 raise
             place = f"row {blob.row}" if blob.row is not None else blob.path
             detail = f"{column.name}, {place}: {error.detail}"
             raise RejectedInputError(error.code, detail) from error
-        if column.kind == "label_map":
-            _check_size(stored, media.values())
-        media[column.name] = stored
     return media
-
-
-def _stored(kind: str, data: bytes, settings: MediaSettings, filename: str) -> Stored:
-    if kind == "audio":
-        return store_audio(data, settings.audio, filename=filename)
-    if kind == "image":
-        return store_image(data, settings.images, filename=filename)
-    return store_label_map(data, settings.images)
-
-
-def _check_size(label_map: Stored, media: Iterable[Stored]) -> None:
-    assert isinstance(label_map, StoredImage)
-    photo = next(stored for stored in media if isinstance(stored, StoredImage))
-    if (label_map.height, label_map.width) != (photo.height, photo.width):
-        raise RejectedInputError(
-            "LABEL_MAP_SIZE",
-            f"expected {photo.width} x {photo.height} as the image has, "
-            f"got {label_map.width} x {label_map.height}",
-        )
-
-
-def check_annotation(
-    media: Mapping[str, Stored],
-    blobs: list[bytes] | RejectedInputError,
-    size: Sequence[Value],
-    settings: MediaSettings,
-) -> dict[str, Stored]:
-    """Compares an image with the size that its annotation has scaled the boxes by.
-
-    Boxes fit an image that was scaled since, which is counted as BOXES_SCALED; of an image that has
-    been cut or turned, or is another one, nobody knows where they are: BAD_ANNOTATION.
-
-    Args:
-        media: what is kept of the image.
-        blobs: its file.
-        size: height and width, as the annotation says.
-    """
-    ((name, stored),) = media.items()
-    said_height, said_width = cast(tuple[int, int], size)
-    assert isinstance(stored, StoredImage)
-    assert isinstance(blobs, list)
-    if (stored.height, stored.width) == (said_height, said_width):
-        return {name: stored}
-    # It may be we who have scaled it.
-    width, height = open_image(blobs[0], max_pixels=settings.images.max_pixels).size
-    if (height, width) == (said_height, said_width):
-        return {name: stored}
-    if abs(said_width * height - said_height * width) > max(width, height, said_width, said_height):
-        is_turned = (said_height, said_width) == (width, height)
-        raise RejectedInputError(
-            "BAD_ANNOTATION",
-            f"expected the size of its image, {width} x {height}, got {said_width} x {said_height}"
-            + (": the image turned by a quarter. Save it upright" if is_turned else ""),
-        )
-    return {name: stored._replace(conversions=(*stored.conversions, "BOXES_SCALED"))}
 
 
 def describe_media(media: Iterable[Stored]) -> dict[str, int]:
@@ -252,4 +75,16 @@ def describe_media(media: Iterable[Stored]) -> dict[str, int]:
         kind = "audio" if isinstance(stored, StoredAudio) else "image"
         for name in DESCRIPTIONS[kind]:
             features.setdefault(name, getattr(stored, name))
+    return features
+
+
+def encode_values(columns: Sequence[Column], values: Sequence[Value]) -> dict[str, Any]:
+    """An entry's values as features: texts as UTF-8, floats as floats, missing ones left out."""
+    features: dict[str, Any] = {}
+    for column, value in zip(columns, values, strict=True):
+        encode: Any = {"string": encode_path, "float": float}.get(column.kind, int)
+        if isinstance(value, tuple):
+            features[column.name] = tuple(map(encode, value))
+        elif value is not None:
+            features[column.name] = encode(value)
     return features

@@ -1,57 +1,43 @@
-"""What goes from one step of a conversion to the next: what is decided, and what became of it."""
+"""What is decided before data is moved: splits, which of them each input is in, and the shards.
 
+An input that names its split is in it. All others are shared out by a hash of what they are known
+by, or class by class: files and rows alike.
+"""
+
+import bisect
 import collections
 import dataclasses
 import itertools
-from collections.abc import Iterable, Iterator, Mapping
+import os
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from typing import Any
 
-from components.common.entry import Column
+import numpy as np
+import numpy.typing as npt
+
+from components.common.entry import Column, ExcludedInput, label_column
 from components.common.rejects import Reject
-from components.common.settings import Sharding
-from trainer_utils.format import Feature, Shard, shard_bounds
+from components.example_gen.settings import ExampleGenSettings
+from components.shuffle.layout import SplitLayout
+from trainer_utils.format import ConfigError, Feature, Shard, keyed_hash, settings, shard_bounds
+from trainer_utils.format.errors import did_you_mean
 from trainer_utils.format.json_text import JsonObject
+from trainer_utils.format.naming import check_split_name
 
+OWN_NAME = "filename"  # what is hashed where no column is named
+NEAR_DUPLICATES = "near_duplicates"  # what `group_by` names in place of a column
+EXCLUDED = (1 << 16) - 1  # in place of a split's number
+_SPLIT_ORDER = ("train", "eval", "test")
+_TYPES = {"int": "int", "label": "int", "float": "float", "string": "string"}
 
-@dataclasses.dataclass(frozen=True)
-class SplitShards:
-    """The shards of one split; `bounds`: the first place of each, and the number of records."""
-
-    name: str
-    bounds: tuple[int, ...]
-
-    @property
-    def num_records(self) -> int:
-        """How many records it has."""
-        return self.bounds[-1]
-
-    @property
-    def num_shards(self) -> int:
-        """How many shards it has."""
-        return len(self.bounds) - 1
-
-    @property
-    def spans(self) -> Iterator[tuple[int, int]]:
-        """The first place of each shard, and that after its last."""
-        return itertools.pairwise(self.bounds)
-
-
-def lay_out_shards(
-    splits: Iterable[tuple[str, int, int]], settings: Sharding
-) -> tuple[SplitShards, ...]:
-    """Which places are which shard's, of splits with the records and bytes of each."""
-    shards = []
-    for name, num_records, num_bytes in splits:
-        num_shards = settings.shards_of(name, num_records=num_records, num_bytes=num_bytes)
-        bounds = shard_bounds(num_records=num_records, num_shards=num_shards)
-        shards.append(SplitShards(name, tuple(bounds.tolist())))
-    return tuple(shards)
+Numbers = npt.NDArray[np.uint16]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Plan:
     """What is decided before anything is written."""
 
-    split_shards: tuple[SplitShards, ...]
+    layouts: tuple[SplitLayout, ...]  # of each split, which records are which shard's
     columns: tuple[Column, ...]  # that become features, with what they are
     # Values by feature, sorted or as given; a value's place is its id
     vocabularies: Mapping[str, tuple[str, ...]]
@@ -63,12 +49,32 @@ class Plan:
     @property
     def splits(self) -> tuple[str, ...]:
         """Their names, in order."""
-        return tuple(split.name for split in self.split_shards)
+        return tuple(layout.split for layout in self.layouts)
 
     @property
     def num_records(self) -> int:
         """How many examples there will be, if none is rejected while it is read."""
-        return sum(split.num_records for split in self.split_shards)
+        return sum(layout.num_records for layout in self.layouts)
+
+    def feature(
+        self, column: Column, *, length: int | None, longest: int, is_missing: bool
+    ) -> Feature:
+        """The feature of a column, of which an example may be missing.
+
+        Args:
+            length: of all its lists, where they have one; else they are sparse.
+            longest: of its lists.
+        """
+        extra: JsonObject = {}
+        if column.kind == "label":
+            extra["num_classes"] = len(self.vocabularies[column.name])
+        kind = _TYPES[column.kind]
+        if column.is_list:
+            is_dense = length is not None and kind != "string"  # Datum reads that as one scalar
+            return Feature(type=kind, shape=(length or longest,), dense=is_dense, extra=extra)
+        if is_missing:
+            return Feature(type=kind, shape=(1,), dense=False, extra=extra)
+        return Feature(type=kind, extra=extra)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -77,7 +83,8 @@ class Written:
 
     shards: tuple[Shard, ...]  # all of them, read back, by split and number
     features: Mapping[str, Feature]
-    label_counts: Mapping[str, Mapping[int, int]]  # examples by split and class, an id or a number
+    # Of parts of splits, examples by class, an id or a number
+    label_counts: Sequence[tuple[str, Mapping[int, int]]]
     fingerprint: str
     # Inputs that were found to be bad only while they were read for their shard
     rejects: tuple[Reject, ...] = ()
@@ -87,15 +94,211 @@ class Written:
     # Of a base dataset, what was added, changed, removed and kept
     update: JsonObject = dataclasses.field(default_factory=dict)
 
+
+@dataclasses.dataclass(frozen=True)
+class Partition:
+    """The splits that a hash assigns."""
+
+    # Split names with their share, as in TFX's `SplitConfig`
+    buckets: tuple[tuple[str, int], ...] = (("train", 2), ("eval", 1))
+    # What is hashed: `filename`, each input's own name, or a column; equal values share a split
+    feature: str = OWN_NAME
+
+    def __post_init__(self) -> None:
+        is_pairs = isinstance(self.buckets, tuple) and all(
+            isinstance(bucket, tuple) and len(bucket) == 2 for bucket in self.buckets
+        )
+        if not is_pairs or not self.buckets:
+            rule = "pairs of a split and its share, such as (('train', 2), ('eval', 1))"
+            raise ConfigError.of("splits", self.buckets, allowed=rule)
+        check_split_names("splits", self.names)
+        for split, share in self.buckets:
+            settings.number(1)(f"splits[{split!r}]", share)
+
     @property
-    def num_records(self) -> int:
-        """How many examples there are."""
-        return sum(shard.records for shard in self.shards)
+    def names(self) -> tuple[str, ...]:
+        """The splits' names, in order."""
+        return tuple(name for name, _ in self.buckets)
+
+    @property
+    def ends(self) -> list[int]:
+        """Where each split's share ends, of the shares laid end to end."""
+        return list(itertools.accumulate(share for _, share in self.buckets))
 
 
-def sum_label_counts(counts: Iterable[tuple[str, Mapping[int, int]]]) -> dict[str, dict[int, int]]:
-    """How often each class occurs by split, of counts of parts of splits."""
-    sums: dict[str, collections.Counter[int]] = collections.defaultdict(collections.Counter)
-    for split, labels in counts:
-        sums[split].update(labels)
-    return {split: dict(of_split) for split, of_split in sums.items()}
+def read_output_config(output_config: Any) -> Partition | None:
+    """The splits that TFX's `Output` asks for; None where it leaves them to the inputs."""
+    split_config = output_config.split_config
+    if not split_config.splits:
+        return None
+    return Partition(
+        tuple((split.name, split.hash_buckets) for split in split_config.splits),
+        split_config.partition_feature_name or OWN_NAME,
+    )
+
+
+def check_split_names(setting: str, names: Sequence[str]) -> None:
+    """Refuses a name that no split can have, or one that comes twice."""
+    for place, name in enumerate(names):
+        check_split_name(name)
+        if name in names[:place]:
+            raise ConfigError.of(setting, name, allowed="each split once")
+
+
+def order_splits(names: Collection[str], asked: Sequence[str]) -> tuple[str, ...]:
+    """The splits asked for in their order, then TFX's usual three, then any others by name."""
+    known = [*asked, *_SPLIT_ORDER]
+    order = {name: place for place, name in reversed([*enumerate(known)])}
+    return tuple(sorted(names, key=lambda name: (order.get(name, len(known)), name)))
+
+
+def lay_out_shards(
+    splits: Iterable[tuple[str, int, int]], settings: ExampleGenSettings
+) -> tuple[SplitLayout, ...]:
+    """Which places are which shard's, of splits with the records and bytes of each."""
+    layouts = []
+    for name, num_records, num_bytes in splits:
+        num_shards = settings.shards_of(name, num_records=num_records, num_bytes=num_bytes)
+        bounds = tuple(shard_bounds(num_records=num_records, num_shards=num_shards).tolist())
+        layouts.append(
+            SplitLayout(split=name, bounds=bounds, seed=settings.seed, gzip=settings.gzip)
+        )
+    return tuple(layouts)
+
+
+class SplitRules:
+    """The splits of a dataset, by name in order, and those that a hash assigns.
+
+    Args:
+        own: the splits that inputs name.
+        some_have_none: whether there are inputs that name none.
+        partition: the splits that output_config asks for, or None.
+        groups: what `group_by` may name beside columns.
+
+    Raises:
+        ConfigError: both the inputs and a setting decide splits, or a setting names no column.
+    """
+
+    def __init__(
+        self,
+        own: Collection[str],
+        columns: Sequence[Column],
+        *,
+        some_have_none: bool,
+        partition: Partition | None,
+        settings: ExampleGenSettings,
+        groups: Sequence[str] = (),
+    ) -> None:
+        self.hashed = _hashed(partition, own, columns, settings, groups)
+        names = {*own, *(self.hashed.names if some_have_none or not own else ())}
+        self.splits = order_splits(names, self.hashed.names)
+        settings.check_splits(self.splits)
+        self.has_own = bool(own)
+        self._seed = settings.seed
+        # Where one of them is no split, no input is left to the hash.
+        self._numbers = np.array(
+            [self.number_of(n if n in self.splits else None) for n in self.hashed.names], np.uint16
+        )
+
+    def number_of(self, name: str | None) -> int:
+        """The number of a split; `EXCLUDED` of None."""
+        return EXCLUDED if name is None else self.splits.index(name)
+
+    def assign(self, own: Numbers | None, hashes: npt.NDArray[np.uint64]) -> Numbers:
+        """The number of each input's split.
+
+        Args:
+            own: `(n,)`, the number of the split that it names, or `EXCLUDED`; None: all name none.
+            hashes: `(n,)`, of what each is known by.
+        """
+        ends = np.array(self.hashed.ends, np.uint64)
+        by_hash = self._numbers[np.searchsorted(ends, hashes % ends[-1], side="right")]
+        return by_hash if own is None else np.where(own == EXCLUDED, by_hash, own)
+
+    def stratify(
+        self,
+        classes: npt.NDArray[np.int64],
+        hashes: npt.NDArray[np.uint64],
+        *,
+        key_of: Callable[[int], bytes],
+    ) -> Numbers:
+        """The same, so that each class is shared out to within one, in the order of its hashes.
+
+        Args:
+            classes: `(n,)`, the class of each input, as any number.
+            key_of: what a class is known by, whatever its number.
+        """
+        ends = np.array(self.hashed.ends)
+        places = np.zeros(len(classes), np.int64)
+        order = np.lexsort((hashes, classes))
+        found = np.unique(classes[order], return_index=True, return_counts=True)
+        for number, first, size in zip(*map(np.ndarray.tolist, found), strict=True):
+            # One start a class, so that the remainders of many small ones do not all go one way.
+            start = keyed_hash(key_of(number), seed=self._seed, purpose="stratify") % int(ends[-1])
+            points = (np.arange(size) * int(ends[-1]) + start) // size
+            places[order[first : first + size]] = np.searchsorted(ends, points, side="right")
+        return self._numbers[places]
+
+    def count_excluded(
+        self, excluded: Iterable[ExcludedInput]
+    ) -> tuple[list[Reject], collections.Counter[str]]:
+        """What is rejected before it is read, and how many are skipped, by split.
+
+        The split is its own, else the first one where inputs name splits, else that of its hash.
+        """
+        rejects: list[Reject] = []
+        skipped: collections.Counter[str] = collections.Counter()
+        for left in excluded:
+            split = left.split
+            if split not in self.splits:
+                split = self.splits[0]
+                if not self.has_own:
+                    identity = os.fsencode(left.name if self.hashed.feature == OWN_NAME else "")
+                    ends, digest = (
+                        self.hashed.ends,
+                        keyed_hash(identity, seed=self._seed, purpose="split"),
+                    )
+                    split = self.hashed.names[bisect.bisect(ends, digest % ends[-1])]
+            if left.code is None:
+                skipped[split] += 1
+            else:
+                rejects.append(Reject(split, left.name, left.code, left.detail))
+        return rejects, skipped
+
+
+def _hashed(
+    partition: Partition | None,
+    own: Collection[str],
+    columns: Sequence[Column],
+    settings: ExampleGenSettings,
+    groups: Sequence[str],
+) -> Partition:
+    """The splits that the hash assigns, where the inputs name none, as settings allow it."""
+    names = [OWN_NAME, *groups, *(column.name for column in columns)]
+    hashed, group_by, stratify = partition or Partition(), settings.group_by, settings.stratify
+    if group_by is not None:
+        if hashed.feature != OWN_NAME:
+            rule = f"none beside output_config's partition_feature_name {hashed.feature!r}"
+            raise ConfigError.of("group_by", group_by, allowed=rule)
+        hashed = dataclasses.replace(hashed, feature=group_by)
+    asked = {
+        "output_config": partition and ", ".join(hashed.names),
+        "group_by": group_by,
+        "stratify": stratify or None,
+    }
+    for setting, value in asked.items():
+        if own and value is not None:
+            rule = f"none, since the inputs name their own splits ({', '.join(sorted(own))})"
+            raise ConfigError.of(setting, value, allowed=rule)
+    if hashed.feature not in names:
+        setting = "group_by" if group_by else "output_config partition_feature_name"
+        advice = did_you_mean(hashed.feature, names).strip()
+        rule = f"one of {', '.join(names)}"
+        raise ConfigError.of(setting, hashed.feature, allowed=rule, advice=advice)
+    if stratify and hashed.feature != OWN_NAME:
+        rule = f"False where {hashed.feature!r} decides the split"
+        raise ConfigError.of("stratify", True, allowed=rule)
+    if stratify and label_column(columns) is None:
+        rule = "False, or inputs that all have labels"
+        raise ConfigError.of("stratify", True, allowed=rule)
+    return hashed

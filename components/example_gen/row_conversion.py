@@ -1,25 +1,28 @@
 """Examples that are rows of tables, or texts: read once, and laid out a batch at a time."""
 
 import abc
-import dataclasses
+import concurrent.futures
 import functools
 from collections.abc import Sequence
 
 import numpy as np
 
-from components.common.entry import ExcludedInput
+from components.common.entry import Blob, ExcludedInput
+from components.common.fingerprint import combine_facts
 from components.common.layout_inputs import LayoutInputs
 from components.common.tasks import Cost, Runner, Task, map_tasks
 from components.common.workspace import remove_dataset, start_working
-from components.example_gen.conversion import Conversion, check_outcome
-from components.example_gen.features import features_of_rows
-from components.example_gen.fingerprint import fingerprint_of_rows
+from components.example_gen.conversion import READERS, Conversion
 from components.example_gen.inputs import InputSelection, layout_inputs, refuse_overlap
-from components.example_gen.partition import EXCLUDED
-from components.example_gen.plan import Written, sum_label_counts
-from components.example_gen.row_encoding import PieceRows, encode_piece, gather_shards
-from components.example_gen.row_inspection import PieceReport, inspect_piece
-from components.example_gen.row_plan import BUCKET_BYTES, RowPlan, plan_rows
+from components.example_gen.plan import EXCLUDED, Written
+from components.example_gen.row_pieces import (
+    PieceReport,
+    PieceRows,
+    encode_piece,
+    gather_shards,
+    inspect_piece,
+)
+from components.example_gen.row_plan import RowPlan, plan_rows
 from components.example_gen.settings import ExampleGenSettings
 from components.shuffle.external import ExternalShuffle
 from components.shuffle.layout import plan_tasks
@@ -28,12 +31,18 @@ from components.tables.pieces import Piece, TableOptions, select_settings
 from components.tables.texts import TextRules
 from components.tables.tokenizing import load_tokenizer
 from trainer_utils.format import Shard
+from trainer_utils.format.checksums import combine_crc32c, extend_crc32c
+from trainer_utils.storage import open_for_reading
+from trainer_utils.storage.faults import problem_of
+from trainer_utils.storage.file_system import join
 from trainer_utils.writing.publishing import working_folder
 from trainer_utils.writing.shards import verify_shard
 
+BUCKET_BYTES = 128 << 20  # that are put in order at a time; about twice that in memory
 # What one core takes for a byte of the inputs in each of the steps, about.
 _INSPECT_SECONDS, _ENCODE_SECONDS, _GATHER_SECONDS = 1 / 150e6, 1 / 100e6, 1 / 400e6
 _PIECE_MEMORY, _BUCKET_MEMORY = 1 << 29, 4 * BUCKET_BYTES  # of one call
+_BLOCK_BYTES = 4 << 20
 
 
 class RowConversion(Conversion[RowPlan]):
@@ -42,7 +51,7 @@ class RowConversion(Conversion[RowPlan]):
     Without a runner rows are read in this process, and nothing is written but a plan.
     """
 
-    workers_module = "example_gen.row_encoding"
+    workers_module = "example_gen.row_pieces"
     sees_siblings = False
     pieces: list[Piece]
 
@@ -50,7 +59,7 @@ class RowConversion(Conversion[RowPlan]):
         self, settings: ExampleGenSettings, selection: InputSelection, runner: Runner | None
     ) -> None:
         named = getattr(settings, "tokenizer", None)  # which is there, or nothing is read
-        self._tokenizer_digest = load_tokenizer(named).spec.tokenizer if named else ""
+        self.digest_of_files = load_tokenizer(named).spec.tokenizer if named else ""
         super().__init__(settings, selection, runner)
         self._options = select_settings(TableOptions, settings)
         self._rules = select_settings(TextRules, settings)
@@ -62,23 +71,30 @@ class RowConversion(Conversion[RowPlan]):
     ) -> tuple[list[Piece], list[ExcludedInput]]:
         """Recognises the layout and cuts the files into pieces; `folder` is for copies in UTF-8."""
 
-    @property
-    def digest_of_files(self) -> str:
-        """Of the tokenizer, where there is one."""
-        return self._tokenizer_digest
-
     def plan(self, uri: str) -> RowPlan:
         """Reads every row once, and lays out the shards."""
         # A setting may be for other columns: what is there stays.
         start_working(uri, key=self.key(), keeps_dataset=True)
         self.pieces, excluded = self._find_all_pieces(uri)
         self._num_bytes = sum(piece.size for piece in self.pieces)
-        self._reports = self._inspect(uri)
+        folder, base = working_folder(uri), self.located.base
+        self._reports = map_tasks(
+            functools.partial(inspect_piece, base, folder, self._options, self._rules),
+            [
+                Task(f"inspect-{number:06d}", (number, piece), 1, piece.size)
+                for number, piece in enumerate(self.pieces)
+            ],
+            workspace=folder,
+            runner=self._runner,
+            cost=Cost(_INSPECT_SECONDS * self._num_bytes, _PIECE_MEMORY),
+            paths=[base],
+            unit="pieces",
+        )
         return plan_rows(
             self.pieces,
             self._reports,
             excluded,
-            folder=working_folder(uri),
+            folder=folder,
             partition=self.selection.partition,
             settings=self.settings,
             deduplicate=self._rules.deduplicate,
@@ -101,24 +117,9 @@ class RowConversion(Conversion[RowPlan]):
             )
         return pieces, excluded
 
-    def _inspect(self, uri: str) -> list[PieceReport]:
-        folder, base = working_folder(uri), self.located.base
-        return map_tasks(
-            functools.partial(inspect_piece, base, folder, self._options, self._rules),
-            [
-                Task(f"inspect-{number:06d}", (number, piece), 1, piece.size)
-                for number, piece in enumerate(self.pieces)
-            ],
-            workspace=folder,
-            runner=self._runner,
-            cost=Cost(_INSPECT_SECONDS * self._num_bytes, _PIECE_MEMORY),
-            paths=[base],
-            unit="pieces",
-        )
-
     def check(self, plan: RowPlan, uri: str) -> None:
         """Refuses too many rejects: all are known before anything is written."""
-        check_outcome(self, plan, plan.rejects, written=plan.num_records, uri=uri)
+        self.check_outcome(plan, plan.rejects, written=plan.num_records, uri=uri)
 
     def write(self, plan: RowPlan, uri: str) -> Written:
         """Encodes all rows, puts them in order, writes the shards and reads them back."""
@@ -127,43 +128,78 @@ class RowConversion(Conversion[RowPlan]):
         for layout in plan.layouts:
             tasks = plan_tasks(layout, plan.row_bytes, memory_bytes=BUCKET_BYTES)
             shuffles.append(ExternalShuffle(uri=uri, layout=layout, tasks=tasks))
-        light = dataclasses.replace(plan, rejects=(), excluded=(), assigned=())
-        buckets = [(split, n) for split, one in enumerate(shuffles) for n in range(len(one.tasks))]
+        folder, encodings, firsts = working_folder(uri), [], np.zeros(len(plan.splits), np.int64)
+        of_pieces = zip(self.pieces, self._reports, plan.first_records, plan.assigned, strict=True)
+        for number, (piece, report, first, splits) in enumerate(of_pieces):
+            before = tuple(firsts.tolist())
+            rows = PieceRows(number, piece.source, report.names, first, splits, before)
+            encodings.append(Task(f"encode-{number:06d}", rows, report.kept, piece.size))
+            firsts += np.bincount(splits, minlength=EXCLUDED)[: len(firsts)]
+        how = plan.columns, plan.vocabularies, plan.tokens
         encoded = map_tasks(
-            functools.partial(encode_piece, working_folder(uri), light, shuffles),
-            self._encoding_tasks(plan),
-            workspace=working_folder(uri),
+            functools.partial(encode_piece, folder, *how, shuffles),
+            encodings,
+            workspace=folder,
             runner=self._runner,
             cost=Cost(_ENCODE_SECONDS * self._num_bytes, _PIECE_MEMORY),
             unit="rows",
         )
         gathered: list[list[Shard]] = map_tasks(
             functools.partial(gather_shards, shuffles),
-            [Task(f"gather-{split}-{n:06d}", (split, n)) for split, n in buckets],
-            workspace=working_folder(uri),
+            [
+                Task(f"gather-{split}-{n:06d}", (split, n))
+                for split, one in enumerate(shuffles)
+                for n in range(len(one.tasks))
+            ],
+            workspace=folder,
             runner=self._runner,
             cost=Cost(_GATHER_SECONDS * self._num_bytes, _BUCKET_MEMORY),
             check=functools.partial(_check_shards, uri),
         )
         return Written(
             shards=tuple(shard for shards in gathered for shard in shards),
-            features=features_of_rows(plan, encoded),
-            label_counts=sum_label_counts(
-                (split, labels) for report in encoded for split, labels in report.labels.items()
-            ),
-            fingerprint=fingerprint_of_rows(
-                self.located, self.pieces, self._reports, plan.excluded
-            ),
+            features=plan.features(encoded),
+            label_counts=[counts for report in encoded for counts in report.labels],
+            fingerprint=self._fingerprint(plan),
         )
 
-    def _encoding_tasks(self, plan: RowPlan) -> list[Task]:
-        tasks, firsts = [], np.zeros(len(plan.splits), np.int64)
-        of_pieces = zip(self.pieces, self._reports, plan.assigned, strict=True)
-        for number, (piece, report, splits) in enumerate(of_pieces):
-            rows = PieceRows(number, piece, report.names, splits, tuple(firsts.tolist()))
-            tasks.append(Task(f"encode-{number:06d}", rows, report.kept, piece.size))
-            firsts += np.bincount(splits, minlength=EXCLUDED)[: len(firsts)]
-        return tasks
+    def _fingerprint(self, plan: RowPlan) -> str:
+        """Of the files that rows are from, however they were cut."""
+        files: dict[Blob, int | None] = {}
+        parts: dict[str, list[tuple[int, int, int]]] = {}  # first byte, bytes, CRC-32C
+        for piece, report in zip(self.pieces, self._reports, strict=True):
+            if piece.layout == "folder":
+                names = [Blob(name, size) for name, size, _ in piece.details["files"]]
+                files |= dict(zip(names, report.sums, strict=True))
+            else:
+                parts.setdefault(piece.source, []).extend(tuple(part) for part in report.sums)
+        lost = [blob for blob, crc in files.items() if crc is None]
+        unread = {blob: self.size_of(blob.path) is not None for blob in lost}
+        files |= self.sums_of_unread(plan.excluded, unread)
+
+        def whole(blob: Blob) -> int | None:
+            """Of a file of which some parts are known; None where the rest cannot be read."""
+            crc = at = 0
+            path = join(self.located.base, blob.path)
+            try:
+                for start, length, known in [*sorted(parts[blob.path]), (blob.size, 0, 0)]:
+                    if start > at:  # such as a header
+                        with open_for_reading(path) as stream:
+                            stream.seek(at)
+                            while at < start and (
+                                block := stream.read(min(_BLOCK_BYTES, start - at))
+                            ):
+                                crc, at = extend_crc32c(crc, block), at + len(block)
+                    crc, at = combine_crc32c(crc, known, length), start + length
+            except OSError as error:
+                problem_of(error, path)  # which raises where it is the machine's
+                return None
+            return crc
+
+        blobs = [Blob(path, self.size_of(path) or 0) for path in parts]
+        with concurrent.futures.ThreadPoolExecutor(READERS) as pool:
+            files |= dict(zip(blobs, pool.map(whole, blobs), strict=True))
+        return combine_facts(((blob.path, *blob[1:]), crc) for blob, crc in files.items())
 
 
 def _check_shards(uri: str, shards: Sequence[Shard]) -> None:

@@ -15,7 +15,6 @@ a dataset that is updated holds the records that a fresh conversion would.
 import base64
 import dataclasses
 import hashlib
-import os
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
@@ -24,28 +23,23 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from components.common.file_table import bytes_of
 from components.common.input_table import array_of, blob_paths, sizes_of
-from components.example_gen.file_plan import FilePlan, ShardTask
+from components.common.workspace import is_within
+from components.example_gen.file_plan import FilePlan
+from components.example_gen.file_shards import KnownShard, ShardTask
 from components.example_gen.inputs import LocatedInputs
-from components.example_gen.media import KnownShard, ShardSummary
-from components.example_gen.plan import SplitShards, lay_out_shards
+from components.example_gen.plan import lay_out_shards
 from components.example_gen.settings import MediaSettings
+from components.example_gen.shard_summary import ShardSummary
+from components.shuffle.layout import SplitLayout
 from trainer_utils.dataset import Dataset, open_dataset
 from trainer_utils.format import ConfigError, Shard
 from trainer_utils.format.checksums import NO_CHECKSUM, is_sealed, seal
 from trainer_utils.format.json_text import JsonObject, parse_json_object, render_json
 from trainer_utils.format.naming import INPUTS_FILE
 from trainer_utils.format.planning import keyed_digests
-from trainer_utils.storage import exists, is_remote, join, read_text
-
-__all__ = [
-    "BaseDataset",
-    "Listing",
-    "count_changes",
-    "plan_update",
-    "read_base",
-    "render_inputs",
-]
+from trainer_utils.storage import exists, join, read_text
 
 _FORMAT_VERSION = 1
 # Settings that may differ: what they change of an example, if anything, is in its input's sum.
@@ -56,16 +50,11 @@ Sums = npt.NDArray[np.uint64]
 
 @dataclasses.dataclass(frozen=True)
 class BaseDataset:
-    """A dataset that an ExampleGen wrote of files.
-
-    Args:
-        shards: those whose inputs are known.
-        fingerprint: of the listing of all inputs; empty where it was not kept.
-    """
+    """A dataset that an ExampleGen wrote of files."""
 
     dataset: Dataset
-    shards: tuple[KnownShard, ...]
-    fingerprint: str
+    shards: tuple[KnownShard, ...]  # those whose inputs are known
+    fingerprint: str  # of the listing of all inputs; empty where it was not kept
 
     def check(self, config: Mapping[str, Any], uri: str) -> None:
         """Makes sure that a conversion with other settings, or to the same place, takes nothing.
@@ -77,10 +66,7 @@ class BaseDataset:
         Raises:
             ConfigError: it names the settings that differ.
         """
-        own = self.dataset.uri
-        if uri.rstrip("/") == own or (
-            not is_remote(uri) and os.path.realpath(uri) == os.path.realpath(own)
-        ):
+        if is_within(uri, self.dataset.uri):
             raise ConfigError.of("base_dataset", uri, allowed="another dataset than is written")
         for name, (old, new) in self.differing(config, free=_FREE).items():
             raise ConfigError(
@@ -93,12 +79,7 @@ class BaseDataset:
     def differing(
         self, config: Mapping[str, Any], *, free: Collection[str]
     ) -> dict[str, tuple[Any, Any]]:
-        """What settings it was made with, and what those of a conversion are, where they differ.
-
-        Args:
-            config: of the conversion, as its manifest will have it.
-            free: settings that may differ.
-        """
+        """The settings of base and conversion that differ, but for those that may."""
         assert self.dataset.manifest is not None
         old = dict(self.dataset.manifest.config)
         new = parse_json_object(render_json(config), path="")
@@ -114,31 +95,24 @@ def read_base(uri: str) -> BaseDataset:
         DatasetError: it is none, or damaged.
     """
     dataset = open_dataset(uri, inspect=False)
-    path = join(dataset.uri, INPUTS_FILE)
+    path, advice = join(dataset.uri, INPUTS_FILE), "Convert once without base_dataset"
     if dataset.manifest is None or not exists(path):
-        raise ConfigError.of(
-            "base_dataset",
-            uri,
-            allowed=f"a dataset of an ImageExampleGen or AudioExampleGen, with {INPUTS_FILE}",
-            advice="Convert once without base_dataset",
-        )
+        rule = f"a dataset of an ImageExampleGen or AudioExampleGen, with {INPUTS_FILE}"
+        raise ConfigError.of("base_dataset", uri, allowed=rule, advice=advice)
     text = read_text(path)
     value = parse_json_object(text, path=path)
     if value.get("format_version") != _FORMAT_VERSION or not is_sealed(text):
-        raise ConfigError.of(
-            "base_dataset",
-            uri,
-            allowed=f"one whose {INPUTS_FILE} is whole and of format version {_FORMAT_VERSION}",
-            advice="Convert once without base_dataset",
-        )
+        rule = f"one whose {INPUTS_FILE} is whole and of format version {_FORMAT_VERSION}"
+        raise ConfigError.of("base_dataset", uri, allowed=rule, advice=advice)
     known = {(entry["path"], entry["crc32c"]): entry for entry in value["shards"]}
     shards = []
     for shard in dataset.manifest.shards:
         # A shard that was written again since, as by `tfx-shards forget`, is not what was known.
         if (entry := known.get((shard.path, shard.crc32c))) is not None:
-            names, states = (_decoded(entry[name]) for name in ("names", "states"))
             summary = ShardSummary.from_json(entry["summary"])
-            summary.names, summary.states = names.tolist(), states.tolist()
+            for name in ("names", "states"):
+                sums = np.frombuffer(base64.b64decode(entry[name]), "<u8")
+                setattr(summary, name, sums.tolist())
             shards.append(KnownShard(dataset.uri, shard, summary, entry["listing"]))
     return BaseDataset(dataset, tuple(shards), value.get("fingerprint", ""))
 
@@ -150,53 +124,30 @@ def render_inputs(written: Iterable[tuple[Shard, ShardSummary, str]], *, fingerp
         written: the shards, each with its summary and the listing of its inputs.
         fingerprint: of the listing of all inputs.
     """
-    entries: list[JsonObject] = [
-        {
-            "path": shard.path,
-            "crc32c": shard.crc32c,
-            "listing": listing,
-            "names": _encoded(summary.names),
-            "states": _encoded(summary.states),
-            "summary": summary.to_json(),
-        }
-        for shard, summary, listing in written
-    ]
-    value = {
-        "format_version": _FORMAT_VERSION,
-        "checksum": NO_CHECKSUM,
-        "fingerprint": fingerprint,
-        "shards": entries,
-    }
-    return seal(render_json(value))
-
-
-def _encoded(sums: Sequence[int]) -> str:
-    return base64.b64encode(np.array(sums, "<u8").tobytes()).decode()
-
-
-def _decoded(text: str) -> Sums:
-    return np.frombuffer(base64.b64decode(text), "<u8").astype(np.uint64)
+    entries: list[JsonObject] = []
+    for shard, summary, listing in written:
+        entry = {"path": shard.path, "crc32c": shard.crc32c, "listing": listing}
+        for name in ("names", "states"):
+            sums = np.array(getattr(summary, name), "<u8")
+            entry[name] = base64.b64encode(sums.tobytes()).decode()
+        entries.append({**entry, "summary": summary.to_json()})
+    value = {"format_version": _FORMAT_VERSION, "checksum": NO_CHECKSUM, "shards": entries}
+    return seal(render_json({**value, "fingerprint": fingerprint}))
 
 
 class Listing:
-    """What a listing of files says of the inputs.
-
-    Args:
-        rows: of the plan.
-        located: where the files were found.
-    """
+    """What a listing of files says of the inputs that are the rows of a plan."""
 
     def __init__(self, rows: pa.Table, located: LocatedInputs) -> None:
-        encoded = array_of(rows, "name").to_pylist()
+        encoded = bytes_of(array_of(rows, "name"))
         self.names: Sums = keyed_digests(encoded, seed=0, purpose="name")[:, 0]
-        files = pa.concat_tables(
-            [p.files.table.select(["path", "version"]) for p in located.patterns]
-        )
-        paths, self._rows = files.column("path").combine_chunks(), rows
+        tables = [p.files.table.select(["path", "version"]) for p in located.patterns]
+        files = pa.concat_tables(tables).combine_chunks()
+        self._rows = rows
         for name in rows.column_names:
             if name.startswith("blob:"):
-                found = pc.index_in(blob_paths(rows, name), value_set=paths)
-                versions = files.column("version").combine_chunks().take(found)
+                places = pc.index_in(blob_paths(rows, name), value_set=array_of(files, "path"))
+                versions = array_of(files, "version").take(places)
                 self._rows = self._rows.append_column(f"version:{name}", versions)
 
     def digest(self, places: npt.NDArray[np.int64]) -> str:
@@ -230,14 +181,14 @@ def plan_update(
     """
     names, sizes = listing.names, sizes_of(plan.rows)
     orders: list[npt.NDArray[np.int64]] = []
-    splits, known, first = [], list[KnownShard | None](), 0
-    for split in plan.split_shards:
-        places = plan.order[first : first + split.num_records]
-        first += split.num_records
+    layouts, known, first = list[SplitLayout](), list[KnownShard | None](), 0
+    for layout in plan.layouts:
+        places = plan.order[first : first + layout.num_records]
+        first += layout.num_records
         by_name = dict(zip(names[places].tolist(), places.tolist(), strict=True))
         bounds = [0]
         for shard in base.shards:
-            if shard.shard.split == split.name:
+            if shard.shard.split == layout.split:
                 found = [by_name.pop(n) for n in shard.summary.names if n in by_name]
                 if found:
                     orders.append(np.array(found, np.int64))
@@ -249,21 +200,24 @@ def plan_update(
         new = places[is_new]
         if len(new) or len(bounds) == 1:
             (fresh,) = lay_out_shards(
-                [(split.name, len(new), int(sizes[new].sum()))],
+                [(layout.split, len(new), int(sizes[new].sum()))],
                 dataclasses.replace(settings, num_shards=None, shard_multiple=1),
             )
             orders.append(new)
             bounds += [bounds[-1] + stop for stop in fresh.bounds[1:]]
             known += [None] * fresh.num_shards
-        splits.append(SplitShards(split.name, tuple(bounds)))
+        layouts.append(dataclasses.replace(layout, bounds=tuple(bounds)))
     order = np.concatenate([np.zeros(0, np.int64), *orders])
-    return dataclasses.replace(plan, split_shards=tuple(splits), order=order, known=tuple(known))
+    return dataclasses.replace(plan, layouts=tuple(layouts), order=order, known=tuple(known))
 
 
-def count_changes(base: BaseDataset, summaries: Iterable[ShardSummary]) -> JsonObject:
+def count_changes(base: BaseDataset, summaries: Sequence[ShardSummary]) -> JsonObject:
     """How many examples were added, changed and removed, and how many are as they were."""
-    old, old_states = _joined([shard.summary for shard in base.shards])
-    new, new_states = _joined([*summaries])
+    old, old_states, new, new_states = (
+        np.array([one for summary in some for one in getattr(summary, name)], np.uint64)
+        for some in ([shard.summary for shard in base.shards], summaries)
+        for name in ("names", "states")
+    )
     _, at_old, at_new = np.intersect1d(old, new, assume_unique=True, return_indices=True)
     kept = int((old_states[at_old] == new_states[at_new]).sum())
     return {
@@ -273,9 +227,3 @@ def count_changes(base: BaseDataset, summaries: Iterable[ShardSummary]) -> JsonO
         "removed": len(old) - len(at_old),
         "kept": kept,
     }
-
-
-def _joined(summaries: Sequence[ShardSummary]) -> tuple[Sums, Sums]:
-    names = [name for summary in summaries for name in summary.names]
-    states = [state for summary in summaries for state in summary.states]
-    return np.array(names, np.uint64), np.array(states, np.uint64)

@@ -10,7 +10,7 @@ import dataclasses
 from collections.abc import Iterable, Iterator, Mapping
 
 from components.report.inspection import DatasetFacts, SplitFacts, inspect_dataset
-from trainer_utils.format import DatasetError
+from trainer_utils.format import DatasetError, Manifest
 from trainer_utils.format.naming import REJECTS_FILE
 from trainer_utils.storage.faults import is_fault
 from trainer_utils.text_output import Part, human_bytes, list_counts, make_table, quantity
@@ -47,14 +47,6 @@ def checks_table(checks: Iterable[Check]) -> Part:
     return make_table(None, rows, styles=_STYLES)
 
 
-def _ok(name: str, message: str) -> Check:
-    return Check(name, "ok", message)
-
-
-def _warn(name: str, message: str, cure: str) -> Check:
-    return Check(name, "warn", message, cure)
-
-
 def dataset_checks(uri: str, *, workers: int = 1) -> Iterator[Check]:
     """All of them.
 
@@ -76,11 +68,11 @@ def dataset_checks(uri: str, *, workers: int = 1) -> Iterator[Check]:
     if facts.is_gzip:
         message = "gzip: Datum cannot read it, and shuffle='global' and resuming cannot skip in it"
         cure = "Write it again with compression='none'; images and sounds hardly shrink."
-        yield _warn("compression", message, cure)
+        yield Check("compression", "warn", message, cure)
     else:
-        yield _ok("compression", "none")
+        yield Check("compression", "ok", "none")
     if facts.manifest is not None:
-        yield from _rejects(facts)
+        yield from _rejects(facts, facts.manifest)
     if facts.labels:
         yield _classes(facts.labels, facts.label_totals)
 
@@ -88,51 +80,52 @@ def dataset_checks(uri: str, *, workers: int = 1) -> Iterator[Check]:
 def _manifest(facts: DatasetFacts) -> Check:
     if facts.manifest is None:
         message = f"none (written by {facts.writer}): a missing record or shard would go unnoticed"
-        return _warn("manifest", message, f"{_BALANCE}.")
+        return Check("manifest", "warn", message, f"{_BALANCE}.")
     if any(s.index_crc32c is None for s in facts.manifest.shards) and not facts.is_gzip:
         message = "no record index: every shard has to be scanned before its first record is read"
-        return _warn("index", message, "Run ShardBalancer on it, which writes one.")
-    return _ok("manifest", f"whole by its manifest, written by {facts.writer}")
+        return Check("index", "warn", message, "Run ShardBalancer on it, which writes one.")
+    return Check("manifest", "ok", f"whole by its manifest, written by {facts.writer}")
 
 
 def _shards(what: str, split: SplitFacts, workers: int) -> Check:
     if split.records == 0 or not split.shards:
-        return _warn(what, "no record in it", "Set splits, or leave it out.")
-    sizes = [shard.bytes for shard in split.shards]
-    least, mean, most = min(sizes), split.bytes / len(sizes), max(sizes)
+        return Check(what, "warn", "no record in it", "Set splits, or leave it out.")
+    bytes_each = [shard.bytes for shard in split.shards]
+    least, most = min(bytes_each), max(bytes_each)
+    mean = split.bytes / split.num_shards
     if split.num_shards < workers:
         message = (
             f"{split.num_shards} for {workers} workers: readers that share out files, not "
             "records, leave workers without any"
         )
         cure = f"{_BALANCE}, with shard_multiple={workers} or num_shards={workers}."
-        return _warn(what, message, cure)
+        return Check(what, "warn", message, cure)
     if split.num_shards % workers:
         message = f"{split.num_shards} is no multiple of {workers} workers"
-        return _warn(what, message, f"{_BALANCE}, with shard_multiple={workers}.")
+        return Check(what, "warn", message, f"{_BALANCE}, with shard_multiple={workers}.")
     if split.bytes >= _LARGE_BYTES and not _LEAST_SHARD <= mean <= _MOST_SHARD:
         size = human_bytes(mean)
         message = f"{size} on average: 100 to 200 MB read best from disks and object stores"
-        return _warn(what, message, f"{_BALANCE}, with target_shard_bytes={128 << 20}.")
+        return Check(what, "warn", message, f"{_BALANCE}, with target_shard_bytes={128 << 20}.")
     if most > _UNEQUAL * max(least, 1):
-        sizes_shown = f"from {human_bytes(least)} to {human_bytes(most)}"
-        return _warn(what, f"{sizes_shown}: workers would not finish together", f"{_BALANCE}.")
-    return _ok(what, f"{split.num_shards} of {human_bytes(most)} at the most")
+        sizes = f"from {human_bytes(least)} to {human_bytes(most)}"
+        message = f"{sizes}: workers would not finish together"
+        return Check(what, "warn", message, f"{_BALANCE}.")
+    return Check(what, "ok", f"{split.num_shards} of {human_bytes(most)} at the most")
 
 
-def _rejects(facts: DatasetFacts) -> Iterator[Check]:
-    assert facts.manifest is not None
+def _rejects(facts: DatasetFacts, manifest: Manifest) -> Iterator[Check]:
     lists = f"{facts.uri}/{REJECTS_FILE} names each of them."
-    found = [("", facts.manifest.total, facts.manifest.reject_counts, lists)]
+    steps = [("", manifest.total, manifest.reject_counts, lists)]
     lists = f"{REJECTS_FILE} of the dataset before names each of them: tfx-shards lineage finds it."
-    found += [(f" by {s.producer}", s.total, s.rejects, lists) for s in facts.left_out_before]
-    found = [each for each in found if each[1].rejected]
-    for who, total, codes, cure in found:
+    steps += [(f" by {s.producer}", s.total, s.rejects, lists) for s in facts.left_out_before]
+    steps = [step for step in steps if step[1].rejected]
+    for who, total, codes, cure in steps:
         said = f": {list_counts(codes)}" if codes else ""
         message = f"{total.rejected:,} of {total.found:,} inputs were left out{who}{said}"
-        yield _warn("rejects", message, cure)
-    if not found:
-        yield _ok("rejects", "none")
+        yield Check("rejects", "warn", message, cure)
+    if not steps:
+        yield Check("rejects", "ok", "none")
 
 
 def _classes(labels: Mapping[str, Mapping[str, int]], totals: Mapping[str, int]) -> Check:
@@ -141,12 +134,12 @@ def _classes(labels: Mapping[str, Mapping[str, int]], totals: Mapping[str, int])
             more = f" and {len(lacking) - 1} more" if len(lacking) > 1 else ""
             message = f"{lacking[0]!r}{more} never occurs in {split}"
             cure = "Convert it again with stratify=True, or more of that class."
-            return _warn("classes", message, cure)
+            return Check("classes", "warn", message, cure)
     ranked = sorted(totals, key=lambda label: (-totals[label], label))
     commonest, rarest = ranked[0], ranked[-1]
     if totals[commonest] > _SKEWED * totals[rarest]:
         message = f"{totals[commonest]:,} of {commonest!r} for {totals[rarest]:,} of {rarest!r}"
         cure = "Weigh the examples (sample_weight=), or read a dataset a class with weights=."
-        return _warn("classes", message, cure)
+        return Check("classes", "warn", message, cure)
     most = quantity(totals[commonest], "example")
-    return _ok("classes", f"{len(totals)}, of {totals[rarest]:,} to {most}")
+    return Check("classes", "ok", f"{len(totals)}, of {totals[rarest]:,} to {most}")

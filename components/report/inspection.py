@@ -16,7 +16,7 @@ from trainer_utils.dataset.location import Place
 from trainer_utils.format import DatasetError, Feature, Manifest
 from trainer_utils.format.json_text import JsonObject, parse_json_object
 from trainer_utils.format.naming import DATUM_SHARDS_FILE, REJECTS_FILE
-from trainer_utils.format.origin import DatasetSummary
+from trainer_utils.format.origin import DatasetSummary, Origin
 from trainer_utils.format.tfds import TFDS_INFO_FILE
 from trainer_utils.text_output import Part, Shown, human_bytes, list_counts, make_table, quantity
 
@@ -51,9 +51,8 @@ class DatasetFacts(Shown):
     """What is known of a dataset.
 
     `writer` is the component or the project that wrote it, as far as its files tell; `classes` is
-    how many values the vocabulary of a feature has; `manifest` is of a dataset of ours.
-    `left_out_before` is what the steps before say, as its lineage tells, of those that left inputs
-    out: the conversion, of a dataset that ShardBalancer wrote.
+    how many values the vocabulary of a feature has; `manifest` and `origin` are of a dataset of
+    ours. Of a lineage that cannot be read there is none: `verify` says so.
     """
 
     uri: str
@@ -62,7 +61,13 @@ class DatasetFacts(Shown):
     features: Mapping[str, Feature]
     classes: Mapping[str, int]
     manifest: Manifest | None
-    left_out_before: Sequence[DatasetSummary] = ()
+    origin: Origin | None = None
+
+    @property
+    def left_out_before(self) -> list[DatasetSummary]:
+        """Of the steps before that left inputs out, such as the conversion of what is balanced."""
+        before = [each.summary for each in self.origin.ancestors] if self.origin else []
+        return [each for each in before if each and each.total.found != each.total.written]
 
     @property
     def labels(self) -> Mapping[str, Mapping[str, int]]:
@@ -84,15 +89,19 @@ class DatasetFacts(Shown):
 
     def to_json(self) -> JsonObject:
         """All of it as JSON takes it."""
-        splits = {}
-        for name, split in self.splits.items():
-            shards = [
-                {"path": shard.name, "records": shard.num_records, "bytes": shard.bytes}
-                for shard in split.shards
-            ]
-            counts = {"records": split.records, "bytes": split.bytes}
-            counts["num_shards"] = split.num_shards
-            splits[name] = {**counts, "shards": shards, "labels": dict(self.labels.get(name, {}))}
+        splits = {
+            name: {
+                "records": split.records,
+                "bytes": split.bytes,
+                "num_shards": split.num_shards,
+                "shards": [
+                    {"path": shard.name, "records": shard.num_records, "bytes": shard.bytes}
+                    for shard in split.shards
+                ],
+                "labels": dict(self.labels.get(name, {})),
+            }
+            for name, split in self.splits.items()
+        }
         facts: JsonObject = {
             "uri": self.uri,
             "writer": self.writer,
@@ -104,17 +113,14 @@ class DatasetFacts(Shown):
             "classes": dict(self.classes),
         }
         if manifest := self.manifest:
+            before = [dataclasses.asdict(each) for each in self.left_out_before]
             facts |= {
                 "format_version": manifest.format_version,
                 "accounting": {n: dataclasses.asdict(a) for n, a in manifest.accounting.items()},
                 "rejects": dict(manifest.reject_counts),
                 "before": [
-                    {
-                        "producer": each.producer,
-                        "accounting": dataclasses.asdict(each)["accounting"],
-                        "rejects": dict(each.rejects),
-                    }
-                    for each in self.left_out_before
+                    {name: each[name] for name in ("producer", "accounting", "rejects")}
+                    for each in before
                 ],
                 "conversions": dict(manifest.conversions),
                 "config": dict(manifest.config),
@@ -137,22 +143,16 @@ class DatasetFacts(Shown):
             "",
             make_table(["feature", "type", "shape"], rows),
             *self._label_parts(),
-            *([""] if self._excluded() else []),
             *self._excluded(),
         ]
 
     def _split_table(self) -> Part:
         rows = []
         for name, split in self.splits.items():
-            records = sorted(shard.num_records for shard in split.shards)
-            sizes = sorted(shard.bytes for shard in split.shards)
-            rows.append(
-                [
-                    *(name, split.records, human_bytes(split.bytes), split.num_shards),
-                    _range(f"{records[0]:,}", f"{records[-1]:,}") if records else None,
-                    _range(human_bytes(sizes[0]), human_bytes(sizes[-1])) if sizes else None,
-                ]
-            )
+            records = [f"{n:,}" for n in sorted(shard.num_records for shard in split.shards)]
+            sizes = [human_bytes(n) for n in sorted(shard.bytes for shard in split.shards)]
+            row = [name, split.records, human_bytes(split.bytes), split.num_shards]
+            rows.append([*row, _range(records), _range(sizes)])
         header = ["split", "records", "bytes", "shards", "records a shard", "bytes a shard"]
         return make_table(header, rows)
 
@@ -167,7 +167,7 @@ class DatasetFacts(Shown):
 
     def _excluded(self) -> list[str]:
         if self.manifest is None:
-            return ["It has no manifest: nothing says how large and how whole it should be."]
+            return ["", "It has no manifest: nothing says how large and how whole it should be."]
         lines = []
         if rejects := self.manifest.reject_counts:
             lines.append(f"Rejected: {list_counts(rejects)} ({self.uri}/{REJECTS_FILE})")
@@ -178,11 +178,11 @@ class DatasetFacts(Shown):
         for each in self.left_out_before:
             codes = f" ({list_counts(each.rejects)})" if each.rejects else ""
             lines.append(f"Before, by {each.producer}: {each.total}{codes}")
-        return lines
+        return ["", *lines] if lines else []
 
 
-def _range(least: str, most: str) -> str:
-    return least if least == most else f"{least} to {most}"
+def _range(ordered: Sequence[str]) -> str | None:
+    return " to ".join(dict.fromkeys((ordered[0], ordered[-1]))) if ordered else None
 
 
 def inspect_dataset(place: Place) -> DatasetFacts:
@@ -195,7 +195,10 @@ def inspect_dataset(place: Place) -> DatasetFacts:
     Raises:
         DatasetError: there is no dataset, or it is not whole.
     """
-    dataset = open_dataset(place)
+    dataset, origin = open_dataset(place), None
+    if dataset.manifest is not None:
+        with contextlib.suppress(DatasetError, OSError):
+            origin = read_origin(dataset.uri, dataset.manifest)
     return DatasetFacts(
         uri=dataset.uri,
         writer=_writer(dataset),
@@ -203,19 +206,8 @@ def inspect_dataset(place: Place) -> DatasetFacts:
         features=dataset.features,
         classes={name: len(values) for name, values in dataset.vocabularies.items()},
         manifest=dataset.manifest,
-        left_out_before=_left_out_before(dataset),
+        origin=origin,
     )
-
-
-def _left_out_before(dataset: Dataset) -> list[DatasetSummary]:
-    """Of a lineage that cannot be read nothing: `verify` says so."""
-    if dataset.manifest is None:
-        return []
-    with contextlib.suppress(DatasetError, OSError):
-        ancestors = read_origin(dataset.uri, dataset.manifest).ancestors
-        summaries = [each.summary for each in ancestors if each.summary]
-        return [each for each in summaries if each.total.found != each.total.written]
-    return []
 
 
 def _writer(dataset: Dataset) -> str:

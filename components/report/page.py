@@ -7,7 +7,6 @@ Counts are the manifest's; what only records can tell comes from a sample of the
 says. TFX and TensorFlow are not imported, and needed for statistics and schemas of theirs alone.
 """
 
-import contextlib
 import itertools
 import json
 import os
@@ -19,8 +18,7 @@ from components.report.doctor import Check, dataset_checks
 from components.report.html import load_template
 from components.report.inspection import DatasetFacts, feature_row, inspect_dataset
 from components.report.records import ExampleReader
-from components.report.sample import Sample, draw_sample
-from trainer_utils.dataset.files import read_origin
+from components.report.sample import draw_sample
 from trainer_utils.format import DatasetError
 from trainer_utils.format.naming import REJECTS_FILE, SCHEMA_FILE
 from trainer_utils.storage import is_fault, join, read_text, write_text
@@ -54,11 +52,9 @@ def write_report(
     Raises:
         DatasetError: there is no such dataset, or no such statistics.
     """
-    reader = ExampleReader(uri)
-    sample = draw_sample(reader, most_records=sample_records, advance=advance)
-    page = _render(reader, sample, uri, statistics, schema)
+    page, damage = _render(uri, sample_records, statistics, schema, advance)
     write_text(path, page, temporary_folder=os.path.dirname(path) or ".")
-    return sample.damage
+    return damage
 
 
 def render_report(
@@ -69,20 +65,25 @@ def render_report(
     schema: str | None = None,
 ) -> str:
     """The page as HTML; arguments and errors as those of `write_report`."""
-    reader = ExampleReader(uri)
-    sample = draw_sample(reader, most_records=sample_records)
-    return _render(reader, sample, uri, statistics, schema)
+    return _render(uri, sample_records, statistics, schema, lambda done, total: None)[0]
 
 
 def _render(
-    reader: ExampleReader, sample: Sample, uri: str, statistics: str | None, schema: str | None
-) -> str:
+    uri: str,
+    sample_records: int,
+    statistics: str | None,
+    schema: str | None,
+    advance: Callable[[int, int], None],
+) -> tuple[str, str]:
+    """The page, and what is damaged."""
+    reader = ExampleReader(uri)
+    sample = draw_sample(reader, most_records=sample_records, advance=advance)
     facts = inspect_dataset(uri)
     checks = [*dataset_checks(uri), *([_schema_check(schema, facts)] if schema else [])]
     parts = [part for part in facts.uri.split("/") if part]  # an artifact's ends with a number
     totals = facts.label_totals
     labels = sorted(totals, key=lambda label: (-totals[label], label))[:_MOST_LABELS]
-    return load_template("page.html").render(
+    page = load_template("page.html").render(
         facts=facts,
         name="/".join(parts[-3:] if parts[-1].isdigit() else parts[-1:]),
         splits=list(facts.splits),
@@ -104,6 +105,7 @@ def _render(
         fine=[check for check in checks if check.level == "ok"],
         steps=_steps(facts),
     )
+    return page, sample.damage
 
 
 def _share(facts: DatasetFacts, split: str, label: str) -> tuple[int, float]:
@@ -153,20 +155,14 @@ def _steps(facts: DatasetFacts) -> list[tuple[str, dict[str, str]]]:
     if facts.manifest is None:
         return []
     found = [(facts.manifest.producer, facts.manifest.config)]
-    with contextlib.suppress(DatasetError, OSError):  # which `verify` tells
-        origin = read_origin(facts.uri, facts.manifest)
-        made = [*(each.made_by for each in origin.ancestors), origin.made_by]
+    if facts.origin:
+        made = [*(each.made_by for each in facts.origin.ancestors), facts.origin.made_by]
         found = [(step.component, step.settings) for step in made if step is not None]
-    return [
-        (
-            component,
-            {
-                name: value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-                for name, value in sorted(settings.items())
-            },
-        )
-        for component, settings in found
-    ]
+
+    def shown(value: object) -> str:
+        return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+    return [(who, {n: shown(v) for n, v in sorted(settings.items())}) for who, settings in found]
 
 
 def _read_statistics(uri: str) -> dict[str, list[dict[str, object]]]:

@@ -1,45 +1,68 @@
 """What a sample of records says of a dataset's features: numbers, texts, pictures, sounds.
 
 sample = draw_sample(reader, most_records=1000)
-sample.features["height"].statistics["value"]["train"].mean, sample.pictures
+sample.features["height"].statistics["value"]["train"]["mean"], sample.pictures
+
+Pictures are small, with label maps drawn in and boxes beside them, as data that a page holds.
 """
 
+import base64
 import collections
 import contextlib
 import dataclasses
+import io
 import itertools
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+import wave
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
+from PIL import Image
 
-from components.report.pictures import Picture, Sound, draw_picture, read_sound
 from components.report.records import Example, ExampleReader, Value
 from trainer_utils.storage.faults import is_fault
 
 _BINS = 24
-_TOP_WORDS = 24
 _MOST_TEXTS, _MOST_SOUNDS = 6, 8
 _MOST_CLASSES, _MOST_OF_A_CLASS = 24, 6
 _MOST_FEATURES = 120  # with statistics, so that a table of thousands of columns stays a page
 _MOST_TEXT_CHARACTERS = 400
 _WORDS_OF_LANGUAGE = 4  # in a text, at the least
 _WORD = re.compile(r"\w[\w'-]*")
+_SIDE = 144  # pixels
+_QUALITY = 70
+_EDGES = ("xmin", "xmax", "ymin", "ymax")
+_MOST_BOXES = 20
+_MOST_PIXELS = 90_000_000
+_PEAKS = 80  # of a wave form
+# Class ids of label maps by colour: far apart, and the same on every page.
+_STEPS = ((37, 0), (91, 60), (151, 120))
+_COLOURS = [(step * n + first) % 256 for n in range(256) for step, first in _STEPS]
+_LABEL_MAP_OPACITY = 0.5
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Statistics:
-    """Of the numbers that one thing takes in a split's sample.
+class Picture(NamedTuple):
+    """A small picture: a `data:` uri, its pixels, what its example is called, and its objects.
 
-    `shares` is `(bins,)`, of the numbers in each bin, which are the same in all splits.
+    Of each object there is a box, edges in shares of the picture, and a label.
     """
 
-    least: float
-    median: float
-    mean: float
-    most: float
-    shares: Sequence[float]
+    source: str
+    width: int
+    height: int
+    name: str
+    boxes: Sequence[Mapping[str, float | str]]
+
+
+class Sound(NamedTuple):
+    """One sound: its example's name, and the greatest amplitudes of its parts, in [0, 1]."""
+
+    name: str
+    seconds: float
+    sample_rate: int  # samples a second
+    channels: int
+    peaks: Sequence[float]
 
 
 class FeatureSample:
@@ -61,13 +84,8 @@ class FeatureSample:
         return self.kinds.most_common(1)[0][0] if self.kinds else "bytes"
 
     @property
-    def top_words(self) -> list[tuple[str, int]]:
-        """The most frequent words."""
-        return self.words.most_common(_TOP_WORDS)
-
-    @property
-    def statistics(self) -> dict[str, dict[str, Statistics]]:
-        """By what is counted and by split."""
+    def statistics(self) -> dict[str, dict[str, dict[str, object]]]:
+        """By what is counted and by split; `shares` are of bins that are the same in all splits."""
         found = {}
         for name, by_split in self.numbers.items():
             arrays = {split: np.asarray(numbers, float) for split, numbers in by_split.items()}
@@ -77,11 +95,20 @@ class FeatureSample:
                 values = np.concatenate(list(arrays.values()))
                 bins = min(_BINS, len(np.unique(values)))
                 edges = np.histogram_bin_edges(values, bins=bins)
-                found[name] = {s: _statistics_of(array, edges) for s, array in arrays.items()}
+                found[name] = {
+                    split: {
+                        "least": float(array.min()),
+                        "median": float(np.median(array)),
+                        "mean": float(array.mean()),
+                        "most": float(array.max()),
+                        "shares": (np.histogram(array, bins=edges)[0] / len(array)).tolist(),
+                    }
+                    for split, array in arrays.items()
+                }
         return found
 
-    def add(self, split: str, value: Value) -> None:
-        """Takes note of its value in an example."""
+    def add(self, split: str, value: Value, sound: Sound | None) -> None:
+        """Takes note of its value in an example, and of the sound in it."""
         if not value.values:
             return
         self.present[split] += 1
@@ -101,11 +128,9 @@ class FeatureSample:
             self.formats[value.format] += 1
         if value.num_bytes and value.kind != "text":
             self._count("bytes", split, [value.num_bytes])
-
-    def add_sound(self, split: str, sound: Sound) -> None:
-        """Takes note of a sound's length."""
-        self._count("seconds", split, [sound.seconds])
-        self._count("sample rate", split, [sound.sample_rate])
+        if sound is not None:
+            self._count("seconds", split, [sound.seconds])
+            self._count("sample rate", split, [sound.sample_rate])
 
     def _add_texts(self, split: str, texts: Sequence[str]) -> None:
         self._count("characters", split, [len(text) for text in texts])
@@ -118,16 +143,6 @@ class FeatureSample:
 
     def _count(self, name: str, split: str, numbers: Iterable[float]) -> None:
         self.numbers.setdefault(name, {}).setdefault(split, []).extend(numbers)
-
-
-def _statistics_of(array: npt.NDArray[np.float64], edges: npt.NDArray[np.float64]) -> Statistics:
-    return Statistics(
-        least=float(array.min()),
-        median=float(np.median(array)),
-        mean=float(array.mean()),
-        most=float(array.max()),
-        shares=(np.histogram(array, bins=edges)[0] / len(array)).tolist(),
-    )
 
 
 @dataclasses.dataclass(kw_only=True)
@@ -168,11 +183,10 @@ def draw_sample(
                 found.records[split] += 1
                 advance(1, total)
                 for name, value in example.values.items():
-                    feature = found.features.setdefault(name, FeatureSample())
-                    feature.add(split, value)
-                    if (sound := read_sound(example, name)) is not None:
-                        feature.add_sound(split, sound)
-                        found.sounds += [sound] if len(found.sounds) < _MOST_SOUNDS else []
+                    sound = _read_sound(example.name, value)
+                    found.features.setdefault(name, FeatureSample()).add(split, value, sound)
+                    if sound is not None and len(found.sounds) < _MOST_SOUNDS:
+                        found.sounds.append(sound)
                 _keep_picture(found.pictures, example)
     found.more_features = max(len(found.features) - _MOST_FEATURES, 0)
     found.features = dict(itertools.islice(found.features.items(), _MOST_FEATURES))
@@ -202,5 +216,68 @@ def _keep_picture(pictures: dict[str, list[Picture]], example: Example) -> None:
         name = label.names[0] if label.names else str(label.to_json())
     if name in pictures or len(pictures) < _MOST_CLASSES:
         shown = pictures.get(name, [])
-        if len(shown) < _MOST_OF_A_CLASS and (picture := draw_picture(example)) is not None:
+        if len(shown) < _MOST_OF_A_CLASS and (picture := _draw_picture(example)) is not None:
             pictures[name] = [*shown, picture]
+
+
+def _draw_picture(example: Example) -> Picture | None:
+    """The first image of an example, small; None where it has none that Pillow reads."""
+    images = [v for n, v in example.values.items() if v.kind == "image" and n != "label"]
+    if not images or (image := _open(images[0])) is None:
+        return None
+    label = example.values.get("label")
+    if label is not None and label.kind == "image" and (label_map := _open(label)) is not None:
+        ids = label_map.convert("L").resize(image.size, Image.Resampling.NEAREST)
+        ids.putpalette(_COLOURS)
+        image = Image.blend(image, ids.convert("RGB"), _LABEL_MAP_OPACITY)
+    stream = io.BytesIO()
+    image.save(stream, "JPEG", quality=_QUALITY)
+    source = f"data:image/jpeg;base64,{base64.b64encode(stream.getvalue()).decode()}"
+    return Picture(source, image.width, image.height, example.name, _boxes(example))
+
+
+def _open(value: Value) -> Image.Image | None:
+    try:
+        with Image.open(io.BytesIO(value.content)) as image:
+            if image.width * image.height > _MOST_PIXELS:
+                return None
+            image.draft("RGB", (_SIDE, _SIDE))
+            small = image.convert("L" if value.shape[2] == 1 else "RGB")
+    except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
+        if is_fault(error):
+            raise
+        return None
+    small.thumbnail((_SIDE, _SIDE), Image.Resampling.BILINEAR)
+    return small.convert("RGB")
+
+
+def _boxes(example: Example) -> list[Mapping[str, float | str]]:
+    edges = [example.values[name].values for name in _EDGES if name in example.values]
+    if len(edges) != len(_EDGES):
+        return []
+    labels = example.values.get("labels")
+    names = [] if labels is None else labels.names or [str(v) for v in labels.values]
+    named = zip([*names, *[""] * _MOST_BOXES], *edges, strict=False)
+    return [
+        {"x": x, "y": y, "width": right - x, "height": bottom - y, "label": name}
+        for name, x, right, y, bottom in itertools.islice(named, _MOST_BOXES)
+        if all(isinstance(edge, float) and 0 <= edge <= 1 for edge in (x, right, y, bottom))
+    ]
+
+
+def _read_sound(name: str, value: Value) -> Sound | None:
+    """The sound that a value is; None where it is none, or none kept as plain WAV."""
+    if value.format != "WAV" or not value.is_file:
+        return None
+    try:
+        with wave.open(io.BytesIO(value.content)) as reader:
+            rate, channels = reader.getframerate(), reader.getnchannels()
+            width, frames = reader.getsampwidth(), reader.readframes(reader.getnframes())
+    except (wave.Error, EOFError, ValueError):  # floating point, for one
+        return None
+    if width != 2 or not rate or not channels:
+        return None
+    samples = np.frombuffer(frames[: len(frames) // 2 * 2], "<i2").astype(np.int32)
+    parts = np.array_split(np.abs(samples), min(_PEAKS, max(len(samples), 1)))
+    peaks = [float(part.max(initial=0)) / 32768 for part in parts]
+    return Sound(name, len(samples) / channels / rate, rate, channels, peaks)

@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from google.protobuf import message
 from tensorflow_metadata.proto.v0 import schema_pb2, statistics_pb2
 
+from components.schema.tfmd import disagreement
 from trainer_utils.dataset.inspection import DatasetFacts
 from trainer_utils.format import DatasetError, Feature
 from trainer_utils.format.naming import SPLIT_PREFIX
@@ -52,11 +53,6 @@ def feature_name(entry: statistics_pb2.FeatureNameStatistics) -> str:
     return entry.name or ".".join(entry.path.step)
 
 
-def _disagreement(name: str, expected: str, got: str, source: str) -> DatasetError:
-    advice = "Make the schema and the statistics from these examples"
-    return DatasetError(f"{name}: expected {expected}, got {got} ({source}). {advice}.")
-
-
 def check_facts(schema: schema_pb2.Schema, facts: DatasetFacts, *, source: str) -> None:
     """Refuses a schema whose presence or number of values the examples do not keep to.
 
@@ -75,11 +71,10 @@ def check_facts(schema: schema_pb2.Schema, facts: DatasetFacts, *, source: str) 
         }
         for rule, is_kept in rules.items():
             if not is_kept:
-                got = f"{found.present} of {facts.records} examples with {found.shortest} to "
-                got = f"it in {got}{found.longest} values"
-                raise _disagreement(
-                    f"feature {entry.name!r}", f"it {rule} as the schema says", got, source
-                )
+                got = f"it in {found.present} of {facts.records} examples"
+                got += f" with {found.shortest} to {found.longest} values"
+                expected = f"it {rule} as the schema says"
+                raise disagreement(f"feature {entry.name!r}", expected, got, source)
 
 
 def check_statistics(
@@ -98,17 +93,15 @@ def check_statistics(
         most = records.get(split, 0)
         if dataset.num_examples > most:  # fewer is a sample
             expected = f"at most its {most} examples in the statistics"
-            raise _disagreement(f"split {split!r}", expected, f"{dataset.num_examples}", source)
+            raise disagreement(f"split {split!r}", expected, f"{dataset.num_examples}", source)
         where = f"{source}, split {split}"
         for name, entry in ((feature_name(entry), entry) for entry in dataset.features):
             feature, kind = features.get(name), _KINDS.get(entry.type)
             if feature is None or kind != feature.type:
-                got = "none" if feature is None else feature.type
-                raise _disagreement(
-                    f"feature {name!r}", f"{kind} as the statistics say", got, where
-                )
+                expected, got = f"{kind} as the statistics say", feature.type if feature else "none"
+                raise disagreement(f"feature {name!r}", expected, got, where)
             which = entry.WhichOneof("stats")
             missing = getattr(entry, which).common_stats.num_missing if which else 0
             if missing and feature.dense:
                 expected = f"it missing in {missing} examples as the statistics say"
-                raise _disagreement(f"feature {name!r}", expected, "it in every one", where)
+                raise disagreement(f"feature {name!r}", expected, "it in every one", where)

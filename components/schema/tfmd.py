@@ -75,8 +75,7 @@ def features_from_schema(schema: schema_pb2.Schema) -> dict[str, Feature]:
 
 def _entry(name: str, feature: Feature) -> schema_pb2.Feature:
     """A feature in TFMD's own words, with what these do not say in its annotation."""
-    text = feature_entry(name, feature)
-    return text_format.Parse(text, schema_pb2.Feature())
+    return text_format.Parse(feature_entry(name, feature), schema_pb2.Feature())
 
 
 def _feature(entry: schema_pb2.Feature) -> Feature:
@@ -109,6 +108,12 @@ def _declared_shape(entry: schema_pb2.Feature) -> tuple[int, ...]:
     return tuple(dim.size for dim in entry.shape.dim)
 
 
+def disagreement(name: str, expected: str, got: str, source: str) -> DatasetError:
+    """The error of a schema or of statistics that are not of the examples."""
+    advice = "Make the schema and the statistics from these examples"
+    return DatasetError(f"{name}: expected {expected}, got {got} ({source}). {advice}.")
+
+
 def check_agreement(
     given: schema_pb2.Schema, features: Mapping[str, Feature], *, source: str
 ) -> None:
@@ -122,26 +127,22 @@ def check_agreement(
         entry.name: dataclasses.replace(_feature(entry), shape=_declared_shape(entry))
         for entry in given.feature
     }
-    for name in sorted(of_schema.keys() ^ features.keys()):
-        where = "in the schema only" if name in of_schema else "in the examples only"
-        raise DatasetError(
-            f"feature {name!r}: expected in schema and examples, got it {where} "
-            f"({source}). Make the schema from these examples."
-        )
-    for name, wanted in sorted(of_schema.items()):
-        found = features[name]
-        if wanted.type != found.type:
-            raise DatasetError(
-                f"feature {name!r}: expected {wanted.type} as the schema says, "
-                f"got {found.type} ({source})"
-            )
-        found_shape = () if found.is_image else found.shape
+    for name in sorted(of_schema.keys() | features.keys()):
+        wanted, found = of_schema.get(name), features.get(name)
+        if wanted is None or found is None:
+            expected, got = "it in schema and examples", "it in the "
+            got += "schema only" if wanted else "examples only"
+            raise disagreement(f"feature {name!r}", expected, got, source)
+        expected, got = wanted.type, found.type
+        shape = () if found.is_image else found.shape
         # A scalar is [] or [1] in TFMD: SchemaGen writes the latter, parsers take either.
-        if wanted.dense and (not found.dense or math.prod(wanted.shape) != math.prod(found_shape)):
-            raise DatasetError(
-                f"feature {name!r}: expected shape {list(wanted.shape)} as the schema says, got "
-                f"{list(found_shape) if found.dense else 'a variable length'} ({source})"
-            )
+        is_as_long = found.dense and math.prod(wanted.shape) == math.prod(shape)
+        if expected == got and wanted.dense and not is_as_long:
+            expected = f"shape {list(wanted.shape)}"
+            got = str(list(shape)) if found.dense else "a variable length"
+        if expected != got:
+            expected += " as the schema says"
+            raise disagreement(f"feature {name!r}", expected, got, source)
 
 
 def adopt_shapes(given: schema_pb2.Schema, features: Mapping[str, Feature]) -> dict[str, Feature]:

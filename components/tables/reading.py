@@ -23,9 +23,9 @@ from components.tables.pieces import MAX_ROW_BYTES, Piece, TableOptions
 from components.tables.rows import BadRow, Rows, checked_texts
 from trainer_utils.format import DatasetError, InputError
 from trainer_utils.format.checksums import extend_crc32c
+from trainer_utils.storage import make_folder, open_for_reading, write_atomically
 from trainer_utils.storage.faults import is_fault, persist, problem_of
 from trainer_utils.storage.file_system import is_remote, join
-from trainer_utils.storage.files import make_folder, open_for_reading, write_atomically
 
 SUFFIXES = {
     ".csv": "csv",

@@ -18,8 +18,8 @@ import pyarrow as pa
 
 from trainer_utils.format import ConfigError
 from trainer_utils.format.tensors import TokenSpec
+from trainer_utils.storage import exists, read_bytes
 from trainer_utils.storage.faults import is_fault
-from trainer_utils.storage.files import exists, read_bytes
 
 _TEXTS_AT_ONCE = 1024  # whose tokens are Python's integers for a moment
 _ALLOWED = (

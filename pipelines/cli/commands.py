@@ -217,8 +217,8 @@ def show(
         count: Most records to show.
         folder: Write a CSV, and images, sounds and long texts as files, into an empty folder.
     """
-    from components.report.records import ExampleReader, as_text, export_examples, read_examples
-    from components.report.records.display import EXAMPLES_FILE
+    from components.report.display import EXAMPLES_FILE, as_text, export_examples
+    from components.report.records import ExampleReader, read_examples
     from trainer_utils.text_output import quantity
 
     if split is not None and record is not None:

@@ -1,7 +1,7 @@
 """Lineage from the datasets alone, where no store of ML Metadata is, or none is left.
 
     found = load_datasets("out/artifacts/ShardBalancer/balanced_examples/4")
-    load_datasets(root="out/").graph.executions         # of all datasets below a folder
+    load_datasets(root="out/").executions               # of all datasets below a folder
 
 A dataset names those that it was made from by the digests of their manifests, which are the ids of
 this graph. They are looked for below the root, or else in the three folders above it, the nearest
@@ -11,20 +11,13 @@ its uri is `digest:…`.
 
 import collections
 import contextlib
-import dataclasses
 import graphlib
 import os
 import posixpath
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple
 
-from pipelines.lineage.graph import (
-    DATASET_TYPE,
-    MISSING_PREFIX,
-    Artifact,
-    Execution,
-    Found,
-    Graph,
-)
+from pipelines.lineage.graph import DATASET_TYPE, MISSING_PREFIX, Artifact, Execution, Lineage
 from trainer_utils.dataset.files import read_manifest, read_origin
 from trainer_utils.format import InputError
 from trainer_utils.format.naming import MANIFEST_FILE, SPLIT_PREFIX, WORKING_FOLDER
@@ -34,8 +27,7 @@ from trainer_utils.storage import is_remote, join, list_files
 _MOST_LEVELS = 3  # above a dataset: TFX's are <root>/<component>/<output>/<execution>
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class _Node:
+class _Node(NamedTuple):
     """A dataset at a uri, or at `digest:…`, known by what another says of it."""
 
     uri: str
@@ -44,44 +36,45 @@ class _Node:
 
     @property
     def inputs(self) -> list[str]:
-        return [each.digest for each in self.known.made_by.inputs] if self.known.made_by else []
+        """Digests; of an equal dataset its own, which is left out."""
+        made_by, own = self.known.made_by, self.known.digest
+        return [each.digest for each in made_by.inputs if each.digest != own] if made_by else []
 
 
-def load_datasets(uri: str | None = None, *, root: str | None = None) -> Found:
-    """What a dataset, and all those below a root, say of their making.
+def load_datasets(uri: str | None = None, *, root: str | None = None) -> Lineage:
+    """What a dataset, and all those below a root, say of their making; one of both is given.
 
     Raises:
         InputError: there is no dataset of ours at `uri`.
         DatasetError: its own files are damaged.
     """
-    there: dict[str, _Node] = {}
-    asked = None
+    there: dict[str, _Node] = {}  # by digest
+    asked = ""
     if uri is not None:
-        if (asked := _read_node(_absolute(uri))) is None:
+        if (node := _read_node(_absolute(uri))) is None:
             raise InputError(f"artifact {uri!r}: expected a dataset with a manifest, found none")
-        there[asked.known.digest] = asked
-    nodes = _with_inputs(there.values(), there)
-    folders = _folders_above(asked.uri) if root is None and asked else [_absolute(root or ".")]
-    for folder in folders:
-        if root is None and not any(n.uri.startswith(MISSING_PREFIX) for n in nodes.values()):
+        asked = node.known.digest
+        there[asked] = node
+    for folder in (
+        _folders_above(_absolute(uri)) if root is None and uri else [_absolute(root or ".")]
+    ):
+        if root is None and there.keys() >= _with_inputs([asked], there).keys():
             break
         with contextlib.suppress(ValueError, OSError):  # one that cannot be listed has none
             for place in _dataset_folders(folder):
                 with contextlib.suppress(ValueError, OSError):  # `verify` tells what is wrong
                     if (node := _read_node(place)) is not None:
                         there.setdefault(node.known.digest, node)
-        nodes = _with_inputs([asked] if root is None and asked else there.values(), there)
-    before = {  # those of equal datasets are themselves
-        digest: [each for each in node.inputs if each != digest] for digest, node in nodes.items()
-    }
+    nodes = _with_inputs([asked] if root is None else [*there], there)
+    before = {digest: node.inputs for digest, node in nodes.items()}
     order = [nodes[digest] for digest in graphlib.TopologicalSorter(before).static_order()]
-    return Found(
+    return Lineage(
         metadata="manifests" if root is None else f"manifests in {root}",
-        artifact_id="" if asked is None else asked.known.digest,
-        graph=Graph(
-            {node.known.digest: _artifact(node) for node in order},
-            {node.known.digest: _execution(node.known) for node in order if node.known.made_by},
-        ),
+        artifact_id=asked,
+        artifacts={node.known.digest: _artifact(node) for node in order},
+        executions={
+            node.known.digest: _execution(node.known) for node in order if node.known.made_by
+        },
         summaries={node.known.digest: node.known.summary for node in order if node.known.summary},
         knows_runs=False,
     )
@@ -91,23 +84,22 @@ def _read_node(uri: str) -> _Node | None:
     manifest = read_manifest(uri)
     if manifest is None:
         return None
-    origin = read_origin(uri, manifest)
-    summary = DatasetSummary.of(manifest)
+    origin, summary = read_origin(uri, manifest), DatasetSummary.of(manifest)
     known = Ancestor(digest=manifest.digest, summary=summary, made_by=origin.made_by)
-    return _Node(uri=uri, known=known, ancestors={each.digest: each for each in origin.ancestors})
+    return _Node(uri, known, {each.digest: each for each in origin.ancestors})
 
 
-def _with_inputs(some: Iterable[_Node], there: Mapping[str, _Node]) -> dict[str, _Node]:
+def _with_inputs(some: list[str], there: Mapping[str, _Node]) -> dict[str, _Node]:
     """Datasets and all that they were made from, by digest; where one is not there, as told."""
     nodes: dict[str, _Node] = {}
-    waiting = collections.deque(some)
+    waiting = collections.deque(there[digest] for digest in some)
     while waiting:
         node = waiting.popleft()
         if nodes.setdefault(node.known.digest, node) is not node:
             continue
         for digest in node.inputs:
             known = node.ancestors.get(digest) or Ancestor(digest=digest)
-            told = _Node(uri=f"{MISSING_PREFIX}{digest}", known=known, ancestors=node.ancestors)
+            told = _Node(f"{MISSING_PREFIX}{digest}", known, node.ancestors)
             if digest not in nodes:
                 waiting.append(there.get(digest, told))
     return nodes
@@ -119,17 +111,17 @@ def _artifact(node: _Node) -> Artifact:
 
 
 def _execution(known: Ancestor) -> Execution:
-    step, inputs = known.made_by, dict[str, tuple[str, ...]]()
+    step, inputs = known.made_by, dict[str, dict[str, None]]()
     assert step is not None
     for given in step.inputs:
-        inputs[given.name] = tuple(dict.fromkeys((*inputs.get(given.name, ()), given.digest)))
+        inputs.setdefault(given.name, {})[given.digest] = None
     return Execution(
         id=known.digest,
         type=step.component,
         component=step.component,
         settings=dict(step.settings),
-        inputs=inputs,
-        outputs={step.output: (known.digest,)},
+        inputs={name: [*digests] for name, digests in inputs.items()},
+        outputs={step.output: [known.digest]},
     )
 
 

@@ -15,8 +15,7 @@ import urllib.parse
 import uuid
 from collections.abc import Iterator, Sequence
 
-from pipelines.lineage.description import Lineage
-from pipelines.lineage.graph import MISSING_PREFIX, Execution, Id, ids_of
+from pipelines.lineage.graph import MISSING_PREFIX, Execution, Id, Lineage, ids_of
 from trainer_utils.format.json_text import JsonObject
 from trainer_utils.format.naming import CROISSANT_FILE
 from trainer_utils.storage import exists, is_remote, join, read_text
@@ -41,12 +40,13 @@ def openlineage_events(lineage: Lineage) -> Iterator[JsonObject]:
     taken from a cache ran no more.
     """
     now = datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="milliseconds")
-    for execution in lineage.graph.executions.values():
+    for execution in lineage.executions.values():
         if execution.is_cached:
             continue
         name = f"{lineage.metadata}#{execution.id}" if lineage.knows_runs else str(execution.id)
         run = str(uuid.uuid5(uuid.NAMESPACE_URL, name))
-        facets = {"tfxShards_settings": _facet(f"{_PRODUCER}:settings", **execution.settings)}
+        settings = {"_producer": _PRODUCER, "_schemaURL": f"{_PRODUCER}:settings"}
+        facets = {"tfxShards_settings": {**settings, **execution.settings}}
         inputs = [_dataset(lineage, i) for i in ids_of(execution.inputs)]
         base = execution.settings.get("input_base")
         common: JsonObject = {
@@ -73,28 +73,25 @@ def _named(uri: str) -> JsonObject:
 
 
 def _dataset(lineage: Lineage, artifact: Id, *, is_output: bool = False) -> JsonObject:
-    node, summary = lineage.graph.artifacts.get(artifact), lineage.summaries.get(artifact)
+    node, summary = lineage.artifacts.get(artifact), lineage.summaries.get(artifact)
     told = _named(f"{MISSING_PREFIX}{artifact}" if node is None else node.uri)
     if summary is None:
         return told
-    content = json.dumps(dict(summary.content), sort_keys=True)
-    told["facets"] = {"version": _spec_facet("1-0-1", "DatasetVersion", datasetVersion=content)}
+    version = json.dumps(dict(summary.content), sort_keys=True)
+    facet = _facet("1-0-1/DatasetVersionDatasetFacet", datasetVersion=version)
+    told["facets"] = {"version": facet}
     if is_output:
-        counts = {
-            "rowCount": sum(count.written for count in summary.accounting.values()),
-            "fileCount": sum(summary.num_shards.values()),
-        }
-        statistics = _spec_facet("1-0-2", "OutputStatisticsOutput", **counts)
-        told["outputFacets"] = {"outputStatistics": statistics}
+        facet = _facet(
+            "1-0-2/OutputStatisticsOutputDatasetFacet",
+            rowCount=summary.total.written,
+            fileCount=sum(summary.num_shards.values()),
+        )
+        told["outputFacets"] = {"outputStatistics": facet}
     return told
 
 
-def _spec_facet(version: str, name: str, **values: object) -> JsonObject:
-    name += "DatasetFacet"
-    return _facet(f"{_SPEC}/facets/{version}/{name}.json#/$defs/{name}", **values)
-
-
-def _facet(schema: str, **values: object) -> JsonObject:
+def _facet(kind: str, **values: object) -> JsonObject:
+    schema = f"{_SPEC}/facets/{kind}.json#/$defs/{kind.rpartition('/')[2]}"
     return {"_producer": _PRODUCER, "_schemaURL": schema, **values}
 
 
@@ -108,7 +105,7 @@ def prov_document(lineage: Lineage) -> JsonObject:
     if exists(path := join(lineage.artifact.uri, CROISSANT_FILE)):
         document = {**json.loads(read_text(path)), "conformsTo": _CROISSANT}
     document["@context"] = {**document.get("@context", {}), **_NAMESPACES}
-    before = lineage.graph.ancestors(lineage.artifact_id)
+    before = lineage.ancestors(lineage.artifact_id)
     entities = [{"@type": "prov:Entity", **_entity(lineage, artifact)} for artifact in before]
     influences = {"prov:wasInfluencedBy": entities} if entities else {}
     return {**document, **_entity(lineage, lineage.artifact_id), **influences}
@@ -116,10 +113,10 @@ def prov_document(lineage: Lineage) -> JsonObject:
 
 def _entity(lineage: Lineage, artifact: Id) -> JsonObject:
     """An artifact with what made it, and the ids of what that was made from."""
-    node = lineage.graph.artifacts[artifact]
+    node = lineage.artifacts[artifact]
     entity: JsonObject = {"@id": _iri(node.uri or f"{MISSING_PREFIX}{artifact}")}
-    for maker in lineage.graph.makers(artifact)[:1]:
-        before = [lineage.graph.artifacts[i].uri for i in lineage.graph.sources(artifact)]
+    for maker in lineage.makers(artifact)[:1]:
+        before = [lineage.artifacts[i].uri for i in lineage.sources(artifact)]
         base = maker.settings.get("input_base")
         sources = [{"@id": _iri(uri)} for uri in before or ([str(base)] if base else [])]
         entity["prov:wasGeneratedBy"] = _activity(maker, entity["@id"], sources)

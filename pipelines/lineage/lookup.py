@@ -1,30 +1,26 @@
 """Where lineage is looked up: a store of ML Metadata, or the datasets themselves.
 
-found = look_up("out/latest", metadata=None)     # graph, location, summaries
+found = look_up("out/latest", metadata=None)
 print(list_runs("out/"))
 """
 
-import contextlib
 import dataclasses
 import functools
 import glob
-import importlib
 import importlib.util
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from types import ModuleType
 
 from pipelines.lineage.datasets import load_datasets
-from pipelines.lineage.graph import DATASET_TYPE, Execution, Found, Id
+from pipelines.lineage.graph import Execution, Lineage
 from pipelines.tools.conversion import METADATA_FILE
-from trainer_utils.dataset.files import read_manifest
 from trainer_utils.dataset.location import newest_dataset
 from trainer_utils.extras import HOW_TO_GET_TFX
 from trainer_utils.format import ConfigError, InputError
 from trainer_utils.format.json_text import JsonObject
 from trainer_utils.format.naming import MANIFEST_FILE, SPLIT_PREFIX
-from trainer_utils.format.origin import DatasetSummary
 from trainer_utils.storage import exists, is_folder, is_object_store, is_remote, join
 from trainer_utils.text_output import as_text
 
@@ -33,110 +29,57 @@ RUN_UNKNOWN = "not known: datasets name none, a store of ML Metadata does"
 # TFX has `metadata.sqlite` in notebooks and `metadata.db` in its templates, one a pipeline.
 _OWN = (METADATA_FILE, "metadata.db")
 _FOLDERS = ("", "tfx_metadata", "tfx_metadata/*", "metadata", "metadata/*")
-_SHOWN = 5
 
 
-def look_up(uri: str, *, metadata: str | None) -> Found:
+def look_up(uri: str, *, metadata: str | None) -> Lineage:
     """An artifact and its lineage, for `describe_artifact`; of `convert`'s folder the newest."""
     folder = _dataset_folder(uri := newest_dataset(uri))
-    if metadata is not None:
-        if not _is_root(metadata):
-            return _in_store(uri, metadata)
-        stores = [] if is_remote(metadata) else stores_in(metadata)
-        return _in_first(uri, stores) if stores else load_datasets(folder, root=metadata)
-    stores = list(stores_above(uri))
-    if exists(join(folder, MANIFEST_FILE)):
-        try:
-            return _in_first(uri, stores)
-        except (_UnknownArtifactError, _NoReaderError):
-            return load_datasets(folder)
-    if stores:
-        return _in_first(uri, stores)
-    raise InputError(
+    stores: Iterable[str]
+    if metadata is None:
+        tells_itself = exists(join(folder, MANIFEST_FILE))
+        has_no_reader = importlib.util.find_spec("ml_metadata") is None
+        stores = () if tells_itself and has_no_reader else stores_above(uri)
+    else:
+        stores = _stores_of(metadata)
+        tells_itself = not stores
+    missing: InputError | None = None
+    for store in stores:
+        found = _store_reader().find_artifact(store, folder)
+        if isinstance(found, Lineage):
+            return found
+        missing = missing or InputError(f"artifact {uri!r}: {found}")
+    if tells_itself:
+        return load_datasets(folder, root=metadata)
+    raise missing or InputError(
         f"metadata: expected a {METADATA_FILE} in a folder above {uri!r}, or a dataset with a "
         f"manifest there, found none. Name where ML Metadata is: {METADATA_FORMS}."
     )
 
 
-class _UnknownArtifactError(InputError):
-    """A store can be read, and does not have the artifact."""
+def _store_reader() -> ModuleType:
+    """What reads stores, which needs ML Metadata; datasets alone need nothing."""
+    if importlib.util.find_spec("ml_metadata") is None:
+        raise ConfigError(f"ML Metadata's stores need TFX: {HOW_TO_GET_TFX}", setting="metadata")
+    from pipelines.lineage import store
 
-
-class _NoReaderError(ConfigError):
-    """ML Metadata, which reads stores, is not installed."""
-
-
-def _in_first(uri: str, stores: Sequence[str]) -> Found:
-    """In the first of some stores that has it; the first one's error where none has."""
-    missing = [_UnknownArtifactError(f"artifact {uri!r}: expected a store, found none")]
-    for store in stores:
-        try:
-            return _in_store(uri, store)
-        except _UnknownArtifactError as error:
-            missing.append(error)
-    raise missing[bool(stores)]
-
-
-def _in_store(uri: str, metadata: str) -> Found:
-    with _open(metadata) as (module, store):
-        artifacts = _located(store, uri)
-        if not artifacts:
-            known = sorted(store.get_artifacts(), key=lambda artifact: -artifact.id)
-            newest = ", ".join([artifact.uri for artifact in known if artifact.uri][:_SHOWN])
-            raise _UnknownArtifactError(
-                f"artifact {uri!r}: expected the uri of an artifact of {metadata}, which has "
-                f"{len(known)}. " + (f"The newest: {newest}." if newest else "None has a uri.")
-            )
-        events = store.get_events_by_artifact_ids([one.id for one in artifacts])
-        made = {event.artifact_id for event in events if event.type == event.OUTPUT}
-        *others, last = sorted((one.id for one in artifacts), key=lambda i: (i in made, i))
-        graph = module.load_graph(store, last)
-    summaries: dict[Id, DatasetSummary] = {}
-    for node in graph.artifacts.values():
-        if node.uri and (node.type == DATASET_TYPE or not is_remote(node.uri)):
-            with contextlib.suppress(ValueError, OSError):  # `verify` tells what is wrong
-                if (manifest := read_manifest(node.uri)) is not None:
-                    summaries[node.id] = DatasetSummary.of(manifest)
-    return Found(
-        metadata=metadata,
-        artifact_id=last,
-        graph=graph,
-        summaries=summaries,
-        same_uri=sorted(others),
-    )
-
-
-def _located(store: Any, uri: str) -> Sequence[Any]:
-    """The artifacts at a uri, however it is spelt."""
-    spellings = [folder := _dataset_folder(uri)]
-    if "://" not in folder:
-        spellings += [f(folder) for f in (os.path.abspath, os.path.realpath, os.path.relpath)]
-    asked = (store.get_artifacts_by_uri(s + end) for s in spellings for end in ("", "/"))
-    return next(filter(None, asked), [])
+    return store
 
 
 def _dataset_folder(uri: str) -> str:
     """The folder of a dataset, where the uri is of a split or of a file in it."""
-    uri = uri.rstrip("/")
-    if os.path.isfile(uri) or uri.rpartition("/")[0].rpartition("/")[2].startswith(SPLIT_PREFIX):
-        uri = uri.rpartition("/")[0] or "."
-    above, _, name = uri.rpartition("/")
-    return (above or ".") if name.startswith(SPLIT_PREFIX) else uri
+    parts = uri.rstrip("/").split("/")
+    for place in (-1, -2):
+        if len(parts) >= -place and parts[place].startswith(SPLIT_PREFIX):
+            return "/".join(parts[:place]) or "."
+    return "/".join(parts[:-1]) or "." if os.path.isfile("/".join(parts)) else "/".join(parts)
 
 
-def _is_root(metadata: str) -> bool:
-    """Whether it is a folder, where a store or datasets may be."""
-    return is_object_store(metadata) or (not is_remote(metadata) and is_folder(metadata))
-
-
-@contextlib.contextmanager
-def _open(metadata: str) -> Iterator[tuple[Any, Any]]:
-    """What reads stores, which needs ML Metadata, and a store; datasets alone need nothing."""
-    if importlib.util.find_spec("ml_metadata") is None:
-        raise _NoReaderError(f"ML Metadata's stores need TFX: {HOW_TO_GET_TFX}", setting="metadata")
-    module = importlib.import_module("pipelines.lineage.store")
-    with module.open_store(metadata) as store:
-        yield module, store
+def _stores_of(metadata: str) -> list[str]:
+    """The stores in a folder, where the datasets tell if there are none; else what is named."""
+    if is_object_store(metadata):
+        return []
+    is_root = not is_remote(metadata) and is_folder(metadata)
+    return stores_in(metadata) if is_root else [metadata]
 
 
 def stores_above(uri: str) -> Iterator[str]:
@@ -238,16 +181,13 @@ def list_runs(metadata: str) -> Runs:
         ConfigError: `metadata` is not allowed, or leaves open which store is meant.
         InputError: there is no such store and no dataset, or it cannot be read.
     """
-    stores = [metadata]
-    if _is_root(metadata):
-        stores = [] if is_remote(metadata) else stores_in(metadata)
+    stores = _stores_of(metadata)
     if len(stores) > 1 and os.path.basename(stores[0]) != METADATA_FILE:
         raise ConfigError.of("metadata", metadata, allowed=f"one store of {', '.join(stores)}")
     if stores:
-        with _open(stores[0]) as (module, store):
-            executions = module.read_executions(store, [n.id for n in store.get_executions()])
+        executions = _store_reader().list_executions(stores[0])
         return Runs(metadata=stores[0], executions=executions)
-    executions = list(load_datasets(root=metadata).graph.executions.values())
+    executions = list(load_datasets(root=metadata).executions.values())
     if not executions:
         raise InputError(
             f"metadata {metadata!r}: expected {METADATA_FORMS}, or a folder with a "

@@ -1,15 +1,14 @@
 """ML Metadata wherever it is kept, read and never written, by calls that any version has.
 
-    with open_store("runs/metadata.sqlite") as store:
-        graph = load_graph(store, artifact_id)
-        executions = read_executions(store, execution_ids)
+    find_artifact("runs/metadata.sqlite", "runs/artifacts/ShardBalancer/balanced_examples/4")
+    list_executions("runs/metadata.sqlite")
 
 Also `grpc://host:8080`.
 """
 
+import collections
 import contextlib
 import datetime
-import itertools
 import json
 import os
 import re
@@ -21,10 +20,13 @@ from ml_metadata import errors
 from ml_metadata.metadata_store import MetadataStore
 from ml_metadata.proto import metadata_store_pb2
 
-from pipelines.lineage.graph import Artifact, Execution, Graph
+from pipelines.lineage.graph import DATASET_TYPE, Artifact, Execution, Id, Lineage
 from pipelines.lineage.lookup import METADATA_FORMS
+from trainer_utils.dataset.files import read_manifest
 from trainer_utils.format import ConfigError, InputError
 from trainer_utils.format.json_text import Json, JsonObject
+from trainer_utils.format.origin import DatasetSummary
+from trainer_utils.storage import is_remote
 
 _GRPC_TIMEOUT_SECONDS = 60.0
 _Event: TypeAlias = metadata_store_pb2.Event
@@ -35,6 +37,7 @@ _RUNS = {"pipeline_run", "run", "system.PipelineRun", "KfpRun"}
 _NODES = {"node", "component_run"}
 _NAMES = ("display_name", "task_name", "component_id")  # properties that Kubeflow and old TFX keep
 _AT_ONCE = 200  # ids a request
+_SHOWN = 5  # artifacts of a store that has not the one that is asked for
 
 
 @contextlib.contextmanager
@@ -83,7 +86,48 @@ def _config(metadata: str) -> Any:
     return client
 
 
-def load_graph(store: MetadataStore, artifact: int) -> Graph:
+def list_executions(metadata: str) -> list[Execution]:
+    """All executions of a store."""
+    with open_store(metadata) as store:
+        return _executions(store, [node.id for node in store.get_executions()])
+
+
+def find_artifact(metadata: str, uri: str) -> Lineage | str:
+    """What a store has of an artifact, however its uri is spelt; or that it has none."""
+    spellings = [uri]
+    if "://" not in uri:
+        spellings += [f(uri) for f in (os.path.abspath, os.path.realpath, os.path.relpath)]
+    with open_store(metadata) as store:
+        asked = (store.get_artifacts_by_uri(s + end) for s in spellings for end in ("", "/"))
+        found = next(filter(None, asked), [])
+        if not found:
+            known = sorted(store.get_artifacts(), key=lambda artifact: -artifact.id)
+            newest = ", ".join([artifact.uri for artifact in known if artifact.uri][:_SHOWN])
+            return (
+                f"expected the uri of an artifact of {metadata}, which has {len(known)}. "
+                f"{f'The newest: {newest}' if newest else 'None has a uri'}."
+            )
+        events = store.get_events_by_artifact_ids([one.id for one in found])
+        made = {event.artifact_id for event in events if event.type == event.OUTPUT}
+        *others, last = sorted((one.id for one in found), key=lambda i: (i in made, i))
+        artifacts, executions = _graph(store, last)
+    summaries: dict[Id, DatasetSummary] = {}
+    for node in artifacts.values():
+        if node.uri and (node.type == DATASET_TYPE or not is_remote(node.uri)):
+            with contextlib.suppress(ValueError, OSError):  # `verify` tells what is wrong
+                if (manifest := read_manifest(node.uri)) is not None:
+                    summaries[node.id] = DatasetSummary.of(manifest)
+    return Lineage(
+        metadata=metadata,
+        artifact_id=last,
+        artifacts=artifacts,
+        executions=executions,
+        summaries=summaries,
+        same_uri=sorted(others),
+    )
+
+
+def _graph(store: MetadataStore, artifact: int) -> tuple[dict[Id, Artifact], dict[Id, Execution]]:
     """What came before and after an artifact, over any number of steps."""
     artifacts, executions = {artifact}, set[int]()
     for towards, back in ((_OUTPUTS, _INPUTS), (_INPUTS, _OUTPUTS)):  # before it, then after it
@@ -97,26 +141,22 @@ def load_graph(store: MetadataStore, artifact: int) -> Graph:
             artifacts |= frontier
         executions |= visited
     nodes = sorted(_all(store.get_artifacts_by_id, artifacts), key=lambda node: node.id)
-    found = read_executions(store, executions)
-    return Graph({n.id: _artifact(n) for n in nodes}, {node.id: node for node in found})
+    found = _executions(store, executions)
+    return {n.id: _artifact(n) for n in nodes}, {node.id: node for node in found}
 
 
-def read_executions(store: MetadataStore, ids: Iterable[int]) -> list[Execution]:
+def _executions(store: MetadataStore, ids: Iterable[int]) -> list[Execution]:
     """Executions, with their contexts and what they read and made, in the order of the ids."""
     ids = sorted(ids)
     events: dict[int, list[_Event]] = {number: [] for number in ids}
     for event in _all(store.get_events_by_execution_ids, ids):
         events[event.execution_id].append(event)
     nodes = sorted(_all(store.get_executions_by_id, ids), key=lambda node: node.id)
-    return [_execution(node, _contexts(store, node.id), events[node.id]) for node in nodes]
-
-
-def _contexts(store: MetadataStore, execution: int) -> list[metadata_store_pb2.Context]:
-    try:
-        contexts: list[metadata_store_pb2.Context] = store.get_contexts_by_execution(execution)
-    except errors.NotFoundError:  # where another would give an empty list
-        return []
-    return contexts
+    contexts: dict[int, list[metadata_store_pb2.Context]] = collections.defaultdict(list)
+    for node in nodes:
+        with contextlib.suppress(errors.NotFoundError):  # where another would give an empty list
+            contexts[node.id] = store.get_contexts_by_execution(node.id)
+    return [_execution(node, contexts[node.id], events[node.id]) for node in nodes]
 
 
 def _artifact(node: metadata_store_pb2.Artifact) -> Artifact:
@@ -160,7 +200,7 @@ def _execution(
     )
 
 
-def _ports(events: Sequence[_Event], kinds: set[int]) -> dict[str, tuple[int, ...]]:
+def _ports(events: Sequence[_Event], kinds: set[int]) -> dict[str, list[Id]]:
     """Ids by port, in the order of the events' indices, each once."""
     ports: dict[str, dict[int, int]] = {}
     for event in events:
@@ -169,15 +209,14 @@ def _ports(events: Sequence[_Event], kinds: set[int]) -> dict[str, tuple[int, ..
         index = next((step.index for step in steps if step.HasField("index")), 0)
         if event.type in kinds:
             ports.setdefault(key, {}).setdefault(event.artifact_id, index)
-    return {key: tuple(sorted(of, key=of.__getitem__)) for key, of in sorted(ports.items())}
+    return {key: [*sorted(of, key=of.__getitem__)] for key, of in sorted(ports.items())}
 
 
 def _all(ask: Callable[[list[int]], list[Any]], ids: Iterable[int]) -> list[Any]:
     """What a store says of some ids, asked for some at once."""
-    rest, found = iter(sorted(ids)), list[Any]()
-    while some := list(itertools.islice(rest, _AT_ONCE)):
-        found += ask(some)
-    return found
+    rest = sorted(ids)
+    parts = [rest[start : start + _AT_ONCE] for start in range(0, len(rest), _AT_ONCE)]
+    return [one for some in parts for one in ask(some)]
 
 
 def _properties_of(node: Any) -> JsonObject:

@@ -3,34 +3,31 @@
 print(render_lineage(facts))
 """
 
-import io
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from typing import TypeAlias
 
-from rich.console import Console
-from rich.text import Text
-from rich.tree import Tree
-
-from pipelines.lineage.description import Lineage, RecordStep
-from pipelines.lineage.graph import MISSING_PREFIX, Artifact, Execution, Id
+from pipelines.lineage.graph import MISSING_PREFIX, Artifact, Execution, Id, Lineage, RecordStep
 from pipelines.lineage.lookup import RUN_UNKNOWN
 from trainer_utils.format.json_text import JsonObject
 from trainer_utils.format.printable import printable
 from trainer_utils.text_output import as_text, quantity
 
 _MOST_LEVELS = 50  # of a tree: models that each start from the one before make chains of any length
-_WIDTH = 100_000  # no line is cut
 _MOST_CHARACTERS = 100  # of a setting
+
+_Branch: TypeAlias = tuple[list[str], list["_Branch"]]
+"""Lines of a tree, and the branches below them."""
 
 
 def render_lineage(lineage: Lineage) -> str:
     """The artifact, what it was made from, what was made of it, and where a record is in them."""
-    found, graph = lineage.artifact_id, lineage.graph
+    found = lineage.artifact_id
     lines = [_artifact(lineage.artifact), *_facts(lineage)]
     if lineage.same_uri:
         lines.append(f"  same uri: artifacts {', '.join(map(str, lineage.same_uri))}")
     lines.append("")
-    if makers := graph.makers(found):
+    if makers := lineage.makers(found):
         own = makers[0]
         lines.append(f"Made by {_execution(own)}")
         lines += [f"  started {own.started}, ended {own.ended}"] if own.started else []
@@ -40,9 +37,8 @@ def render_lineage(lineage: Lineage) -> str:
     else:
         lines.append("Made by nothing that this store knows of")
     for title, is_back in (("Made from", True), ("Made of it", False)):
-        tree = Tree(title)
-        _add(tree, lineage, found, {found}, is_back=is_back)
-        lines += ["", *_drawn(tree)]
+        tree = _branches(lineage, found, {found}, is_back=is_back)
+        lines += ["", title, *(_drawn(tree) if tree else ["  nothing"])]
     if lineage.models:
         lines += ["", "Models that came of it"]
         lines += [f"  {_artifact(model)}" for model in lineage.models]
@@ -95,52 +91,48 @@ def _settings(execution: Execution) -> list[str]:
     return [f"settings: {_one_line(settings)}"] if settings else []
 
 
-def _add(
-    tree: Tree, lineage: Lineage, artifact: Id, seen: set[Id], *, is_back: bool, level: int = 0
-) -> None:
+def _branches(
+    lineage: Lineage, artifact: Id, seen: set[Id], *, is_back: bool, level: int = 0
+) -> list[_Branch]:
     """What it was made from, or what of it; what stands elsewhere already is not followed again."""
-    graph = lineage.graph
-    steps = graph.makers(artifact)[:1] if is_back else graph.users(artifact)
     if level == _MOST_LEVELS:
-        tree.add("…")
-        return
-    for step in steps:
-        branch = tree if is_back else tree.add(_text(_execution(step)))
+        return [(["…"], [])]
+    branches: list[_Branch] = []
+    for step in lineage.makers(artifact)[:1] if is_back else lineage.users(artifact):
+        inner: list[_Branch] = []
         ports = step.inputs if is_back else step.outputs
         for port, place in ((port, i) for port, ids in ports.items() for i in ids):
-            if (node := graph.artifacts.get(place)) is None:
-                branch.add(_text(f"{port}: artifact {place}, which the store no longer has"))
+            if (node := lineage.artifacts.get(place)) is None:
+                inner.append(([f"{port}: artifact {place}, which the store no longer has"], []))
                 continue
             lines = [f"{port}: {_artifact(node)}" if port else _artifact(node)]
             if place in seen:
-                branch.add(_text(f"{lines[0]} (see above)"))
+                inner.append(([f"{lines[0]} (see above)"], []))
                 continue
             seen.add(place)
-            for own in graph.makers(place)[:1] if is_back else ():
+            for own in lineage.makers(place)[:1] if is_back else ():
                 lines += [*_fingerprints(lineage, place), f"by {_execution(own)}", *_settings(own)]
-            inner = branch.add(_text("\n".join(lines)))
-            _add(inner, lineage, place, seen, is_back=is_back, level=level + 1)
+            below = _branches(lineage, place, seen, is_back=is_back, level=level + 1)
+            inner.append((lines, below))
         if is_back and not step.inputs and (base := step.settings.get("input_base")):
-            tree.add(_text(printable(f"files in {base}")))
+            inner.append(([f"files in {base}"], []))
+        branches += inner if is_back else [([_execution(step)], inner)]
+    return branches
 
 
-def _text(line: str) -> Text:
-    return Text(line, no_wrap=True, overflow="ignore")
-
-
-def _drawn(tree: Tree) -> list[str]:
-    """A tree's branches as lines of plain text."""
-    if not tree.children:
-        return [str(tree.label), "  nothing"]
-    stream = io.StringIO()
-    Console(file=stream, width=_WIDTH, color_system=None).print(tree)
-    return [line.rstrip() for line in stream.getvalue().splitlines()]
+def _drawn(branches: Sequence[_Branch], before: str = "") -> Iterator[str]:
+    for lines, inner in branches:
+        is_last = inner is branches[-1][1]
+        first, others = ("└── ", "    ") if is_last else ("├── ", "│   ")
+        yield f"{before}{first}{lines[0]}"
+        yield from (f"{before}{others}{line}" for line in lines[1:])
+        yield from _drawn(inner, before + others)
 
 
 def _step(lineage: Lineage, step: RecordStep) -> Iterator[str]:
-    by = "".join(f" by {maker.component}" for maker in lineage.graph.makers(step.artifact)[:1])
+    by = "".join(f" by {maker.component}" for maker in lineage.makers(step.artifact)[:1])
     detail = f", {step.detail}" if step.detail else ""
-    yield f"  {_artifact(lineage.graph.artifacts[step.artifact])}{by}: {step.outcome}{detail}"
+    yield f"  {_artifact(lineage.artifacts[step.artifact])}{by}: {step.outcome}{detail}"
     for place in step.places:
         yield (
             f"    split {place.split}, {place.shard}, record {place.record}, "

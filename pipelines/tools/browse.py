@@ -13,9 +13,9 @@ import shlex
 import threading
 import urllib.parse
 
+from components.report.display import MOST_SHOWN, describe_value
 from components.report.html import CONTENT_SECURITY_POLICY, load_template
 from components.report.records import Example, ExampleReader
-from components.report.records.display import MOST_SHOWN, describe_value
 from trainer_utils.format import DatasetError
 
 ADDRESS = "127.0.0.1"

@@ -20,7 +20,7 @@ import os
 import posixpath
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from components.report.records.lookup import encode_name, read_places
+from components.report.records import encode_name, read_places
 from trainer_utils.dataset import open_dataset
 from trainer_utils.dataset.files import read_manifest
 from trainer_utils.format import ConfigError, DatasetError
@@ -31,6 +31,7 @@ from trainer_utils.storage import (
     copy_file,
     display_path,
     exists,
+    file_version,
     is_folder,
     is_remote,
     join,
@@ -52,7 +53,6 @@ from trainer_utils.storage.cache_folder import (
     default_cache_dir,
     shard_version,
 )
-from trainer_utils.storage.files import file_version
 from trainer_utils.text_output import Part, Shown, make_table, quantity
 from trainer_utils.writing.publishing import upload_dataset, working_folder
 

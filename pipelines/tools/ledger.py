@@ -12,8 +12,7 @@ import dataclasses
 from collections.abc import Collection, Mapping, Sequence, Sized
 from typing import NamedTuple
 
-from components.report.records import ExampleReader
-from components.report.records.lookup import find_places
+from components.report.records import ExampleReader, find_places
 from trainer_utils.dataset import Dataset, ShardFile
 from trainer_utils.dataset.location import Place
 from trainer_utils.dataset.selection import Source, digest_of, source_of

@@ -12,7 +12,7 @@ import pytest
 from components import steps
 from components.balancing.settings import BalancerSettings
 from components.example_gen.inputs import InputSelection
-from components.example_gen.partition import Partition
+from components.example_gen.plan import Partition
 from components.example_gen.settings import ExampleGenSettings, ImageSettings
 from components.settings import AuditSettings, DatasetReportSettings
 from tests.make import everything as files

@@ -174,7 +174,7 @@ _MODULES = (
     "components.balancing.steps",
     "components.conversions",
     "components.example_gen.file_shards",
-    "components.example_gen.row_encoding",
+    "components.example_gen.row_pieces",
     "components.media.audio",
     "components.report.page",
     "components.schema.anomalies",
@@ -195,7 +195,7 @@ def _convert(kind: str) -> "Step":
         from components.common.beam import runner_of
         from components.example_gen import settings as kinds
         from components.example_gen.inputs import InputSelection
-        from components.example_gen.partition import Partition
+        from components.example_gen.plan import Partition
 
         splits = settings.pop("splits", None)
         asked = getattr(kinds, f"{kind}Settings").from_arguments(settings)

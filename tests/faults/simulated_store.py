@@ -17,7 +17,8 @@ import io
 from collections.abc import Callable, Iterator
 from typing import Any, BinaryIO
 
-from trainer_utils.storage import faults, files
+from trainer_utils import storage
+from trainer_utils.storage import faults
 from trainer_utils.storage.file_system import FileSystem, FolderEntry, InputFile
 
 __all__ = ["FATES", "SimulatedDeath", "SimulatedStore", "served"]
@@ -194,9 +195,9 @@ def _key(path: str) -> str:
 def served(store: SimulatedStore) -> Iterator[None]:
     """Has `s3://` lead there, in this process, without pauses before what is tried again."""
     pauses, faults._PAUSES = faults._PAUSES, (0.0, 0.0, 0.0)
-    files.register_file_system("s3", store)
+    storage.register_file_system("s3", store)
     try:
         yield
     finally:
-        del files._registered["s3"]
+        del storage._registered["s3"]
         faults._PAUSES = pauses

@@ -26,8 +26,7 @@ from trainer_utils.format import (
     read_blocks,
     scan_lengths,
 )
-from trainer_utils.format.example import decode_context
-from trainer_utils.format.index import name_crcs, name_of
+from trainer_utils.format.index import name_crcs, name_in
 from trainer_utils.format.layouts import ShardFile
 from trainer_utils.format.naming import NAME_FEATURES
 from trainer_utils.format.slices import FileRange
@@ -187,5 +186,4 @@ def find_numbers(
         return []
     with open_records(shard.path) as stream:
         records = [(number, index.read(stream, number, path=shard.path)) for number in numbers]
-    found = [(n, name_of(decode_context(record, NAME_FEATURES))) for n, record in records]
-    return [number for number, name in found if name in names]
+    return [number for number, record in records if name_in(record) in names]

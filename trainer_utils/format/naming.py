@@ -84,7 +84,7 @@ class ShardName:
         """The path relative to the dataset's uri, with `/` between its parts."""
         place = f"{self.shard_index:05d}-of-{self.num_shards:05d}"
         suffix = ".gz" if self.gzip else ""
-        return f"{split_folder(self.split)}/{SHARD_PREFIX}-{place}{suffix}"
+        return f"{SPLIT_PREFIX}{self.split}/{SHARD_PREFIX}-{place}{suffix}"
 
     @classmethod
     def parse(cls, path: str) -> "ShardName":
@@ -124,7 +124,7 @@ def _octets(text: str) -> bytes:
 
 
 def escape_name(name: str) -> str:
-    """A feature's name as part of a file's name; `unescape_name` leads back.
+    """A feature's name as part of a file's name.
 
     Percent-encoded (RFC 3986, section 2.1) are separators, control and direction marks, what
     Windows refuses, and dots or blanks at either end. A ConfigError where it gets too long.
@@ -140,22 +140,12 @@ def escape_name(name: str) -> str:
     return escaped
 
 
-def unescape_name(escaped: str) -> str:
-    """The feature's name that `escape_name` made into part of a file's."""
-    return urllib.parse.unquote(escaped, errors="surrogatepass") if "%" in escaped else escaped
-
-
 def check_feature_names(names: Iterable[str]) -> None:
     """Refuses, by an InputError, names that are empty, or not Unicode, as half a surrogate pair."""
     for name in names:
         if not name or name.encode(errors="ignore").decode() != name:
             rule = "a name in UTF-8, of 1 character or more"
             raise InputError(f"feature {name[:100]!r}: expected {rule}. Rename the column.")
-
-
-def split_folder(split: str) -> str:
-    """The folder of a split's shards, relative to the dataset's uri."""
-    return f"{SPLIT_PREFIX}{split}"
 
 
 def index_file(shard_path: str) -> str:
@@ -189,7 +179,7 @@ def vocabulary_of(path: str) -> str | None:
     if folder != VOCABULARY_FOLDER or not name.endswith(_VOCABULARY_SUFFIX):
         return None
     try:
-        return unescape_name(name.removesuffix(_VOCABULARY_SUFFIX))
+        return urllib.parse.unquote(name.removesuffix(_VOCABULARY_SUFFIX), errors="surrogatepass")
     except UnicodeDecodeError:  # percent signs of somebody else's
         return None
 

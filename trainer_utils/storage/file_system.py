@@ -100,6 +100,11 @@ class FileSystem(Protocol):
     def walk(self, base: str) -> Iterator[InputFile]:
         """Every file under a folder, however deep, in no order."""
 
+    def find(self, base: str, name: str) -> InputFile:
+        """One file of a folder, as `walk` has it."""
+        found = self.info(join(base, name))
+        return InputFile(name, found.size or 0, found.version)
+
     def create(self, path: str) -> BinaryIO:
         """A stream to a new file, whole once it is closed."""
 

@@ -126,7 +126,8 @@ class _OpenFile(io.RawIOBase):
 
     def __init__(self, path: str, stream: Any) -> None:
         self._path, self._stream = path, stream
-        self._size: int = getattr(stream, "size", None) or 0  # where nothing says it
+        size = getattr(stream, "size", None)
+        self._size: int = (size() if callable(size) else size) or 0  # where nothing says it
 
     def readable(self) -> bool:
         return True

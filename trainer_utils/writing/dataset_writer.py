@@ -44,7 +44,6 @@ from trainer_utils.format.settings import (
     setting,
     settings_of,
 )
-from trainer_utils.writing.feature_record import FeatureRecord
 from trainer_utils.writing.publishing import (
     check_is_free,
     publish_manifest,
@@ -54,7 +53,7 @@ from trainer_utils.writing.publishing import (
     write_texts,
 )
 from trainer_utils.writing.shards import finish_shard, verify_shard
-from trainer_utils.writing.values import Plain, Stored, check_image, stored_value
+from trainer_utils.writing.values import FeatureRecord, Plain, Stored, check_image, stored_value
 
 _logger = logging.getLogger(__name__)
 

@@ -8,6 +8,7 @@ Tables and texts are read once, by way of a temporary folder.
 
 import collections
 import dataclasses
+import itertools
 import tempfile
 from collections.abc import Mapping
 
@@ -100,24 +101,24 @@ def plan_conversion(conversion: Conversion) -> ConversionPlan:
         layouts = {name(inputs, layout=steps.settings.layout) for inputs in steps.inputs()}
         sizes = dict.fromkeys(plan.splits, 0)
         for task in files.tasks:
-            sizes[task.argument.split] += task.bytes + _MESSAGE_BYTES * task.records
+            sizes[task.argument.name.split] += task.bytes + _MESSAGE_BYTES * task.records
         kinds = {blob.name: blob.kind for blob in files.blobs}
     else:
         assert isinstance(steps, RowConversion)
         with tempfile.TemporaryDirectory(prefix="tfx-shards-") as folder:
             plan = (rows := steps.plan(folder))
         layouts = {piece.layout for piece in steps.pieces}
-        sizes = {split.name: int(split.num_records * rows.row_bytes) for split in plan.split_shards}
+        sizes = {one.split: int(one.num_records * rows.row_bytes) for one in plan.layouts}
     rejected = collections.Counter(reject.split for reject in plan.rejects)
     splits = {}
-    for split in plan.split_shards:
-        held = [stop - start for start, stop in split.spans]
-        splits[split.name] = SplitEstimate(
-            records=split.num_records,
-            rejected=rejected[split.name],
-            skipped=plan.skipped.get(split.name, 0),
-            bytes=sizes[split.name],
-            num_shards=split.num_shards,
+    for one in plan.layouts:
+        held = [stop - start for start, stop in itertools.pairwise(one.bounds)]
+        splits[one.split] = SplitEstimate(
+            records=one.num_records,
+            rejected=rejected[one.split],
+            skipped=plan.skipped.get(one.split, 0),
+            bytes=sizes[one.split],
+            num_shards=one.num_shards,
             shard_records=(min(held), max(held)),
         )
     firsts: dict[str, str] = {}

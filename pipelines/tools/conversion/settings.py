@@ -14,7 +14,7 @@ from components.balancing.settings import BalancerSettings
 from components.common.beam import asks_for_beam
 from components.common.workspace import check_folder, is_within, path_of
 from components.example_gen.inputs import ALL_FILES, InputSelection
-from components.example_gen.partition import Partition
+from components.example_gen.plan import Partition
 from components.example_gen.settings import (
     AudioSettings,
     ExampleGenSettings,

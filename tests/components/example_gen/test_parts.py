@@ -9,7 +9,7 @@ import pytest
 from components import steps
 from components.common.tasks import Cost, Runner
 from components.example_gen import file_conversion
-from components.example_gen.file_plan import EncodedPart
+from components.example_gen.file_shards import EncodedPart
 from components.example_gen.settings import AudioSettings, ImageSettings
 from tests.make import everything, photo, wav, write_files
 from trainer_utils.format import CorruptShardError

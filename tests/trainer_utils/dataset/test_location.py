@@ -2,7 +2,7 @@
 
 import os
 
-from trainer_utils.dataset.location import newest_dataset, split_of, uri_of
+from trainer_utils.dataset.location import newest_dataset, uri_and_split
 
 
 def test_a_dataset_and_its_split_are_found_by_the_patterns_that_a_trainer_gets():
@@ -14,8 +14,7 @@ def test_a_dataset_and_its_split_are_found_by_the_patterns_that_a_trainer_gets()
         "/Split-train/*": "train",
         "/Split-eval/data_tfrecord-*": "eval",
     }.items():
-        assert (uri_of(uri + tail), split_of(uri + tail)) == (uri, split)
-    assert split_of(object()) is None
+        assert uri_and_split(uri + tail) == (uri, split)
 
 
 def test_the_newest_dataset_is_where_the_link_leads(tmp_path):

@@ -19,7 +19,6 @@ from trainer_utils.format import (
     scan_lengths,
 )
 from trainer_utils.format.checksums import extend_crc32c, mask_crc32c
-from trainer_utils.format.naming import index_file
 
 PATH = "Split-train/data_tfrecord-00000-of-00001"
 
@@ -52,6 +51,9 @@ def test_every_record_is_reached_by_its_number(written):
     index, stream = index_of(data), io.BytesIO(data)
     order = random.Random(1).sample(range(500), 500)
     assert [index.read(stream, i, path=PATH) for i in order] == [records[i] for i in order]
+    for number in (-1, 500):
+        with pytest.raises(IndexError):
+            index.read(stream, number, path=PATH)
 
 
 def test_the_writer_keeps_the_index_of_what_it_wrote(written):
@@ -108,12 +110,6 @@ def test_it_is_a_numpy_array_of_the_smallest_type_that_holds_the_lengths(written
         assert RecordIndex.from_bytes(made.to_bytes(), path="x").lengths.tolist() == [length, 3]
 
 
-def test_a_number_that_is_none_is_refused(written):
-    for number in (-1, 500):
-        with pytest.raises(IndexError):
-            index_of(written[0]).read(io.BytesIO(written[0]), number, path=PATH)
-
-
 def test_a_damaged_record_is_refused_with_its_byte(written):
     data, _ = written
     index = index_of(data)
@@ -157,13 +153,5 @@ def test_an_index_that_is_not_the_manifests_is_refused(written):
     without_sum = dataclasses.replace(shard, index_crc32c=None, records=499)
     with pytest.raises(CorruptShardError, match="499"):
         RecordIndex.from_bytes(good, path="x", shard=without_sum)
-
-
-def test_a_gzip_shards_bytes_are_not_compared_with_its_records(written):
-    index = index_of(written[0])
-    shard = dataclasses.replace(shard_of(b"short", 500), path=PATH + ".gz")
-    assert len(RecordIndex.from_bytes(index.to_bytes(), path="x", shard=shard)) == 500
-
-
-def test_the_index_lies_outside_the_splits_folders_and_is_not_called_like_a_shard():
-    assert index_file(PATH) == index_file(PATH + ".gz") == "index/train-00000-of-00001.npy"
+    zipped = dataclasses.replace(shard, path=PATH + ".gz", bytes=5)  # as it is compressed
+    assert len(RecordIndex.from_bytes(good, path="x", shard=zipped)) == 500

@@ -25,11 +25,11 @@ from trainer_utils.storage import (
     list_files,
     open_for_reading,
     read_bytes,
+    register_file_system,
     write_atomically,
     write_text,
 )
 from trainer_utils.storage.file_system import FileSystem, FolderEntry
-from trainer_utils.storage.files import register_file_system
 
 SIZE = 1000
 

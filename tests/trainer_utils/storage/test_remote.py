@@ -32,16 +32,16 @@ def test_a_store_of_ones_own_takes_the_place_of_fsspecs(monkeypatch):
         def read(self, path: str, *, start: int = 0, stop: int | None = None) -> bytes:
             return path.upper().encode()[start:stop]
 
-    monkeypatch.setattr(storage.files, "_registered", {})
-    storage.files.register_file_system("shout", Shout())  # type: ignore[arg-type]
+    monkeypatch.setattr(storage, "_registered", {})
+    storage.register_file_system("shout", Shout())  # type: ignore[arg-type]
     assert storage.read_bytes("shout://a/b") == b"SHOUT://A/B"
     seen = ("/data/photos", "s3://bucket/photos", "az://box/photos")
-    assert all(map(storage.files.is_seen_by_others, seen))
+    assert all(map(storage.is_seen_by_others, seen))
     # gcsfs may have been given credentials here
     for path in ("memory://photos", "gs://bucket/photos", "shout://photos"):
-        assert not storage.files.is_seen_by_others(path)
-    storage.files.register_file_system("s3", Shout())  # type: ignore[arg-type]
-    assert not storage.files.is_seen_by_others("s3://bucket/photos")
+        assert not storage.is_seen_by_others(path)
+    storage.register_file_system("s3", Shout())  # type: ignore[arg-type]
+    assert not storage.is_seen_by_others("s3://bucket/photos")
 
 
 def test_errors_of_a_store_are_os_errors(monkeypatch):

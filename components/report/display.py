@@ -9,8 +9,7 @@ import io
 import json
 from collections.abc import Iterable
 
-from components.report.records.reader import Example
-from components.report.records.values import Value
+from components.report.records import Example, Value
 from trainer_utils.format import DatasetError
 from trainer_utils.format.printable import printable
 from trainer_utils.storage import join, list_names, make_folder, write_atomically, write_text

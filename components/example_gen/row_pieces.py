@@ -1,0 +1,251 @@
+"""The two looks at a piece of a table: what its rows hold, and then its rows as framed examples.
+
+At the first nothing is known of the other pieces, so values stay what they are in the source, in an
+Arrow file; what the columns are is decided when all reports are there. At the second they become
+runs of the shuffles that put each split in order.
+"""
+
+import dataclasses
+import hashlib
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from components.common.entry import Column, label_column
+from components.common.example_batch import encode_batch, frame_batch
+from components.example_gen.plan import EXCLUDED, Numbers
+from components.shuffle.external import ExternalShuffle, read_batch, run_of, write_batches
+from components.tables.casting import cast_column, no_text, texts_of
+from components.tables.kinds import LABEL_NAMES, ColumnFacts, column_facts, not_finite
+from components.tables.pieces import Piece, TableOptions
+from components.tables.reading import read_piece
+from components.tables.rows import BadRow
+from components.tables.splits import MAYBE_SPLIT, SPLIT_NAMES
+from components.tables.texts import TextRules, text_columns
+from components.tables.tokenizing import same_tokenizer
+from components.tables.vocabularies import label_ids
+from trainer_utils.format import Shard
+from trainer_utils.format.index import name_crc
+from trainer_utils.format.naming import NAME_FEATURES
+from trainer_utils.format.tensors import TokenSpec
+from trainer_utils.storage.file_system import join
+
+TOKENS = "tokens"
+"""The feature that a tokenizer makes."""
+
+_ID_FEATURES = ("id", "record_id")  # of the lineage: the second where the inputs have the first
+_BATCH_ROWS = 32 << 10  # past it, columns leave the processor's cache
+_OF_WORDS = (*LABEL_NAMES, MAYBE_SPLIT, *SPLIT_NAMES)  # columns whose distinct values are reported
+_RECORD, _DIGEST = "record", "digest"  # of the Arrow file; the columns of the source have a prefix
+_PREFIX = "column:"
+
+_Arrays = Mapping[str, pa.Array]
+
+
+@dataclasses.dataclass
+class PieceReport:
+    """What one piece holds."""
+
+    found: int  # rows, the bad and the skipped among them
+    kept: int  # rows that are left
+    lines: int  # line ends, for the numbers of lines in later pieces
+    bad: list[BadRow]  # rows that are rejected
+    skipped: list[int]  # numbers of the rows left out on purpose
+    names: list[str] | None  # of all rows found, where they have names of their own
+    facts: dict[str, ColumnFacts]
+    # The different values of columns that may be labels or splits, by column
+    labels: dict[str, list[str]]
+    sums: list[Any]  # as of `Rows`
+
+
+def inspect_piece(
+    base: str, folder: str, options: TableOptions, rules: TextRules, numbered: tuple[int, Piece]
+) -> PieceReport:
+    """Reads a piece, makes its texts what the settings ask for, and keeps the rest in `folder`."""
+    number, piece = numbered
+    rows = read_piece(base, piece, options)
+    texts = text_columns(list(rows.columns), options.columns)
+    for name in texts:  # before they are made texts
+        if (bad := not_finite(rows.columns[name], rows.records)) is not None:
+            raise no_text(name, bad[1], f"{piece.source}, row {bad[0] + 1} of a piece")
+    skipped = [*rows.skipped, *rules.apply(rows, texts)]
+    records, columns = rows.records, rows.columns
+    arrays = {_RECORD: pa.array(records, pa.int64())}
+    if rules.deduplicate:
+        values = zip(*(columns[name].to_pylist() for name in texts), strict=True)
+        digests = [hashlib.blake2b(repr(v).encode(), digest_size=16).digest() for v in values]
+        arrays[_DIGEST] = pa.array(digests, pa.binary(16))
+    arrays |= {_PREFIX + name: array for name, array in columns.items()}
+    write_batches(_path(folder, number), folder, [pa.RecordBatch.from_pydict(arrays)])
+    said = {name for name, kind in options.columns.items() if kind in ("string", "text", "label")}
+    may_be_numbers = {*rows.texts}.difference(texts, said)
+    labels = {}
+    for name, array in columns.items():
+        if options.columns.get(name) in ("label", "split") or name.lower() in _OF_WORDS:
+            array = array.flatten() if pa.types.is_list(array.type) else array
+            is_empty = pa.types.is_null(array.type)
+            labels[name] = [] if is_empty else pc.unique(texts_of(array).drop_null()).to_pylist()
+    return PieceReport(
+        found=rows.found,
+        kept=len(records),
+        lines=rows.lines,
+        bad=rows.bad,
+        skipped=skipped,
+        names=None if rows.names is None else list(rows.names),
+        facts={
+            name: column_facts(array, records, are_texts=name in may_be_numbers)
+            for name, array in columns.items()
+        },
+        labels=labels,
+        sums=rows.sums,
+    )
+
+
+def _path(folder: str, number: int) -> str:
+    return join(folder, f"rows/{number:06d}.arrow")
+
+
+def read_columns(
+    folder: str, number: int, names: Sequence[str]
+) -> tuple[dict[str, pa.Array], npt.NDArray[np.int64]]:
+    """The columns of a piece that was inspected, and its rows' numbers."""
+    batch = read_batch(_path(folder, number), 0)
+    found = dict(zip(batch.schema.names, batch.columns, strict=True))
+    columns = {name: found[_PREFIX + name] for name in names if _PREFIX + name in found}
+    return columns, found[_RECORD].to_numpy()
+
+
+def read_digests(folder: str, number: int) -> npt.NDArray[np.void]:
+    """`(rows,) 16 bytes`: what stands for each row's text."""
+    batch = read_batch(_path(folder, number), 0)
+    digests = batch.column(batch.schema.get_field_index(_DIGEST))
+    return np.frombuffer(digests.buffers()[1], "V16", len(digests))
+
+
+@dataclasses.dataclass(frozen=True)
+class TokenPlan:
+    """How tokens are made: the column of the texts, the tokenizer, and whether texts stay."""
+
+    column: str
+    tokenizer: str
+    spec: TokenSpec
+    keep_text: bool
+
+
+@dataclasses.dataclass(frozen=True)
+class PieceRows:
+    """A piece that was inspected, and what was decided of its rows."""
+
+    number: int
+    source: str
+    names: Sequence[str] | None  # of all rows found, where they have names of their own
+    first_record: int  # the number of its first row in its source
+    splits: Numbers  # the number of each kept row's split, or `EXCLUDED`
+    firsts: tuple[int, ...]  # how many rows each split has before it
+
+
+@dataclasses.dataclass
+class EncodingReport:
+    """What one piece gave."""
+
+    labels: list[tuple[str, dict[int, int]]]  # examples by split and class, an id or a number
+    missing: list[str]  # columns that an example lacks
+    lengths: dict[str, tuple[int, int]]  # of each list column, the least and the most values
+
+
+def id_feature(names: Any) -> str:
+    """The feature that says where an example is from."""
+    return next(name for name in _ID_FEATURES if name not in names)
+
+
+def encode_piece(
+    folder: str,
+    wanted: Sequence[Column],
+    vocabularies: Mapping[str, Sequence[str]],
+    tokens: TokenPlan | None,
+    shuffles: Sequence[ExternalShuffle],
+    given: PieceRows,
+) -> EncodingReport:
+    """Makes the rows of a piece into framed examples, and writes them as runs of the shuffles."""
+    splits = given.splits
+    columns, records = read_columns(folder, given.number, [column.name for column in wanted])
+    features: dict[str, pa.Array] = {}
+    for column in wanted:
+        array = cast_column(columns.get(column.name, pa.nulls(len(records))), column)
+        is_label = column.kind == "label"
+        features[column.name] = label_ids(array, vocabularies[column.name]) if is_label else array
+    features[id_feature(features)] = _ids(given, records)
+    kept = splits != EXCLUDED
+    if not kept.all():
+        features = {name: array.filter(pa.array(kept)) for name, array in features.items()}
+        splits = splits[kept]
+    if tokens is not None:
+        texts = features[tokens.column]
+        features[TOKENS] = same_tokenizer(tokens.tokenizer, tokens.spec).encode(texts)
+        if not tokens.keep_text:
+            del features[tokens.column]
+    batches = [
+        frame_batch(encode_batch({n: a.slice(start, _BATCH_ROWS) for n, a in features.items()}))
+        for start in range(0, len(splits), _BATCH_ROWS)
+    ]
+    frames = pa.concat_arrays(batches) if batches else pa.array([], pa.binary())
+    names, labels = _names_of(features), list[tuple[str, dict[int, int]]]()
+    for split, shuffle in enumerate(shuffles):
+        mine = np.flatnonzero(splits == split)
+        if not len(mine):
+            continue
+        first = given.firsts[split]
+        positions = shuffle.layout.positions(first, first + len(mine))
+        own = frames if len(mine) == len(splits) else frames.take(pa.array(mine))
+        own_names = None if names is None else names[mine]
+        shuffle.scatter(f"{given.number:06d}", run_of([own], [positions], own_names))
+        labels.append((shuffle.layout.split, _label_counts(wanted, features, mine)))
+    lengths = {}
+    for name, array in features.items():
+        if pa.types.is_list(array.type) and len(array):
+            sizes = pc.fill_null(pc.list_value_length(array), 0).to_numpy(zero_copy_only=False)
+            lengths[name] = (int(sizes.min()), int(sizes.max()))
+    missing = [name for name, array in features.items() if array.null_count]
+    return EncodingReport(labels, missing, lengths)
+
+
+def gather_shards(shuffles: Sequence[ExternalShuffle], numbers: tuple[int, int]) -> list[Shard]:
+    """Writes the shards of a task of the shuffle of a split, by the numbers of both."""
+    split, task = numbers
+    return shuffles[split].gather(task)
+
+
+def _ids(given: PieceRows, records: npt.NDArray[np.int64]) -> pa.Array:
+    if (names := given.names) is not None:
+        return pa.array([os.fsencode(names[record]) for record in records.tolist()], pa.binary())
+    numbers = pc.cast(pa.array(records + (given.first_record + 1)), pa.string())
+    source = pa.scalar(os.fsencode(f"{given.source}:"), pa.binary())
+    return pc.binary_join_element_wise(source, numbers.cast(pa.binary()), b"")
+
+
+def _names_of(features: _Arrays) -> npt.NDArray[np.uint32] | None:
+    """The sum of what each example is called (`NAME_FEATURES`); None: that is to be looked for."""
+    kinds = (pa.string(), pa.binary(), pa.large_string(), pa.large_binary())
+    named = [features[name] for name in NAME_FEATURES if name in features]
+    texts = [array.cast(pa.binary()) for array in named if array.type in kinds]
+    if not texts or any(pa.types.is_list(array.type) for array in named):
+        return None
+    return np.array([name_crc(name) for name in pc.coalesce(*texts).to_pylist()], np.uint32)
+
+
+def _label_counts(
+    columns: Sequence[Column], features: _Arrays, rows: npt.NDArray[np.int64]
+) -> dict[int, int]:
+    """How often some rows have each class, by its id or number."""
+    place = label_column(columns)
+    if place is None or columns[place].kind not in ("int", "label"):
+        return {}
+    array = features[columns[place].name].take(pa.array(rows))
+    values = array.flatten() if pa.types.is_list(array.type) else array
+    counts = pc.value_counts(values.drop_null()).to_pylist()
+    return {entry["values"]: entry["counts"] for entry in counts}

@@ -1,0 +1,185 @@
+"""What a shard reports of its examples, and the features that follow from all reports."""
+
+import collections
+import dataclasses
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from components.common.entry import BlobColumn, Column, Value
+from components.common.rejects import Reject
+from components.example_gen.media import DESCRIPTIONS, Stored
+from components.example_gen.plan import Plan
+from components.media.audio import StoredAudio
+from trainer_utils.format import Feature
+from trainer_utils.format.datum import DATUM_IMAGE_FORMATS
+from trainer_utils.format.json_text import JsonObject
+
+_KEPT = ("labels", "images", "audio", "longest", "incomplete", "conversions")
+
+
+@dataclasses.dataclass
+class ImageFacts:
+    """Of one image feature."""
+
+    # Height, width and channels of the first; empty without one
+    shape: list[int] = dataclasses.field(default_factory=list)
+    one_size: bool = True  # whether all have that height and width
+    # channels, formats: those that occur
+    channels: list[int] = dataclasses.field(default_factory=list)
+    formats: list[str] = dataclasses.field(default_factory=list)
+
+    def join(self, other: "ImageFacts") -> None:
+        """Takes more images in."""
+        self.one_size &= other.one_size and self.shape[:2] in ([], other.shape[:2])
+        self.shape = self.shape or other.shape
+        self.channels += [one for one in other.channels if one not in self.channels]
+        self.formats += [one for one in other.formats if one not in self.formats]
+
+    def feature(self, kind: str) -> Feature:
+        """Of photos, or of a `label_map`."""
+        formats = sorted(self.formats)
+        if formats == ["RAW"]:
+            return Feature(type="string", extra={"encoding": "raw", "image_shape": self.shape})
+        extra: JsonObject = {"sizes": "fixed" if self.one_size else "mixed"}
+        if not DATUM_IMAGE_FORMATS.issuperset(formats):
+            extra["formats"] = formats
+        if kind == "label_map":
+            extra["label_map"] = True
+        # Datum decodes rank 2 to one channel and rank 3 to three.
+        height, width, _ = self.shape
+        shape = (height, width) if self.channels == [1] else (height, width, 3)
+        return Feature(type="string", shape=shape, extra=extra)
+
+
+@dataclasses.dataclass
+class AudioFacts:
+    """Of one audio feature: the least and the most that occurs."""
+
+    sample_rates: tuple[int, int] = (0, 0)
+    num_frames: tuple[int, int] = (0, 0)
+    channels: tuple[int, int] = (0, 0)
+
+    def join(self, other: "AudioFacts") -> None:
+        """Takes more sounds in."""
+        for name, (low, high) in vars(other).items():
+            least, most = getattr(self, name)
+            setattr(self, name, (min(least, low), max(most, high)) if most else (low, high))
+
+    def feature(self) -> Feature:
+        """Of WAV files; what all have in common stands beside."""
+        common = {
+            "sample_rate": self.sample_rates,
+            "num_frames": self.num_frames,
+            "channels": self.channels,
+        }
+        shared = {key: least for key, (least, most) in common.items() if least == most}
+        return Feature(type="string", extra={"encoding": "wav", **shared})
+
+
+@dataclasses.dataclass
+class ShardSummary:
+    """What became of one task, or of several."""
+
+    labels: collections.Counter[int] = dataclasses.field(default_factory=collections.Counter)
+    # images, audio: by feature
+    images: dict[str, ImageFacts] = dataclasses.field(default_factory=dict)
+    audio: dict[str, AudioFacts] = dataclasses.field(default_factory=dict)
+    # Of each list column, the most values
+    longest: dict[str, int] = dataclasses.field(default_factory=dict)
+    incomplete: list[str] = dataclasses.field(default_factory=list)  # columns that an example lacks
+    # Examples by what was done to their images or sounds
+    conversions: collections.Counter[str] = dataclasses.field(default_factory=collections.Counter)
+    fingerprint: int = 0  # of the inputs' files, as `sum_blobs` has it
+    own_fingerprint: int = 0  # the same of those that became records
+    rejects: list[Reject] = dataclasses.field(default_factory=list)  # what was left out
+    # names, states: 64-bit sums of each record's input, in their order: of its name, and of all
+    # that the record was made of
+    names: list[int] = dataclasses.field(default_factory=list)
+    states: list[int] = dataclasses.field(default_factory=list)
+
+    def add(
+        self, media: Mapping[str, Stored], columns: Sequence[Column], values: Sequence[Value]
+    ) -> None:
+        """Takes one more example in, but for its label."""
+        for feature, stored in media.items():
+            if isinstance(stored, StoredAudio):
+                numbers = (stored.sample_rate, stored.num_frames, stored.channels)
+                sound = AudioFacts(*((number, number) for number in numbers))
+                self.audio.setdefault(feature, AudioFacts()).join(sound)
+            else:
+                shape = [stored.height, stored.width, stored.channels]
+                image = ImageFacts(shape, True, [stored.channels], [stored.format])
+                self.images.setdefault(feature, ImageFacts()).join(image)
+            for conversion in stored.conversions:
+                self.conversions[conversion] += 1
+        for column, value in zip(columns, values, strict=True):
+            if isinstance(value, tuple):
+                self.longest[column.name] = max(self.longest.get(column.name, 0), len(value))
+            elif value is None and column.name not in self.incomplete:
+                self.incomplete.append(column.name)
+
+    def join(self, other: "ShardSummary") -> None:
+        """Takes that of the shard's next part in."""
+        for known, more in ((self.images, other.images), (self.audio, other.audio)):
+            facts: Any = known
+            for feature, one in more.items():
+                facts.setdefault(feature, type(one)()).join(one)
+        self.labels.update(other.labels)
+        self.conversions.update(other.conversions)
+        for column, most in other.longest.items():
+            self.longest[column] = max(self.longest.get(column, 0), most)
+        self.incomplete += [one for one in other.incomplete if one not in self.incomplete]
+        for name in ("fingerprint", "own_fingerprint", "rejects", "names", "states"):
+            setattr(self, name, getattr(self, name) + getattr(other, name))
+
+    @classmethod
+    def of(cls, summaries: Iterable["ShardSummary"]) -> "ShardSummary":
+        """All of them together, but for what is known record by record."""
+        total = cls()
+        for summary in summaries:
+            total.join(dataclasses.replace(summary, names=[], states=[]))
+        return total
+
+    def to_json(self) -> JsonObject:
+        """What is known of the records themselves, as plain JSON types."""
+        facts = {name: getattr(self, name) for name in _KEPT}
+        for kind in ("images", "audio"):
+            facts[kind] = {name: vars(one) for name, one in facts[kind].items()}
+        return {**facts, "fingerprint": f"{self.own_fingerprint % 2**128:032x}"}
+
+    @classmethod
+    def from_json(cls, value: JsonObject) -> "ShardSummary":
+        """Reads what `to_json` made."""
+        given = {name: value[name] for name in _KEPT}
+        given["fingerprint"] = given["own_fingerprint"] = int(value["fingerprint"], 16)
+        given["labels"] = collections.Counter(
+            {int(n): count for n, count in value["labels"].items()}
+        )
+        given["conversions"] = collections.Counter(value["conversions"])
+        given["images"] = {name: ImageFacts(**facts) for name, facts in value["images"].items()}
+        given["audio"] = {
+            name: AudioFacts(**{key: tuple(bounds) for key, bounds in facts.items()})
+            for name, facts in value["audio"].items()
+        }
+        return cls(**given)
+
+    def features(self, plan: Plan, blobs: Sequence[BlobColumn]) -> dict[str, Feature]:
+        """Every feature of examples that hold files, by name; none of images without any."""
+        features = {"filename": Feature(type="string")}
+        for name, kind in blobs:
+            if kind == "audio":
+                features[name] = self.audio.get(name, AudioFacts()).feature()
+            elif name in self.images:
+                features[name] = self.images[name].feature(kind)
+            features |= {other: Feature(type="int") for other in DESCRIPTIONS.get(kind, ())}
+        for column in plan.columns:
+            if (
+                column.name not in features
+            ):  # an annotation's size of the image, which says it itself
+                features[column.name] = plan.feature(
+                    column,
+                    length=column.length,
+                    longest=self.longest.get(column.name, 0),
+                    is_missing=column.name in self.incomplete,
+                )
+        return features

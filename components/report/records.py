@@ -1,0 +1,342 @@
+"""Any records of a dataset, by split and number or by name, decoded; TensorFlow is not imported.
+
+    reader = ExampleReader("datasets/photos")
+    for example in reader.read("train", [0, 17, 40_000]): ...
+    examples = read_examples("datasets/photos", "train[100:]", count=20)
+    examples = reader.named("cat/1.jpg")
+    find_places(reader.dataset, "cat/1.jpg")[0].shard    # 'Split-train/data_…'
+
+Where there is a record index, any of a million records comes at once. A record's names are its
+`filename` (images, sounds), its `id` (texts) and its `record_id`. They are looked up in the
+dataset's index; where it has none every shard is read, since a name may be there twice.
+"""
+
+import base64
+import bisect
+import dataclasses
+import functools
+import io
+import itertools
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from trainer_utils.dataset import (
+    Dataset,
+    ShardFile,
+    location,
+    open_dataset,
+    open_records,
+    read_index,
+    read_shard_blocks,
+)
+from trainer_utils.dataset.shards import find_numbers
+from trainer_utils.format import DatasetError, Feature, RecordIndex, resolve_slices
+from trainer_utils.format.example import decode_example
+from trainer_utils.format.images import encode_png, image_size
+from trainer_utils.format.json_text import Json, JsonObject
+from trainer_utils.format.media_formats import FORMATS, format_of
+from trainer_utils.format.naming import NAME_FEATURES
+from trainer_utils.storage.file_system import is_remote
+
+_SUFFIXES = {known.name: known.extensions[0] for known in FORMATS} | {"RAW": ".png"}
+_REQUEST_BYTES = 1 << 20  # of a store, that take as long as to ask for one record
+_FEW = 16  # names, which are looked for in the bytes of a block before its records are decoded
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Value:
+    """What a feature holds in one example."""
+
+    values: Sequence[Any]  # integers, floats or bytes
+    kind: str  # `number`, `text`, `image`, `sound` or `bytes`
+    format: str = ""  # of an image or a sound, such as `JPEG`, `RAW` (pixels) or `WAV`
+    shape: tuple[int, ...] = ()  # of an image, `(height, width, channels)`
+    names: Sequence[str] = ()  # of the classes that integers are, where there is a vocabulary
+
+    @property
+    def is_file(self) -> bool:
+        """Whether its one value is what a file would hold."""
+        return self.kind in ("image", "sound", "bytes") and len(self.values) == 1
+
+    @property
+    def num_bytes(self) -> int:
+        """Of all values that are bytes."""
+        return sum(len(value) for value in self.values if isinstance(value, bytes))
+
+    @functools.cached_property
+    def content(self) -> bytes:
+        """The file's content; of pixels a PNG."""
+        data: bytes = self.values[0]
+        if self.format != "RAW":
+            return data
+        return encode_png(np.frombuffer(data, np.uint8).reshape(self.shape))
+
+    @property
+    def suffix(self) -> str:
+        """Of the file's name, such as `.jpg`."""
+        return _SUFFIXES.get(self.format, f".{self.format.lower() or 'bin'}")
+
+    @property
+    def texts(self) -> list[str]:
+        """The values of a text; what is not UTF-8 in a file's name is escaped."""
+        return [value.decode(errors="backslashreplace") for value in self.values]
+
+    def to_json(self) -> Json:
+        """Plain JSON types; a single value as itself; bytes that are no text as base64."""
+        values = [_plain(value) for value in self.values]
+        return values[0] if len(values) == 1 else values
+
+
+def value_of(
+    values: Sequence[Any],
+    feature: Feature | None = None,
+    vocabulary: Sequence[str] = (),
+) -> Value:
+    """Finds out what some values are, by looking at them.
+
+    Args:
+        values: as `decode_example` gives them.
+        feature: what the dataset says of it, if anything.
+        vocabulary: the names of classes, by number.
+    """
+    if not values or not isinstance(values[0], memoryview):
+        are_classes = all(isinstance(v, int) and 0 <= v < len(vocabulary) for v in values)
+        names = [vocabulary[value] for value in values] if are_classes else []
+        return Value(values=values, kind="number", names=names)
+    contents = [bytes(value) for value in values]
+    if feature is not None and feature.is_raw_image and len(contents) == 1:
+        shape = tuple(feature.extra.get("image_shape", ()))
+        return Value(values=contents, kind="image", format="RAW", shape=shape)
+    if (image := image_size(contents[0])) is not None:
+        shape = (image.height, image.width, image.channels)
+        return Value(values=contents, kind="image", format=image.format, shape=shape)
+    if (known := format_of(contents[0])) is not None and known.kind == "audio":
+        return Value(values=contents, kind="sound", format=known.name)
+    is_text = all(_text_of(content) is not None for content in contents)
+    return Value(values=contents, kind="text" if is_text else "bytes")
+
+
+def _text_of(content: bytes) -> str | None:
+    try:
+        return content.decode()
+    except UnicodeDecodeError:
+        return None
+
+
+def _plain(value: object) -> Json:
+    if isinstance(value, float):
+        return value if abs(value) < float("inf") else str(value)  # JSON has neither NaN nor inf
+    if not isinstance(value, bytes):
+        return value
+    text = _text_of(value)
+    return {"base64": base64.b64encode(value).decode()} if text is None else text
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Example:
+    """One record: its split, its number in it from 0 on, its shard, and its values by feature."""
+
+    split: str
+    number: int
+    shard: str
+    values: Mapping[str, Value]
+
+    @property
+    def name(self) -> str:
+        """What it was made of, as far as it says so; else its split and number."""
+        named = [self.values[key] for key in NAME_FEATURES if key in self.values]
+        texts = [value.texts[0] for value in named if value.kind == "text" and value.values]
+        return texts[0] if texts else f"{self.split} {self.number}"
+
+    def to_json(self) -> JsonObject:
+        """Plain JSON types."""
+        values = {name: value.to_json() for name, value in self.values.items()}
+        return {**vars(self), "values": values}
+
+
+def read_examples(
+    place: location.Place, split: str | None = None, *, count: int = 20
+) -> Iterator[Example]:
+    """The first records of a split or a slice, in the order of the shards.
+
+    Args:
+        place: any dataset that `inspect_dataset` reads.
+        split: a split, or slices such as `train[100:]+eval`; None: the first split.
+        count: how many at the most.
+
+    Raises:
+        DatasetError: there is no such dataset or split.
+        CorruptShardError: a record on the way is damaged.
+    """
+    reader = ExampleReader(place)
+    spec = reader.splits[0] if split is None else split
+    counts = {name: reader.count(name) for name in reader.splits}
+    for wanted in resolve_slices(spec, counts):
+        stop = min(wanted.stop, wanted.start + count)
+        count -= max(stop - wanted.start, 0)
+        yield from reader.read(wanted.split, range(wanted.start, stop))
+
+
+class ExampleReader:
+    """Reads any records of a dataset, wherever they are; what was opened once is remembered.
+
+    Args:
+        place: any dataset that `inspect_dataset` reads.
+
+    Raises:
+        DatasetError: there is none, or it is not whole.
+    """
+
+    def __init__(self, place: location.Place) -> None:
+        self.dataset = open_dataset(place, inspect=False)
+        self.splits = list(self.dataset.shards)
+        self._indexes: dict[str, RecordIndex] = {}
+
+    def count(self, split: str) -> int:
+        """Records of a split."""
+        return sum(map(self._records, self.dataset.shards[split]))
+
+    def read(self, split: str, numbers: Sequence[int]) -> Iterator[Example]:
+        """Some records of a split.
+
+        Args:
+            split: its name.
+            numbers: in [0, count), in increasing order.
+
+        Raises:
+            CorruptShardError: one of them is damaged.
+        """
+        features, labels = self.dataset.features, self.dataset.vocabularies
+        for number, shard, record in self.payloads(split, numbers):
+            found = decode_example(record)
+            values = {}
+            for name in sorted(found, key=lambda name: (name not in features, name)):
+                value = value_of(found[name], features.get(name), labels.get(name, ()))
+                if value.kind == "bytes" and name in NAME_FEATURES:  # of a file, not in UTF-8
+                    value = dataclasses.replace(value, kind="text")
+                values[name] = value
+            yield Example(split=split, number=number, shard=shard.name, values=values)
+
+    def named(self, name: str, *, count: int = 20) -> Iterator[Example]:
+        """The first `count` records whose `filename` or `id` is a name.
+
+        Raises:
+            DatasetError: there is none.
+            CorruptShardError: a record is damaged, or any where no index says the names.
+        """
+        found = find_places(self.dataset, name)
+        if not found:
+            raise DatasetError(
+                f"record {name!r}: expected the filename or id of a record of "
+                f"{self.dataset.uri!r}, found none"
+            )
+        for split, group in itertools.groupby(found[:count], key=lambda each: each.split):
+            firsts = {shard.name: first for first, shard in self.shards(split)}
+            yield from self.read(split, [firsts[each.shard] + each.record for each in group])
+
+    def payloads(
+        self, split: str, numbers: Sequence[int]
+    ) -> Iterator[tuple[int, ShardFile, bytes]]:
+        """The same as `read` as they are stored, each with its number and shard; verified."""
+        done = 0
+        for first, shard in self.shards(split):
+            after = first + self._records(shard)
+            here = [n - first for n in numbers[done : bisect.bisect_left(numbers, after)]]
+            if here:
+                index = self._index(shard)
+                with open_records(shard.path) as opened:
+                    stream = opened
+                    if is_remote(shard.path) and len(here) * _REQUEST_BYTES > shard.bytes:
+                        stream = io.BytesIO(opened.read())
+                    for place in here:
+                        yield first + place, shard, index.read(stream, place, path=shard.path)
+            done += len(here)
+
+    def shards(self, split: str) -> Iterator[tuple[int, ShardFile]]:
+        """The shards of a split, each with the number of its first record in the split."""
+        first = 0
+        for shard in self.dataset.shards[split]:
+            yield first, shard
+            first += self._records(shard)
+
+    def _records(self, shard: ShardFile) -> int:
+        return len(self._index(shard)) if shard.records is None else shard.records
+
+    def _index(self, shard: ShardFile) -> RecordIndex:
+        if shard.path not in self._indexes:
+            self._indexes[shard.path] = read_index(shard, is_strict=False)
+        return self._indexes[shard.path]
+
+
+@dataclasses.dataclass(frozen=True)
+class Place:
+    """One record: the name that was looked for, its split, its number in its shard from 0."""
+
+    name: str
+    split: str
+    shard: str  # relative to the dataset's uri
+    record: int
+    byte_offset: int  # of its frame in the shard, before compression
+    bytes: int  # without its frame
+
+
+def encode_name(name: str) -> bytes:
+    """A name as records hold it; what is no UTF-8 in it are surrogates, as `os.fsdecode` has it."""
+    return name.encode("utf-8", "surrogateescape")
+
+
+def name_features(dataset: Dataset) -> list[str]:
+    """The features that name a dataset's records; none of others' datasets that have no such."""
+    features = dataset.features
+    return [n for n in NAME_FEATURES if n in features and features[n].type != "float"]
+
+
+def names_of(values: Mapping[str, Sequence[Any]]) -> list[bytes]:
+    """The names of a record, of the values of its features; one that is a number as text."""
+    return [
+        bytes(value) if isinstance(value, memoryview) else str(value).encode()
+        for feature in NAME_FEATURES
+        for value in values.get(feature, ())
+        if not isinstance(value, float)
+    ]
+
+
+def find_places(dataset: Dataset, name: str) -> list[Place]:
+    """The records of a name, in the order of the shards.
+
+    Raises:
+        CorruptShardError: a record of a shard without names in an index is damaged.
+    """
+    found: list[Place] = []
+    for split, shards in dataset.shards.items():
+        for shard in shards:
+            numbers = find_numbers(dataset, shard, [encode_name(name)])
+            if numbers is None:
+                found += read_places(shard, split, [name])
+            elif numbers:
+                index = read_index(shard, is_strict=False)
+                spans = [(int(index.offsets[n]), int(index.lengths[n])) for n in numbers]
+                found += [
+                    Place(name, split, shard.name, number, *span)
+                    for number, span in zip(numbers, spans, strict=True)
+                ]
+    return found
+
+
+def read_places(shard: ShardFile, split: str, names: Iterable[str]) -> Iterator[Place]:
+    """The records of some names in a shard, whose records are all read and checked."""
+    wanted = {encode_name(name): name for name in names}
+    may_be_numbers = any(name.lstrip(b"-").isdigit() for name in wanted)
+    first = 0
+    for block in read_shard_blocks(shard.path):
+        is_looked_into = len(wanted) > _FEW or may_be_numbers
+        if is_looked_into or any(name in block.data for name in wanted):
+            for number, record in enumerate(block.records()):
+                own = wanted.keys() & names_of(decode_example(record, NAME_FEATURES))
+                if own:
+                    place = block.file_offset + int(block.starts[number])
+                    found = wanted[min(own)], split, shard.name, first + number
+                    yield Place(*found, byte_offset=place, bytes=len(record))
+        first += len(block)
