@@ -174,23 +174,19 @@ class LayoutInputs:
         uri = self._whole_if_outside(uri.removeprefix("file://"), folder)
         inside = False
         for root, files, start in self._roots(folder):
-            path = _below(uri, self._spellings[root], start)
-            inside |= path is not None
-            file = files.get(path) if path is not None else None
-            if file is not None:
-                if file.problem is not None:
-                    raise RejectedInputError(*file.problem)
-                location = file.path if root == self.base else storage.join(_whole(root), file.path)
-                return file.path, Blob(location, file.size)
-            if path is not None:
-                _check_folders_readable(files, path)
+            if (path := _below(uri, self._spellings[root], start)) is None:
+                continue
+            inside = True
+            if (file := files.get(path)) is not None:
+                whole = root if storage.is_remote(root) else os.path.abspath(root)
+                location = path if root == self.base else storage.join(whole, path)
+                return path, _blob_of(file, location)
+            _check_folders_readable(files, path)
         is_local = os.path.isabs(uri)
         if not inside and self.elsewhere is not None and (is_local or "://" in uri):
             uri = os.path.normpath(uri) if is_local else uri
             if (file := self.elsewhere.find(uri)) is not None:
-                if file.problem is not None:
-                    raise RejectedInputError(*file.problem)
-                return uri, Blob(uri, file.size)
+                return uri, _blob_of(file, uri)
             inside = True
         if inside or (is_local and not os.path.lexists(uri)):
             raise RejectedInputError("FILE_NOT_FOUND", "listed, but there is no such file")
@@ -232,12 +228,17 @@ def select_readable(
     return good, excluded
 
 
+def _blob_of(file: storage.InputFile, location: str) -> Blob:
+    if file.problem is not None:
+        raise RejectedInputError(*file.problem)
+    return Blob(location, file.size)
+
+
 def _check_folders_readable(files: Mapping[str, storage.InputFile], path: str) -> None:
     """Rejects a file in a folder that cannot be listed."""
     while path := posixpath.dirname(path):
-        folder = files.get(path)
-        if folder is not None and folder.is_folder and folder.problem is not None:
-            raise RejectedInputError(*folder.problem)
+        if (folder := files.get(path)) is not None and folder.is_folder:
+            _blob_of(folder, path)
 
 
 def decode_text(data: bytes, *, path: str, errors: str = "strict") -> str:
@@ -250,10 +251,6 @@ def decode_text(data: bytes, *, path: str, errors: str = "strict") -> str:
         raise InputError.at(
             path, expected="UTF-8", got=got, offset=error.start, advice=advice
         ) from error
-
-
-def _whole(root: str) -> str:
-    return root if storage.is_remote(root) else os.path.abspath(root)
 
 
 def _below(uri: str, prefixes: tuple[str, ...], start: str) -> str | None:

@@ -174,7 +174,13 @@ class Call:
 
     def read(self, name: str) -> Any:
         """The result that a task of this name has left."""
-        return read_plain(storage.join(self.workspace, f"{_RESULTS}/{name}"))
+        try:
+            return read_plain(storage.join(self.workspace, f"{_RESULTS}/{name}"))
+        except FileNotFoundError:
+            advice = f"The Beam runner lost it, or a worker wrote to a disk of its own. {_SHARE}"
+            raise DatasetError.at(
+                self.workspace, expected=f"the part {name!r}", got="none", advice=advice
+            ) from None
 
     def write_task(self, task: Task) -> None:
         """Puts a task where a worker elsewhere finds it by its name."""
@@ -202,19 +208,6 @@ class Call:
         folder = storage.join(self.workspace, _ERRORS)
         names = sorted(storage.list_names(folder, may_lack=True))
         return read_plain(storage.join(folder, names[0])) if names else None
-
-    def check_finished(self, names: Sequence[str]) -> None:
-        """Refuses a run of which a part is missing."""
-        folder = storage.join(self.workspace, _RESULTS)
-        missing = sorted({*names} - {*storage.list_names(folder, may_lack=True)})
-        if missing:
-            rule, got = f"{len(names)} parts", f"{len(names) - len(missing)}"
-            raise DatasetError.at(
-                self.workspace,
-                expected=rule,
-                got=f"{got}; the first that is missing: {missing[0]!r}",
-                advice=f"The Beam runner lost it, or a worker wrote to a disk of its own. {_SHARE}",
-            )
 
     def _write(self, path: str, value: object) -> None:
         storage.make_folder(storage.join(self.workspace, path.partition("/")[0]))
