@@ -17,13 +17,15 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from components.schema.statistics import check_facts, check_statistics, read_statistics
 from components.schema.tfmd import (
     adopt_shapes,
     check_agreement,
+    check_facts,
+    check_statistics,
     features_from_schema,
     merge_schema,
     parse_schema,
+    read_statistics,
     render_schema,
     schema_from_features,
 )

@@ -53,17 +53,10 @@ def open_store(metadata: str) -> Iterator[MetadataStore]:
         yield MetadataStore(config)
     except (errors.StatusError, RuntimeError) as error:  # the latter of its own connection
         raise InputError(
-            f"metadata {metadata!r}: cannot be read: {type(error).__name__}: {error}. "
-            f"{_hint(error)}"
+            f"metadata {metadata!r}: cannot be read: {type(error).__name__}: {error}. Is it ML "
+            "Metadata, may it be read, does its server run? One of another version: open it once "
+            "with the ml-metadata of the newer of the two versions, or take a copy."
         ) from error
-
-
-def _hint(error: Exception) -> str:
-    if isinstance(error, errors.UnavailableError):
-        return "Is the server running, and the address right?"
-    if "library version" in str(error):
-        return "Open it once with the ml-metadata of the newer of the two versions, or take a copy."
-    return "Is it ML Metadata, and may it be read?"
 
 
 def _config(metadata: str) -> Any:
