@@ -76,15 +76,7 @@ class Scan(TextSketches):
         self._rows, self._names, self._waiting = bytearray(), bytearray(), list[list[str]]()
 
     def read_all(self, *, advance: Callable[[int], None]) -> None:
-        """Reads every record, its checksums compared.
-
-        Args:
-            advance: called after each block with its bytes.
-
-        Raises:
-            CorruptShardError: a record is damaged.
-            DatasetError: a record is no `tf.train.Example`.
-        """
+        """Reads every record, checksums compared; `advance` gets the bytes of each block."""
         for split, shards in enumerate(self._dataset.shards.values()):
             for shard in shards:
                 for block in read_shard_blocks(shard.path):

@@ -124,12 +124,7 @@ def _disagreement(name: str, expected: str, got: str, source: str) -> DatasetErr
 def check_agreement(
     given: schema_pb2.Schema, features: Mapping[str, Feature], *, source: str
 ) -> None:
-    """Refuses a schema that contradicts the data.
-
-    Raises:
-        DatasetError: a feature of one is not in the other, has another type, another shape, or is
-            fixed in the schema and not in the data; the message names it.
-    """
+    """Refuses a schema that contradicts the data in names, types or shapes, by feature."""
     of_schema = {
         entry.name: dataclasses.replace(_feature(entry), shape=_declared_shape(entry))
         for entry in given.feature
@@ -153,12 +148,7 @@ def check_agreement(
 
 
 def adopt_shapes(given: schema_pb2.Schema, features: Mapping[str, Feature]) -> dict[str, Feature]:
-    """The features, with the shapes of matrices that a schema has and records do not.
-
-    Args:
-        given: a schema that agrees with the features.
-        features: by name; a matrix looks like a vector of as many values.
-    """
+    """The features, with the shapes of matrices that an agreeing schema has and records do not."""
     adopted = dict(features)
     for entry in given.feature:
         feature, shape = features[entry.name], _declared_shape(entry)
@@ -195,11 +185,7 @@ def render_schema(schema: schema_pb2.Schema) -> str:
 
 
 def parse_schema(text: str, *, path: str) -> schema_pb2.Schema:
-    """Reads `schema.pbtxt`.
-
-    Raises:
-        DatasetError: it is no such text; the message names `path`.
-    """
+    """Reads `schema.pbtxt`; raises a DatasetError that names `path` where it is none."""
     try:
         return text_format.Parse(text, schema_pb2.Schema())
     except text_format.ParseError as error:
@@ -207,11 +193,7 @@ def parse_schema(text: str, *, path: str) -> schema_pb2.Schema:
 
 
 def read_statistics(uri: str) -> dict[str, statistics_pb2.DatasetFeatureStatistics]:
-    """An ExampleStatistics artifact's numbers, by split.
-
-    Raises:
-        DatasetError: there are none, or a file is no such message; the message names it.
-    """
+    """An ExampleStatistics artifact's numbers, by split; DatasetError where there are none."""
     statistics = {}
     for file in list_files(uri) if exists(uri) else ():
         folder, _, name = file.path.partition("/")
@@ -237,11 +219,7 @@ def feature_name(entry: statistics_pb2.FeatureNameStatistics) -> str:
 
 
 def check_facts(schema: schema_pb2.Schema, facts: DatasetFacts, *, source: str) -> None:
-    """Refuses a schema whose presence or number of values the examples do not keep to.
-
-    Raises:
-        DatasetError: the message names the feature.
-    """
+    """Refuses a schema whose presence or number of values the examples do not keep to."""
     for entry in schema.feature:
         found = facts.features.get(entry.name)
         if found is None:
@@ -267,11 +245,7 @@ def check_statistics(
     *,
     source: str,
 ) -> None:
-    """Refuses statistics that are of other examples.
-
-    Raises:
-        DatasetError: the message names the split or the feature.
-    """
+    """Refuses statistics that are of other examples, by split or feature."""
     for split, dataset in statistics.items():
         most = records.get(split, 0)
         if dataset.num_examples > most:  # fewer is a sample

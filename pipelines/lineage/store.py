@@ -42,12 +42,7 @@ _SHOWN = 5  # artifacts of a store that has not the one that is asked for
 
 @contextlib.contextmanager
 def open_store(metadata: str) -> Iterator[MetadataStore]:
-    """The store; what goes wrong with it while it is read becomes an `InputError`.
-
-    Raises:
-        ConfigError: it is neither a sqlite file nor `grpc://host:port`.
-        InputError: there is no such store, it cannot be reached, or it is of another version.
-    """
+    """The store, read-only; what goes wrong with it while it is read becomes an `InputError`."""
     config = _config(metadata)
     try:
         yield MetadataStore(config)
