@@ -18,8 +18,8 @@ from typing import Any
 from absl import logging
 
 from components.common.processes import Pool, count_processes
+from trainer_utils import storage
 from trainer_utils.format import ConfigError, DatasetError
-from trainer_utils.format.errors import error_from_json, error_to_json
 from trainer_utils.step_display import show_step
 from trainer_utils.storage import (
     is_remote,
@@ -30,7 +30,6 @@ from trainer_utils.storage import (
     read_bytes,
     write_atomically,
 )
-from trainer_utils.storage.files import is_seen_by_others
 
 _TASKS, _RESULTS, _ERRORS = "tasks", "results", "errors"
 _POLL_SECONDS = {False: 0.5, True: 10.0}  # by whether the folder is remote: a listing has a price
@@ -95,7 +94,9 @@ class Runner(contextlib.AbstractContextManager["Runner"]):
         """How many calls are made at a time on this machine; 0: it is Beam's to say."""
         if self.make_pipeline is not None:
             return 0
-        if self._pool is None or not all(map(is_seen_by_others, paths)):
+        if self._pool is None or not all(
+            storage.file_system_of(path).is_seen_by_others for path in paths
+        ):
             return 1
         return count_processes(
             self.processes, tasks=tasks, seconds=cost.seconds, process_bytes=cost.process_bytes
@@ -201,7 +202,7 @@ class Call:
         try:
             self(task)
         except DatasetError as error:
-            self._write(f"{_ERRORS}/{name}", error_to_json(error))
+            self._write(f"{_ERRORS}/{name}", error)
             raise
         beam.metrics.Metrics.counter("tfx_shards", "tasks").inc()
 
@@ -209,7 +210,7 @@ class Call:
         """The first by name of those that were kept."""
         folder = join(self.workspace, _ERRORS)
         names = sorted(list_names(folder, may_lack=True))
-        return error_from_json(read_plain(join(folder, names[0]))) if names else None
+        return read_plain(join(folder, names[0])) if names else None
 
     def check_finished(self, names: Sequence[str]) -> None:
         """Refuses a run of which a part is missing."""

@@ -9,7 +9,7 @@ from typing import Any, cast
 
 from components.common.entry import Column, Value
 from components.common.rejects import RejectedInputError
-from components.media.decoding import open_image
+from components.media.images import open_image
 from components.media.options import ImageOptions
 
 BOX_COLUMNS = (

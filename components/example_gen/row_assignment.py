@@ -26,7 +26,7 @@ from components.example_gen.plan import (
 )
 from components.example_gen.row_pieces import PieceReport, read_columns, read_digests
 from components.example_gen.settings import ExampleGenSettings
-from components.tables.casting import cast_column, texts_of
+from components.tables.kinds import cast_column, texts_of
 from components.tables.pieces import Piece
 from components.tables.splits import NoSplit, split_of_word
 from components.tables.texts import text_columns

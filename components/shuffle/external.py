@@ -9,7 +9,7 @@ import functools
 import itertools
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent import futures
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -140,18 +140,12 @@ def _lot(frames: pa.Array, names: pa.Array, path: str | None) -> Lot:
     octets = data.slice(0, int(ends[-1])).to_pybytes()
     if path is None:
         return Lot(octets, lengths, footers_of(octets, ends), known)
-    crcs, bad = checked_crcs(octets, lengths)
-    if bad is not None:
-        frame = octets[ends[bad] - lengths[bad] - RECORD_OVERHEAD_BYTES : ends[bad]]
-        unframe(frame, path=path, offset=int(ends[bad]))
+    starts = ends - lengths - RECORD_OVERHEAD_BYTES
+    crcs, is_whole = check_frames(octets, starts, ends)
+    if not is_whole.all():
+        bad = int(is_whole.argmin())
+        unframe(octets[starts[bad] : ends[bad]], path=path, offset=int(starts[bad]))
     return Lot(octets, lengths, crcs, known)
-
-
-def checked_crcs(frames: Any, lengths: Ints) -> tuple[npt.NDArray[np.uint32], int | None]:
-    """The masked CRC-32C of payloads in frames of these lengths; which of them is bad, if any."""
-    stops = np.cumsum(lengths + RECORD_OVERHEAD_BYTES)
-    crcs, is_whole = check_frames(frames, stops - lengths - RECORD_OVERHEAD_BYTES, stops)
-    return crcs, None if is_whole.all() else int(is_whole.argmin())
 
 
 def write_shards(

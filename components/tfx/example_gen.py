@@ -47,6 +47,23 @@ TFX_PARAMETERS: dict[str, component_spec.ExecutionParameter] = {  # they mean wh
     "range_config": _parameter(type=range_config_pb2.RangeConfig, optional=True),
 }
 
+TFX_ARGUMENTS = {
+    "input_base": (
+        "a folder, a table of images, sounds or texts (CSV, TSV, JSON lines, Parquet) or an "
+        "archive; a local path or one in a bucket."
+    ),
+    "input_config": (
+        "TFX's: patterns by split; the folders below a pattern's literal part are classes. They "
+        "may hold {SPAN}, {VERSION}, {YYYY}, {MM} and {DD}. Default: all files."
+    ),
+    "output_config": (
+        "TFX's: hash splits with their shares, over each example's name or, by "
+        "`partition_feature_name`, a column. Default: the splits that folders, files or rows name, "
+        "else train and eval 2:1."
+    ),
+    "range_config": "TFX's: which span to take. Default: the latest.",
+}
+
 
 def all_files() -> example_gen_pb2.Input:
     """TFX's default `input_config`: all files, in one split."""

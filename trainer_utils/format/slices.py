@@ -47,24 +47,22 @@ def resolve_slices(spec: str, records: Mapping[str, int]) -> list[SplitRange]:
         ConfigError: the spec does not parse, or has more than 100%.
         DatasetError: it names an unknown split, or reaches past its end.
     """
-    parts = map(str.strip, spec.split("+")) if isinstance(spec, str) else [spec]
-    return [_resolve(part, records) for part in parts]
-
-
-def _resolve(part: str, records: Mapping[str, int]) -> SplitRange:
-    match = _SLICE.fullmatch(part) if isinstance(part, str) else None
-    if match is None:
-        rule = "a name, or a slice such as 'train[:80%]' or 'train[100:200]'"
-        raise ConfigError.of("split", part, allowed=rule)
-    split = _find_split(match["split"], records)
-    size = records[split]
-    percent = bool(match["start_percent"] or match["stop_percent"])
-    start = _bound(match["start"], 0, size, percent, part)
-    stop = _bound(match["stop"], size, size, percent, part)
-    if start > stop:
-        got = f"[{start}:{stop}] of {size} records"
-        raise DatasetError(f"split {part!r}: expected a start before the stop, got {got}")
-    return SplitRange(split, start, stop)
+    ranges = []
+    for part in map(str.strip, spec.split("+")) if isinstance(spec, str) else [spec]:
+        match = _SLICE.fullmatch(part) if isinstance(part, str) else None
+        if match is None:
+            rule = "a name, or a slice such as 'train[:80%]' or 'train[100:200]'"
+            raise ConfigError.of("split", part, allowed=rule)
+        split = _find_split(match["split"], records)
+        size = records[split]
+        percent = bool(match["start_percent"] or match["stop_percent"])
+        start = _bound(match["start"], 0, size, percent, part)
+        stop = _bound(match["stop"], size, size, percent, part)
+        if start > stop:
+            got = f"[{start}:{stop}] of {size} records"
+            raise DatasetError(f"split {part!r}: expected a start before the stop, got {got}")
+        ranges.append(SplitRange(split, start, stop))
+    return ranges
 
 
 def _find_split(name: str, records: Mapping[str, int]) -> str:
@@ -141,9 +139,14 @@ class RecordPositions:
             found.setdefault(part.path, []).append(index)
         return found
 
-    def locate(self, positions: npt.NDArray[np.int64]) -> list[RecordName]:
-        """Which file, and which record in it, each of `(n,) int64` positions is."""
+    def places_of(
+        self, positions: npt.NDArray[np.int64]
+    ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+        """Which range each of `(n,) int64` positions is in, and which record of its file it is."""
         indices = np.searchsorted(self._starts, positions, side="right") - 1
-        numbers = (positions + self._shifts[indices]).tolist()
-        places = zip(indices.tolist(), numbers, strict=True)
+        return indices, positions + self._shifts[indices]
+
+    def locate(self, positions: npt.NDArray[np.int64]) -> list[RecordName]:
+        """The same by the names of files."""
+        places = zip(*(one.tolist() for one in self.places_of(positions)), strict=True)
         return [RecordName(self._ranges[index].path, number) for index, number in places]

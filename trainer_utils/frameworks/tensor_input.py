@@ -83,13 +83,12 @@ class TensorInput:
         is_single = self._before is not None or self.options.batch_size is None
         dataset = self._examples(numbers) if is_single else self._batches(numbers)
         if self._after is not None:
-
-            def finish(step: tf.Tensor, element: Element) -> Element:
-                return step, self._arranged(
-                    call_hook(self._after, element, keep=self.options.mask_feature)
-                )
-
-            dataset = dataset.map(finish, num_parallel_calls=usable_cores(), deterministic=True)
+            keep = self.options.mask_feature
+            dataset = dataset.map(
+                lambda step, element: (step, call_hook(self._after, element, keep=keep)),
+                num_parallel_calls=usable_cores(),
+                deterministic=True,
+            )
         dataset = add_read_timer(dataset.prefetch(self.options.prefetch), self._counted)
         if count != tf.data.UNKNOWN_CARDINALITY:
             dataset = dataset.apply(tf.data.experimental.assert_cardinality(count))
@@ -102,12 +101,11 @@ class TensorInput:
         """Elements of a step: one for each replica."""
         return self.order.layout.replicas_per_worker if self.options.batch_size is not None else 1
 
-    @property
-    def _static_rows(self) -> int | None:
-        return self.order.layout.rows_per_replica if self.options.keeps_rows else None
-
     def _counted(self, step: tf.Tensor, element: Element) -> Element:
-        """The element alone; with the last of an epoch, the next epoch's turn comes."""
+        """The element alone, arranged; with the last of an epoch, the next epoch's turn comes."""
+        if (weight := self.options.labels.sample_weight) in element:
+            element = {**element, weight: tf.cast(element[weight], tf.float32)}
+        element = self.source.arranged(element)
         done = tf.cond(
             tf.equal((step + 1) % max(self.source.input_steps, 1), 0),
             lambda: self._call("finish", [step], [tf.int64])[0],
@@ -149,7 +147,6 @@ class TensorInput:
         """Pairs of a step and a dict of its tensors: of a replica's part, if there are several."""
         structure = self.source.structure
         kinds = [kind for spec in structure.values() for kind in _kinds(spec)]
-        finish = self._arranged if self._after is None else _unchanged
 
         def read_group(place: tf.Tensor) -> Element:
             values = self._call("make_group", [place[0], place[1]], kinds)
@@ -157,14 +154,21 @@ class TensorInput:
                 name: tf.ensure_shape(value, [None, *spec.shape])
                 for (name, spec), value in zip(structure.items(), values, strict=True)
             }
-            return tf.range(place[0], place[1]), finish(tensors)
+            return tf.range(place[0], place[1]), tensors
 
         def read(place: tf.Tensor) -> Element:
             *values, bounds = self._call("make", [place[0]], [*kinds, tf.int64])
             left = iter(values)
             tensors = {name: _tensor(left, spec) for name, spec in structure.items()}
-            is_whole = self._parts == 1
-            return (place[0], finish(tensors)) if is_whole else (place[0], tensors, bounds)
+            return (place[0], tensors) if self._parts == 1 else (place[0], tensors, bounds)
+
+        def divide(step: tf.Tensor, tensors: dict[str, Any], bounds: tf.Tensor) -> tf.data.Dataset:
+            def part(number: tf.Tensor) -> Element:
+                begin, end = bounds[number], bounds[number + 1]
+                cut = {name: self._with_rows(value[begin:end]) for name, value in tensors.items()}
+                return self._last_part(step, number), cut
+
+            return tf.data.Dataset.range(self._parts).map(part)
 
         is_group = self._at_once > 1
         calls = max(usable_cores(), self.options.processes)
@@ -172,40 +176,31 @@ class TensorInput:
         dataset = numbers.map(read_group if is_group else read, **parallel)
         if is_group:
             return dataset.flat_map(lambda *group: tf.data.Dataset.from_tensor_slices(group))
-        return dataset if self._parts == 1 else dataset.flat_map(self._divided)
+        return dataset if self._parts == 1 else dataset.flat_map(divide)
 
-    def _divided(
-        self, step: tf.Tensor, tensors: dict[str, Any], bounds: tf.Tensor
-    ) -> tf.data.Dataset:
-        """Each replica's part of a step. Only the last has its number, which may end an epoch."""
-        finish = self._arranged if self._after is None else _unchanged
+    def _last_part(self, step: tf.Tensor, number: tf.Tensor) -> tf.Tensor:
+        """The step of a replica's part: the last alone has its number, which may end an epoch."""
+        return tf.where(tf.equal(number, self._parts - 1), step, _NO_STEP)
 
-        def part(number: tf.Tensor) -> Element:
-            begin, end = bounds[number], bounds[number + 1]
-            cut = {name: _with_rows(v[begin:end], self._static_rows) for name, v in tensors.items()}
-            return tf.where(tf.equal(number, self._parts - 1), step, _NO_STEP), finish(cut)
-
-        return tf.data.Dataset.range(self._parts).map(part)
+    def _with_rows(self, values: Any) -> Any:
+        """With what is known of its shape; a ragged tensor's row splits say that of theirs."""
+        if not self.options.keeps_rows or isinstance(values, tf.RaggedTensor):
+            return values
+        return tf.ensure_shape(values, [self.order.layout.rows_per_replica, *values.shape[1:]])
 
     def _examples(self, numbers: tf.data.Dataset) -> tf.data.Dataset:
         """The same of examples that go through a callback one by one, then batched if at all."""
-        options, parts, rows = self.options, self._parts, self._static_rows
+        options, parts, mask_feature = self.options, self._parts, self.options.mask_feature
         is_batched = options.batch_size is not None
-        pads = options.remainder == "pad"
         specs = {
             name: ArraySpec(spec.shape[1:] if is_batched else spec.shape, spec.dtype)
             for name, spec in self.source.structure.items()
-            if not (pads and name == options.mask)
+            if name != mask_feature
         }
         encoding = self.source.encoding
         if encoding is not None and encoding.label in specs:  # a callback has ids
             specs[encoding.label] = ArraySpec(specs[encoding.label].shape[:-1], "int64")
         kinds = [kind for spec in specs.values() for kind in (_kinds(spec)[0], tf.int64)]
-
-        arrange = self._arranged if self._after is None else _unchanged
-
-        def finish(element: Element) -> Element:
-            return arrange(self._encoded(element))
 
         def read(place: tf.Tensor) -> tf.data.Dataset:
             begin, end = place[0], place[1]
@@ -217,7 +212,9 @@ class TensorInput:
                 left = iter(values)
                 made: Element = {name: _row(row, left, spec) for name, spec in specs.items()}
                 made = call_hook(self._before, made)
-                return {**made, options.mask: tf.ensure_shape(mask, [None])[row]} if pads else made
+                if mask_feature is not None:
+                    made = {**made, mask_feature: tf.ensure_shape(mask, [None])[row]}
+                return made
 
             def batch(number: tf.Tensor) -> tf.data.Dataset:
                 size = bounds[number + 1] - bounds[number]  # of none, any row is made, and cut off
@@ -225,18 +222,17 @@ class TensorInput:
                 examples = tf.data.Dataset.range(first, first + tf.maximum(size, 1)).map(
                     example, num_parallel_calls=usable_cores(), deterministic=True
                 )
-                last = tf.where(tf.equal(number, parts - 1), begin, _NO_STEP)
 
                 def cut(whole: Element) -> Element:
-                    some = tf.nest.map_structure(lambda v: _with_rows(v[:size], rows), whole)
-                    return last, finish(some)
+                    some = tf.nest.map_structure(lambda v: self._with_rows(v[:size]), whole)
+                    return self._last_part(begin, number), self._encoded(some)
 
                 return _batched(examples, tf.maximum(size, 1), ragged=options.ragged).map(cut)
 
             if is_batched:
                 return tf.data.Dataset.range(parts).flat_map(batch)
             return tf.data.Dataset.range(end - begin).map(
-                lambda row: (begin + row, finish(example(row))),
+                lambda row: (begin + row, self._encoded(example(row))),
                 num_parallel_calls=usable_cores(),
                 deterministic=True,
             )
@@ -258,13 +254,6 @@ class TensorInput:
         (encoded,) = self._call("encode", [ids], [tf.float32])
         shape = ids.shape.concatenate(encoding.num_classes)
         return {**element, encoding.label: tf.ensure_shape(encoded, shape)}
-
-    def _arranged(self, element: Element) -> Element:
-        """What the trainer gets."""
-        weight = self.options.labels.sample_weight
-        if weight in element:
-            element = {**element, weight: tf.cast(element[weight], tf.float32)}
-        return self.source.arranged(element)
 
     def bounds(self, step: int) -> npt.NDArray[np.int64]:
         """Where each replica's rows of a step begin among this worker's, and where they end."""
@@ -369,10 +358,6 @@ def _wait_for_calls() -> None:
         still = still + 1 if begun == _calls["begun"] == _calls["ended"] else 0
 
 
-def _unchanged(element: Element) -> Element:
-    return element
-
-
 def _kinds(spec: ArraySpec) -> list[tf.DType]:
     """Of its values and, where it is ragged, of its row splits."""
     kind = tf.string if spec.dtype == "bytes" else tf.as_dtype(spec.dtype)
@@ -394,13 +379,6 @@ def _row(row: tf.Tensor, left: Any, spec: ArraySpec) -> tf.Tensor:
     values, places = next(left), tf.ensure_shape(next(left), [None, 2 + len(spec.shape)])
     place = places[row]
     return tf.ensure_shape(tf.reshape(values[place[0] : place[1]], place[2:]), spec.shape)
-
-
-def _with_rows(values: Any, rows: int | None) -> Any:
-    """With what is known of its shape; a ragged tensor's row splits say that of theirs."""
-    if rows is None or isinstance(values, tf.RaggedTensor):
-        return values
-    return tf.ensure_shape(values, [rows, *values.shape[1:]])
 
 
 def _batched(examples: tf.data.Dataset, size: tf.Tensor, *, ragged: bool) -> tf.data.Dataset:

@@ -18,7 +18,7 @@ import numpy.typing as npt
 from trainer_utils.dataset.selection import Source, merged_features
 from trainer_utils.format import ConfigError, Feature
 from trainer_utils.format.errors import did_you_mean
-from trainer_utils.format.slices import FileRange
+from trainer_utils.format.slices import FileRange, RecordPositions
 from trainer_utils.order.packing import MOST_TOKEN, PACK_FEATURES, PackIndex, PackOptions, Pieces
 from trainer_utils.reading.arrays import ArraySpec, splits_of
 from trainer_utils.reading.record_reader import RecordReader, Rows
@@ -84,16 +84,13 @@ def _check_tokens(feature: Feature, pack: PackOptions) -> None:
     """Refuses a feature that is no list of tokens, and an `eos` that its tokenizer has not."""
     is_list = feature.type == "int" and not feature.is_sequence and len(feature.shape) <= 1
     if not (is_list or feature.tokens):
-        kind, cure = f"{feature.type} values", ""
+        kinds = {"float": "numbers with a fraction", "string": "texts or bytes"}
+        kind = kinds.get(feature.type, f"integers of shape {feature.shape}")
         if feature.tensor is not None:
-            kind = f"serialized tensors {feature.tensor}"
-            cure = ". Write arrays as lists: tokens.tolist(), or of one dimension and int64"
-        elif feature.type != "float":
-            is_text = feature.type == "string"
-            kind = "texts or bytes" if is_text else f"integers of shape {feature.shape}"
+            kind = "serialized tensors: write them as lists, tokens.tolist()"
         raise ConfigError(
             "pack: expected a feature of tokens, as TextExampleGen(tokenizer=…) writes it, or of "
-            f"flat lists of integers, got {pack.feature!r} of {kind}{cure}",
+            f"flat lists of integers, got {pack.feature!r} of {kind}",
             setting="pack",
             value=pack.feature,
         )
@@ -190,10 +187,8 @@ class PackReader:
         self.unreadable, self.reads_ahead = self._reader.unreadable, self._reader.reads_ahead
         counts = [len(index.lengths) for index in self._packs]
         self._firsts = np.cumsum([0, *counts])[:-1]
+        self._positions = RecordPositions(ranges)
         numbers = {part.path: n for n, source in enumerate(own) for part in source.ranges}
-        takes = np.array([part.take for part in ranges], np.int64)
-        self._stops = np.cumsum(takes)
-        self._shifts = np.array([part.skip for part in ranges], np.int64) - (self._stops - takes)
         self._sources = np.array([numbers[part.path] for part in ranges], np.int64)
 
     def read(self, positions: Numbers) -> PackRows:
@@ -213,8 +208,8 @@ class PackReader:
 
     def _pieces(self, positions: Numbers) -> tuple[Pieces, Numbers]:
         """Of packs, with records among those of all sources; and the lengths of the latter."""
-        ranges = np.searchsorted(self._stops, positions, side="right")
-        packs, sources = positions + self._shifts[ranges], self._sources[ranges]
+        ranges, packs = self._positions.places_of(positions)
+        sources = self._sources[ranges]
         parts, lengths = [], []
         for number in np.unique(sources).tolist():
             rows = np.flatnonzero(sources == number)

@@ -17,7 +17,7 @@ from trainer_utils.dataset.selection import Source, mean_bytes
 from trainer_utils.format import CorruptShardError, DatasetError
 from trainer_utils.format.checksums import Buffer
 from trainer_utils.format.example_columns import Column, parse_examples, parse_feature_lists
-from trainer_utils.format.slices import FileRange, RecordName
+from trainer_utils.format.slices import FileRange, RecordName, RecordPositions
 from trainer_utils.format.tensors import TokenSpec
 from trainer_utils.format.tfrecord import (
     FOOTER_BYTES,
@@ -116,11 +116,8 @@ class RecordReader:
         self._ends: dict[int, int] = {}  # of shards that have no record from there on
         self._seen_bad: set[tuple[int, int, int]] = set()  # shard's index and bytes, once
         self._indices = {shard.path: index for index, shard in enumerate(self._shards)}
-        takes = np.array([part.take for part in ranges], np.int64)
-        self._stops = np.cumsum(takes)
-        self._num_records = int(takes.sum())
-        skips = np.array([part.skip for part in ranges], np.int64)
-        self._shifts = skips - (self._stops - takes)
+        self._ranges, self._positions = ranges, RecordPositions(ranges)
+        self._num_records = sum(part.take for part in ranges)
         self._range_shards = np.array([self._indices[part.path] for part in ranges], np.int64)
         self._process = 0
         self._open_here()
@@ -164,8 +161,8 @@ class RecordReader:
 
     def _locate(self, positions: Positions) -> tuple[Positions, Positions]:
         """Which shard, and which record in it, positions are."""
-        indices = np.searchsorted(self._stops, positions, side="right")
-        return self._range_shards[indices], positions + self._shifts[indices]
+        ranges, numbers = self._positions.places_of(positions)
+        return self._range_shards[ranges], numbers
 
     def _with_substitutes(
         self, positions: Positions, shards: Positions, numbers: Positions
@@ -183,8 +180,9 @@ class RecordReader:
                     first = next(iter(self.unreadable.values()))
                     rule = f"records: expected one at least that can be read, got {first}"
                     raise CorruptShardError(rule)
-                part = int(np.searchsorted(self._stops, place, side="right"))
-                place = (int(self._stops[part]) if is_behind else place + 1) % self._num_records
+                part = self._ranges[int(self._positions.places_of(np.array([place]))[0][0])]
+                place += part.skip + part.take - record[1] if is_behind else 1
+                place %= self._num_records
                 found = self._locate(np.array([place]))
                 record = int(found[0][0]), int(found[1][0])
             shards[row], numbers[row] = record

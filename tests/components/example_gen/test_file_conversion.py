@@ -13,8 +13,8 @@ from components.image_example_gen import Executor
 from tests.components.runs import manifest_of, run
 from tests.make import photo, write_files
 from tests.record_names import check_record_names
+from trainer_utils import storage
 from trainer_utils.format import CorruptShardError, RecordIndex, Shard
-from trainer_utils.storage import files
 
 
 def convert(base: Path, uri: Path, **settings: Any) -> dict[str, Any]:
@@ -39,7 +39,7 @@ def test_the_index_leads_to_every_record_of_every_shard(photos, tmp_path, compre
         name = path.name.removesuffix(".gz").replace("data_tfrecord", "train")
         data = (tmp_path / f"out/index/{name}.npy").read_bytes()
         assert f"{google_crc32c.value(data):08x}" == entry["index_crc32c"]
-        index = RecordIndex.from_bytes(data, path=name, shard=Shard.from_entry(entry))
+        index = RecordIndex.from_bytes(data, path=name, shard=Shard.from_entries([entry])[0])
         stream = io.BytesIO(gzip.decompress(path.read_bytes()) if kind else path.read_bytes())
         assert [index.read(stream, n, path="") for n in range(len(index))] == records
     assert check_record_names(tmp_path / "out") == 12
@@ -68,7 +68,7 @@ def test_a_shard_without_records_goes_with_its_index_and_the_others_are_renumber
 def test_a_shard_whose_bytes_the_disk_lost_is_found_before_the_manifest_is_written(
     photos, tmp_path, monkeypatch
 ):
-    rename = files.rename
+    rename = storage.rename
 
     def rename_and_lose(source: str, target: str) -> None:
         rename(source, target)
@@ -77,7 +77,7 @@ def test_a_shard_whose_bytes_the_disk_lost_is_found_before_the_manifest_is_writt
             data[-300] ^= 1
             Path(target).write_bytes(data)
 
-    monkeypatch.setattr(files, "rename", rename_and_lose)
+    monkeypatch.setattr(storage, "rename", rename_and_lose)
     with pytest.raises(CorruptShardError, match=r"00001-of-.*were written, got"):
         convert(photos, tmp_path / "out")
     assert not (tmp_path / "out/manifest.json").exists()

@@ -17,12 +17,8 @@ from tfx.utils import proto_utils
 
 from components import ImageExampleGen
 from components.image_example_gen import Executor
+from tests.components.image_example_gen.image_runs import photo, write_photos
 from tests.components.runs import input_config
-from tests.make import photo, write_files
-
-
-def write_photos(base: Path, *names: str) -> Path:
-    return write_files(base, {name: photo(number) for number, name in enumerate(names)})
 
 
 def properties_of(base: Path, config: str | None, range_config: str | None) -> dict:

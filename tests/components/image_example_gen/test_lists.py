@@ -4,14 +4,8 @@ import json
 
 import pytest
 
-from tests.components.image_example_gen.image_runs import (
-    accounting,
-    convert,
-    placed,
-    read,
-    rejects_in,
-    write_photos,
-)
+from tests.components.image_example_gen.image_runs import convert, read, write_photos
+from tests.components.runs import accounting, placed, rejects_in
 
 
 def test_a_bad_row_of_a_csv_is_a_line_of_rejects_with_one_code(tmp_path):
@@ -28,7 +22,7 @@ def test_a_bad_row_of_a_csv_is_a_line_of_rejects_with_one_code(tmp_path):
     )
     roots = json.dumps([str(base)])  # and nothing else
     manifest = convert(base, tmp_path / "out", max_reject_fraction=0.9, image_roots=roots)
-    lines = rejects_in(tmp_path / "out/rejects.jsonl")
+    lines = rejects_in(tmp_path / "out")
     assert sorted((line["source"], line["code"], line["split"]) for line in lines) == [
         ("../elsewhere.jpg", "OUTSIDE_INPUT_BASE", "test"),
         (f"{tmp_path}/elsewhere.jpg", "OUTSIDE_INPUT_BASE", "train"),
@@ -57,7 +51,7 @@ def test_files_elsewhere_are_taken_as_the_list_names_them(tmp_path, uri, columns
     (base / "list.csv").write_text(f"split,{','.join(names)},label\n{rows}")
     manifest = convert(base, tmp_path / "out", max_reject_fraction=0.2)
     assert accounting(manifest["total"]) == dict(found=6, written=5, rejected=1, skipped=0)
-    (line,) = rejects_in(tmp_path / "out/rejects.jsonl")
+    (line,) = rejects_in(tmp_path / "out")
     assert (line["source"], line["code"]) == (uris[-1], "FILE_NOT_FOUND")
     examples = [example for split in read(tmp_path / "out").values() for example in split]
     for name in ["image"] if columns == 1 else names:
@@ -74,7 +68,7 @@ def test_rows_of_no_split_are_skipped_or_rejected_and_counted(tmp_path):
     (base / "list.csv").write_text(f"split,image_uri,label\n{rows}")
     manifest = convert(base, tmp_path / "out", max_reject_fraction=0.5)
     assert accounting(manifest["total"]) == dict(found=4, written=1, rejected=1, skipped=2)
-    (line,) = rejects_in(tmp_path / "out/rejects.jsonl")
+    (line,) = rejects_in(tmp_path / "out")
     assert (line["source"], line["code"]) == ("3.jpg", "UNKNOWN_SPLIT")
     assert "'holdout'" in line["detail"]
 
