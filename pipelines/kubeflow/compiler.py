@@ -24,7 +24,7 @@ import re
 import runpy
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import yaml
@@ -249,9 +249,14 @@ def _compile_native(
 
 def _make_open_source(spec: JsonObject, *, dataset_root: str, fingerprints: bool) -> None:
     """Makes what TFX compiled what open-source Kubeflow takes."""
-    executors = spec["deploymentSpec"]["executors"]
-    for name, component in spec["components"].items():
-        types = _collapse_types(component)
+    executors, components = spec["deploymentSpec"]["executors"], spec["components"]
+    for name, component in components.items():
+        types = []  # side, name and TFX's type of each artifact
+        for side in ("input", "output"):
+            artifacts = component.get(f"{side}Definitions", {}).get("artifacts", {})
+            for artifact, definition in sorted(artifacts.items()):  # protobuf keeps no order
+                title = _collapse_type(definition, "artifactType", artifact)
+                types.append((f"{side}s", artifact, title))
         executor = executors.get(component.get("executorLabel"), {})
         if "container" in executor:
             _wrap(executor["container"], types, dataset_root)
@@ -263,14 +268,13 @@ def _make_open_source(spec: JsonObject, *, dataset_root: str, fingerprints: bool
                 f"Kubeflow has none ({', '.join(executor)}). Import the artifact by its uri.",
                 setting=name,
             )
-    for dag in _dags(spec):
-        for name, task in [*dag["tasks"].items()]:
+    for tasks in [c["dag"]["tasks"] for c in (spec["root"], *components.values()) if "dag" in c]:
+        for name, task in [*tasks.items()]:
             _check_constants(name, task)
-            if task.get("inputs", {}).get("artifacts"):
-                continue
-            is_cached = task.pop("cachingOptions", {}).get("enableCache")
-            if fingerprints and is_cached:
-                _add_fingerprint(spec, dag["tasks"], name)
+            if not task.get("inputs", {}).get("artifacts"):
+                is_cached = task.pop("cachingOptions", {}).get("enableCache")
+                if fingerprints and is_cached:
+                    _add_fingerprint(spec, tasks, name)
 
 
 def _add_fingerprint(spec: JsonObject, tasks: JsonObject, name: str) -> None:
@@ -302,24 +306,6 @@ def _add_fingerprint(spec: JsonObject, tasks: JsonObject, name: str) -> None:
     task["cachingOptions"] = {"enableCache": True}
 
 
-def _dags(spec: Mapping[str, Json]) -> Iterator[JsonObject]:
-    for component in [spec["root"], *spec["components"].values()]:
-        if "dag" in component:
-            yield component["dag"]
-
-
-def _collapse_types(component: Mapping[str, Json]) -> dict[str, dict[str, str]]:
-    """Replaces the types of artifacts; returns TFX's, by side and name."""
-    return {
-        f"{side}s": {
-            name: _collapse_type(artifact, "artifactType", name)
-            for name, artifact in definitions.get("artifacts", {}).items()
-        }
-        for side in ("input", "output")
-        for definitions in [component.get(f"{side}Definitions", {})]
-    }
-
-
 def _collapse_type(holder: JsonObject, key: str, name: str = "") -> str:
     schema = holder[key]
     title = str(schema.get("schemaTitle") or yaml.safe_load(schema["instanceSchema"])["title"])
@@ -330,17 +316,14 @@ def _collapse_type(holder: JsonObject, key: str, name: str = "") -> str:
     return title
 
 
-def _wrap(container: JsonObject, types: Mapping[str, Mapping[str, str]], dataset_root: str) -> None:
+def _wrap(container: JsonObject, types: Iterable[tuple[str, str, str]], root: str) -> None:
     """Puts our step before TFX's arguments, which follow `--`."""
     arguments = []
-    for side, by_name in types.items():
-        for name, title in sorted(by_name.items()):  # protobuf keeps no order
-            path = f"{{{{$.{side}.artifacts['{name}'].path}}}}"
-            arguments += [ARTIFACT_FLAG, side, name, title, path]
-    if dataset_root:
-        arguments += [ROOT_FLAG, dataset_root]
-    if container.pop("lifecycle", None):
-        arguments.append(DRIVER_FLAG)
+    for side, name, title in types:
+        path = f"{{{{$.{side}.artifacts['{name}'].path}}}}"
+        arguments += [ARTIFACT_FLAG, side, name, title, path]
+    arguments += [ROOT_FLAG, root] if root else []
+    arguments += [DRIVER_FLAG] if container.pop("lifecycle", None) else []
     container["command"] = list(STEP_COMMAND)
     container["args"] = [*arguments, "--", *container.get("args", ())]
 

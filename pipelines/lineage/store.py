@@ -130,7 +130,18 @@ def _graph(store: MetadataStore, artifact: int) -> tuple[dict[Id, Artifact], dic
         executions |= visited
     nodes = sorted(_all(store.get_artifacts_by_id, artifacts), key=lambda node: node.id)
     found = _executions(store, executions)
-    return {n.id: _artifact(n) for n in nodes}, {node.id: node for node in found}
+    return {
+        node.id: Artifact(
+            id=node.id,
+            type=node.type or f"type {node.type_id}",
+            uri=node.uri,
+            name=node.name,
+            state=metadata_store_pb2.Artifact.State.Name(node.state),
+            created=_time_of(node.create_time_since_epoch),
+            properties=_properties_of(node),
+        )
+        for node in nodes
+    }, {node.id: node for node in found}
 
 
 def _executions(store: MetadataStore, ids: Iterable[int]) -> list[Execution]:
@@ -145,18 +156,6 @@ def _executions(store: MetadataStore, ids: Iterable[int]) -> list[Execution]:
         with contextlib.suppress(errors.NotFoundError):  # where another would give an empty list
             contexts[node.id] = store.get_contexts_by_execution(node.id)
     return [_execution(node, contexts[node.id], events[node.id]) for node in nodes]
-
-
-def _artifact(node: metadata_store_pb2.Artifact) -> Artifact:
-    return Artifact(
-        id=node.id,
-        type=node.type or f"type {node.type_id}",
-        uri=node.uri,
-        name=node.name,
-        state=metadata_store_pb2.Artifact.State.Name(node.state),
-        created=_time_of(node.create_time_since_epoch),
-        properties=_properties_of(node),
-    )
 
 
 def _execution(
