@@ -94,6 +94,7 @@ MUTATIONS = [
         ("if stop != len(data) or", "if"),
         ("and len(a) == len(lengths)", ""),
         ("or len(sums) == 1", ""),
+        tests=f"tests/{FORMAT}/test_shard_writer.py",
     ),
     # What a manifest says.
     *_of(
@@ -152,8 +153,9 @@ MUTATIONS = [
     ),
     *_of(
         DATASET,
-        "shards",
+        "opening",
         ("    if size not in (None, index.framed_bytes):\n", "    if False:\n"),
+        tests=f"tests/{DATASET}/test_shards.py",
     ),
     Mutation(
         f"{FORMAT}/layouts.py",
@@ -173,8 +175,8 @@ MUTATIONS = [
         "components/common",
         "workspace",
         ("return not isinstance(error, BlockingIOError)", "return True"),
-        ('(run := _run_at(uri) or {}).get("run") != own.name', "(run := None)"),
-        ('run is None or run.get("run") == own.name', "True"),
+        ('(run := _run_at(uri)).get("run") != own.name', "(run := None)"),
+        ('not run or run.get("run") == own.name', "True"),
     ),
     # What verify looks at.
     *[

@@ -35,7 +35,7 @@ from trainer_utils.dataset.inspection import (
     features_of_facts,
 )
 from trainer_utils.format import DatasetError, Feature, InputError
-from trainer_utils.format.images import encode_png, image_size
+from trainer_utils.format.media_formats import encode_png, image_size
 from trainer_utils.format.tensors import TensorSpec, encode_tensor
 
 _PLAIN_DTYPES = ("int64", "float32", "string")
