@@ -172,7 +172,7 @@ class _PartOrder:
     def records(self, numbers: Positions) -> Positions:
         """The positions, within the part, of neighbouring numbers."""
         epochs, places = np.divmod(numbers + self._skipped, self._records)
-        found = []
+        found = [numbers[:0]]
         for epoch in np.unique(epochs).tolist():
             own = places[epochs == epoch]
             if epoch or self._unread is None:
@@ -236,7 +236,7 @@ class Mixture:
         layout: BatchLayout,
         stages: Sequence[Stage],
         parts: Mapping[str, MixPart],
-        make_order: Callable[[str, MixPart, BatchLayout], Order],
+        make_order: Callable[[str, MixPart, int], Order],
     ) -> None:
         self._layout, self._make_order = layout, make_order
         starts = itertools.accumulate((part.records for part in parts.values()), initial=0)
@@ -265,10 +265,7 @@ class Mixture:
 
     def _order_of(self, name: str, part: MixPart) -> _PartOrder:
         """The order of a part; of a newer version without what the older one gave."""
-
-        def make(records: int) -> Order:
-            return self._make_order(name, part, BatchLayout(num_records=records, batch_size=1))
-
+        make = functools.partial(self._make_order, name, part)
         if part.after is None or part.keys is None:
             return _PartOrder(part, make)
         return _PartOrder(part, make, _unread(part.keys(), self._read_by(*part.after)))
