@@ -12,7 +12,8 @@ import tensorflow as tf
 
 import trainer_utils
 from trainer_utils import DatasetWriter, storage
-from trainer_utils.dataset import files, open_dataset, read_shard_blocks
+from trainer_utils.dataset import open_dataset, read_shard_blocks
+from trainer_utils.dataset.location import list_dataset
 from trainer_utils.format import ConfigError, CorruptShardError, DatasetError, Feature
 from trainer_utils.format.datum import render_features
 from trainer_utils.format.naming import WORKING_FOLDER
@@ -279,7 +280,7 @@ def test_what_lies_in_the_index_is_not_listed_to_open_a_dataset(tmp_path, monkey
     dataset = open_dataset(str(tmp_path))
     assert sorted(folders) == [".", "Split-train"]
     assert all(os.path.isfile(shard.index_path) for shard in dataset.shard_files)
-    assert {name.split("/")[0] for name in files.list_dataset(str(tmp_path)).sizes} >= {"index"}
+    assert {name.split("/")[0] for name in list_dataset(str(tmp_path)).sizes} >= {"index"}
 
 
 # --- As others have it ---
