@@ -128,20 +128,15 @@ MUTATIONS = [
     # Which worker reads which record.
     *_of(
         ORDER,
-        "shuffling",
+        "layout",
         ("identity = epoch.to_bytes", "identity = (0).to_bytes"),
         ('+ number.to_bytes(8, "little")', '+ (0).to_bytes(8, "little")'),
         ("+ epoch * self._layout.num_dropped", "+ 0 * self._layout.num_dropped"),
         ('searchsorted(before, within, side="right")', "searchsorted(before, within)"),
         ("np.arange(begin + first, begin + stop) %", "np.arange(begin, begin + stop - first) %"),
-        tests="tests/trainer_utils/order/test_order.py tests/order/test_vectors.py",
-    ),
-    *_of(
-        ORDER,
-        "layout",
         ("return (rest - rest // 2, rest // 2)", "return (rest // 2, rest // 2)"),
         ("return worker * size // workers, (worker", "return worker * (size // workers), (worker"),
-        tests="tests/order/test_vectors.py",
+        tests="tests/trainer_utils/order/test_order.py tests/order/test_vectors.py",
     ),
     # Where bytes lie, and what is believed.
     Mutation(
@@ -180,8 +175,8 @@ MUTATIONS = [
         "components/common",
         "workspace",
         ("return not isinstance(error, BlockingIOError)", "return True"),
-        ('(run := _run_at(uri) or {}).get("run") != own.name', "(run := None)"),
-        ('run is None or run.get("run") == own.name', "True"),
+        ('(run := _run_at(uri)).get("run") != own.name', "(run := None)"),
+        ('not run or run.get("run") == own.name', "True"),
     ),
     # What verify looks at.
     *[
