@@ -114,17 +114,6 @@ class RecordPositions:
         self._starts = np.cumsum(takes) - takes
         self._shifts = np.array([part.skip for part in ranges], np.int64) - self._starts
 
-    def cut(self, start: int, stop: int) -> list[FileRange]:
-        """The ranges that hold the positions `start` to `stop`, the latter not included."""
-        first, last = np.searchsorted(self._starts, (start + 1, stop)).tolist()
-        parts = []
-        for index in range(max(first - 1, 0), last):
-            (path, skip, take), place = self._ranges[index], int(self._starts[index])
-            begin, end = max(start - place, 0), min(stop - place, take)
-            if begin < end:
-                parts.append(FileRange(path, skip + begin, end - begin))
-        return parts
-
     def positions_of(self, name: RecordName) -> list[int]:
         """The positions of a record, in rising order: none, one, or several where ranges repeat."""
         return [

@@ -1,5 +1,6 @@
 """Opening datasets: ours, Datum's and a stock ExampleGen's; refusing what is none or not whole."""
 
+import itertools
 import os
 import types
 from collections.abc import Callable, Sequence
@@ -14,7 +15,7 @@ import trainer_utils
 from trainer_utils import DatasetWriter, storage
 from trainer_utils.dataset import open_dataset, read_shard_blocks
 from trainer_utils.dataset.location import list_dataset
-from trainer_utils.format import ConfigError, CorruptShardError, DatasetError, Feature
+from trainer_utils.format import ConfigError, CorruptShardError, DatasetError, Feature, SplitRange
 from trainer_utils.format.datum import render_features
 from trainer_utils.format.naming import WORKING_FOLDER
 
@@ -88,6 +89,10 @@ def test_ours_is_opened_as_its_manifest_says(tmp_path, write_dataset, gzip):
     paths = sorted((tmp_path / "Split-train").iterdir())
     found = [(Path(shard.path), shard.records, shard.bytes) for shard in dataset.shards["train"]]
     assert found == [(p, n, p.stat().st_size) for p, n in zip(paths, [4, 1], strict=True)]
+    for start, stop in itertools.combinations_with_replacement(range(6), 2):
+        ranges = dataset.file_ranges(SplitRange("train", start, stop))
+        places = [(paths.index(Path(p)), skip + n) for p, skip, take in ranges for n in range(take)]
+        assert places == [(0, 0), (0, 1), (0, 2), (0, 3), (1, 0)][start:stop]
 
 
 def test_what_datum_wrote_is_opened_by_its_two_json_files(datum_photos):
