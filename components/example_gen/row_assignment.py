@@ -26,11 +26,9 @@ from components.example_gen.plan import (
 )
 from components.example_gen.row_pieces import PieceReport, read_columns, read_digests
 from components.example_gen.settings import ExampleGenSettings
+from components.tables.column_roles import NoSplit, label_ids, split_of_word, text_columns
 from components.tables.kinds import cast_column, texts_of
 from components.tables.pieces import Piece
-from components.tables.splits import NoSplit, split_of_word
-from components.tables.texts import text_columns
-from components.tables.vocabularies import label_ids
 from trainer_utils.format import ConfigError, keyed_hashes
 from trainer_utils.format.planning import keyed_digests
 

@@ -17,12 +17,10 @@ from components.example_gen.row_pieces import (
     id_feature,
 )
 from components.example_gen.settings import ExampleGenSettings
+from components.tables.column_roles import make_vocabularies, split_column, text_columns
 from components.tables.kinds import check_columns, decide_column
 from components.tables.pieces import MAX_COLUMNS, Piece
-from components.tables.splits import split_column
-from components.tables.texts import text_columns
 from components.tables.tokenizing import load_tokenizer
-from components.tables.vocabularies import make_vocabularies
 from trainer_utils.format import ConfigError, Feature, InputError
 from trainer_utils.format.json_text import JsonObject
 from trainer_utils.format.naming import check_feature_names
