@@ -24,9 +24,8 @@ from components.auditing.similarity import (
 )
 from trainer_utils.dataset import Dataset, read_shard_blocks
 from trainer_utils.format.example import decode_example
-from trainer_utils.format.images import image_size
 from trainer_utils.format.index import name_of
-from trainer_utils.format.media_formats import format_of
+from trainer_utils.format.media_formats import format_of, image_size
 from trainer_utils.format.naming import NAME_FEATURES
 from trainer_utils.storage import persist
 

@@ -33,7 +33,7 @@ import numpy as np
 import numpy.typing as npt
 from PIL import Image
 
-from trainer_utils.format.images import image_size
+from trainer_utils.format.media_formats import image_size
 from trainer_utils.storage.faults import is_fault
 
 Pixels = npt.NDArray[np.uint8]

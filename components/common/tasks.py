@@ -18,11 +18,11 @@ from typing import Any
 from absl import logging
 
 from components.common.processes import Pool, count_processes
+from trainer_utils import storage
 from trainer_utils.format import ConfigError, DatasetError
 from trainer_utils.step_display import show_step
 from trainer_utils.storage import (
     is_remote,
-    is_seen_by_others,
     join,
     list_names,
     make_folder,
@@ -94,7 +94,9 @@ class Runner(contextlib.AbstractContextManager["Runner"]):
         """How many calls are made at a time on this machine; 0: it is Beam's to say."""
         if self.make_pipeline is not None:
             return 0
-        if self._pool is None or not all(map(is_seen_by_others, paths)):
+        if self._pool is None or not all(
+            storage.file_system_of(path).is_seen_by_others for path in paths
+        ):
             return 1
         return count_processes(
             self.processes, tasks=tasks, seconds=cost.seconds, process_bytes=cost.process_bytes

@@ -31,12 +31,11 @@ from trainer_utils.dataset import (
     read_index,
     read_shard_blocks,
 )
-from trainer_utils.dataset.shards import find_numbers
+from trainer_utils.dataset.opening import find_numbers
 from trainer_utils.format import DatasetError, Feature, RecordIndex, resolve_slices
 from trainer_utils.format.example import decode_example
-from trainer_utils.format.images import encode_png, image_size
 from trainer_utils.format.json_text import Json, JsonObject
-from trainer_utils.format.media_formats import FORMATS, format_of
+from trainer_utils.format.media_formats import FORMATS, encode_png, format_of, image_size
 from trainer_utils.format.naming import NAME_FEATURES
 from trainer_utils.storage.file_system import is_remote
 

@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from trainer_utils.dataset.shards import believed_index, open_records
+from trainer_utils.dataset.opening import believed_index, open_records
 from trainer_utils.format import CorruptShardError, RecordIndex
 from trainer_utils.format.layouts import ShardFile
 from trainer_utils.format.tfrecord import scan_until_damage
