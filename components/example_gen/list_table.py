@@ -138,11 +138,7 @@ def typed_values(
 
 
 def read_list(inputs: LayoutInputs, path: str, *, known: frozenset[str] = frozenset()) -> ListTable:
-    """Reads a list, whose suffix says its format.
-
-    Args:
-        known: names that columns of files have, in lower case: a first row with one is a header.
-    """
+    """Reads a list, whose suffix says its format; a first row with a `known` name is a header."""
     kind = kind_of_table(path)
     assert kind is not None
     if kind == "parquet":

@@ -82,12 +82,7 @@ def _split_of_name(inputs: LayoutInputs, path: str) -> str | None:
 
 
 def read(inputs: LayoutInputs, paths: Sequence[str]) -> InputTable:
-    """Reads lists; several must be named after splits.
-
-    Raises:
-        InputError: one is malformed, or an image is listed twice.
-        ConfigError: `columns` names one that is not there.
-    """
+    """Reads lists; several must be named after splits."""
     if len(paths) > 1 and not all(_split_of_name(inputs, path) for path in paths):
         raise InputError(
             f"input_base {inputs.base!r}: expected one list of {WORDS[inputs.media]}s, or lists "
