@@ -214,40 +214,6 @@ class ExampleGenSettings(Sharding, ComponentSettings):
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class MediaSettings(ExampleGenSettings):
-    """Those of all ExampleGens, and what becomes of images and sounds.
-
-    Subclasses say which of the latter can be set.
-
-    Args:
-        feature_names: other names for features, by those that they have: `{'image':
-            'image/encoded', 'label': 'image/class/label'}`. All other settings know them by the
-            ones that they have.
-        base_dataset: a dataset that an earlier run of this component made of the same inputs with
-            the same settings: its shards whose inputs are as they were are linked or copied, not
-            made again. Ids of labels do not move: new ones come last.
-    """
-
-    feature_names: Mapping[str, str] = setting({}, _names_by_feature)
-    base_dataset: str | None = setting(None, where(is_text, "the uri of a dataset"))
-    images: ImageOptions = group(ImageOptions, only=())
-    audio: AudioOptions = group(AudioOptions, only=())
-
-    @property
-    def layout_names(self) -> dict[str, str]:
-        """Names of folders and files that replace those of the layouts; of sounds none."""
-        return {}
-
-    def for_manifest(self) -> JsonObject:
-        """The settings as a manifest keeps them, those of images and sounds among them."""
-        config = super().for_manifest()
-        images, audio = config.pop("images"), config["audio"]
-        config.update(images)
-        config.update(audio)  # which stays by itself too, as in every manifest so far
-        return config
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
 class LayoutNames(Settings):
     """Folders and files of one's own, relative to `input_base`, as Datum's generators take them.
 
@@ -272,6 +238,41 @@ class LayoutNames(Settings):
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
+class MediaSettings(ExampleGenSettings):
+    """Those of all ExampleGens, and what becomes of images and sounds.
+
+    Subclasses say which of the latter, and of the names, can be set.
+
+    Args:
+        feature_names: other names for features, by those that they have: `{'image':
+            'image/encoded', 'label': 'image/class/label'}`. All other settings know them by the
+            ones that they have.
+        base_dataset: a dataset that an earlier run of this component made of the same inputs with
+            the same settings: its shards whose inputs are as they were are linked or copied, not
+            made again. Ids of labels do not move: new ones come last.
+    """
+
+    feature_names: Mapping[str, str] = setting({}, _names_by_feature)
+    base_dataset: str | None = setting(None, where(is_text, "the uri of a dataset"))
+    images: ImageOptions = group(ImageOptions, only=())
+    audio: AudioOptions = group(AudioOptions, only=())
+    names: LayoutNames = group(LayoutNames, only=())
+
+    @property
+    def layout_names(self) -> dict[str, str]:
+        """The folders and files that replace those of the layouts, by setting."""
+        return {name: path for name, path in dataclasses.asdict(self.names).items() if path}
+
+    def for_manifest(self) -> JsonObject:
+        """The settings as a manifest keeps them, those of images and sounds among them."""
+        config = super().for_manifest()
+        images, audio = config.pop("images"), config["audio"]
+        config.update(images)
+        config.update(audio)  # which stays by itself too, as in every manifest so far
+        return {**config, **self.layout_names}
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class ImageSettings(MediaSettings):
     """The settings of ImageExampleGen.
 
@@ -289,14 +290,6 @@ class ImageSettings(MediaSettings):
     names: LayoutNames = group(LayoutNames)
     images: ImageOptions = group(ImageOptions)
     audio: AudioOptions = group(AudioOptions, only=("sample_rate",))  # of sounds in a list
-
-    @property
-    def layout_names(self) -> dict[str, str]:
-        """The folders and files that are named, by setting."""
-        return {name: path for name, path in dataclasses.asdict(self.names).items() if path}
-
-    def for_manifest(self) -> JsonObject:  # noqa: D102
-        return {**super().for_manifest(), **self.layout_names}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
