@@ -20,7 +20,7 @@ from components.example_gen.settings import (
     TextSettings,
 )
 from components.layouts import texts
-from components.tables.pieces import Piece
+from components.tables.pieces import Piece, select_settings
 from trainer_utils.format import ConfigError
 
 
@@ -68,9 +68,7 @@ class ListConversion(FileConversion):
     def __init__(
         self, settings: ExampleGenSettings, selection: InputSelection, runner: Runner | None
     ) -> None:
-        shared = [field.name for field in dataclasses.fields(ExampleGenSettings)]
-        given = {name: getattr(settings, name) for name in shared}
-        super().__init__(MediaSettings(**given), selection, runner)
+        super().__init__(select_settings(MediaSettings, settings), selection, runner)
 
 
 class TextConversion(RowConversion):

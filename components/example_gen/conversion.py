@@ -106,9 +106,6 @@ class Conversion(abc.ABC, Generic[_Plan]):
     def plan(self, uri: str) -> _Plan:
         """Decides splits, features and shards."""
 
-    def check(self, plan: _Plan, uri: str) -> None:
-        """Refuses what is known to fail before anything is written."""
-
     @abc.abstractmethod
     def write(self, plan: _Plan, uri: str) -> Written:
         """Writes every shard of what `plan` gave, and reads it back."""

@@ -114,12 +114,10 @@ class RowConversion(Conversion[RowPlan]):
             )
         return pieces, excluded
 
-    def check(self, plan: RowPlan, uri: str) -> None:
-        """Refuses too many rejects: all are known before anything is written."""
-        self.check_outcome(plan, plan.rejects, written=plan.num_records, uri=uri)
-
     def write(self, plan: RowPlan, uri: str) -> Written:
         """Encodes all rows, puts them in order, writes the shards and reads them back."""
+        # All rejects are known before anything is written.
+        self.check_outcome(plan, plan.rejects, written=plan.num_records, uri=uri)
         remove_dataset(uri)
         shuffles = []
         for layout in plan.layouts:
