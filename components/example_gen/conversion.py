@@ -28,7 +28,7 @@ from components.example_gen.inputs import InputSelection, LocatedInputs, fingerp
 from components.example_gen.plan import Plan, Written
 from components.example_gen.settings import ExampleGenSettings
 from trainer_utils.dataset import Dataset
-from trainer_utils.dataset.shards import read_shard_blocks
+from trainer_utils.dataset.opening import read_shard_blocks
 from trainer_utils.format import (
     Accounting,
     ConfigError,

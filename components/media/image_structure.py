@@ -20,7 +20,7 @@ from typing import NamedTuple
 import numpy as np
 
 from components.common.rejects import RejectedInputError
-from trainer_utils.format.images import (
+from trainer_utils.format.media_formats import (
     ALONE,
     APP1,
     BASELINE,

@@ -69,6 +69,7 @@ _NAMES = frozenset(
     ]
 )
 _NO_VALUE = frozenset(["nan", "na", "n/a", "null", "none", "nil", "true", "false"])
+_INDEX = "index"  # what a first column without a name is called
 _MOST_WORDS, _MOST_CHARACTERS = 2, 40
 _SENTENCE = re.compile(r"[.!?…\u3002\uff01\uff1f]$|[,;.!?] ")
 _FILE = re.compile(
@@ -155,6 +156,10 @@ def _read_header(
     # Some rows after the header; their errors are reported when they are read.
     rows = [row for row in _parsed(data[stop:], delimiter) if row]
     doubt, is_shown = judge_header(first, rows, known=options.columns)
+    if not first[0] and _INDEX not in first:  # as pandas and R write the index of a table
+        inner, _ = judge_header(first[1:], [row[1:] for row in rows], known=options.columns)
+        if options.header or (is_shown and inner is None):
+            first[0], doubt = _INDEX, inner
     if doubt and not (options.header and all(first) and len(set(first)) == len(first)):
         refuse_doubtful(source, first, rows, doubt)
     if len(first) > MAX_COLUMNS:

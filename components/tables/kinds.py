@@ -1,7 +1,8 @@
 """Finds out what columns hold, from every value of every piece.
 
 A column is of ints where every value is one, of floats where every value is a number, of lists
-where every value is one of these, else of texts; but a few words among numbers are an error.
+where every value is one of these, else of texts; but a few words among numbers are an error, unless
+they say that a value is missing, as `NA`.
 A text is a number only where that number, written again, is the same text: `08123`, `+5`, ` 5 `
 and `1_000` are codes, or may be, and one of them makes its column one of texts; so do `1e5` and
 `nan` where no other value is a float.
@@ -52,6 +53,8 @@ _LIKE_NUMBER = (
     r"^[\s\pZ]*([+-]?([nN][aA][nN]|[iI][nN][fF]([iI][nN][iI][tT][yY])?|0[xXoObB][0-9a-fA-F]+"
     r"|[\p{Nd}_.,+-]*\p{Nd}[\p{Nd}_.,+-]*([eE][+-]?\p{Nd}+)?))[\s\pZ]*$"
 )
+# Words for a missing value that R, pandas, databases and Excel write among numbers.
+_MISSING = r"^\s*(NA|N/A|n/a|#N/A|<NA>|NULL|null|None|\\N)\s*$"
 _MOST_FLOAT = float(np.finfo(np.float32).max)
 _SHOWN = 60  # characters of a value in a message
 
@@ -64,6 +67,7 @@ class ColumnFacts:
 
     values: int = 0  # how many there are; the others are missing
     numbers: int = 0  # how many are numbers, look like ones, or are lists of them
+    missing: int = 0  # how many are words that among numbers stand for a missing value
     lists: int = 0
     are_texts: bool = False  # whether the lists stand as texts, and may be taken for these
     bytes: int = 0
@@ -124,7 +128,9 @@ def _facts_of_texts(array: pa.Array, records: npt.NDArray[np.int64]) -> ColumnFa
     facts = ColumnFacts(values=len(array) - array.null_count, bytes=array.nbytes)
     facts.numbers = _count(pc.match_substring_regex(array, _LIKE_NUMBER))
     if not facts.numbers:
-        facts.first_text = _place(array, array.is_valid(), records)
+        is_missing = pc.match_substring_regex(array, _MISSING)
+        facts.missing = _count(is_missing)
+        facts.first_text = _place(array, pc.invert(is_missing), records)
         return facts
     is_int = is_number = pc.match_substring_regex(array, _INT)
     ints, floats = _count(is_int), 0
@@ -137,7 +143,9 @@ def _facts_of_texts(array: pa.Array, records: npt.NDArray[np.int64]) -> ColumnFa
         facts.has_codes = ints + floats + others < facts.numbers
         is_number = pc.match_substring_regex(array, _GIVEN_NUMBER)
         is_int = pc.match_substring_regex(array, _GIVEN_INT)
-        facts.first_text = _place(array, pc.invert(is_number), records)
+        is_missing = pc.match_substring_regex(array, _MISSING)
+        facts.missing = _count(is_missing)
+        facts.first_text = _place(array, pc.invert(pc.or_(is_number, is_missing)), records)
     facts.has_floats = floats > 0
     facts.first_float = _place(array, pc.and_(is_number, pc.invert(is_int)), records)
     shown, rows = array.filter(is_number), records[_flags(is_number)]
@@ -237,11 +245,12 @@ def decide_column(
     values, numbers = sum(fact.values for fact in found), sum(fact.numbers for fact in found)
     if not values:
         return None
+    missing = sum(fact.missing for fact in found)
     is_list = any(fact.lists for fact in found)
     # Texts that look like lists are lists only where all of them do.
     if is_list and all(f.are_texts for f in found) and any(f.lists < f.values for f in found):
         is_list, numbers = False, 0
-    kind = "string" if is_text else given or _kind_by_values(found, values, numbers)
+    kind = "string" if is_text else given or _kind_by_values(found, values - missing, numbers)
     if kind in (None, "string", "text", "label"):
         for piece, fact in facts:
             if fact.not_finite is not None:
@@ -255,7 +264,7 @@ def decide_column(
         return next((f"{at[1]} ({place(piece, at[0])})" for piece, at in places if at), None)
 
     assert kind is not None
-    of_all = f", as {numbers} of {values} rows have" if given is None else ""
+    of_all = f", as {numbers} of {values - missing} rows have" if given is None else ""
     of_kind = f"{kind}{' in lists' if is_list else ''}{of_all}"
     texts = f"columns={{{name!r}: 'string'}}"
     in_32_bits = "numbers that a float of 32 bits holds, up to 3.4e38"
@@ -266,6 +275,12 @@ def decide_column(
         if wrong := first(trouble):
             cure = f"Mend it, or say what the column is: {texts}"
             raise InputError(f"column {name!r}: expected {rule}, got {wrong}. {cure}.")
+    if missing:
+        logging.warning(
+            "column %r: NA and the like are taken for missing values (%d of %d rows). If they are "
+            "words, keep them: %s",
+            *(name, missing, values, texts),
+        )
     if kind == "float" and given is None and (wrong := first("rounded")):  # as 123456789.0 of an id
         logging.warning(
             "column %r: floats are stored in 32 bits, which round whole numbers above "
@@ -352,11 +367,13 @@ def text_of_number(value: float | str) -> str:
 
 
 def numbers_of_texts(texts: pa.Array, kind: pa.DataType) -> pa.Array:
-    """Numbers of texts that are such, perhaps with spaces or a plus sign."""
+    """Numbers of texts that are such, perhaps with spaces or a plus sign; null of missing ones."""
     wide = pa.float64() if pa.types.is_floating(kind) else kind
     try:
         numbers = texts.cast(wide)
     except pa.ArrowInvalid:
+        is_missing = pc.match_substring_regex(texts, _MISSING)
+        texts = pc.if_else(is_missing, pa.scalar(None, texts.type), texts)
         plain = pc.utf8_ltrim(pc.utf8_trim_whitespace(texts), "+")
         numbers = plain.cast(wide)
     return numbers.cast(kind, safe=False)

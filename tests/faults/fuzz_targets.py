@@ -23,9 +23,9 @@ from components.tables.reading import pieces_of, read_piece
 from trainer_utils.format import DatasetError, Manifest, RecordIndex
 from trainer_utils.format.datum import parse_features
 from trainer_utils.format.example import decode_example
-from trainer_utils.format.images import image_size
 from trainer_utils.format.json_text import json_lines, text_of
 from trainer_utils.format.layouts import find_layout
+from trainer_utils.format.media_formats import image_size
 from trainer_utils.format.slices import resolve_slices
 from trainer_utils.format.tfds import parse_tfds_features
 from trainer_utils.format.tfrecord import read_blocks

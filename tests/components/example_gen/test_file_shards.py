@@ -103,7 +103,7 @@ def test_the_index_leads_to_every_record_of_every_shard(photos, tmp_path, compre
         name = path.name.removesuffix(".gz").replace("data_tfrecord", "train")
         data = (tmp_path / f"out/index/{name}.npy").read_bytes()
         assert f"{google_crc32c.value(data):08x}" == entry["index_crc32c"]
-        index = RecordIndex.from_bytes(data, path=name, shard=Shard.from_entry(entry))
+        index = RecordIndex.from_bytes(data, path=name, shard=Shard.from_entries([entry])[0])
         stream = io.BytesIO(gzip.decompress(path.read_bytes()) if kind else path.read_bytes())
         assert [index.read(stream, n, path="") for n in range(len(index))] == records
     assert check_record_names(tmp_path / "out") == 12

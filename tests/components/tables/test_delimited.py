@@ -9,6 +9,7 @@ import io
 from collections.abc import Iterator
 from unittest import mock
 
+import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -16,6 +17,7 @@ from hypothesis import strategies as st
 from components.tables import delimited, pieces
 from components.tables.delimited import judge_header
 from components.tables.pieces import Piece, TableOptions
+from tests.components.tables.table_files import in_order
 from trainer_utils.format import InputError
 
 NAMES = ("x", "y", "z")
@@ -218,7 +220,7 @@ def test_tables_without_a_header_ask_one_question_and_the_answer_keeps_every_row
 
 
 def test_the_first_row_is_a_header_where_the_user_says_so(convert):
-    for first, columns in ((",text,label", None), ("a,a,b", None), ("1,2,3", {"1", "2", "3"})):
+    for first, columns in (("text,,label", None), ("a,a,b", None), ("1,2,3", {"1", "2", "3"})):
         files = {"t.csv": f"{first}\n0,good,pos\n1,bad,neg\n"}
         with pytest.raises(InputError):
             convert(files)
@@ -227,3 +229,31 @@ def test_the_first_row_is_a_header_where_the_user_says_so(convert):
         dataset = convert(files, header=True, **given)
         assert dataset.counts()["written"] == 2
         assert dataset.features.keys() >= {*(columns or names)}
+
+
+FRAMES = {
+    "numbered": pd.DataFrame({"review": ["So good", "A bore"], "stars": [5, 1]}),
+    "named rows": pd.DataFrame({"mpg": [21.5, 22.8]}, index=["Mazda RX4", "Datsun 710"]),
+    "a table of words": pd.DataFrame({"colour": ["red", "blue"], "mood": ["up", "down"]}),
+}
+
+
+@pytest.mark.parametrize("frame", FRAMES.values(), ids=FRAMES)
+def test_the_index_that_pandas_writes_without_a_name_is_called_index(convert, frame):
+    dataset = convert({"t.csv": frame.to_csv()})
+    expected = frame.rename_axis("index").reset_index().to_dict("records")
+    values = [
+        {name: value.encode() if isinstance(value, str) else value for name, value in row.items()}
+        for row in expected
+    ]
+    rows = in_order(dataset.by_id()).values()
+    found = [{name: value for name, (value,) in row.items()} for row in rows]
+    assert found == [pytest.approx(row) for row in values]
+
+
+def test_a_first_row_without_a_first_value_is_no_header(convert):
+    for row in (",A lovely film,pos\n", ",5,3\n", ",index,5\n"):
+        with pytest.raises(InputError, match=r"header=True"):
+            convert({"t.csv": row + "1,A bore,neg\n2,Nice,pos\n"})
+    dataset = convert({"t.csv": ",up,down\n1,0,0\n"}, header=True)
+    assert dataset.by_id() == {"t.csv:1": {"index": [1], "up": [0], "down": [0]}}

@@ -6,6 +6,7 @@ import json
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pytest
 from hypothesis import given
@@ -161,6 +162,32 @@ def test_a_field_of_lines_of_json_is_what_all_of_its_values_are(convert):
     ):
         lines = "".join(json.dumps(row) + end for row in as_rows(columns))
         check_columns(in_order(convert({"t.jsonl": lines}).by_id()), columns)
+
+
+MISSING = ["NA", "N/A", "n/a", "#N/A", "<NA>", "NULL", "null", "None"]  # as pandas 2 has it
+
+
+def test_words_for_a_missing_value_among_numbers_are_such_and_words_among_words(convert):
+    columns = {
+        "ints": ["7", *MISSING, "-2"],
+        "floats": [*MISSING, "1.5", "3"],
+        "mostly missing": [*MISSING, "4", "NA"],
+        "words": ["red", *MISSING, "NA"],
+        "nothing else": ["NA"] * 10,
+        "codes": ["007", *MISSING, "123"],
+    }
+    text = pd.DataFrame(columns).to_csv(index=False)
+    rows = in_order(convert({"t.csv": text}).by_id()).values()
+    frame = pd.read_csv(io.StringIO(text), na_values=["None"])
+    for name in ("ints", "floats", "mostly missing"):
+        found = [row.get(name, [float("nan")])[0] for row in rows]
+        np.testing.assert_array_equal(found, frame[name])
+    for name in ("words", "nothing else", "codes"):
+        assert [row[name][0].decode() for row in rows] == columns[name]
+    with pytest.raises(InputError, match="column 'n': expected int, got 'abc'"):
+        convert({"t.csv": "n,m\n1,1\nabc,2\nNA,3\n"}, columns={"n": "int"})
+    found = convert({"t.csv": text}, columns={"ints": "float", "floats": "string"}).by_id()
+    assert in_order(found)["t.csv:1"] == {**found["t.csv:1"], "ints": [7.0], "floats": [b"NA"]}
 
 
 def test_what_a_column_is_may_be_said(convert):
