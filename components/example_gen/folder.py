@@ -103,7 +103,8 @@ def read(inputs: LayoutInputs) -> InputTable:
     places = folders.indices.to_numpy()
 
     def of_files(of_folders: Iterable[bool]) -> npt.NDArray[np.bool_]:
-        return np.array([*of_folders], np.bool_)[places]
+        found: npt.NDArray[np.bool_] = np.array([*of_folders], np.bool_)[places]
+        return found
 
     is_clutter_of = of_files(map(is_clutter, parts))
     is_clutter_of |= np.asarray(pc.match_substring_regex(paths, pattern=_CLUTTER_NAME))
