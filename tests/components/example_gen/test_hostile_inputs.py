@@ -108,7 +108,6 @@ STEPS = [
     (file_shards.BlobReader, "read"),
     (images, "scan_image"),
     (images, "_reasons"),
-    (images, "frames_of"),
     (images, "orientation_of"),
     (images, "in_plain_colours"),
     (images, "encode_image"),
