@@ -18,8 +18,8 @@ from components.common.file_table import bytes_of, decode_path, encode_path
 from components.common.input_table import InputTable, with_excluded, without_column
 from components.common.layout_inputs import LayoutInputs, select_readable
 from components.example_gen import lists
+from components.example_gen.file_examples import DESCRIPTIONS
 from components.example_gen.file_kinds import kind_of_name
-from components.example_gen.media import DESCRIPTIONS
 from components.example_gen.settings import LISTS
 from components.tables.reading import kind_of_table
 from trainer_utils.format import ConfigError, InputError, canonical_split

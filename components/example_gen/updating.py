@@ -26,12 +26,12 @@ import pyarrow.compute as pc
 from components.common.file_table import bytes_of
 from components.common.input_table import array_of, blob_paths, sizes_of
 from components.common.workspace import is_within
+from components.example_gen.file_examples import ShardSummary
 from components.example_gen.file_plan import FilePlan
 from components.example_gen.file_shards import KnownShard, ShardTask
 from components.example_gen.inputs import LocatedInputs
 from components.example_gen.plan import lay_out_shards
 from components.example_gen.settings import MediaSettings
-from components.example_gen.shard_summary import ShardSummary
 from components.shuffle.layout import SplitLayout
 from trainer_utils.dataset import Dataset, open_dataset
 from trainer_utils.format import ConfigError, Shard
