@@ -107,7 +107,7 @@ def convert(
         ConfigError: a setting is not allowed.
     """
     from components import conversions
-    from components.example_gen.conversion import Conversion, check_tensors
+    from components.example_gen.conversion import Conversion
 
     _check_settings(settings, *_PRODUCERS)
     uri, producer = _output(uri), _PRODUCERS[type(settings)]
@@ -128,8 +128,7 @@ def convert(
             records = sum(shard.records for shard in written.shards)
             conversion.check_outcome(plan, rejects, written=records, uri=uri)
             manifest = conversion.make_manifest(producer, plan, written)
-            features = conversion.settings.described_features(written.features)
-            check_tensors(uri, manifest.shards, features)
+            features = conversion.described_features(written, uri)
             located = conversion.located
             told = describe(located) if describe else _told(conversion.selection, settings, located)
             publish_dataset(

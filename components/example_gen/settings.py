@@ -16,8 +16,7 @@ from components.common.settings import (
     shard_counts,
 )
 from components.media.options import AudioOptions, ImageOptions
-from trainer_utils.format import ConfigError, DatasetError, Feature
-from trainer_utils.format.errors import did_you_mean
+from trainer_utils.format import ConfigError, DatasetError
 from trainer_utils.format.json_text import JsonObject
 from trainer_utils.format.settings import (
     Rule,
@@ -190,18 +189,6 @@ class ExampleGenSettings(Sharding, ComponentSettings):
     def vocabularies(self) -> dict[str, tuple[str, ...]]:
         """The vocabularies that are given, by feature."""
         return cast(dict[str, tuple[str, ...]], self.vocabulary)
-
-    def described_features(self, features: Mapping[str, Feature]) -> dict[str, Feature]:
-        """Features with what `tensors` says of them; ConfigError where it names none of bytes."""
-        found = dict(features)
-        for name, text in self.tensors.items():
-            if name not in found or found[name].type != "string" or found[name].is_image:
-                rule = f"columns of bytes, of {', '.join(features)}"
-                advice = did_you_mean(name, features).strip()
-                raise ConfigError.of("tensors", name, allowed=rule, advice=advice)
-            extra = {**found[name].extra, "tensor": TensorSpec.parse(text).to_json()}
-            found[name] = dataclasses.replace(found[name], extra=extra)
-        return found
 
     def for_manifest(self) -> JsonObject:
         """The settings as a manifest keeps them: no paths, and of a vocabulary its size."""
