@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from trainer_utils.dataset.selection import mean_bytes
 from trainer_utils.format import ConfigError, DatasetError
-from trainer_utils.order.ledger import InputLedger, Segment, settings_of_order
+from trainer_utils.order.ledger import InputLedger, Segment, numbers_by_path, settings_of_order
 from trainer_utils.storage import (
     exists,
     is_folder,
@@ -63,9 +63,7 @@ class InputRecorder:
         """All steps so far."""
         if self._segment is None:
             return self._before
-        unreadable: dict[str, list[int]] = {}
-        for path, number in sorted(self._batches.unreadable):
-            unreadable.setdefault(path, []).append(number)
+        unreadable = numbers_by_path(self._batches.unreadable)
         return self._before.with_segment(dataclasses.replace(self._segment, unreadable=unreadable))
 
     def restore(self, ledger: InputLedger) -> None:
