@@ -194,7 +194,7 @@ class FileConversion(Conversion[FilePlan]):
         results = run(write, whole, unit="" if parts else self.unit, check=write.check)
         shards = _keep_full_shards([shard for shard, _ in results], uri)
         filled = [
-            (summary, self._listing.of_task(task.argument, summary))
+            (summary, self._listing.of_records(task.argument.places, summary.names))
             for task, (shard, summary) in zip(tasks, results, strict=True)
             if shard.records
         ]
