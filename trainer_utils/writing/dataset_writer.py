@@ -263,11 +263,9 @@ class DatasetWriter:
             features[name] = dataclasses.replace(features[name], extra=extra)
         manifest = self._manifest(shards)
         schema = render_schema_text(features, vocabularies=vocabularies)
-        texts = publishing.texts_of_dataset(
-            manifest, features, vocabularies=vocabularies, schema=schema
+        publishing.publish(
+            self._folder, manifest, features, vocabularies=vocabularies, schema=schema
         )
-        files = publishing.write_texts(self._folder, texts)
-        publishing.publish_manifest(self._folder, dataclasses.replace(manifest, files=files))
 
     def _warn_of_unused(self, features: Collection[str]) -> None:
         """Names splits and features that settings are for, and that no example had."""
