@@ -292,9 +292,7 @@ def _layout_of(
     size, remainder = options.batch_size, options.remainder
     if size is None:
         size, num_replicas, remainder = num_workers, num_workers, "drop"
-    elif (
-        num_replicas < num_workers
-    ):  # a context that does not know its replicas: a whole batch each
+    elif num_replicas < num_workers:  # of a context that does not know them: a whole batch each
         size, num_replicas = size // num_replicas * num_workers, num_workers
     if options.batch_size and remainder == "drop" and 0 < num_records < size:
         rule = f"at most the {num_records} records that there are, since remainder='drop' would "

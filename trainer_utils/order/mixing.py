@@ -206,6 +206,8 @@ class _Turns:
 
     def rows(self, first: int, stop: int) -> dict[str, tuple[Positions, Positions]]:
         """By part: which of some rows of the run are its own, and its how-many-eth records."""
+        if first >= stop:
+            return {}
         turns = self._turns[(np.arange(first, stop) - self.row) % len(self._turns)]
         begun, found = self.begun_by(first), {}
         for index, name in enumerate(self._shares):
@@ -254,8 +256,8 @@ class Mixture:
         positions = np.empty(end - begin, np.int64)
         stops = [*(stage.row for stage in self._stages[1:]), max(end, self._stages[-1].row)]
         for stage, stop_row in zip(self._stages, stops, strict=True):
-            start = max(begin, stage.row)
-            for name, (rows, counts) in stage.rows(start, max(start, min(end, stop_row))).items():
+            start, stop_row = max(begin, stage.row), min(end, stop_row)
+            for name, (rows, counts) in stage.rows(start, stop_row).items():
                 if name not in self._orders:
                     rule = "a step at which no part is read that the recipe has no more"
                     raise ConfigError.of("step", name, allowed=rule)
