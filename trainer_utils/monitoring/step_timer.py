@@ -6,9 +6,8 @@
 It works with Keras 3 and with tf-keras, for datasets of `input_fn`, or of `add_read_timer`.
 """
 
-import time
 import warnings
-from collections.abc import Callable
+from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -54,8 +53,6 @@ class StepTimer(_Callback):
         self.every = every
         self.shares: list[float] = []
         self._supports_tf_logs = True  # for tf-keras: no numbers need be fetched for our hooks
-        self._clock: Callable[[], float] = time.perf_counter
-        self._cpu: Callable[[], float] = cpu_seconds
         self._steps = 0
         self._has_warned = False
         # The first steps that are measured together, and what the clocks said before them.
@@ -99,7 +96,7 @@ class StepTimer(_Callback):
     def _clocks(self) -> npt.NDArray[Any]:
         """Seconds, those of the cores and those of waiting, and the batches waited for."""
         waiting = time_in_reads()
-        return np.array([self._clock(), self._cpu(), waiting.seconds, waiting.batches])
+        return np.array([perf_counter(), cpu_seconds(), waiting.seconds, waiting.batches])
 
     def _close(self, first_step: int, before: npt.NDArray[Any]) -> None:
         spent, self._window = self._clocks() - before, None
