@@ -24,8 +24,7 @@ from components.example_gen.row_pieces import (
 )
 from components.example_gen.row_plan import RowPlan, plan_rows
 from components.example_gen.settings import ExampleGenSettings
-from components.shuffle.external import ExternalShuffle
-from components.shuffle.layout import plan_tasks
+from components.shuffle.external import ExternalShuffle, plan_tasks
 from components.tables.headers import check_agreement
 from components.tables.pieces import Piece, TableOptions, select_settings
 from components.tables.texts import TextRules
