@@ -94,6 +94,7 @@ MUTATIONS = [
         ("if stop != len(data) or", "if"),
         ("and len(a) == len(lengths)", ""),
         ("or len(sums) == 1", ""),
+        tests=f"tests/{FORMAT}/test_shard_writer.py",
     ),
     # What a manifest says.
     *_of(
@@ -127,20 +128,15 @@ MUTATIONS = [
     # Which worker reads which record.
     *_of(
         ORDER,
-        "shuffling",
+        "layout",
         ("identity = epoch.to_bytes", "identity = (0).to_bytes"),
         ('+ number.to_bytes(8, "little")', '+ (0).to_bytes(8, "little")'),
         ("+ epoch * self._layout.num_dropped", "+ 0 * self._layout.num_dropped"),
         ('searchsorted(before, within, side="right")', "searchsorted(before, within)"),
         ("np.arange(begin + first, begin + stop) %", "np.arange(begin, begin + stop - first) %"),
-        tests="tests/trainer_utils/order/test_order.py tests/order/test_vectors.py",
-    ),
-    *_of(
-        ORDER,
-        "layout",
         ("return (rest - rest // 2, rest // 2)", "return (rest // 2, rest // 2)"),
         ("return worker * size // workers, (worker", "return worker * (size // workers), (worker"),
-        tests="tests/order/test_vectors.py",
+        tests="tests/trainer_utils/order/test_order.py tests/order/test_vectors.py",
     ),
     # Where bytes lie, and what is believed.
     Mutation(
@@ -157,8 +153,9 @@ MUTATIONS = [
     ),
     *_of(
         DATASET,
-        "shards",
+        "opening",
         ("    if size not in (None, index.framed_bytes):\n", "    if False:\n"),
+        tests=f"tests/{DATASET}/test_shards.py",
     ),
     Mutation(
         f"{FORMAT}/layouts.py",

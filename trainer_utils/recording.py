@@ -135,11 +135,6 @@ class InputRecorder:
         return join(self._folder, f"{stem}-{self._worker}{suffix}" if self._worker else LEDGER_FILE)
 
 
-def is_ledger_file(name: str) -> bool:
-    """Whether a file's name is that of a worker's ledger."""
-    return _LEDGER_FILES.fullmatch(name) is not None
-
-
 def read_ledger(place: str) -> InputLedger:
     """What a run left, in the folder of its ledgers, those of all workers, or in the file of one.
 
@@ -148,7 +143,7 @@ def read_ledger(place: str) -> InputLedger:
     """
     paths = [place]
     if is_folder(place):
-        names = sorted(name for name in list_names(place) if is_ledger_file(name))
+        names = sorted(filter(_LEDGER_FILES.fullmatch, list_names(place)))
         paths = [join(place, name) for name in sorted(names, key=lambda n: n != LEDGER_FILE)]
     if not paths or not exists(paths[0]):
         raise DatasetError(

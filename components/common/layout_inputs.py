@@ -142,13 +142,22 @@ class LayoutInputs:
         except OSError as error:
             return storage.problem_of(error, storage.join(self.base, path))
 
-    def read_many(self, paths: Sequence[str]) -> Iterator[bytes]:
-        """Whole small files, in order; those of an object store many at a time."""
+    def read_many(self, paths: Sequence[str]) -> Iterator[bytes | OSError]:
+        """Whole small files, in order, or why one cannot be read: it may vanish.
+
+        Those of an object store are read many at a time.
+        """
         if not storage.is_remote(self.base):
-            yield from map(self.read_bytes, paths)
+            yield from map(self._bytes_or_error, paths)
             return
         with concurrent.futures.ThreadPoolExecutor(_REMOTE_THREADS) as pool:
-            yield from pool.map(self.read_bytes, paths)
+            yield from pool.map(self._bytes_or_error, paths)
+
+    def _bytes_or_error(self, path: str) -> bytes | OSError:
+        try:
+            return self.read_bytes(path)
+        except OSError as error:
+            return error
 
     def read_text(self, path: str) -> str:
         """A whole UTF-8 file, with or without a byte order mark."""

@@ -85,7 +85,9 @@ class Runner(contextlib.AbstractContextManager["Runner"]):
         """How many calls are made at a time on this machine; 0: it is Beam's to say."""
         if self.make_pipeline is not None:
             return 0
-        if self._pool is None or not all(map(storage.is_seen_by_others, paths)):
+        if self._pool is None or not all(
+            storage.file_system_of(path).is_seen_by_others for path in paths
+        ):
             return 1
         return count_processes(
             self.processes, tasks=tasks, seconds=cost.seconds, process_bytes=cost.process_bytes

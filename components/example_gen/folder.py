@@ -48,7 +48,7 @@ def read_simple(inputs: LayoutInputs, *, layout: str) -> InputTable:
     check_no_columns(inputs, "folder")
     if layout == "auto":
         _refuse_plain_list(inputs)
-    return _read(inputs)
+    return read(inputs)
 
 
 def name_simple(inputs: LayoutInputs, *, layout: str) -> str:
@@ -94,7 +94,7 @@ def without_reserved(listing: InputTable) -> InputTable:
     return listing
 
 
-def _read(inputs: LayoutInputs) -> InputTable:
+def read(inputs: LayoutInputs) -> InputTable:
     """Takes splits and classes from the folders' names."""
     files = inputs.files.below(inputs.root)
     paths, folders = files.paths, files.folders()

@@ -37,15 +37,7 @@ _Given = dict[str, Any]
 
 
 def run_step(component: str, given: _Given) -> None:
-    """Runs a component in its container.
-
-    Args:
-        component: its name.
-        given: its parameters and artifacts by name, all of them.
-
-    Raises:
-        DatasetError: settings or data are bad.
-    """
+    """Runs a component of this name in its container, with all its parameters and artifacts."""
     os.environ.setdefault("HOME", tempfile.gettempdir())  # of a user whom the image does not know
     _RUN[component](given)
 

@@ -17,13 +17,15 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from components.schema.statistics import check_facts, check_statistics, read_statistics
 from components.schema.tfmd import (
     adopt_shapes,
     check_agreement,
+    check_facts,
+    check_statistics,
     features_from_schema,
     merge_schema,
     parse_schema,
+    read_statistics,
     render_schema,
     schema_from_features,
 )
@@ -120,11 +122,7 @@ def describe(
 
 
 def _look(source: Dataset) -> tuple[Dataset, DatasetFacts, bool]:
-    """All records where the dataset does not say what it holds, else some of each split.
-
-    Returns:
-        The source with features and counts, what was found, and whether all records were read.
-    """
+    """The source with features and counts; facts; whether these are of all records, not a few."""
     if not (source.says_features and source.is_counted):
         return *source.with_facts(takes_lists=False), True
     facts = DatasetFacts()

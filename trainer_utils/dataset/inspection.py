@@ -14,8 +14,8 @@ from typing import Any
 from trainer_utils.format import DatasetError, Feature, RecordBlock
 from trainer_utils.format.datum import DATUM_IMAGE_FORMATS
 from trainer_utils.format.example_columns import Column, parse_examples, parse_feature_lists
-from trainer_utils.format.images import image_size
 from trainer_utils.format.json_text import JsonObject
+from trainer_utils.format.media_formats import image_size
 from trainer_utils.format.tfrecord import HEADER_BYTES
 
 _COMPANION = "_shape"  # of a feature of variable length and rank 2 or more, as Datum writes it

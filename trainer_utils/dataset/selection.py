@@ -10,8 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from trainer_utils.dataset.location import Artifacts, Place, group_artifacts
-from trainer_utils.dataset.opening import Dataset, open_dataset
-from trainer_utils.dataset.shards import gzip_content_bytes
+from trainer_utils.dataset.opening import Dataset, gzip_content_bytes, open_dataset
 from trainer_utils.format import ConfigError, DatasetError, Feature, resolve_slices
 from trainer_utils.format.datum import DATUM_IMAGE_FORMATS
 from trainer_utils.format.errors import did_you_mean

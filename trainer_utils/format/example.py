@@ -126,10 +126,6 @@ def varint(number: int) -> bytes:
     """A number of 0 or more in base 128, the least significant group first."""
     if number < 1 << 7:
         return _SHORT[number]
-    if number < 1 << 14:
-        return bytes((number & 0x7F | 0x80, number >> 7))
-    if number < 1 << 21:  # as most images are long
-        return bytes((number & 0x7F | 0x80, number >> 7 & 0x7F | 0x80, number >> 14))
     groups = bytearray()
     while number > 0x7F:
         groups.append(number & 0x7F | 0x80)

@@ -13,7 +13,7 @@ itself (`checksum`). Format version 2, whose record indices say lengths alone, i
 import dataclasses
 import functools
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from trainer_utils.format.checksums import (
     NO_CHECKSUM,
@@ -112,9 +112,12 @@ class Shard:
         }
 
     @classmethod
-    def from_entry(cls, entry: JsonObject) -> "Shard":
+    def from_entries(cls, entries: Iterable[JsonObject]) -> "tuple[Shard, ...]":
         """Reads what `to_entry` made; raises ValueError, KeyError or TypeError."""
-        return cls(**entry | {name: int(entry[name], 16) for name in _SUMS if name in entry})
+        return tuple(
+            cls(**entry | {name: int(entry[name], 16) for name in _SUMS if name in entry})
+            for entry in entries
+        )
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -280,7 +283,7 @@ class Manifest:
         entries = value["splits"]
         names = [field.name for field in dataclasses.fields(Accounting)]
         return cls(
-            shards=tuple(map(Shard.from_entry, value["shards"])),
+            shards=Shard.from_entries(value["shards"]),
             accounting={
                 check_split_name(split): Accounting(**{n: entries[split][n] for n in names})
                 for split in from_plain(list[str], value["split_order"])

@@ -16,7 +16,14 @@ from trainer_utils.format.json_text import JsonObject
 from trainer_utils.format.settings import number
 from trainer_utils.format.slices import FileRange, RecordName, RecordPositions
 from trainer_utils.order.input_state import InputState, MixState, check_state, order_digest
-from trainer_utils.order.layout import BatchLayout
+from trainer_utils.order.layout import (
+    BatchLayout,
+    BlockShuffle,
+    FileOrder,
+    GlobalShuffle,
+    Order,
+    Positions,
+)
 from trainer_utils.order.mixing import (
     MixPart,
     Mixture,
@@ -27,7 +34,6 @@ from trainer_utils.order.mixing import (
     part_seed,
 )
 from trainer_utils.order.options import OrderOptions
-from trainer_utils.order.shuffling import BlockShuffle, FileOrder, GlobalShuffle, Order, Positions
 from trainer_utils.text_output import Part, Shown, make_table, quantity
 
 _BLOCK_BYTES = 256 << 20  # that `shuffle=True` shuffles together: 2,500 photos of 100 KB

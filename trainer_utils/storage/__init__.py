@@ -38,39 +38,19 @@ from trainer_utils.storage.file_system import (
 from trainer_utils.storage.local import LOCAL, begin_sync, sync_files, sync_folder
 
 _COPIED_BYTES = 8 << 20  # at a time
-_registered: dict[str, FileSystem] = {}
-
-
-def register_file_system(scheme: str, file_system: FileSystem) -> None:
-    """Has urls of a scheme served by a file system in place of fsspec's."""
-    _registered[scheme] = file_system
 
 
 def file_system_of(path: str) -> FileSystem:
     """Where a path or url leads; a ConfigError of a scheme says what to install."""
     if not is_remote(path):
         return LOCAL
-    scheme = path.partition("://")[0]
-    if scheme in _registered:
-        return _registered[scheme]
-    if _is_of_obstore(scheme):
+    if OBJECT_SCHEMES.get(path.partition("://")[0]) in ("s3", "azure"):
         from trainer_utils.storage.object_stores import OBJECT_STORES
 
         return OBJECT_STORES
     from trainer_utils.storage.remote import REMOTE  # with fsspec: local files do without
 
     return REMOTE
-
-
-def _is_of_obstore(scheme: str) -> bool:
-    return OBJECT_SCHEMES.get(scheme) in ("s3", "azure")
-
-
-def is_seen_by_others(path: str) -> bool:
-    """Whether other processes of this machine find at a path what this one does: local files, and
-    what lies in S3 and Azure, to which the environment alone leads."""
-    scheme = path.partition("://")[0]
-    return not is_remote(path) or (_is_of_obstore(scheme) and scheme not in _registered)
 
 
 def _info(path: str) -> FolderEntry:

@@ -74,9 +74,12 @@ class FileSystem(Protocol):
     Attributes:
         appears_whole: whether a new file is there once its stream is closed, and not at all where
             that fails, as in object stores. Else it is written under another name first.
+        is_seen_by_others: whether other processes of this machine find at a path what this one
+            does: local files, and those to which the environment alone leads.
     """
 
     appears_whole: bool = False
+    is_seen_by_others: bool = False
 
     def open(self, path: str, *, root: str | None = None) -> BinaryIO:
         """A file as a stream that can seek; `root` is the real path that it must lie in."""

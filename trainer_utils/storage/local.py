@@ -40,6 +40,8 @@ _NO_FOLDERS = (errno.EINVAL, errno.ENOTSUP, errno.EACCES, errno.EISDIR)
 
 
 class _LocalFileSystem(FileSystem):
+    is_seen_by_others = True
+
     def open(self, path: str, *, root: str | None = None) -> BinaryIO:
         return cast(BinaryIO, _LocalFile(_open_regular(path, root)[0], path))
 

@@ -35,7 +35,7 @@ from trainer_utils.dataset.inspection import (
     features_of_facts,
 )
 from trainer_utils.format import DatasetError, Feature, InputError
-from trainer_utils.format.images import encode_png, image_size
+from trainer_utils.format.media_formats import encode_png, image_size
 from trainer_utils.format.tensors import TensorSpec, encode_tensor
 
 _PLAIN_DTYPES = ("int64", "float32", "string")
@@ -262,14 +262,29 @@ class FeatureRecord:
         values: dict[str, tuple[Scalar, ...] | bytes] = {}
         lists: dict[str, tuple[tuple[Scalar, ...], ...]] = {}
         for name, value in example.items():
+            kind = self.kinds.get(name, "")
             if isinstance(value, Tensor):
                 self.tensors[name] = self.tensors.get(name, value.spec).merge(value.spec)
                 values[name] = value.data
                 self._add(self._facts.features, name, "string", (value.data,))
             elif isinstance(value, Steps):
-                lists[name] = self._take_steps(name, value)
+                steps = value.steps
+                if value.kind == "int" and kind == "steps of float":
+                    steps = tuple(tuple(map(float, step)) for step in steps)
+                if steps and self._steps.setdefault(name, value.shape) != value.shape:
+                    self._steps[name] = None
+                for step in steps:
+                    inner = kind.removeprefix(_NO_STEPS).removeprefix(" of ") or "int"
+                    self._add(self._facts.lists, name, inner, step)
+                lists[name] = steps
             elif value is not None and value.kind is not None:
-                values[name] = self._take_plain(name, value)
+                own = value.values
+                if value.kind == "int" and kind == "float":
+                    own = tuple(map(float, own))
+                self._add(self._facts.features, name, kind, own)
+                # One without a copy: an image is among the parts of its record as it was given.
+                is_one = len(own) == 1 and isinstance(own[0], bytes)
+                values[name] = own[0] if is_one else own
         self._facts.records += 1
         return values, lists
 
@@ -293,31 +308,9 @@ class FeatureRecord:
         advice = "Give all of them alike, or another name"
         if (known, kind) == ("int", "float"):
             advice = "Give floats from the first on: float(value)"
-        if "tensor" in known and "tensor" in kind:
-            advice = "Cast or reshape it"
         raise InputError(
             f"feature {name!r}: expected {known} as in the examples before, got {kind}. {advice}"
         )
-
-    def _take_plain(self, name: str, value: Plain) -> tuple[Scalar, ...] | bytes:
-        values = value.values
-        if self.kinds[name] == "float" and value.kind == "int":
-            values = tuple(map(float, values))
-        self._add(self._facts.features, name, self.kinds[name], values)
-        only = values[0]
-        # One without a copy: an image is among the parts of its record as it was given.
-        return only if len(values) == 1 and isinstance(only, bytes) else values
-
-    def _take_steps(self, name: str, value: Steps) -> tuple[tuple[Scalar, ...], ...]:
-        steps = value.steps
-        if self.kinds[name] == "steps of float" and value.kind == "int":
-            steps = tuple(tuple(map(float, step)) for step in steps)
-        if steps and self._steps.setdefault(name, value.shape) != value.shape:
-            self._steps[name] = None
-        kind = self.kinds[name].removeprefix(_NO_STEPS).removeprefix(" of ") or "int"
-        for step in steps:
-            self._add(self._facts.lists, name, kind, step)
-        return steps
 
     def _add(
         self, facts: dict[str, FeatureFacts], name: str, kind: str, values: tuple[Scalar, ...]
@@ -336,16 +329,15 @@ class FeatureRecord:
     @property
     def images(self) -> frozenset[str]:
         """Features whose every value is an image."""
-        facts = self._facts.features.items()
-        return frozenset(name for name, entry in facts if entry.images is not None)
+        facts = self._facts.features
+        return frozenset(name for name in facts if facts[name].images is not None)
 
     def features(self) -> dict[str, Feature]:
         """All features, by name."""
         features = features_of_facts(self._facts)
         for name, spec in self.tensors.items():
             dense = self._facts.features[name].present == self._facts.records
-            extra = {"tensor": spec.to_json()}
-            shape = () if dense else (1,)
+            extra, shape = {"tensor": spec.to_json()}, () if dense else (1,)
             features[name] = Feature(type="string", shape=shape, dense=dense, extra=extra)
         for name, steps in self._steps.items():
             if steps is not None and name in features:

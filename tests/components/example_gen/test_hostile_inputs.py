@@ -107,7 +107,7 @@ RAISED = [RecursionError("deep"), StopIteration()]
 STEPS = [
     (file_shards.BlobReader, "read"),
     (images, "scan_image"),
-    (images, "channels_of"),
+    (images, "_reasons"),
     (images, "frames_of"),
     (images, "orientation_of"),
     (images, "in_plain_colours"),
