@@ -175,8 +175,8 @@ MUTATIONS = [
         "components/common",
         "workspace",
         ("return not isinstance(error, BlockingIOError)", "return True"),
-        ('(run := _run_at(uri) or {}).get("run") != own.name', "(run := None)"),
-        ('run is None or run.get("run") == own.name', "True"),
+        ('(run := _run_at(uri)).get("run") != own.name', "(run := None)"),
+        ('not run or run.get("run") == own.name', "True"),
     ),
     # What verify looks at.
     *[

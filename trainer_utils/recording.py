@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from trainer_utils.dataset.selection import mean_bytes
 from trainer_utils.format import ConfigError, DatasetError
-from trainer_utils.order.ledger import InputLedger, Segment, settings_of_order
+from trainer_utils.order.ledger import InputLedger, Segment, numbers_by_path, settings_of_order
 from trainer_utils.storage import (
     exists,
     is_folder,
@@ -63,9 +63,7 @@ class InputRecorder:
         """All steps so far."""
         if self._segment is None:
             return self._before
-        unreadable: dict[str, list[int]] = {}
-        for path, number in sorted(self._batches.unreadable):
-            unreadable.setdefault(path, []).append(number)
+        unreadable = numbers_by_path(self._batches.unreadable)
         return self._before.with_segment(dataclasses.replace(self._segment, unreadable=unreadable))
 
     def restore(self, ledger: InputLedger) -> None:
@@ -135,11 +133,6 @@ class InputRecorder:
         return join(self._folder, f"{stem}-{self._worker}{suffix}" if self._worker else LEDGER_FILE)
 
 
-def is_ledger_file(name: str) -> bool:
-    """Whether a file's name is that of a worker's ledger."""
-    return _LEDGER_FILES.fullmatch(name) is not None
-
-
 def read_ledger(place: str) -> InputLedger:
     """What a run left, in the folder of its ledgers, those of all workers, or in the file of one.
 
@@ -148,7 +141,7 @@ def read_ledger(place: str) -> InputLedger:
     """
     paths = [place]
     if is_folder(place):
-        names = sorted(name for name in list_names(place) if is_ledger_file(name))
+        names = sorted(filter(_LEDGER_FILES.fullmatch, list_names(place)))
         paths = [join(place, name) for name in sorted(names, key=lambda n: n != LEDGER_FILE)]
     if not paths or not exists(paths[0]):
         raise DatasetError(

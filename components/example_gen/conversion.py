@@ -124,10 +124,7 @@ class Conversion(abc.ABC, Generic[_Plan]):
         what cannot be read, the size alone. So it is the same for every conversion of the same
         inputs, whatever the settings, the number of shards or the runner, and another one where a
         name or a byte differs. Contents are summed as they are read to be converted, but for
-        Parquet files and for this.
-
-        Args:
-            unread: more of it, with whether it can be read.
+        Parquet files and for this. `unread` is more of it, with whether it can be read.
         """
         can_read, readers = dict(unread), threading.local()
         for left in excluded:
@@ -155,10 +152,9 @@ class Conversion(abc.ABC, Generic[_Plan]):
     def check_outcome(
         self, plan: Plan, rejects: Sequence[Reject], *, written: int, uri: str
     ) -> None:
-        """Refuses too many rejects. TFX removes a failed run's output, so the list goes beside it.
+        """Refuses too many rejects, and a dataset without examples, by an `InputError`.
 
-        Raises:
-            InputError: there are too many, or no example is left.
+        TFX removes a failed run's output, so the list of rejects goes beside it.
         """
         listed_in = f"{uri.rstrip('/')}.rejects.jsonl"
         base, most = self.located.base, self.settings.max_reject_fraction
@@ -230,12 +226,7 @@ class Conversion(abc.ABC, Generic[_Plan]):
 
 
 def check_tensors(uri: str, shards: Sequence[Shard], features: Mapping[str, Feature]) -> None:
-    """Refuses features that `tensors` describes and whose first values are no such tensors.
-
-    Args:
-        shards: that were written, below `uri`.
-        features: as the dataset is to describe them.
-    """
+    """Refuses features that `tensors` describes and whose first values are no such tensors."""
     specs = {name: one.tensor for name, one in features.items() if one.tensor is not None}
     firsts = {shard.split: shard for shard in reversed(shards) if shard.records and specs}
     for shard in firsts.values():

@@ -251,11 +251,7 @@ def _parts_of(task: Task, shards: int, processes: int) -> list[Task]:
 
 
 def _renamed(inputs: InputTable, settings: MediaSettings) -> tuple[InputTable, MediaSettings]:
-    """What was found, with features of the names that are asked for; and settings that know them.
-
-    Raises:
-        ConfigError: there is no such feature, or a name is taken.
-    """
+    """What was found, with features of the names that are asked for, and settings to match."""
     wanted = settings.feature_names
     own = [*(blob.name for blob in inputs.blobs), *(column.name for column in inputs.columns)]
     of_engine = {"filename", *(d for b in inputs.blobs for d in DESCRIPTIONS.get(b.kind, ()))}

@@ -53,7 +53,8 @@ class InputSelection:
     """What a conversion is asked to take, as TFX's properties or a command say it."""
 
     base: str  # a folder, or one file that is a source by itself
-    patterns: Sequence[SplitPattern] = ALL_FILES  # of input_config
+    # Of input_config; they may hold {SPAN}, {VERSION} or {YYYY}, {MM}, {DD}
+    patterns: Sequence[SplitPattern] = ALL_FILES
     range_config: Any = None  # TFX's: which spans to consider; None for the latest
     # The splits that output_config asks for; None leaves them to the inputs
     partition: Partition | None = None
@@ -102,9 +103,7 @@ def locate(
     """Resolves spans as TFX does, and lists every file that the patterns select.
 
     Args:
-        input_base: a folder, or one file that is a source by itself.
-        patterns: of TFX's input_config; they may hold {SPAN}, {VERSION} or {YYYY}, {MM}, {DD}.
-        range_config: TFX's: which spans to consider; None for the latest.
+        input_base, patterns, range_config: as of `InputSelection`.
         image_roots: folders beside it that a list may point into.
         is_source_file: whether a path is by itself what examples are made of, as a list is.
         sees_siblings: whether such a file may name others.

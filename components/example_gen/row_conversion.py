@@ -22,13 +22,13 @@ from components.example_gen.row_pieces import (
     gather_shards,
     inspect_piece,
 )
-from components.example_gen.row_plan import RowPlan, plan_rows
-from components.example_gen.settings import ExampleGenSettings
+from components.example_gen.row_plan import RowPlan, RowPlanner
+from components.example_gen.settings import TextSettings
 from components.shuffle.external import ExternalShuffle
 from components.shuffle.layout import plan_tasks
+from components.tables.column_roles import TextRules
 from components.tables.delimited import check_agreement
 from components.tables.pieces import Piece, TableOptions, select_settings
-from components.tables.texts import TextRules
 from components.tables.tokenizing import load_tokenizer
 from trainer_utils.format import Shard
 from trainer_utils.format.checksums import combine_crc32c, extend_crc32c
@@ -53,13 +53,14 @@ class RowConversion(Conversion[RowPlan]):
 
     workers_module = "example_gen.row_pieces"
     sees_siblings = False
+    settings: TextSettings
     pieces: list[Piece]
 
     def __init__(
-        self, settings: ExampleGenSettings, selection: InputSelection, runner: Runner | None
+        self, settings: TextSettings, selection: InputSelection, runner: Runner | None
     ) -> None:
-        named = getattr(settings, "tokenizer", None)  # which is there, or nothing is read
-        self.digest_of_files = load_tokenizer(named).spec.tokenizer if named else ""
+        if settings.tokenizer:  # which is there, or nothing is read
+            self.digest_of_files = load_tokenizer(settings.tokenizer).spec.tokenizer
         super().__init__(settings, selection, runner)
         self._options = select_settings(TableOptions, settings)
         self._rules = select_settings(TextRules, settings)
@@ -90,15 +91,11 @@ class RowConversion(Conversion[RowPlan]):
             paths=[base],
             unit="pieces",
         )
-        return plan_rows(
-            self.pieces,
-            self._reports,
-            excluded,
-            folder=folder,
-            partition=self.selection.partition,
-            settings=self.settings,
-            deduplicate=self._rules.deduplicate,
+        partition = self.selection.partition
+        planner = RowPlanner(
+            self.pieces, self._reports, folder=folder, partition=partition, settings=self.settings
         )
+        return planner.plan(excluded)
 
     def _find_all_pieces(self, uri: str) -> tuple[list[Piece], list[ExcludedInput]]:
         pieces: list[Piece] = []

@@ -16,6 +16,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from components.shuffle.layout import ShardTask, SplitLayout
+from trainer_utils import storage
 from trainer_utils.format import DatasetError, RecordBlock, Shard, ShardName, ShardWriter
 from trainer_utils.format.tfrecord import (
     BLOCK_BYTES,
@@ -23,14 +24,6 @@ from trainer_utils.format.tfrecord import (
     check_frames,
     footers_of,
     unframe,
-)
-from trainer_utils.storage import (
-    is_remote,
-    join,
-    list_names,
-    make_folder,
-    open_for_reading,
-    write_atomically,
 )
 from trainer_utils.writing.publishing import working_folder
 from trainer_utils.writing.shards import verify_shard, write_shard
@@ -63,7 +56,7 @@ class ExternalShuffle:
 
     @property
     def _folder(self) -> str:
-        return join(working_folder(self.uri), f"runs/{self.layout.split}")
+        return storage.join(working_folder(self.uri), f"runs/{self.layout.split}")
 
     def scatter(self, run: str, records: pa.RecordBatch) -> None:
         """Writes records, as `run_of` gives them, as a run; a retry writes the same again."""
@@ -74,7 +67,7 @@ class ExternalShuffle:
         bounds = np.searchsorted(positions[order], cuts).tolist()
         records = records.take(pa.array(order))
         batches = [records.slice(a, b - a) for a, b in itertools.pairwise(bounds)]
-        write_batches(join(self._folder, run), working_folder(self.uri), batches)
+        write_batches(storage.join(self._folder, run), working_folder(self.uri), batches)
 
     def gather(self, number: int, *, held: list[pa.RecordBatch] | None = None) -> list[Shard]:
         """Writes the shards of a task, and reads them back.
@@ -99,8 +92,8 @@ class ExternalShuffle:
         return write_shards(named, lots, uri=self.uri, block_bytes=self.block_bytes)
 
     def _runs(self, cell: int) -> list[pa.RecordBatch]:
-        names = sorted(list_names(self._folder))
-        return [read_batch(join(self._folder, name), cell) for name in names]
+        names = sorted(storage.list_names(self._folder))
+        return [read_batch(storage.join(self._folder, name), cell) for name in names]
 
     def _lots(
         self,
@@ -200,9 +193,9 @@ def frames_of(block: RecordBlock) -> pa.Array:
 
 def write_batches(path: str, folder: str, batches: Sequence[pa.RecordBatch]) -> None:
     """Keeps Arrow's record batches, one or more of one schema, as a file of the working folder."""
-    make_folder(path.rpartition("/")[0])
+    storage.make_folder(path.rpartition("/")[0])
     with (
-        write_atomically(path, temporary_folder=folder) as stream,
+        storage.write_atomically(path, temporary_folder=folder) as stream,
         pa.ipc.new_file(stream, batches[0].schema) as writer,
     ):
         for batch in batches:
@@ -212,9 +205,9 @@ def write_batches(path: str, folder: str, batches: Sequence[pa.RecordBatch]) -> 
 def read_batch(path: str, number: int) -> pa.RecordBatch:
     """One of the batches that `write_batches` kept; a `DatasetError` where the file is another."""
     try:
-        if not is_remote(path):
+        if not storage.is_remote(path):
             return pa.ipc.open_file(pa.memory_map(path)).get_batch(number)
-        with open_for_reading(path) as stream, pa.PythonFile(stream, "r") as source:
+        with storage.open_for_reading(path) as stream, pa.PythonFile(stream, "r") as source:
             return pa.ipc.open_file(source).get_batch(number)
     except pa.ArrowInvalid as error:
         rule = "rows that this run kept, which the disk or the store changed"

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from trainer_utils import format as ours
+from trainer_utils.format.checksums import extend_crc32c
 from trainer_utils.format.manifest import FileDigest
 
 LABELS = ["cat", "dog"]
@@ -32,7 +33,7 @@ def whole_dataset(tmp_path_factory) -> Path:
             path = uri / f"index/{split}-{index:05d}-of-{len(sizes):05d}.npy"
             path.parent.mkdir(exist_ok=True)
             path.write_bytes(index_bytes)
-            crc = ours.crc32c.extend_crc32c(0, index_bytes)
+            crc = extend_crc32c(0, index_bytes)
             shards.append(ours.Shard(path=name.path, split=split, index_crc32c=crc, **digest))
         total = sum(sizes)
         counts[split] = {"cat": -(-total // 2), "dog": total // 2}

@@ -24,9 +24,15 @@ from typing import Any, BinaryIO, cast
 import numpy as np
 import numpy.typing as npt
 
-from trainer_utils.dataset.files import DatasetFiles, list_dataset
 from trainer_utils.dataset.inspection import DatasetFacts, features_of_facts
-from trainer_utils.dataset.location import Artifact, Place, newest_dataset, uri_of
+from trainer_utils.dataset.location import (
+    Artifact,
+    DatasetFiles,
+    Place,
+    list_dataset,
+    newest_dataset,
+    uri_of,
+)
 from trainer_utils.format import (
     CorruptShardError,
     DatasetError,
@@ -41,7 +47,7 @@ from trainer_utils.format.example import decode_example
 from trainer_utils.format.index import name_crcs, name_in
 from trainer_utils.format.layouts import DatasetLayout, ShardFile
 from trainer_utils.format.naming import DATUM_SHARDS_FILE, NAME_FEATURES
-from trainer_utils.format.slices import FileRange, RecordPositions
+from trainer_utils.format.slices import FileRange
 from trainer_utils.format.tfrecord import BLOCK_BYTES, HEADER_BYTES
 from trainer_utils.storage import (
     exists,
@@ -113,8 +119,14 @@ class Dataset(DatasetLayout):
 
     def file_ranges(self, wanted: SplitRange) -> list[FileRange]:
         """The parts of files that hold a range of a split's records, in order."""
-        files = [FileRange(s.path, 0, s.num_records) for s in self.shards[wanted.split]]
-        return RecordPositions(files).cut(wanted.start, wanted.stop)
+        ranges, start = [], 0
+        for shard in self.shards[wanted.split]:
+            begin = max(wanted.start - start, 0)
+            end = min(wanted.stop - start, shard.num_records)
+            if begin < end:
+                ranges.append(FileRange(shard.path, begin, end - begin))
+            start += shard.num_records
+        return ranges
 
     def with_facts(self, *, takes_lists: bool = True) -> tuple["Dataset", DatasetFacts]:
         """The same with all counts and features, for which every record is read, and their facts.

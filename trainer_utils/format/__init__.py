@@ -20,4 +20,4 @@ from trainer_utils.format.planning import (
 )
 from trainer_utils.format.shard_writer import ShardWriter
 from trainer_utils.format.slices import SplitRange, resolve_slices
-from trainer_utils.format.tfrecord import RecordBlock, frame_parts, read_blocks, scan_lengths
+from trainer_utils.format.tfrecord import RecordBlock, read_blocks, scan_lengths

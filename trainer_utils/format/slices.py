@@ -68,12 +68,13 @@ def resolve_slices(spec: str, records: Mapping[str, int]) -> list[SplitRange]:
 def _find_split(name: str, records: Mapping[str, int]) -> str:
     if name in records:
         return name
-    same = [split for split in records if canonical_split(split) == canonical_split(name)]
-    if canonical_split(name) is not None and len(same) == 1:
+    usual = canonical_split(name)
+    same = [split for split in records if usual and canonical_split(split) == usual]
+    if len(same) == 1:
         return same[0]
     known = ", ".join(records) or "none, of a dataset without splits"
     like = did_you_mean(name, records)
-    if same and canonical_split(name):
+    if same:
         like = f" Did you mean {' or '.join(map(repr, same))}?"
     raise DatasetError(f"split {name!r}: expected one of {known}.{like}")
 
@@ -112,17 +113,6 @@ class RecordPositions:
         takes = np.array([part.take for part in ranges], np.int64)
         self._starts = np.cumsum(takes) - takes
         self._shifts = np.array([part.skip for part in ranges], np.int64) - self._starts
-
-    def cut(self, start: int, stop: int) -> list[FileRange]:
-        """The ranges that hold the positions `start` to `stop`, the latter not included."""
-        first, last = np.searchsorted(self._starts, (start + 1, stop)).tolist()
-        parts = []
-        for index in range(max(first - 1, 0), last):
-            (path, skip, take), place = self._ranges[index], int(self._starts[index])
-            begin, end = max(start - place, 0), min(stop - place, take)
-            if begin < end:
-                parts.append(FileRange(path, skip + begin, end - begin))
-        return parts
 
     def positions_of(self, name: RecordName) -> list[int]:
         """The positions of a record, in rising order: none, one, or several where ranges repeat."""

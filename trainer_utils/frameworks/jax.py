@@ -14,7 +14,7 @@ import numpy as np
 
 from trainer_utils.dataset.location import Inputs
 from trainer_utils.format import ConfigError
-from trainer_utils.frameworks.numpy import Input
+from trainer_utils.frameworks.numpy import Input, import_framework
 from trainer_utils.options import InputOptions, choose_options, shows_settings
 from trainer_utils.planning import open_input
 
@@ -51,62 +51,57 @@ def jax_batches(
     chosen = choose_options(options, settings, of=jax_batches)
     if chosen.remainder is None:
         chosen = chosen.replace(remainder="drop")
-    return JaxBatches(artifact_uri, split, chosen, sharding)
+    jax = import_framework("jax", shown="JAX", of="jax_batches")
+    size = chosen.batch_size
+    if size is None or chosen.remainder == "balance" or chosen.ragged:
+        name = "batch_size" if size is None else "ragged" if chosen.ragged else "remainder"
+        rule = "batches of one shape, as JAX compiles for"
+        raise ConfigError.of(name, getattr(chosen, name), allowed=rule)
+    if sharding is None:
+        mesh = jax.sharding.Mesh(np.array(jax.devices()), ("data",))
+        sharding = jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec("data"))
+    first, last = _own_rows(_of_rank(sharding, 1), size)
+    rows = last - first
+    if size % rows or first % rows:
+        rule = f"an equal part of the {size} rows of a batch for each process"
+        raise ConfigError.of("sharding", (first, last), allowed=rule)
+    sources, chosen = open_input(artifact_uri, split, chosen)
+    batches = JaxBatches(sources, chosen, worker=first // rows, num_workers=size // rows)
+    specs = batches.structure.items()
+    mixed = [name for name, one in specs if None in one.shape and one.dtype != "bytes"]
+    if rows < size and mixed:
+        rule = "those of fixed shapes, since each process pads to the longest of its own rows"
+        raise ConfigError.of("features", mixed, allowed=rule)
+    batches.sharding = sharding
+    return batches
 
 
 class JaxBatches(Input):
     """The global batches of all processes: see `jax_batches`."""
 
-    def __init__(
-        self, artifact_uri: Inputs, split: str | None, options: InputOptions, sharding: Any
-    ) -> None:
-        try:
-            import jax  # type: ignore[import-not-found]
-        except ImportError as error:
-            raise ConfigError(
-                "jax_batches: expected JAX, found none. Install it: pip install jax. "
-                "trainer_utils.iterate gives the same batches without it."
-            ) from error
-        size = options.batch_size
-        if size is None or options.remainder == "balance" or options.ragged:
-            name = "batch_size" if size is None else "ragged" if options.ragged else "remainder"
-            rule = "batches of one shape, as JAX compiles for"
-            raise ConfigError.of(name, getattr(options, name), allowed=rule)
-        if sharding is None:
-            mesh = jax.sharding.Mesh(np.array(jax.devices()), ("data",))
-            sharding = jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec("data"))
-        self._jax, self._sharding = jax, sharding
-        first, last = _own_rows(self._of_rank(1), size)
-        rows = last - first
-        if size % rows or first % rows:
-            rule = f"an equal part of the {size} rows of a batch for each process"
-            raise ConfigError.of("sharding", (first, last), allowed=rule)
-        workers = size // rows
-        sources, options = open_input(artifact_uri, split, options)
-        super().__init__(sources, options, worker=first // rows, num_workers=workers)
-        specs = self.structure.items()
-        mixed = [name for name, one in specs if None in one.shape and one.dtype != "bytes"]
-        if workers > 1 and mixed:
-            rule = "those of fixed shapes, since each process pads to the longest of its own rows"
-            raise ConfigError.of("features", mixed, allowed=rule)
+    sharding: Any
 
     def __iter__(self) -> Iterator[Any]:
+        import jax  # type: ignore[import-not-found]
+
+        def to_global(values: Any) -> Any:
+            if values.dtype == object:
+                return values
+            shape = (self.options.batch_size, *values.shape[1:])
+            sharding = _of_rank(self.sharding, values.ndim)
+            return jax.make_array_from_process_local_data(sharding, values, shape)
+
         for batch in super().__iter__():
-            yield self._jax.tree_util.tree_map(self._global, batch)
+            yield jax.tree_util.tree_map(to_global, batch)
 
-    def _global(self, values: Any) -> Any:
-        if values.dtype == object:
-            return values
-        shape = (self.options.batch_size, *values.shape[1:])
-        make = self._jax.make_array_from_process_local_data
-        return make(self._of_rank(values.ndim), values, shape)
 
-    def _of_rank(self, rank: int) -> Any:
-        """The sharding, of so many dimensions at the most."""
-        given, sharding = self._sharding, self._jax.sharding
-        if not isinstance(given, sharding.NamedSharding) or len(given.spec) <= rank:
-            return given
-        return sharding.NamedSharding(given.mesh, sharding.PartitionSpec(*given.spec[:rank]))
+def _of_rank(sharding: Any, rank: int) -> Any:
+    """A sharding, of so many dimensions at the most."""
+    from jax.sharding import NamedSharding, PartitionSpec  # type: ignore[import-not-found]
+
+    if not isinstance(sharding, NamedSharding) or len(sharding.spec) <= rank:
+        return sharding
+    return NamedSharding(sharding.mesh, PartitionSpec(*sharding.spec[:rank]))
 
 
 def _own_rows(sharding: Any, size: int) -> tuple[int, int]:

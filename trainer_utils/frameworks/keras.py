@@ -12,7 +12,7 @@ from typing import Any
 
 from trainer_utils.dataset.location import Inputs
 from trainer_utils.format import ConfigError
-from trainer_utils.frameworks.numpy import SHOWN_OF_INPUT, Input
+from trainer_utils.frameworks.numpy import SHOWN_OF_INPUT, Input, import_framework
 from trainer_utils.options import InputOptions, choose_options, shows_settings
 
 
@@ -55,14 +55,13 @@ def keras_dataset(
 @functools.cache
 def _keras_class() -> Any:
     """The class of Keras's kind."""
-    try:
-        from keras.utils import PyDataset
-    except ImportError as error:
+    utils = import_framework("keras.utils", shown="Keras 3", of="keras_dataset")
+    if not hasattr(utils, "PyDataset"):
         raise ConfigError(
-            "keras_dataset: expected Keras 3, found none. Install it: pip install keras."
-        ) from error
+            "keras_dataset: expected Keras 3, found an older one: pip install -U keras"
+        )
 
-    class KerasDataset(PyDataset):  # type: ignore[misc]
+    class KerasDataset(utils.PyDataset):  # type: ignore[misc, name-defined]
         """The batches of one worker by their step in Keras's epoch."""
 
         def __init__(self, source: Input) -> None:
@@ -91,13 +90,9 @@ def _keras_class() -> Any:
             is_next = number in self._ahead or not index
             window = range(number, number + 1 + self._prefetch * is_next)
             self._ahead = {
-                n: self._ahead.get(n) or self._pool.submit(self._make, n) for n in window
+                n: self._ahead.get(n) or self._pool.submit(self._source.element, n) for n in window
             }
             return self._ahead.pop(number).result()
-
-        def _make(self, number: int) -> Any:
-            epoch, step = divmod(number, self.input_steps)
-            return self._source.arranged(self._source.batch(epoch, step))
 
         def on_epoch_end(self) -> None:
             """Keras calls it, also after one batch that it only builds a model by."""

@@ -5,6 +5,7 @@ for batch in iterate(uri, "train", batch_size=256, features=["text", "label"]):
 """
 
 import functools
+import importlib
 import logging
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
@@ -123,6 +124,11 @@ class Input(Batches):
         is_pair = options.label is not None and options.labels.sample_weight is None
         return options.remainder == "pad" and is_pair
 
+    def element(self, number: int) -> Any:
+        """What the trainer gets in a step, by all steps of all epochs."""
+        epoch, step = divmod(number, self.input_steps)
+        return self.arranged(self.batch(epoch, step))
+
     def __len__(self) -> int:
         """Steps of an epoch, of which the first may have begun."""
         return self.input_steps
@@ -181,6 +187,17 @@ class Input(Batches):
             if hears and told.get("channels") is None:
                 cure = "convert by AudioExampleGen(channels=1)"
                 raise _differ("audio_seconds", f"number of channels of {name!r}", cure)
+
+
+def import_framework(name: str, *, shown: str, of: str) -> Any:
+    """A framework's module, or a ConfigError that says how to get it."""
+    try:
+        return importlib.import_module(name)
+    except ImportError as error:
+        raise ConfigError(
+            f"{of}: expected {shown}, found none. Install it: pip install {name.partition('.')[0]}."
+            " trainer_utils.iterate gives the same batches without it."
+        ) from error
 
 
 def _differ(setting: str, what: str, cure: str) -> ConfigError:

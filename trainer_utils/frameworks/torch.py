@@ -13,7 +13,7 @@ from typing import Any
 
 from trainer_utils.dataset.location import Inputs
 from trainer_utils.format import ConfigError
-from trainer_utils.frameworks.numpy import SHOWN_OF_INPUT, Input
+from trainer_utils.frameworks.numpy import SHOWN_OF_INPUT, Input, import_framework
 from trainer_utils.options import InputOptions, choose_options, shows_settings
 
 
@@ -44,7 +44,14 @@ def torch_dataset(
         DatasetError, ConfigError: as `iterate`; or PyTorch is not installed.
     """
     chosen = choose_options(options, settings, of=torch_dataset)
-    return TorchDataset(artifact_uri, split, chosen, worker=worker, num_workers=num_workers)
+    import_framework("torch", shown="PyTorch", of="torch_dataset")
+    if chosen.processes:
+        rule = "0: DataLoader(num_workers=…) says how many there are"
+        raise ConfigError.of("processes", chosen.processes, allowed=rule)
+    # A DataLoader's processes open the files anew: mappings are not for sending.
+    return TorchDataset(
+        Input.open(artifact_uri, split, chosen, worker=worker, num_workers=num_workers)
+    )
 
 
 def cu_seqlens(segment_ids: Any) -> tuple[Any, int]:
@@ -70,31 +77,12 @@ def cu_seqlens(segment_ids: Any) -> tuple[Any, int]:
 class TorchDataset:
     """Batches by their step: a map-style dataset by its methods, which is all that PyTorch asks."""
 
-    def __init__(
-        self,
-        artifact_uri: Inputs,
-        split: str | None,
-        options: InputOptions,
-        *,
-        worker: int,
-        num_workers: int,
-    ) -> None:
-        try:
-            import torch
-        except ImportError as error:
-            raise ConfigError(
-                "torch_dataset: expected PyTorch, found none. Install it: pip install torch. "
-                "trainer_utils.iterate gives the same batches without it."
-            ) from error
-        if options.processes:
-            rule = "0: DataLoader(num_workers=…) says how many there are"
-            raise ConfigError.of("processes", options.processes, allowed=rule)
-        # A DataLoader's processes open the files anew: mappings are not for sending.
-        self._input = Input.open(
-            artifact_uri, split, options, worker=worker, num_workers=num_workers
-        )
+    def __init__(self, source: Input) -> None:
+        import torch
+
+        self._input = source
         # Processes that a loader keeps from epoch to epoch see it too.
-        self._epoch = torch.tensor(self._input.input_start.epoch).share_memory_()
+        self._epoch = torch.tensor(source.input_start.epoch).share_memory_()
 
     def __getattr__(self, name: str) -> Any:
         if name in (*SHOWN_OF_INPUT, "order", "sources", "worker"):
@@ -112,8 +100,7 @@ class TorchDataset:
     def __getitem__(self, index: int) -> Any:
         if not 0 <= index < len(self):
             raise IndexError(index)
-        epoch, step = divmod(self._first + index, self._input.input_steps)
-        return self._input.arranged(self._input.batch(epoch, step))
+        return self._input.element(self._first + index)
 
     @property
     def _first(self) -> int:

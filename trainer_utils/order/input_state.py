@@ -30,12 +30,9 @@ class MixState:
 
     @classmethod
     def from_dict(cls, value: Mapping[str, Any]) -> "MixState":
-        """What `dataclasses.asdict` and JSON make of one; raises KeyError or TypeError if none."""
-        try:
-            stages = [(int(row), dict(shares)) for row, shares in value["stages"]]
-            parts = {name: (count, digest) for name, (count, digest) in value["parts"].items()}
-        except ValueError as error:
-            raise TypeError(str(error)) from error
+        """What `asdict` and JSON make of one; KeyError, TypeError or ValueError if it is none."""
+        stages = [(int(row), dict(shares)) for row, shares in value["stages"]]
+        parts = {name: (count, digest) for name, (count, digest) in value["parts"].items()}
         counts = [value["records"], value["steps"], *(row for row, _ in stages)]
         if not all(type(count) is int and count >= 0 for count in counts):
             raise TypeError(f"expected numbers from 0 on, got {counts}")
@@ -94,7 +91,9 @@ class InputState:
             if (mix := fields.get("mix")) is not None:
                 fields["mix"] = MixState.from_dict(mix)
             return cls(**fields)
-        except (AttributeError, KeyError, TypeError, json.JSONDecodeError) as error:
+        except ConfigError:
+            raise
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
             raise ConfigError.of("state", text, allowed="a token of state(step)") from error
 
 

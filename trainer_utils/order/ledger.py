@@ -10,6 +10,7 @@ backwards; those that could not be read are the only ones that are listed.
 import bisect
 import dataclasses
 import functools
+import itertools
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -22,15 +23,7 @@ from trainer_utils.order.mixing import MixPart, WeightSchedule
 from trainer_utils.order.options import OrderOptions
 
 _VERSION = 2
-_ORDER_SETTINGS = (
-    "batch_size",
-    "shuffle",
-    "reshuffle_each_iteration",
-    "seed",
-    "remainder",
-    "weights",
-    "echoing",
-)
+_ORDER_SETTINGS = "batch_size shuffle reshuffle_each_iteration seed remainder weights echoing"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -98,16 +91,24 @@ class Segment:
         ]
         segment = cls(**{**value, "datasets": datasets})
         _ = segment.weights
-        counts = [segment.first_step, segment.steps, segment.start, segment.num_workers]
-        numbers = [number for some in segment.unreadable.values() for number in some]
-        if not all(type(number) is int and number >= 0 for number in [*counts, *numbers]):
+        numbers = [segment.first_step, segment.steps, segment.start, segment.num_workers]
+        numbers += itertools.chain.from_iterable(segment.unreadable.values())
+        if not all(type(number) is int and number >= 0 for number in numbers):
             raise ValueError(f"numbers from 0 on, got {value!r}")
         return segment
 
 
+def numbers_by_path(records: Iterable[tuple[str, int]]) -> dict[str, list[int]]:
+    """The numbers of some records, by the paths of their files."""
+    found: dict[str, list[int]] = {}
+    for path, number in sorted(records):
+        found.setdefault(path, []).append(number)
+    return found
+
+
 def settings_of_order(options: OrderOptions) -> JsonObject:
     """What a segment keeps of the options, as it comes back from JSON."""
-    settings = {name: getattr(options, name) for name in _ORDER_SETTINGS}
+    settings = {name: getattr(options, name) for name in _ORDER_SETTINGS.split()}
     if options.weights is not None:
         settings["weights"] = WeightSchedule.of(options.weights)
     if options.pack is not None:
@@ -131,10 +132,17 @@ class InputLedger:
         """The same and one more, without those that made no step."""
         return InputLedger((*(one for one in self.segments if one.steps), segment))
 
-    def merged(self, others: Iterable["InputLedger"]) -> "InputLedger":
+    def merged(self, others: Sequence["InputLedger"]) -> "InputLedger":
         """The same with what other workers of the run could not read; of other starts nothing."""
-        segments = [segment for other in others for segment in other.segments]
-        return InputLedger(tuple(_joined(one, segments) for one in self.segments))
+        found = []
+        for own in self.segments:
+            start = dataclasses.replace(own, steps=0, unreadable={})
+            bad = _unreadable(own)
+            for other in itertools.chain.from_iterable(one.segments for one in others):
+                if dataclasses.replace(other, steps=0, unreadable={}) == start:
+                    bad |= _unreadable(other)
+            found.append(dataclasses.replace(own, unreadable=numbers_by_path(bad)))
+        return InputLedger(tuple(found))
 
     def to_json(self) -> str:
         """A line a segment."""
@@ -161,18 +169,6 @@ class InputLedger:
                     path=path,
                 ) from error
         return cls(tuple(segments))
-
-
-def _joined(segment: Segment, others: Iterable[Segment]) -> Segment:
-    """A segment with what is unreadable in those of the same start too."""
-    start = dataclasses.replace(segment, steps=0, unreadable={})
-    unreadable = {path: {*numbers} for path, numbers in segment.unreadable.items()}
-    for other in others:
-        if dataclasses.replace(other, steps=0, unreadable={}) == start:
-            for path, numbers in other.unreadable.items():
-                unreadable.setdefault(path, set()).update(numbers)
-    found = {path: sorted(numbers) for path, numbers in sorted(unreadable.items())}
-    return dataclasses.replace(segment, unreadable=found)
 
 
 class BatchRow(NamedTuple):

@@ -277,23 +277,26 @@ class Batches:
             except ConfigError:
                 raise
             except Exception as error:
-                if is_fault(error):
-                    raise _machine_error(error) from error
-                self._reader.leave_out(self._error_of_record(error, rows, keys))
+                found = self._error_of_record(error, rows, keys)
+                if is_fault(found) and not isinstance(found, MachineError):
+                    raise MachineError(
+                        "a batch: expected the memory and the libraries to decode it, got "
+                        f"{type(found).__name__}: {found}. No record is to blame: read smaller "
+                        "batches, or give the process more memory."
+                    ) from found
+                self._reader.leave_out(found)
 
     def _error_of_record(self, error: Exception, rows: Rows, keys: Keys | None) -> Exception:
         """That of the first record that cannot be decoded by itself, whatever a decoder raises."""
         is_named = isinstance(error, DatasetError) and error.record is not None
-        if is_named or self.options.pack is not None:
+        if is_named or is_fault(error) or self.options.pack is not None:
             return error
         for row in range(len(rows)):
             try:
                 own_keys = None if keys is None else keys[row : row + 1]
                 self._decoder.examples(rows.part(row, row + 1), own_keys)
             except Exception as own:
-                if is_fault(own):
-                    raise _machine_error(own) from own
-                if isinstance(own, DatasetError) and own.record is not None:
+                if is_fault(own) or (isinstance(own, DatasetError) and own.record is not None):
                     return own
                 path, record = rows.name(row)
                 message = f"{path!r}: {own} (record {record})"
@@ -368,15 +371,6 @@ class Batches:
         rule = f"batches that the {free >> 20:,} MiB of free memory hold"
         advice = f"{rows:,} rows of {largest!r} would take {sizes[largest] >> 20:,} MiB"
         raise ConfigError.of(setting, getattr(options, setting), allowed=rule, advice=advice)
-
-
-def _machine_error(error: Exception) -> MachineError:
-    if isinstance(error, MachineError):
-        return error
-    return MachineError(
-        f"a batch: expected the memory and the libraries to decode it, got {type(error).__name__}: "
-        f"{error}. No record is to blame: read smaller batches, or give the process more memory."
-    )
 
 
 def _called_elsewhere(*_: Any) -> Any:

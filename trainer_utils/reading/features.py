@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from trainer_utils.format import CorruptShardError, DatasetError, Feature
+from trainer_utils.format import DatasetError, Feature
 from trainer_utils.format.example_columns import Column
 from trainer_utils.format.tensors import decode_tensor, item_bytes, numpy_dtype, tensor_header
 from trainer_utils.reading.arrays import (
@@ -97,7 +97,8 @@ class FeatureArrays:
             except Exception as error:  # whatever a decoder raises
                 if isinstance(error, DatasetError) or is_fault(error):
                     raise
-                raise DatasetError(f"feature {name!r}: {error}") from error
+                said = f"feature {name!r}: expected a value to decode, got {error}"
+                raise DatasetError(said) from error
         return [{name: own[n] for name, own in values.items()} for n in range(len(rows))]
 
     def batches(
@@ -203,18 +204,13 @@ class FeatureArrays:
     def _decoded(
         self, name: str, rows: Rows, images: Sequence[Any], part: tuple[int, int], keys: Keys | None
     ) -> Array:
-        """The pixels of some images; one that cannot be decoded is its record's error."""
-        start, stop = part
-        own = None if keys is None else keys[start:stop]
-        try:
-            found = self._decoders[name].decode(images[start:stop], own)
-        except CorruptShardError as error:
-            path, record = rows.name(start + (error.record or 0))
-            message = f"{path!r}, record {record}, feature {name!r}: {error}"
-            raise CorruptShardError(message, path=path, record=record) from error
+        """The pixels of some images, which may be too large or too small for the dataset."""
+        own = None if keys is None else keys[slice(*part)]
+        found = self._decoders[name].decode(images[slice(*part)], own)
         size = self.structure[name].shape
-        if any(n not in (None, own) for n, own in zip(size, found.shape[1:], strict=True)):
-            raise ValueError(f"expected pixels {size} as the dataset says, got {found.shape[1:]}")
+        if any(n not in (None, one) for n, one in zip(size, found.shape[1:], strict=True)):
+            said = f"pixels {size} as the dataset says, got {found.shape[1:]}"
+            raise DatasetError(f"feature {name!r}: expected {said}")
         return found
 
     def _encoded(self, name: str, rows: Rows, columns: Mapping[str, Column]) -> list[Any]:

@@ -5,18 +5,17 @@ is less than that; each image goes through all steps in one thread, while it is 
 """
 
 import collections
-import contextlib
 import dataclasses
 import functools
 import math
 import weakref
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
-from trainer_utils.format import ConfigError, CorruptShardError, DatasetError
+from trainer_utils.format import ConfigError, DatasetError
 from trainer_utils.reading.crops import ImagePlan, Keys, plan_images
 from trainer_utils.reading.image_files import (
     decode_image,
@@ -25,7 +24,6 @@ from trainer_utils.reading.image_files import (
     plain_jpeg_size,
 )
 from trainer_utils.reading.threads import run_in_threads
-from trainer_utils.storage import is_fault
 
 if TYPE_CHECKING:
     from trainer_utils.options import InputOptions
@@ -159,8 +157,8 @@ class ImageDecoder:
             keys: `(batch,) uint64`, one for a record and epoch; needed where options are random.
 
         Raises:
-            CorruptShardError: an image cannot be decoded; `record` is its row.
             DatasetError: they differ in size.
+            Exception: what the decoder of an image raises that cannot be decoded.
         """
         import cv2
 
@@ -173,12 +171,8 @@ class ImageDecoder:
             write = lambda row: normalization.write(done[row], to=batch[row])  # noqa: E731
             run_in_threads(write, len(done), threads=self._threads)
             return batch
-        sizes, are_plain = [], []
-        for row, image in enumerate(images):
-            with _naming(row):
-                size, is_plain = self._size(image)
-            sizes.append(size)
-            are_plain.append(is_plain)
+        found = [self._size(image) for image in images]
+        sizes, are_plain = [size for size, _ in found], [is_plain for _, is_plain in found]
         plans = plan_images(self._options, sizes, keys, scales=not self._label_map)
         targets = {plan.target for plan in plans} or {(0, 0)}
         size = self._options.image_size or min(targets)
@@ -190,8 +184,7 @@ class ImageDecoder:
         batch = self._buffers.take((len(images), *size, self._channels), self.dtype)
 
         def work(row: int) -> None:
-            with _naming(row):
-                part = self._part(images[row], sizes[row], plans[row], are_plain[row])
+            part = self._part(images[row], sizes[row], plans[row], are_plain[row])
             pixels = self._fitted(part, plans[row], batch[row])
             if keys is not None:
                 pixels = self._options.augmentation.change(
@@ -267,18 +260,6 @@ class ImageDecoder:
         if plan.is_mirrored:
             pixels = np.asarray(cv2.flip(pixels, 1, to), np.uint8).reshape(pixels.shape)
         return pixels
-
-
-@contextlib.contextmanager
-def _naming(row: int) -> Iterator[None]:
-    """Makes whatever a decoder raises the error of a row."""
-    try:
-        yield
-    except Exception as error:
-        if is_fault(error):
-            raise
-        message = f"expected an image to decode, got {error}"
-        raise CorruptShardError(message, record=row) from error
 
 
 class Buffers:

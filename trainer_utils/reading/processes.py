@@ -6,6 +6,7 @@ The processes are new ones of this Python, which import nothing of the main modu
 """
 
 import collections
+import itertools
 import json
 import mmap
 import os
@@ -131,14 +132,14 @@ def _stop(process: "subprocess.Popen[bytes]", connection: Connection) -> int:
 
 def serve(descriptor: int) -> None:
     """Answers calls until the other end of a socket is closed: a process's whole work."""
-    connection, memory = Connection(descriptor), _Memory()
+    connection, maps, free = Connection(descriptor), list[mmap.mmap](), set[int]()
     batches: Batches | None = None
     told: set[Any] = set()
     try:
         payload = connection.recv_bytes()
         while True:
-            epoch, reads, free = connection.recv()
-            memory.free.update(free)
+            epoch, reads, returned = connection.recv()
+            free.update(returned)
             try:
                 if batches is None:
                     batches, threads.most = pickle.loads(payload)
@@ -150,54 +151,37 @@ def serve(descriptor: int) -> None:
             told.update(new)
             buffers: list[pickle.PickleBuffer] = []
             pickled = pickle.dumps(made, protocol=5, buffer_callback=buffers.append)
-            number, bounds = memory.store(buffers)
-            connection.send((number, len(memory.maps[number]), bounds, pickled, new))
-            if number == memory.sent:
-                reduction.send_handle(connection, memory.descriptors[number], os.getppid())
-                memory.sent += 1
+            number, bounds, file = _store([buffer.raw() for buffer in buffers], maps, free)
+            connection.send((number, len(maps[number]), bounds, pickled, new))
+            if file is not None:
+                reduction.send_handle(connection, file, os.getppid())
+                os.close(file)
     except (EOFError, OSError):  # nobody asks any more
         return
 
 
-class _Memory:
-    """Files of memory: each holds a batch until it is said to be free."""
-
-    def __init__(self) -> None:
-        self.maps: list[mmap.mmap] = []
-        self.descriptors: list[int] = []
-        self.free: set[int] = set()
-        self.sent = 0
-
-    def store(self, buffers: Sequence[pickle.PickleBuffer]) -> tuple[int, list[tuple[int, int]]]:
-        """Copies arrays into a file that is free; which one, and where in it they lie."""
-        raws = [buffer.raw() for buffer in buffers]
-        ends = np.cumsum(
-            [-(-raw.nbytes // _ALIGNMENT) * _ALIGNMENT for raw in raws], dtype=np.int64
-        )
-        number = self._file(int(ends[-1]) if raws else 0)
-        bounds, begin = [], 0
-        for raw, end in zip(raws, ends.tolist(), strict=True):
-            bounds.append((begin, begin + raw.nbytes))
-            self.maps[number][begin : begin + raw.nbytes] = raw
-            begin = end
-        return number, bounds
-
-    def _file(self, num_bytes: int) -> int:
-        for number in self.free:
-            if len(self.maps[number]) >= num_bytes:
-                self.free.remove(number)
-                return number
+def _store(
+    arrays: Sequence[memoryview], maps: list[mmap.mmap], free: set[int]
+) -> tuple[int, list[tuple[int, int]], int | None]:
+    """Copies arrays into a file of memory that is free: which, and where; of a new one, itself."""
+    ends = [*itertools.accumulate(-(-one.nbytes // _ALIGNMENT) * _ALIGNMENT for one in arrays)]
+    need = ends[-1] if ends else 0
+    number, file = next((n for n in free if len(maps[n]) >= need), len(maps)), None
+    free.discard(number)
+    if number == len(maps):
         # Powers of two, so that others fit too; what is not written takes no memory.
-        size = max(_LEAST_BYTES, 1 << max(num_bytes - 1, 0).bit_length())
+        size = max(_LEAST_BYTES, 1 << max(need - 1, 0).bit_length())
         if hasattr(os, "memfd_create"):  # /dev/shm is 64 MB in many a container
-            descriptor = os.memfd_create("tfx-shards-batch")
+            file = os.memfd_create("tfx-shards-batch")
         else:
-            with tempfile.TemporaryFile() as file:
-                descriptor = os.dup(file.fileno())
-        os.ftruncate(descriptor, size)
-        self.descriptors.append(descriptor)
-        self.maps.append(mmap.mmap(descriptor, size))
-        return len(self.maps) - 1
+            with tempfile.TemporaryFile() as stream:
+                file = os.dup(stream.fileno())
+        os.ftruncate(file, size)
+        maps.append(mmap.mmap(file, size))
+    bounds = [(begin, begin + one.nbytes) for begin, one in zip([0, *ends], arrays, strict=False)]
+    for (begin, end), one in zip(bounds, arrays, strict=True):
+        maps[number][begin:end] = one
+    return number, bounds, file
 
 
 def _sendable(error: Exception) -> Exception:

@@ -9,7 +9,6 @@ Short records are cut out of mapped files: a call of the system for each would c
 
 import contextlib
 import functools
-import itertools
 import mmap
 import os
 import resource
@@ -109,6 +108,10 @@ class LocalFile:
             with contextlib.suppress(OSError):  # a file system that takes no advice
                 os.posix_fadvise(self._stream.fileno(), begin, end - begin, os.POSIX_FADV_WILLNEED)
 
+    def holds(self, begin: int, end: int) -> bool:
+        """Whether some bytes need not be fetched."""
+        return True
+
     def forget(self, begin: int, end: int) -> bool:
         """Drops copies of damaged bytes; False: there are none."""
         return False
@@ -141,15 +144,11 @@ class RemoteParts:
 
     def fetch(self, files: Mapping[int, "File"], runs: Sequence[Run]) -> dict[Run, bytes]:
         """All of some runs that is not in copies, fetched at the same time."""
-        missing = []
-        for run in runs:
-            file = files[run[0]]
-            if isinstance(file, CachedFile) and not file.holds(*run[1:]):
-                missing.append((run, file))
+        missing = [run for run in runs if not files[run[0]].holds(*run[1:])]
         if not missing:
             return {}
-        found = self._reads.map(lambda one: one[1].fetched(*one[0][1:]), missing)
-        return dict(zip([run for run, _ in missing], found, strict=True))
+        found = self._reads.map(lambda run: files[run[0]].read(*run[1:]), missing)
+        return dict(zip(missing, found, strict=True))
 
 
 class CachedFile:
@@ -168,14 +167,20 @@ class CachedFile:
         """A copy stays as it is."""
 
     def holds(self, begin: int, end: int) -> bool:
-        """Whether some bytes are in the copy."""
+        """Whether some bytes are in the copy, and need not be fetched."""
         return self.copy is not None and self.copy.holds(begin, end)
 
     def read(self, begin: int, end: int) -> Any:
         """Some bytes, from the copy or fetched."""
         if self.copy is not None and self.copy.holds(begin, end):
             return self.copy.memory[begin:end]
-        return self.fetched(begin, end)
+        if self._parts.is_ranged:
+            return self._range(begin, end)
+        pieces = []
+        for part in _parts_of(begin, end):
+            first = part * PART_BYTES
+            pieces.append(self._part(part)[max(begin - first, 0) : end - first])
+        return b"".join(pieces)
 
     def read_into(self, view: Bytes, begin: int) -> None:
         """As many bytes as there is room for."""
@@ -196,16 +201,6 @@ class CachedFile:
         if self.copy is not None:
             self.copy.forget(begin, end)
         return True
-
-    def fetched(self, begin: int, end: int) -> bytes:
-        """The bytes of a run that is not in a copy, or was not a moment ago."""
-        if self._parts.is_ranged:
-            return self._range(begin, end)
-        pieces = []
-        for part in _parts_of(begin, end):
-            first = part * PART_BYTES
-            pieces.append(self._part(part)[max(begin - first, 0) : end - first])
-        return b"".join(pieces)
 
     def _part(self, part: int) -> bytes:
         """The bytes of a part, which whoever asks for first fetches."""
@@ -316,7 +311,8 @@ class ShardFiles:
         parts: list[Any] = []
         data = np.empty(int(lengths.sum()) + len(_PADDING) if self._is_long else 0, np.uint8)
         place = 0
-        for some in _by_shards(runs, self._most_open):
+        for first in range(0, len(runs), self._most_open):
+            some = runs[first : first + self._most_open]  # of no more shards than may be open
             files = {index: self._file(index) for index in {run[0] for run in some}}
             for file in files.values():
                 file.check()
@@ -435,17 +431,6 @@ def _runs(
     lasts = np.append(firsts, len(order))[1:] - 1
     columns = shards[firsts], starts[firsts], stops[lasts]
     return order, list(zip(*(column.tolist() for column in columns), strict=True))
-
-
-def _by_shards(runs: list[Run], most: int) -> Iterator[list[Run]]:
-    """Runs in groups of no more shards than may be open."""
-    if not runs or len(runs) <= most:
-        yield runs
-        return
-    firsts = [n for n, run in enumerate(runs) if n == 0 or run[0] != runs[n - 1][0]]
-    bounds = [*firsts[::most], len(runs)]
-    for start, stop in itertools.pairwise(bounds):
-        yield runs[start:stop]
 
 
 @contextlib.contextmanager

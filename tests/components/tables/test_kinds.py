@@ -13,8 +13,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from components.tables.kinds import cast_column, column_facts, decide_column
-from components.tables.pieces import Rows
-from components.tables.texts import TextRules
 from tests.components.tables.table_files import in_order, numbered, parquet_of
 from trainer_utils.format import InputError
 
@@ -200,12 +198,6 @@ def test_what_a_column_is_may_be_said(convert):
         "t.csv:2": dict(zip(names, ([b"b"], [2.0], [b"123"], [1], [2]), strict=True)),
     }
     assert dataset.vocabulary("code") == ["5", "6"]
-
-
-def test_a_column_of_lists_holds_no_texts():
-    rows = Rows({"text": pa.array([["a", "b"], ["c"]])}, found=2)
-    with pytest.raises(InputError, match="text"):
-        TextRules().apply(rows, ["text"])
 
 
 # Texts that are numbers, against Python's own `int` and `float` -----------------------------------

@@ -1,4 +1,4 @@
-"""What the settings of TextExampleGen do to texts, splits, order and shards."""
+"""What the settings of TextExampleGen do to texts, splits, order and shards; and names of rows."""
 
 import json
 import resource
@@ -14,7 +14,9 @@ import pytest
 
 from components.tables import pieces
 from tests.components.runs import output_config
+from tests.components.text_runs import run
 from tests.make import everything, write_files
+from tests.record_names import check_record_names
 from trainer_utils.format import InputError
 
 LABELS = ["ant", "bee", "cat", "dog", "emu"]
@@ -198,3 +200,25 @@ def test_a_small_file_that_unpacks_to_more_than_memory_holds_is_named(run_text, 
     ):
         run_text(tmp_path / "in", good.uri, columns={"text": "ignore"})
     assert contents(good.uri) == before
+
+
+ROWS = 60
+TABLES = {
+    "ids of ours": [{"text": f"{n} a"} for n in range(ROWS)],
+    "some file names": [
+        {"text": f"{n} a"} | ({"filename": ["", f"{n}.txt"][n % 3 - 1]} if n % 3 else {})
+        for n in range(ROWS)
+    ],
+    "ids of theirs": [{"text": f"{n} a", "id": f"id {n % 7}"} for n in range(ROWS)],
+    "lists": [
+        {"text": f"{n} a", "filename": [f"{m}.txt" for m in range(n % 3)]} for n in range(ROWS)
+    ],
+}
+
+
+@pytest.mark.parametrize("rows", TABLES.values(), ids=TABLES)
+def test_names_are_those_of_the_records(tmp_path, rows):
+    lines = "".join(json.dumps(row) + "\n" for row in rows)
+    base = write_files(tmp_path / "in", {"t.jsonl": lines})
+    run(base, tmp_path / "out", target_shard_bytes=1500)
+    assert check_record_names(tmp_path / "out") == ROWS

@@ -96,15 +96,6 @@ def records(parts):
     return [(part.path, n) for part in parts for n in range(part.skip, part.skip + part.take)]
 
 
-@given(PARTS, st.lists(st.integers(0, 50), min_size=2, max_size=6).map(sorted))
-def test_cuts_hold_the_records_between_their_bounds(parts, bounds):
-    positions = RecordPositions(parts)
-    cuts = [positions.cut(start, stop) for start, stop in itertools.pairwise(bounds)]
-    expected = [records(parts)[start:stop] for start, stop in itertools.pairwise(bounds)]
-    assert [records(one) for one in cuts] == expected
-    assert all(part.take for one in cuts for part in one)
-
-
 @given(PARTS)
 def test_positions_are_found_in_their_files(parts):
     numbers = np.arange(len(records(parts)))
