@@ -57,7 +57,9 @@ def _keras_class() -> Any:
     """The class of Keras's kind."""
     utils = import_framework("keras.utils", shown="Keras 3", of="keras_dataset")
     if not hasattr(utils, "PyDataset"):
-        raise ConfigError("keras_dataset: expected Keras 3, found an older one: pip install -U keras")
+        raise ConfigError(
+            "keras_dataset: expected Keras 3, found an older one: pip install -U keras"
+        )
 
     class KerasDataset(utils.PyDataset):  # type: ignore[misc, name-defined]
         """The batches of one worker by their step in Keras's epoch."""

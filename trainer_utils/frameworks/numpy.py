@@ -76,10 +76,6 @@ class Input(Batches):
         """The input of what `input_fn` and `Batches` take; raises what they do."""
         return Input(*open_input(artifact_uri, split, options), **arguments)
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        again, arguments = super().__reduce__()
-        return functools.partial(Input, **again.keywords), arguments
-
     @property
     def class_names(self) -> Sequence[str] | None:
         """What the ids of the label stand for, in their order; None where the dataset says none."""
