@@ -40,9 +40,6 @@ class ImageConversion(FileConversion):
         """The settings for inputs whose boxes or label maps must go on fitting their images.
 
         Those are drawn on a file's pixels as they lie, so these are not turned.
-
-        Raises:
-            ConfigError: images would be cut, and their boxes would not.
         """
         settings = super().adjusted_settings(settings, found)
         has_boxes = any(column.name == "xmin" for column in found.columns)

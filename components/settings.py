@@ -15,16 +15,12 @@ from trainer_utils.format.settings import number, one_of, setting, where
 class SchemaExportSettings(ComponentSettings):
     """What is written beside the schema and Datum's files."""
 
-    module = "schema_export"
-
     tfds: bool = setting(False, one_of(False, True))
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class AuditSettings(ComponentSettings):
     """What ends the run, and what is looked at."""
-
-    module = "dataset_audit"
 
     fail_on: Sequence[str] = setting((), check_kinds)
     label: str = setting("label", where(is_text, "a feature's name"))
@@ -34,7 +30,5 @@ class AuditSettings(ComponentSettings):
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class DatasetReportSettings(ComponentSettings):
     """How much of the dataset is looked at."""
-
-    module = "dataset_report"
 
     sample_records: int = setting(1000, number(1))

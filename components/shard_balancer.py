@@ -20,6 +20,7 @@ from components.tfx.component import (
     Runtime,
     channel,
     checked_properties,
+    document_constructor,
     parameters_of,
     set_properties,
 )
@@ -139,43 +140,7 @@ class ShardBalancer(base_beam_component.BaseBeamComponent):
         add: Sequence[str] | Runtime | None = None,
         keep_shards: bool | Runtime = BalancerSettings.keep_shards,
     ) -> None:
-        """Makes the component.
-
-        Args:
-            examples: one or several Examples artifacts, or a list of channels of them: ours,
-                Datum's, TFDS's, a stock ExampleGen's, or ones that ImportExampleGen brought in. A
-                split gets what all of them have of it. Those of a Transform keep the vocabularies
-                of its own input, for features of ids that it passes on, and take the ones that it
-                makes itself under a feature's name (`vocab_filename="label"`).
-            num_shards: shards of every split, or by split: `{"train": 8, "eval": 2}`. Fewer where
-                there are fewer records. Default: the number that comes closest to
-                `target_shard_bytes`.
-            target_shard_bytes: target size of a shard in bytes; 100 to 200 MB is the usual advice.
-                At least 1.
-            shard_multiple: the number of shards is a multiple of this, such as the number of
-                workers. At least 1.
-            shuffle: a permutation of all records of a split: each is equally likely in every place.
-                False keeps their order (with `stratify_by`: within each shard).
-            balance: `records`: shards differ by at most one record; `bytes`: by at most the bytes
-                of the largest record (before compression).
-            stratify_by: a feature, such as `label`: each shard holds each value's share to within
-                one record. Each example has one value of it, or none, which counts as a value.
-            seed: seed of the permutation. 64 bits, signed.
-            compression: `none`, or `gzip` (slower to read, and Datum cannot read it).
-            memory_bytes: memory that a worker may use (below 64 MiB it takes some more than that);
-                a split that is larger goes through temporary files beside the output. Planning by
-                bytes or by class takes some 40 bytes a record of its own. At least 1 MiB.
-            exclude: records to leave out: a list of names (`filename`, `id` or `record_id`), or the
-                path of a file with one a line. Records of `add` stay, so that one can be replaced
-                by another of its name. A million names take some 300 MB in each worker.
-            relabel: new labels: values by name, or the path of a CSV that begins with `name,label`.
-                Another feature's name in place of `label` changes that feature.
-            where: a condition on features that a record must meet to stay, such as `label !=
-                'unknown' and height >= 64`.
-            add: further datasets, by their uris, whose records come after those of `examples`.
-            keep_shards: True: shards stay as they are, as hard links or copies; only those with a
-                changed record are written again, and nothing is balanced or shuffled.
-        """
+        """Makes the component."""
         properties = checked_properties(BalancerSettings, locals())
         if not isinstance(examples, types.BaseChannel):
             examples = channel_utils.union(examples)
@@ -186,6 +151,17 @@ class ShardBalancer(base_beam_component.BaseBeamComponent):
             **properties,
         )
         super().__init__(spec=spec)
+
+
+document_constructor(
+    ShardBalancer,
+    BalancerSettings,
+    examples="one or several Examples artifacts, or a list of channels of them: ours, Datum's, "
+    "TFDS's, a stock ExampleGen's, or ones that ImportExampleGen brought in. A split gets what all "
+    "of them have of it. Those of a Transform keep the vocabularies of its own input, for features "
+    "of ids that it passes on, and take the ones that it makes itself under a feature's name "
+    "(`vocab_filename='label'`).",
+)
 
 
 def _of_transform(examples: types.BaseChannel) -> dict[str, types.BaseChannel]:

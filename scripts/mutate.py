@@ -94,6 +94,7 @@ MUTATIONS = [
         ("if stop != len(data) or", "if"),
         ("and len(a) == len(lengths)", ""),
         ("or len(sums) == 1", ""),
+        tests=f"tests/{FORMAT}/test_shard_writer.py",
     ),
     # What a manifest says.
     *_of(
@@ -101,8 +102,8 @@ MUTATIONS = [
         "manifest",
         ("if self.found != self.written + self.rejected + self.skipped:", "if False:"),
         (
-            "            if size != found:\n",
-            "            if size != found and not (size and found):\n",
+            "            if size == found:\n",
+            "            if size == found or (size and found):\n",
         ),
         ("sorted(expected.keys() | sizes.keys())", "sorted(expected)"),
         ("sorted(expected.keys() | sizes.keys())", "sorted(sizes)"),
@@ -116,7 +117,7 @@ MUTATIONS = [
         ("    if abs(bound) > size:\n", "    if False:\n"),
         ("return bound + size if bound < 0 else bound", "return bound"),
         ("round(int(text) * size / 100)", "int(text) * size // 101"),
-        ("    if start > stop:\n", "    if False:\n"),
+        ("        if start > stop:\n", "        if False:\n"),
     ),
     *_of(
         FORMAT,
@@ -127,29 +128,22 @@ MUTATIONS = [
     # Which worker reads which record.
     *_of(
         ORDER,
-        "shuffling",
+        "layout",
         ("identity = epoch.to_bytes", "identity = (0).to_bytes"),
         ('+ number.to_bytes(8, "little")', '+ (0).to_bytes(8, "little")'),
         ("+ epoch * self._layout.num_dropped", "+ 0 * self._layout.num_dropped"),
         ('searchsorted(before, within, side="right")', "searchsorted(before, within)"),
         ("np.arange(begin + first, begin + stop) %", "np.arange(begin, begin + stop - first) %"),
-        tests="tests/trainer_utils/order/test_order.py tests/order/test_vectors.py",
-    ),
-    *_of(
-        ORDER,
-        "layout",
         ("return (rest - rest // 2, rest // 2)", "return (rest // 2, rest // 2)"),
         ("return worker * size // workers, (worker", "return worker * (size // workers), (worker"),
-        tests="tests/order/test_vectors.py",
+        tests="tests/trainer_utils/order/test_order.py tests/order/test_vectors.py",
     ),
     # Where bytes lie, and what is believed.
-    *_of(
-        "trainer_utils/storage",
-        "files",
-        (
-            "        if exists(temporary):\n            files.remove",
-            "        if False:\n            files.remove",
-        ),
+    Mutation(
+        "trainer_utils/storage/__init__.py",
+        "        if exists(temporary):\n            files.remove",
+        "        if False:\n            files.remove",
+        "tests/trainer_utils/storage/test_files.py",
     ),
     Mutation(
         "trainer_utils/storage/faults.py",
@@ -159,8 +153,9 @@ MUTATIONS = [
     ),
     *_of(
         DATASET,
-        "shards",
+        "opening",
         ("    if size not in (None, index.framed_bytes):\n", "    if False:\n"),
+        tests=f"tests/{DATASET}/test_shards.py",
     ),
     Mutation(
         f"{FORMAT}/layouts.py",
@@ -172,7 +167,7 @@ MUTATIONS = [
     *_of(
         "components/shuffle",
         "picking",
-        ("            if bad is not None:\n", "            if False:\n"),
+        ("            if not is_whole.all():\n", "            if False:\n"),
         ("        data += more\n", "        break\n"),
         tests="tests/components/shard_balancer/test_picking.py",
     ),
@@ -180,8 +175,8 @@ MUTATIONS = [
         "components/common",
         "workspace",
         ("return not isinstance(error, BlockingIOError)", "return True"),
-        ('(run := _run_at(uri) or {}).get("run") != own.name', "(run := None)"),
-        ('run is None or run.get("run") == own.name', "True"),
+        ('(run := _run_at(uri)).get("run") != own.name', "(run := None)"),
+        ('not run or run.get("run") == own.name', "True"),
     ),
     # What verify looks at.
     *[

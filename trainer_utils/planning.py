@@ -10,8 +10,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from trainer_utils.dataset.location import Inputs
+from trainer_utils.dataset.opening import record_keys
 from trainer_utils.dataset.selection import Source, digest_of, mean_bytes, open_sources
-from trainer_utils.dataset.shards import record_keys
 from trainer_utils.format import ConfigError, DatasetError, canonical_split
 from trainer_utils.format.errors import did_you_mean
 from trainer_utils.format.printable import printable

@@ -77,11 +77,7 @@ class Finding:
 
 
 def check_kinds(setting: str, kinds: Any) -> tuple[str, ...]:
-    """Kinds of findings, as a setting gives them.
-
-    Raises:
-        ConfigError: one of them is no kind.
-    """
+    """Kinds of findings, as a setting gives them; raises ConfigError where one is no kind."""
     if isinstance(kinds, str) or not isinstance(kinds, Sequence):
         raise ConfigError.of(setting, kinds, allowed=f"a list of {', '.join(KINDS)}")
     for kind in kinds:
@@ -114,11 +110,7 @@ class Audit(Shown):
         return {kind: count for kind, count in self.counts.items() if kind in kinds}
 
     def check(self, fail_on: Sequence[str]) -> None:
-        """Refuses findings of some kinds.
-
-        Raises:
-            DatasetError: there are some; the message has the first ones.
-        """
+        """Refuses findings of some kinds: a DatasetError, whose message has the first ones."""
         failing = self.failing(check_kinds("fail_on", fail_on))
         if not failing:
             return

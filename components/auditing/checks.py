@@ -87,8 +87,7 @@ def _findings_of(scan: Scan, group: Numbers, exact: Numbers) -> Iterator[Finding
             yield _finding(scan, "near_duplicates", here, detail)
     for first in sorted(set(exact.tolist())):
         same = group[exact == first]
-        numbers = set(scan.rows["label"][same].tolist())
-        labels = sorted(name for name, number in scan.labels.items() if number in numbers)
+        labels = sorted({scan.labels[n] for n in scan.rows["label"][same].tolist() if n >= 0})
         if len(labels) > 1:
             detail = f"one content is labelled {', '.join(map(repr, labels))}"
             yield _finding(scan, "label_conflict", same, detail)

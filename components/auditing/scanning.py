@@ -24,9 +24,8 @@ from components.auditing.similarity import (
 )
 from trainer_utils.dataset import Dataset, read_shard_blocks
 from trainer_utils.format.example import decode_example
-from trainer_utils.format.images import image_size
 from trainer_utils.format.index import name_of
-from trainer_utils.format.media_formats import format_of
+from trainer_utils.format.media_formats import format_of, image_size
 from trainer_utils.format.naming import NAME_FEATURES
 from trainer_utils.storage import persist
 
@@ -62,7 +61,6 @@ class Scan(TextSketches):
 
     Attributes:
         splits: names, by number.
-        labels: numbers of classes, by name.
         words: how many records of each split have each word.
         images: sketches of images.
     """
@@ -71,21 +69,13 @@ class Scan(TextSketches):
         super().__init__()
         self.splits = list(dataset.shards)
         self.words = [collections.Counter[str]() for _ in self.splits]
-        self.labels: dict[str, int] = {}
+        self._labels: dict[str, int] = {}
         self.images = bytearray()
         self._dataset, self._label = dataset, label
         self._rows, self._names, self._waiting = bytearray(), bytearray(), list[list[str]]()
 
     def read_all(self, *, advance: Callable[[int], None]) -> None:
-        """Reads every record, its checksums compared.
-
-        Args:
-            advance: called after each block with its bytes.
-
-        Raises:
-            CorruptShardError: a record is damaged.
-            DatasetError: a record is no `tf.train.Example`.
-        """
+        """Reads every record, checksums compared; `advance` gets the bytes of each block."""
         for split, shards in enumerate(self._dataset.shards.values()):
             for shard in shards:
                 for block in read_shard_blocks(shard.path):
@@ -99,13 +89,18 @@ class Scan(TextSketches):
         """`(records,)` of `ROW`, in the order of the splits."""
         return np.frombuffer(self._rows, ROW)
 
+    @functools.cached_property
+    def labels(self) -> list[str]:
+        """Names of classes, by number."""
+        return [*self._labels]
+
     def record(self, number: int) -> RecordName:
         """A record's split and number in it, its name, or else these, and its label."""
         row = self.rows[number]
         place = number - int(np.searchsorted(self.rows["split"], row["split"]))
         split, start = self.splits[row["split"]], int(row["name"])
         name = self._names[start : self._names.index(b"\n", start)].decode("utf-8", "replace")
-        label = [*self.labels][row["label"]] if row["label"] >= 0 else None
+        label = self.labels[row["label"]] if row["label"] >= 0 else None
         return RecordName(split=split, number=place, name=name or f"{split} {place}", label=label)
 
     def _row_of(self, split: int, record: bytes) -> npt.NDArray[np.void]:
@@ -152,7 +147,7 @@ class Scan(TextSketches):
         if not (found := values.get(self._label)):
             return -1
         name = ", ".join(map(self._class_name, found))
-        return self.labels.setdefault(name, len(self.labels))
+        return self._labels.setdefault(name, len(self._labels))
 
     def _class_name(self, value: Any) -> str:
         if isinstance(value, memoryview):

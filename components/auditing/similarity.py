@@ -33,7 +33,7 @@ import numpy as np
 import numpy.typing as npt
 from PIL import Image
 
-from trainer_utils.format.images import image_size
+from trainer_utils.format.media_formats import image_size
 from trainer_utils.storage.faults import is_fault
 
 Pixels = npt.NDArray[np.uint8]
@@ -102,13 +102,7 @@ class DisjointSets:
 
 
 def pairs_of_equals(keys: npt.NDArray[Any], *, most: int) -> Iterator[Numbers]:
-    """Pairs of indices of equal keys, `(pairs, 2)` at a time.
-
-    Args:
-        keys: `(n,)` integers, in any order.
-        most: of the indices after it that each is paired with, so that a key which very many share
-            does not give the square of them.
-    """
+    """Pairs of indices of equal keys, `(pairs, 2)` at a time: each and `most` after it."""
     order = np.argsort(keys, kind="stable")
     held = keys[order]
     for distance in range(1, min(most, len(order) - 1) + 1):

@@ -17,7 +17,7 @@ from components.shuffle.external import ExternalShuffle, Lot, frames_of, run_of,
 from components.shuffle.picking import GatherIndices, changed_meanwhile, picked_lots
 from trainer_utils.dataset import read_index, read_shard_blocks
 from trainer_utils.dataset.inspection import DatasetFacts
-from trainer_utils.dataset.shards import check_count
+from trainer_utils.dataset.opening import check_count
 from trainer_utils.format import (
     DatasetError,
     RecordBlock,

@@ -44,9 +44,35 @@ def _condition(name: str, value: Any) -> str:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class BalancerSettings(Sharding, ComponentSettings):
-    """The settings of ShardBalancer; what each does stands in its constructor's docstring."""
+    """The settings of ShardBalancer.
 
-    module = "shard_balancer"
+    Args:
+        num_shards: shards of every split, or by split: `{"train": 8, "eval": 2}`. Fewer where there
+            are fewer records. Default: the number that comes closest to `target_shard_bytes`.
+        target_shard_bytes: target size of a shard in bytes; 100 to 200 MB is the usual advice.
+        shard_multiple: the number of shards is a multiple of this, such as the number of workers.
+        shuffle: a permutation of all records of a split: each is equally likely in every place.
+            False keeps their order (with `stratify_by`: within each shard).
+        balance: `records`: shards differ by at most one record; `bytes`: by at most the bytes of
+            the largest record (before compression).
+        stratify_by: a feature, such as `label`: each shard holds each value's share to within one
+            record. Each example has one value of it, or none, which counts as a value.
+        seed: seed of the permutation.
+        compression: `none`, or `gzip` (slower to read, and Datum cannot read it).
+        memory_bytes: memory that a worker may use (below 64 MiB it takes some more than that); a
+            split that is larger goes through temporary files beside the output. Planning by bytes
+            or by class takes some 40 bytes a record of its own.
+        exclude: records to leave out: a list of names (`filename`, `id` or `record_id`), or the
+            path of a file with one a line. Records of `add` stay, so that one can be replaced by
+            another of its name. A million names take some 300 MB in each worker.
+        relabel: new labels: values by name, or the path of a CSV that begins with `name,label`.
+            Another feature's name in place of `label` changes that feature.
+        where: a condition on features that a record must meet to stay, such as `label != 'unknown'
+            and height >= 64`.
+        add: further datasets, by their uris, whose records come after those of `examples`.
+        keep_shards: True: shards stay as they are, as hard links or copies; only those with a
+            changed record are written again, and nothing is balanced or shuffled.
+    """
 
     num_shards: int | Mapping[str, int] | None = setting(None, shard_counts)
     target_shard_bytes: int = setting(128 << 20, number(1))

@@ -6,7 +6,6 @@ Beam is imported where one of its runners is asked for, and not before.
 import argparse
 import importlib.util
 from collections.abc import Callable, Sequence
-from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from components.common.tasks import Call, Runner, Task
@@ -68,27 +67,10 @@ def make_pipeline(arguments: Sequence[str]) -> "beam.Pipeline":
     asked = _flags(arguments)
     if _is_direct(asked):
         arguments.append(f"--runner={IN_PROCESS_RUNNER}")
-    if asked.runner != DASK_RUNNER:
-        return beam.Pipeline(argv=arguments)
-    if not any(argument.partition("=")[0] in _DASK_PARTITIONS for argument in arguments):
+    is_given = any(argument.partition("=")[0] in _DASK_PARTITIONS for argument in arguments)
+    if asked.runner == DASK_RUNNER and not is_given:
         arguments.append("--dask_partition_size=1")
-
-    class DaskPipeline(beam.Pipeline):
-        """A pipeline of DaskRunner, which leaves open its client, and the cluster it began."""
-
-        def __exit__(
-            self,
-            kind: type[BaseException] | None,
-            error: BaseException | None,
-            traceback: TracebackType | None,
-        ) -> None:
-            try:
-                super().__exit__(kind, error, traceback)
-            finally:
-                if (result := getattr(self, "result", None)) is not None:
-                    result.client.close()
-
-    return DaskPipeline(argv=arguments)
+    return beam.Pipeline(argv=arguments)
 
 
 def takes_package(arguments: Sequence[str]) -> bool:
@@ -143,5 +125,8 @@ def call_on_beam(pipeline: "beam.Pipeline", call: Call, tasks: Sequence[Task]) -
         if told is None or str(error) == printable(str(told)):
             raise
         raise told from error
-    call.check_finished(names)
+    finally:
+        result = getattr(pipeline, "result", None)
+        if type(result).__name__ == "DaskRunnerResult":  # which leaves its client open, and the
+            result.client.close()  # cluster that it began
     return [call.read(name) for name in names]

@@ -9,15 +9,8 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from components.common.rejects import RejectedInputError
+from trainer_utils import storage
 from trainer_utils.format import ConfigError
-from trainer_utils.storage import (
-    FileRefusedError,
-    is_remote,
-    join,
-    open_for_reading,
-    problem_of,
-    read_bytes_of_size,
-)
 
 _MAX_BLOB_BYTES = 1 << 30  # 1 GiB: an Example, being one protocol buffer, ends at 2 GiB
 KINDS = ("int", "float", "string", "label")
@@ -97,7 +90,7 @@ class BlobReader:
 
     def __init__(self, base: str, image_roots: Sequence[str] = ()) -> None:
         self._base = base
-        roots = [root for root in (base, *image_roots) if not is_remote(root)]
+        roots = [root for root in (base, *image_roots) if not storage.is_remote(root)]
         self._roots = [(os.path.abspath(root), os.path.realpath(root)) for root in roots]
         self._groups: dict[str, tuple[str, int, Any]] = {}  # by column: path, first row, values
 
@@ -107,29 +100,29 @@ class BlobReader:
             raise RejectedInputError(
                 "TOO_LARGE", f"expected at most {_MAX_BLOB_BYTES} bytes, got {blob.size}"
             )
-        path = join(self._base, blob.path)
+        path = storage.join(self._base, blob.path)
         try:
             return self._read(path, blob)
         except OSError as error:
-            raise RejectedInputError(*problem_of(error, path)) from error
+            raise RejectedInputError(*storage.problem_of(error, path)) from error
 
     def _read(self, path: str, blob: Blob) -> bytes:
         if blob.row is not None:
             return self._read_row(path, blob.column or "", blob.row)
         root = self._root_of(path)
         if blob.offset is None:
-            return read_bytes_of_size(path, blob.size, root=root)
-        with open_for_reading(path, root=root) as stream:
+            return storage.read_bytes_of_size(path, blob.size, root=root)
+        with storage.open_for_reading(path, root=root) as stream:
             stream.seek(blob.offset)
             data = stream.read(blob.size)
         if len(data) != blob.size:
             detail = f"expected {blob.size} bytes at byte {blob.offset}, got {len(data)}"
-            raise FileRefusedError("CHANGED_FILE", detail)
+            raise storage.FileRefusedError("CHANGED_FILE", detail)
         return data
 
     def _root_of(self, path: str) -> str | None:
         """The folder that a local file must lie in."""
-        if is_remote(path) or not self._roots:
+        if storage.is_remote(path) or not self._roots:
             return None
         for spelling, real in self._roots[1:]:
             if path.startswith((spelling.rstrip("/") + "/", real.rstrip("/") + "/")):
@@ -154,7 +147,7 @@ def _read_row_group(path: str, root: str | None, column: str, row: int) -> tuple
     """The number of its first row, and a column's values."""
     import pyarrow.parquet  # takes a third of a second, and few need it
 
-    with open_for_reading(path, root=root) as stream:
+    with storage.open_for_reading(path, root=root) as stream:
         table = pyarrow.parquet.ParquetFile(stream)
         first = 0
         for number in range(table.num_row_groups):

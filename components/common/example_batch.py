@@ -20,10 +20,12 @@ from trainer_utils.format.tfrecord import frame_footers, frame_headers
 # Field number << 3 | 2: all that stands here is length-delimited.
 _FIRST, _SECOND = b"\x0a", b"\x12"
 _LIST_TAGS = {"string": b"\x0a", "float": b"\x12", "int": b"\x1a"}
+_NOTHING = pa.scalar(b"", pa.binary())
 
 _Sizes = npt.NDArray[np.int64]
-_Numbers = npt.NDArray[np.integer[Any]]
-_Piece = bytes | _Numbers  # the same for every row, or a number to be written as a varint
+_Octets = npt.NDArray[np.uint8]
+_Message = tuple[list[Any], _Sizes]
+"""Of each row, binary arrays that follow each other; and how many bytes they have together."""
 
 
 def encode_batch(columns: Mapping[str, pa.Array]) -> pa.Array:
@@ -33,18 +35,13 @@ def encode_batch(columns: Mapping[str, pa.Array]) -> pa.Array:
         columns: Arrow arrays of one length, by feature: int64; float32; string or binary; or
             lists of these. A null is a feature that the example lacks, and so is an empty list.
     """
-    parts: list[pa.Array] = []
-    total: Any = 0
-    for name in sorted(columns):
-        head, values, sizes = _entry(name, columns[name])
-        parts += [head, values]
-        total = total + sizes
-    if not parts:
+    if not columns:
         raise ValueError("expected columns, got none")
-    rows = len(parts[0])
+    entries = [_entry(name, columns[name]) for name in sorted(columns)]
+    parts = [part for parts, _ in entries for part in parts]
+    total = sum(sizes for _, sizes in entries)
     # An example without any feature is empty: not even its tag stands there.
-    outer = _headers(rows, [_FIRST, total], present=total > 0)
-    return join_binary([outer, *parts])
+    return _joined(_where(total > 0, _delimited(_FIRST, [], total)[0]) + parts)
 
 
 def frame_batch(examples: pa.Array) -> pa.Array:
@@ -52,23 +49,94 @@ def frame_batch(examples: pa.Array) -> pa.Array:
     offsets, data = _buffers(examples)
     crc, ends = google_crc32c.value, offsets.tolist()
     sums = [crc(data[begin:end]) for begin, end in itertools.pairwise(ends)]
-    headers = binary_of_rows(frame_headers(np.diff(offsets)))
-    footers = binary_of_rows(frame_footers(np.array(sums, np.uint32)))
-    return join_binary([headers, examples, footers])
+    headers = _binary_of_rows(frame_headers(np.diff(offsets)))
+    footers = _binary_of_rows(frame_footers(np.array(sums, np.uint32)))
+    return _joined([headers, examples, footers])
 
 
-def join_binary(parts: Sequence[pa.Array]) -> pa.Array:
-    """Binary arrays of one length, joined row by row."""
+def _entry(name: str, array: pa.Array) -> _Message:
+    """A feature's entry in the map."""
+    kind, parts, sizes = _values(array)
+    if kind != "string" or not pa.types.is_list(array.type):  # a packed field, or one string
+        parts, sizes = _delimited(_FIRST, parts, sizes)
+    parts, sizes = _delimited(_LIST_TAGS[kind], parts, sizes)
+    key = name.encode()
+    parts, sizes = _delimited(_FIRST + varint(len(key)) + key + _SECOND, parts, sizes)
+    parts, sizes = _delimited(_FIRST, parts, sizes)
+    present = array.is_valid()
+    if pa.types.is_list(array.type):
+        present = pc.and_(present, pc.greater(pc.fill_null(pc.list_value_length(array), 0), 0))
+    is_there = np.asarray(present.to_numpy(zero_copy_only=False), np.bool_)
+    return _where(is_there, parts), np.where(is_there, sizes, 0)
+
+
+def _values(array: pa.Array) -> tuple[str, list[pa.Array], _Sizes]:
+    """`int`, `float` or `string`, and each row's values as they stand in their list."""
+    is_list = pa.types.is_list(array.type)
+    values = array.flatten() if is_list else array
+    if pa.types.is_floating(values.type):
+        kind, octets = "float", values.fill_null(0).to_numpy().astype("<f4").view(np.uint8)
+        sizes = np.full(len(values), 4, np.int64)
+    elif pa.types.is_integer(values.type):
+        kind, (octets, sizes) = "int", _varints(values.fill_null(0).to_numpy())
+    else:
+        texts = values.cast(pa.binary()).fill_null(b"")
+        kind, sizes = "string", np.diff(_buffers(texts)[0]).astype(np.int64)
+        if not is_list:
+            return kind, [texts], sizes
+        parts, sizes = _delimited(_FIRST, [texts], sizes)
+        octets = np.frombuffer(_buffers(_joined(parts))[1], np.uint8)
+    ends = _offsets(sizes)
+    if is_list:  # of nulls, what lies under them is not looked at
+        lengths = pc.fill_null(pc.list_value_length(array), 0).to_numpy(zero_copy_only=False)
+        ends = ends[_offsets(lengths)]
+    return kind, [_binary(ends, octets)], np.diff(ends).astype(np.int64)
+
+
+def _delimited(tag: bytes, parts: Sequence[Any], sizes: _Sizes) -> _Message:
+    """A field: its tag and its length before its parts."""
+    lengths, widths = _varints(sizes)
+    if len(lengths) == len(sizes):  # all below 128, as most are
+        rows = np.empty((len(sizes), len(tag) + 1), np.uint8)
+        rows[:, :-1], rows[:, -1] = np.frombuffer(tag, np.uint8), lengths
+        heads = [_binary_of_rows(rows)]
+    else:
+        heads = [pa.scalar(tag, pa.binary()), _binary(_offsets(widths), lengths)]
+    return [*heads, *parts], sizes + len(tag) + widths
+
+
+def _varints(numbers: npt.NDArray[np.int64]) -> tuple[_Octets, _Sizes]:
+    """Numbers in base 128, least significant group first, end to end; and the bytes of each."""
+    unsigned = numbers.astype(np.int64).view(np.uint64)
+    widths = np.ones(len(numbers), np.int64)
+    most = int(unsigned.max(initial=0))
+    if most < 128:
+        return unsigned.astype(np.uint8), widths
+    for shift in range(7, most.bit_length(), 7):
+        widths += unsigned >= np.uint64(1 << shift)
+    places = np.arange(widths.max())
+    groups = (unsigned[:, None] >> (places * 7).astype(np.uint64)).astype(np.uint8) & np.uint8(0x7F)
+    groups |= (places < widths[:, None] - 1) * np.uint8(0x80)
+    return groups[places < widths[:, None]], widths
+
+
+def _where(present: npt.NDArray[np.bool_], parts: list[Any]) -> list[Any]:
+    """The parts; nothing in rows where `present` is False."""
+    if present.all():
+        return parts
+    return [pc.if_else(pa.array(present), _joined(parts), _NOTHING)]
+
+
+def _joined(parts: Sequence[Any]) -> pa.Array:
     return pc.binary_join_element_wise(*parts, b"")
 
 
-def binary_of_rows(rows: npt.NDArray[np.uint8]) -> pa.Array:
-    """`(n, width) uint8` as a binary array of n values."""
-    offsets = np.arange(len(rows) + 1, dtype=np.int32) * np.int32(rows.shape[1])
-    return _binary(offsets, rows)
+def _binary_of_rows(rows: _Octets) -> pa.Array:
+    """`(n, width)` bytes as a binary array of n values."""
+    return _binary(np.arange(len(rows) + 1, dtype=np.int32) * np.int32(rows.shape[1]), rows)
 
 
-def _binary(offsets: npt.NDArray[np.int32], data: npt.NDArray[np.uint8]) -> pa.Array:
+def _binary(offsets: npt.NDArray[np.int32], data: _Octets) -> pa.Array:
     buffers = [None, pa.py_buffer(offsets), pa.py_buffer(np.ascontiguousarray(data))]
     return pa.Array.from_buffers(pa.binary(), len(offsets) - 1, buffers)
 
@@ -81,111 +149,7 @@ def _buffers(array: pa.Array) -> tuple[npt.NDArray[np.int32], bytes]:
     return offsets - offsets[0], whole
 
 
-def _entry(name: str, array: pa.Array) -> tuple[pa.Array, pa.Array, _Sizes]:
-    """A feature's entry in the map: what stands before its values, these, and both's size."""
-    present = _present(array)
-    kind, body = _body(array)
-    sizes = pc.binary_length(body).to_numpy(zero_copy_only=False).astype(np.int64)
-    pieces: list[_Piece] = []
-    inside = sizes
-    if kind != "string" or not pa.types.is_list(array.type):  # a packed field, or one string
-        pieces = [_FIRST, sizes]
-        inside = sizes + 1 + _varint_sizes(sizes)
-    feature = 1 + _varint_sizes(inside) + inside
-    key = name.encode()
-    key_part = _FIRST + varint(len(key)) + key
-    entry = len(key_part) + 1 + _varint_sizes(feature) + feature
-    pieces = [_FIRST, entry, key_part + _SECOND, feature, _LIST_TAGS[kind], inside, *pieces]
-    sizes = np.where(present, 1 + _varint_sizes(entry) + entry, 0)
-    return _headers(len(array), pieces, present=present), body, sizes
-
-
-def _present(array: pa.Array) -> npt.NDArray[np.bool_]:
-    present = array.is_valid()
-    if pa.types.is_list(array.type):
-        present = pc.and_(present, pc.greater(pc.fill_null(pc.list_value_length(array), 0), 0))
-    return np.asarray(present.to_numpy(zero_copy_only=False), np.bool_)
-
-
-def _body(array: pa.Array) -> tuple[str, pa.Array]:
-    """`int`, `float` or `string`, and the bytes of each row's values, empty for none."""
-    if not pa.types.is_list(array.type):
-        if pa.types.is_integer(array.type) or pa.types.is_floating(array.type):
-            kind, octets, sizes = _packed(array.fill_null(0))
-            if array.null_count:
-                present = _present(array)
-                octets = octets[np.repeat(present, sizes)]
-                sizes = np.where(present, sizes, 0)
-            return kind, _binary(_offsets(sizes), octets)
-        return "string", array.cast(pa.binary()).fill_null(b"")
-    # Of nulls, what lies under them is not looked at.
-    lengths = pc.fill_null(pc.list_value_length(array), 0).to_numpy(zero_copy_only=False)
-    ends = _offsets(lengths)
-    values = array.flatten()
-    if pa.types.is_integer(values.type) or pa.types.is_floating(values.type):
-        kind, octets, sizes = _packed(values)
-        return kind, _binary(_offsets(sizes)[ends], octets)
-    texts = values.cast(pa.binary())
-    sizes = pc.binary_length(texts).to_numpy(zero_copy_only=False).astype(np.int64)
-    heads = _headers(len(texts), [_FIRST, sizes], present=np.ones(len(texts), np.bool_))
-    offsets, data = _buffers(join_binary([heads, texts]))
-    return "string", _binary(offsets[ends], np.frombuffer(data, np.uint8))
-
-
-def _packed(values: pa.Array) -> tuple[str, npt.NDArray[np.uint8], _Sizes]:
-    """Numbers as they stand in a packed field: the kind, all bytes, and each number's size."""
-    if pa.types.is_floating(values.type):
-        floats = values.to_numpy(zero_copy_only=False).astype("<f4")
-        return "float", floats.view(np.uint8), np.full(len(floats), 4, np.int64)
-    numbers = values.to_numpy(zero_copy_only=False).astype(np.int64).view(np.uint64)
-    octets, used = _varints(numbers)
-    if used.shape[1] == 1:  # all below 128, as most are
-        return "int", octets[:, 0], np.ones(len(numbers), np.int64)
-    return "int", octets[used], used.sum(axis=1)
-
-
 def _offsets(sizes: _Sizes) -> npt.NDArray[np.int32]:
     offsets = np.zeros(len(sizes) + 1, np.int32)
     np.cumsum(sizes, out=offsets[1:])
     return offsets
-
-
-def _headers(rows: int, pieces: Sequence[_Piece], *, present: npt.NDArray[np.bool_]) -> pa.Array:
-    """What stands before each row's values; nothing where `present` is False."""
-    octets, used = [], []
-    for piece in pieces:
-        if isinstance(piece, bytes):  # in every row: a single one, to be broadcast
-            of_piece, of_used = np.frombuffer(piece, np.uint8)[None], np.ones((1, 1), np.bool_)
-        else:
-            of_piece, of_used = _varints(piece)
-        octets.append(np.broadcast_to(of_piece, (rows, of_piece.shape[1])))
-        used.append(np.broadcast_to(of_used, (rows, of_piece.shape[1])))
-    data = np.hstack(octets)
-    if present.all() and all(mask.strides[0] == 0 or mask.all() for mask in used):
-        return binary_of_rows(data)
-    mask = np.hstack(used) & present[:, None]
-    return _binary(_offsets(mask.sum(axis=1)), data[mask])
-
-
-def _varints(numbers: _Numbers) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.bool_]]:
-    """`(n, width)` bytes of base 128, least significant group first, and which of them count."""
-    numbers = numbers.astype(np.uint64, copy=False)
-    most = int(numbers.max(initial=0))
-    if most < 128:  # as most lengths are
-        return numbers.astype(np.uint8)[:, None], np.ones((1, 1), np.bool_)
-    sizes = _varint_sizes(numbers)
-    width = int(sizes.max())
-    shifts = np.arange(width, dtype=np.uint64) * np.uint64(7)
-    groups = (numbers[:, None] >> shifts).astype(np.uint8) & np.uint8(0x7F)
-    places = np.arange(width)
-    more = places < sizes[:, None] - 1
-    return groups | more * np.uint8(0x80), places < sizes[:, None]
-
-
-def _varint_sizes(numbers: _Numbers) -> _Sizes:
-    numbers = numbers.astype(np.uint64, copy=False)
-    most = int(numbers.max(initial=0))
-    sizes = np.ones(len(numbers), np.int64)
-    for shift in range(7, most.bit_length(), 7):
-        sizes += numbers >= np.uint64(1 << shift)
-    return sizes

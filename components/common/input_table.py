@@ -3,7 +3,7 @@
 import dataclasses
 import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, NoReturn
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -148,11 +148,7 @@ def _array(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
 def array_of(rows: pa.Table, name: str) -> pa.Array:
     """A column in one piece."""
     column = rows.column(name)
-    return (
-        column.chunk(0)
-        if column.num_chunks == 1
-        else pa.concat_arrays(column.chunks or [pa.array([], column.type)])
-    )
+    return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
 
 
 def blob_paths(rows: pa.Table, name: str) -> pa.Array:
@@ -234,11 +230,24 @@ def join_inputs(parts: Sequence[InputTable]) -> InputTable:
     if len(parts) == 1:
         return parts[0]
     columns: dict[str, Column] = {}
-    for part in parts:
-        for column in part.columns:
-            columns[column.name] = _common(columns.get(column.name, column), column, parts)
-    if any(part.blobs != parts[0].blobs for part in parts):
-        _refuse_joining(parts)
+    is_alike = all(part.blobs == parts[0].blobs for part in parts)
+    for column in (column for part in parts for column in part.columns):
+        one = columns.get(column.name, column)
+        are_numbers = {one.kind, column.kind} == {"int", "float"}
+        is_alike &= one.is_list == column.is_list and (one.kind == column.kind or are_numbers)
+        columns[column.name] = dataclasses.replace(
+            one,
+            kind="float" if are_numbers else one.kind,
+            length=one.length if one.length == column.length else None,
+        )
+    if not is_alike:
+        names = [
+            ", ".join([*(b.name for b in p.blobs), *(f"{c.name} ({c.kind})" for c in p.columns)])
+            for p in parts
+        ]
+        raise InputError(
+            f"splits: expected the same features in all, got {' and '.join(dict.fromkeys(names))}"
+        )
     schema = _schema([*columns.values()], parts[0].blobs)
     tables = [
         pa.Table.from_arrays(
@@ -258,27 +267,4 @@ def join_inputs(parts: Sequence[InputTable]) -> InputTable:
         tuple(columns.values()),
         parts[0].blobs,
         vocabularies={name: v for one in parts for name, v in one.vocabularies.items()},
-    )
-
-
-def _common(one: Column, other: Column, parts: Sequence[InputTable]) -> Column:
-    """What both columns are; of ints and floats, floats."""
-    if one.is_list != other.is_list or (
-        one.kind != other.kind and {one.kind, other.kind} != {"int", "float"}
-    ):
-        _refuse_joining(parts)
-    return dataclasses.replace(
-        one,
-        kind=one.kind if one.kind == other.kind else "float",
-        length=one.length if one.length == other.length else None,
-    )
-
-
-def _refuse_joining(parts: Sequence[InputTable]) -> NoReturn:
-    names = [
-        ", ".join([*(b.name for b in part.blobs), *(f"{c.name} ({c.kind})" for c in part.columns)])
-        for part in parts
-    ]
-    raise InputError(
-        f"splits: expected the same features in all, got {' and '.join(dict.fromkeys(names))}"
     )

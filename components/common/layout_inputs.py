@@ -12,21 +12,9 @@ from typing import BinaryIO
 from components.common.entry import Blob, ExcludedInput
 from components.common.file_table import FileTable, bytes_of, decode_path
 from components.common.rejects import RejectedInputError
+from trainer_utils import storage
 from trainer_utils.format import InputError
 from trainer_utils.format.checksums import extend_crc32c
-from trainer_utils.storage import (
-    InputFile,
-    exists,
-    file_size,
-    file_version,
-    is_remote,
-    join,
-    open_for_reading,
-    problem_of,
-    read_bytes,
-    read_bytes_of_size,
-    walk_files,
-)
 
 _REMOTE_THREADS = 16
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://")
@@ -45,28 +33,28 @@ class FilesElsewhere:
     """Files in no root, which lists name by whole paths; each is looked for when it is named."""
 
     def __init__(self) -> None:
-        self.found: dict[str, InputFile] = {}
-        self._folders: dict[str, dict[str, InputFile]] = {}
+        self.found: dict[str, storage.InputFile] = {}
+        self._folders: dict[str, dict[str, storage.InputFile]] = {}
 
-    def find(self, uri: str) -> InputFile | None:
+    def find(self, uri: str) -> storage.InputFile | None:
         """A file; None where there is none."""
         if uri not in self.found and (file := self._look(uri)) is not None:
             self.found[uri] = file
         return self.found.get(uri)
 
-    def _look(self, uri: str) -> InputFile | None:
-        if is_remote(uri):  # a request a folder, not one a file
+    def _look(self, uri: str) -> storage.InputFile | None:
+        if storage.is_remote(uri):  # a request a folder, not one a file
             folder, name = posixpath.split(uri)
             if folder not in self._folders:
-                listed = walk_files(folder) if exists(folder) else ()
+                listed = storage.walk_files(folder) if storage.exists(folder) else ()
                 self._folders[folder] = {file.path: file for file in listed}
             return self._folders[folder].get(name)
         try:
-            return InputFile(uri, file_size(uri), file_version(uri))
+            return storage.InputFile(uri, storage.file_size(uri), storage.file_version(uri))
         except (FileNotFoundError, NotADirectoryError):
             return None
         except OSError as error:
-            return InputFile(uri, 0, "", problem_of(error, uri))
+            return storage.InputFile(uri, 0, "", storage.problem_of(error, uri))
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -92,7 +80,7 @@ class LayoutInputs:
     # fingerprint
     contents: dict[str, int] = dataclasses.field(default_factory=dict)
 
-    def below_root(self) -> Iterator[tuple[tuple[str, ...], InputFile]]:
+    def below_root(self) -> Iterator[tuple[tuple[str, ...], storage.InputFile]]:
         """Each file below `root`, with the parts of its path from there on."""
         for file in self.files.below(self.root).rows():
             yield self.parts_of(file.path), file
@@ -125,42 +113,51 @@ class LayoutInputs:
 
     @functools.cached_property
     def _real_base(self) -> str | None:
-        return None if is_remote(self.base) else os.path.realpath(self.base)
+        return None if storage.is_remote(self.base) else os.path.realpath(self.base)
 
     def open(self, path: str) -> BinaryIO:
         """A file's bytes as an unbuffered stream; OSError where it is not what was listed."""
         # A text's copy in UTF-8 is none of the files that were listed.
         root = self._real_base if path in self.files else None
-        return open_for_reading(join(self.base, path), root=root)
+        return storage.open_for_reading(storage.join(self.base, path), root=root)
 
     def read_bytes(self, path: str) -> bytes:
         """A whole file, whose content is kept in mind; OSError where it is not what was listed."""
-        location = join(self.base, path)
+        location = storage.join(self.base, path)
         if path in self.files:
-            data = read_bytes_of_size(location, self.files[path].size, root=self._real_base)
+            data = storage.read_bytes_of_size(location, self.files[path].size, root=self._real_base)
         else:
-            data = read_bytes(location)
+            data = storage.read_bytes(location)
         self.contents[path] = extend_crc32c(0, data)
         return data
 
     def problem_of(self, path: str) -> tuple[str, str] | None:
         """Why a listed file cannot be read, as a reject's code and detail; it is opened to see."""
         problem = self.files[path].problem
-        if problem is not None or is_remote(self.base):  # a bucket gives what it lists
+        if problem is not None or storage.is_remote(self.base):  # a bucket gives what it lists
             return problem
         try:
             with self.open(path):
                 return None
         except OSError as error:
-            return problem_of(error, join(self.base, path))
+            return storage.problem_of(error, storage.join(self.base, path))
 
-    def read_many(self, paths: Sequence[str]) -> Iterator[bytes]:
-        """Whole small files, in order; those of an object store many at a time."""
-        if not is_remote(self.base):
-            yield from map(self.read_bytes, paths)
+    def read_many(self, paths: Sequence[str]) -> Iterator[bytes | OSError]:
+        """Whole small files, in order, or why one cannot be read: it may vanish.
+
+        Those of an object store are read many at a time.
+        """
+        if not storage.is_remote(self.base):
+            yield from map(self._bytes_or_error, paths)
             return
         with concurrent.futures.ThreadPoolExecutor(_REMOTE_THREADS) as pool:
-            yield from pool.map(self.read_bytes, paths)
+            yield from pool.map(self._bytes_or_error, paths)
+
+    def _bytes_or_error(self, path: str) -> bytes | OSError:
+        try:
+            return self.read_bytes(path)
+        except OSError as error:
+            return error
 
     def read_text(self, path: str) -> str:
         """A whole UTF-8 file, with or without a byte order mark."""
@@ -186,23 +183,19 @@ class LayoutInputs:
         uri = self._whole_if_outside(uri.removeprefix("file://"), folder)
         inside = False
         for root, files, start in self._roots(folder):
-            path = _below(uri, self._spellings[root], start)
-            inside |= path is not None
-            file = files.get(path) if path is not None else None
-            if file is not None:
-                if file.problem is not None:
-                    raise RejectedInputError(*file.problem)
-                location = file.path if root == self.base else join(_whole(root), file.path)
-                return file.path, Blob(location, file.size)
-            if path is not None:
-                _check_folders_readable(files, path)
+            if (path := _below(uri, self._spellings[root], start)) is None:
+                continue
+            inside = True
+            if (file := files.get(path)) is not None:
+                whole = root if storage.is_remote(root) else os.path.abspath(root)
+                location = path if root == self.base else storage.join(whole, path)
+                return path, _blob_of(file, location)
+            _check_folders_readable(files, path)
         is_local = os.path.isabs(uri)
         if not inside and self.elsewhere is not None and (is_local or "://" in uri):
             uri = os.path.normpath(uri) if is_local else uri
             if (file := self.elsewhere.find(uri)) is not None:
-                if file.problem is not None:
-                    raise RejectedInputError(*file.problem)
-                return uri, Blob(uri, file.size)
+                return uri, _blob_of(file, uri)
             inside = True
         if inside or (is_local and not os.path.lexists(uri)):
             raise RejectedInputError("FILE_NOT_FOUND", "listed, but there is no such file")
@@ -212,12 +205,12 @@ class LayoutInputs:
 
     def _whole_if_outside(self, uri: str, folder: str) -> str:
         """`../photos/1.jpg` as a whole path, where it leads out of the input base."""
-        if "://" in uri or os.path.isabs(uri) or is_remote(self.base):
+        if "://" in uri or os.path.isabs(uri) or storage.is_remote(self.base):
             return uri
         path = posixpath.normpath(posixpath.join(folder, uri))
         return posixpath.join(os.path.abspath(self.base), path) if path[:3] == "../" else uri
 
-    def _roots(self, folder: str) -> Iterator[tuple[str, Mapping[str, InputFile], str]]:
+    def _roots(self, folder: str) -> Iterator[tuple[str, Mapping[str, storage.InputFile], str]]:
         yield self.base, self.files, folder
         if folder:
             yield self.base, self.files, ""
@@ -244,12 +237,17 @@ def select_readable(
     return good, excluded
 
 
-def _check_folders_readable(files: Mapping[str, InputFile], path: str) -> None:
+def _blob_of(file: storage.InputFile, location: str) -> Blob:
+    if file.problem is not None:
+        raise RejectedInputError(*file.problem)
+    return Blob(location, file.size)
+
+
+def _check_folders_readable(files: Mapping[str, storage.InputFile], path: str) -> None:
     """Rejects a file in a folder that cannot be listed."""
     while path := posixpath.dirname(path):
-        folder = files.get(path)
-        if folder is not None and folder.is_folder and folder.problem is not None:
-            raise RejectedInputError(*folder.problem)
+        if (folder := files.get(path)) is not None and folder.is_folder:
+            _blob_of(folder, path)
 
 
 def decode_text(data: bytes, *, path: str, errors: str = "strict") -> str:
@@ -262,10 +260,6 @@ def decode_text(data: bytes, *, path: str, errors: str = "strict") -> str:
         raise InputError.at(
             path, expected="UTF-8", got=got, offset=error.start, advice=advice
         ) from error
-
-
-def _whole(root: str) -> str:
-    return root if is_remote(root) else os.path.abspath(root)
 
 
 def _below(uri: str, prefixes: tuple[str, ...], start: str) -> str | None:
@@ -282,7 +276,7 @@ def _below(uri: str, prefixes: tuple[str, ...], start: str) -> str | None:
 
 
 def _spellings(root: str) -> tuple[str, ...]:
-    if is_remote(root):
+    if storage.is_remote(root):
         return (root.rstrip("/") + "/",)
     return tuple(
         path.rstrip("/") + "/"

@@ -12,6 +12,7 @@ import posixpath
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from importlib import metadata
+from typing import Any
 
 from absl import logging
 
@@ -19,22 +20,13 @@ from components.common.rejects import Reject, render_rejects
 from components.common.settings import ExecProperties
 from components.common.workspace import check_own, meets_another
 from components.schema.tfmd import render_schema, schema_from_features
+from trainer_utils import storage
 from trainer_utils.dataset import Dataset
 from trainer_utils.format import DatasetError, Feature, Manifest
 from trainer_utils.format.json_text import Json, JsonObject
 from trainer_utils.format.naming import INPUTS_FILE, LINEAGE_FILE, REJECTS_FILE, check_inner_path
 from trainer_utils.format.origin import Ancestor, DatasetInput, DatasetSummary, Origin, Step
 from trainer_utils.format.printable import printable
-from trainer_utils.storage import (
-    display_path,
-    exists,
-    is_fault,
-    join,
-    make_folder,
-    read_text,
-    remove_tree,
-    write_atomically,
-)
 from trainer_utils.writing.publishing import (
     publish_manifest,
     texts_of_dataset,
@@ -75,60 +67,54 @@ def make_origin(
     )
     ancestors: dict[str, Ancestor] = {}
     for _, dataset in given:
-        for ancestor in _with_ancestors(dataset):
+        origin, manifest = _origin_of(dataset), dataset.manifest
+        own = Ancestor(
+            digest=dataset.digest,
+            summary=None if manifest is None else DatasetSummary.of(manifest),
+            made_by=None if origin is None else origin.made_by,
+        )
+        for ancestor in (*(() if origin is None else origin.ancestors), own):
             ancestors.setdefault(ancestor.digest, ancestor)
     return Origin(made_by=step, ancestors=tuple(ancestors.values()))
 
 
 def _settings(exec_properties: ExecProperties) -> JsonObject:
     """Settings that say something, JSON in texts as what it says: so does a store tell them."""
-    given = {
-        name: value
-        for name, value in exec_properties.items()
-        if value not in (None, "") and not name.startswith("__") and name not in _OF_NO_OUTCOME
-    }
-    return {name: _plain(value) for name, value in sorted(given.items())}
-
-
-def _plain(value: Json, *, parses: bool = True) -> Json:
-    if isinstance(value, str):
-        if parses and value[:1] in ("{", "["):
+    settings: JsonObject = {}
+    for name, value in sorted(exec_properties.items()):
+        if value in (None, "") or name.startswith("__") or name in _OF_NO_OUTCOME:
+            continue
+        if isinstance(value, str) and value[:1] in ("{", "["):
             with contextlib.suppress(ValueError):
-                return _plain(json.loads(value), parses=False)
-        return _text(value)
+                value = json.loads(value)
+        settings[name] = _plain(value)
+    return settings
+
+
+def _plain(value: Any) -> Json:
     if isinstance(value, Mapping):
-        items = sorted(value.items())
-        return {_text(str(name)): _plain(inner, parses=False) for name, inner in items}
+        return {_text(name): _plain(inner) for name, inner in sorted(value.items())}
     if isinstance(value, (list, tuple)):
-        return [_plain(inner, parses=False) for inner in value]
-    return value if value is None or isinstance(value, (bool, int, float)) else _text(str(value))
+        return [*map(_plain, value)]
+    return value if value is None or isinstance(value, (bool, int, float)) else _text(value)
 
 
-def _text(value: str) -> str:
+def _text(value: object) -> str:
     """A text that can be written down anywhere: as UTF-8, and without a url's password."""
-    return _PASSWORD.sub(r"\1@", display_path(value))
-
-
-def _with_ancestors(dataset: Dataset) -> list[Ancestor]:
-    """A dataset after those that it was made from."""
-    origin = _origin_of(dataset)
-    own = Ancestor(
-        digest=dataset.digest,
-        summary=None if dataset.manifest is None else DatasetSummary.of(dataset.manifest),
-        made_by=None if origin is None else origin.made_by,
-    )
-    return [*(() if origin is None else origin.ancestors), own]
+    return _PASSWORD.sub(r"\1@", storage.display_path(str(value)))
 
 
 def _origin_of(dataset: Dataset) -> Origin | None:
     """What the dataset says of itself; a file that cannot be read does not stop the work."""
-    path = join(dataset.uri, LINEAGE_FILE)
+    path = storage.join(dataset.uri, LINEAGE_FILE)
+    if not storage.exists(path):
+        return None
     try:
-        return Origin.from_json(read_text(path), path=path) if exists(path) else None
+        return Origin.from_json(storage.read_text(path), path=path)
     except (DatasetError, OSError) as error:
-        if is_fault(error):
+        if storage.is_fault(error):
             raise
-        logging.warning("lineage: it begins with %s: %s", display_path(dataset.uri), error)
+        logging.warning("lineage: it begins with %s: %s", storage.display_path(dataset.uri), error)
         return None
 
 
@@ -144,13 +130,13 @@ def package_versions() -> dict[str, str]:
 def write_artifact(uri: str, files: Mapping[str, bytes]) -> None:
     """Writes the files of an artifact that is no dataset of ours, each whole or not at all."""
     folder = working_folder(uri)
-    make_folder(folder)
+    storage.make_folder(folder)
     for path, content in files.items():
-        target = join(uri, check_inner_path(path))
-        make_folder(posixpath.dirname(target))
-        with write_atomically(target, temporary_folder=folder) as stream:
+        target = storage.join(uri, check_inner_path(path))
+        storage.make_folder(posixpath.dirname(target))
+        with storage.write_atomically(target, temporary_folder=folder) as stream:
             stream.write(content)
-    remove_tree(folder)
+    storage.remove_tree(folder)
 
 
 def publish_dataset(

@@ -4,14 +4,13 @@ SchemaExportSettings.to_properties({"tfds": True})       # {'tfds': 1}
 SchemaExportSettings.from_properties({"tfds": 1})        # SchemaExportSettings(tfds=True)
 """
 
-import ast
 import dataclasses
+import inspect
 import json
-import pathlib
 import re
 import sys
 from collections.abc import Collection, Mapping
-from typing import Any, ClassVar, TypeAlias, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 from trainer_utils.format import ConfigError, num_shards_for
 from trainer_utils.format.errors import did_you_mean
@@ -49,23 +48,15 @@ _RUNTIME_PARAMETERS = {
 class ComponentSettings(Settings):
     """Base of the settings of a component, which execution properties hold as plain values.
 
-    TFX knows int, float and str: booleans are 0 and 1 there, lists and mappings JSON. What each
-    setting does stands in the docstring of the component's constructor.
+    TFX knows int, float and str: booleans are 0 and 1 there, lists and mappings JSON.
     """
-
-    module: ClassVar[str] = ""
-    """The module of `components` with the constructor that takes these settings."""
 
     @classmethod
     def described(cls) -> dict[str, Setting]:
-        """The settings by name, each with the sentence of the constructor's docstring."""
-        found: dict[str, str] = {}
-        if cls.module:
-            path = pathlib.Path(__file__).parents[1] / f"{cls.module}.py"
-            for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-                if isinstance(node, ast.FunctionDef) and node.name == "__init__":
-                    entries = _ENTRY.finditer(ast.get_docstring(node) or "")
-                    found |= {one["name"]: " ".join(one["text"].split()) for one in entries}
+        """The settings by name, each with its sentence, which stands in its class's docstring."""
+        kinds = [*(options for options, _ in groups_of(cls).values()), *reversed(cls.__mro__)]
+        docs = "\n".join(inspect.cleandoc(kind.__doc__ or "") for kind in kinds)
+        found = {one["name"]: " ".join(one["text"].split()) for one in _ENTRY.finditer(docs)}
         return {
             name: dataclasses.replace(one, help=found.get(name, one.help))
             for name, one in settings_of(cls).items()

@@ -18,19 +18,9 @@ from typing import Any
 from absl import logging
 
 from components.common.processes import Pool, count_processes
+from trainer_utils import storage
 from trainer_utils.format import ConfigError, DatasetError
-from trainer_utils.format.errors import error_from_json, error_to_json
 from trainer_utils.step_display import show_step
-from trainer_utils.storage import (
-    is_remote,
-    join,
-    list_names,
-    make_folder,
-    persist,
-    read_bytes,
-    write_atomically,
-)
-from trainer_utils.storage.files import is_seen_by_others
 
 _TASKS, _RESULTS, _ERRORS = "tasks", "results", "errors"
 _POLL_SECONDS = {False: 0.5, True: 10.0}  # by whether the folder is remote: a listing has a price
@@ -95,7 +85,9 @@ class Runner(contextlib.AbstractContextManager["Runner"]):
         """How many calls are made at a time on this machine; 0: it is Beam's to say."""
         if self.make_pipeline is not None:
             return 0
-        if self._pool is None or not all(map(is_seen_by_others, paths)):
+        if self._pool is None or not all(
+            storage.file_system_of(path).is_seen_by_others for path in paths
+        ):
             return 1
         return count_processes(
             self.processes, tasks=tasks, seconds=cost.seconds, process_bytes=cost.process_bytes
@@ -146,8 +138,8 @@ def map_tasks(
     """
     if not tasks:
         return []
-    folder = join(workspace, _RESULTS)
-    there = set(list_names(folder, may_lack=True))
+    folder = storage.join(workspace, _RESULTS)
+    there = set(storage.list_names(folder, may_lack=True))
     if done := sum(task.name in there for task in tasks):
         logging.info("continuing: %s of %s shards are there", f"{done:,}", f"{len(tasks):,}")
     call = Call(function, workspace, frozenset(there.intersection(t.name for t in tasks)), check)
@@ -173,9 +165,9 @@ class Call:
                 if self.check is not None:
                     self.check(result)
                 return result
-        if not is_remote(self.workspace):
+        if not storage.is_remote(self.workspace):
             try:
-                list_names(self.workspace)
+                storage.list_names(self.workspace)
             except FileNotFoundError:
                 raise self.unshared() from None
         result = self.function(task.argument)
@@ -184,7 +176,13 @@ class Call:
 
     def read(self, name: str) -> Any:
         """The result that a task of this name has left."""
-        return read_plain(join(self.workspace, f"{_RESULTS}/{name}"))
+        try:
+            return read_plain(storage.join(self.workspace, f"{_RESULTS}/{name}"))
+        except FileNotFoundError:
+            advice = f"The Beam runner lost it, or a worker wrote to a disk of its own. {_SHARE}"
+            raise DatasetError.at(
+                self.workspace, expected=f"the part {name!r}", got="none", advice=advice
+            ) from None
 
     def write_task(self, task: Task) -> None:
         """Puts a task where a worker elsewhere finds it by its name."""
@@ -195,39 +193,28 @@ class Call:
         import apache_beam as beam  # few need it
 
         try:
-            task = pickle.loads(read_bytes(join(self.workspace, f"{_TASKS}/{name}")))
+            task = pickle.loads(
+                storage.read_bytes(storage.join(self.workspace, f"{_TASKS}/{name}"))
+            )
         except FileNotFoundError:
             raise self.unshared() from None  # and nothing is written there
         try:
             self(task)
         except DatasetError as error:
-            self._write(f"{_ERRORS}/{name}", error_to_json(error))
+            self._write(f"{_ERRORS}/{name}", error)
             raise
         beam.metrics.Metrics.counter("tfx_shards", "tasks").inc()
 
     def reported(self) -> DatasetError | None:
         """The first by name of those that were kept."""
-        folder = join(self.workspace, _ERRORS)
-        names = sorted(list_names(folder, may_lack=True))
-        return error_from_json(read_plain(join(folder, names[0]))) if names else None
-
-    def check_finished(self, names: Sequence[str]) -> None:
-        """Refuses a run of which a part is missing."""
-        folder = join(self.workspace, _RESULTS)
-        missing = sorted({*names} - {*list_names(folder, may_lack=True)})
-        if missing:
-            rule, got = f"{len(names)} parts", f"{len(names) - len(missing)}"
-            raise DatasetError.at(
-                self.workspace,
-                expected=rule,
-                got=f"{got}; the first that is missing: {missing[0]!r}",
-                advice=f"The Beam runner lost it, or a worker wrote to a disk of its own. {_SHARE}",
-            )
+        folder = storage.join(self.workspace, _ERRORS)
+        names = sorted(storage.list_names(folder, may_lack=True))
+        return read_plain(storage.join(folder, names[0])) if names else None
 
     def _write(self, path: str, value: object) -> None:
-        make_folder(join(self.workspace, path.partition("/")[0]))
-        target = join(self.workspace, path)
-        with write_atomically(target, temporary_folder=self.workspace) as stream:
+        storage.make_folder(storage.join(self.workspace, path.partition("/")[0]))
+        target = storage.join(self.workspace, path)
+        with storage.write_atomically(target, temporary_folder=self.workspace) as stream:
             stream.write(pickle.dumps(value))
 
     def unshared(self) -> ConfigError:
@@ -252,7 +239,7 @@ class _Plain(pickle.Unpickler):
 
 def read_plain(path: str) -> Any:
     """A value that was kept, of nothing but plain types and classes of ours."""
-    return _Plain(io.BytesIO(persist(path, read_bytes, path))).load()
+    return _Plain(io.BytesIO(storage.persist(path, storage.read_bytes, path))).load()
 
 
 @contextlib.contextmanager
@@ -275,8 +262,8 @@ def _watch(folder: str, tasks: Sequence[Task], unit: str, ended: threading.Event
     total = sum(task.records for task in tasks)
     started = last_logged = time.monotonic()
     with show_step(unit.capitalize()) as step:
-        while not ended.wait(_POLL_SECONDS[is_remote(folder)]):
-            names = list_names(folder, may_lack=True)
+        while not ended.wait(_POLL_SECONDS[storage.is_remote(folder)]):
+            names = storage.list_names(folder, may_lack=True)
             finished = [work[name] for name in names if name in work]
             records, now = sum(records for records, _ in finished), time.monotonic()
             pace = sum(size for _, size in finished) / 1e6 / (now - started)

@@ -16,35 +16,10 @@ from collections.abc import Iterator
 
 from absl import logging
 
-from trainer_utils.format import ConfigError, DatasetError, Manifest
+from trainer_utils import storage
+from trainer_utils.format import ConfigError, DatasetError, Manifest, naming
 from trainer_utils.format.json_text import JsonObject
-from trainer_utils.format.naming import (
-    DATASET_FILES,
-    INDEX_FOLDER,
-    MANIFEST_FILE,
-    RUN_FILE,
-    SPLIT_PREFIX,
-    VOCABULARY_FOLDER,
-    WORKING_FOLDER,
-    is_index_file,
-    is_shard_file,
-    vocabulary_of,
-)
 from trainer_utils.format.printable import printable
-from trainer_utils.storage import (
-    MachineError,
-    exists,
-    is_folder,
-    is_remote,
-    join,
-    list_names,
-    make_folder,
-    read_text,
-    remove_file,
-    remove_tree,
-    rename,
-    write_text,
-)
 from trainer_utils.writing.publishing import remove_working_folder, working_folder
 
 _SHOWN = 5
@@ -84,7 +59,7 @@ class _Run:
 
     def lock(self) -> bool:
         """Whether nobody else has the lock; true as well where there are no locks."""
-        if self.folder is None and not is_remote(self.uri):
+        if self.folder is None and not storage.is_remote(self.uri):
             folder = os.open(self.uri, os.O_RDONLY | os.O_DIRECTORY)
             try:
                 fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -122,10 +97,10 @@ def removed_on_failure(uri: str) -> Iterator[None]:
         yield
     except BaseException:
         try:
-            if exists(working_folder(uri)) and own.lock():
+            if storage.exists(working_folder(uri)) and own.lock():
                 run = _run_at(uri)  # this one, or one that is over
-                if own.folder is not None or run is None or run.get("run") == own.name:
-                    if not exists(join(uri, MANIFEST_FILE)):
+                if own.folder is not None or not run or run.get("run") == own.name:
+                    if not _is_whole(uri):
                         _remove_files(uri)
                     remove_working_folder(uri)
         except Exception as error:  # the one that made the run fail says more
@@ -148,22 +123,20 @@ def start_working(uri: str, *, key: str = "", keeps_dataset: bool = False) -> No
         DatasetError: another run is writing there.
         ConfigError: files of others are among what is there; they are named, nothing is removed.
     """
-    make_folder(uri)
+    storage.make_folder(uri)
     own = _own(uri)
     if own is not None and not own.lock():
-        rule, advice = (
-            "no other run that writes there",
-            "Wait for its end, or stop it, and run again.",
-        )
-        raise DatasetError.at(uri, expected=rule, got=_named(_run_at(uri)), advice=advice)
+        rule, got = "no other run that writes there", _named(_run_at(uri))
+        advice = "Wait for its end, or stop it, and run again."
+        raise DatasetError.at(uri, expected=rule, got=got, advice=advice)
     _refuse_others(uri)
     if key:
         _take_over(uri, key)
-    run = _run_at(uri) or {}
+    run = _run_at(uri)
     if own is not None:
         own.meets_another = own.folder is None and bool(run)
     if not key or run.get("key") != key:
-        if not (keeps_dataset and exists(join(uri, MANIFEST_FILE))):
+        if not (keeps_dataset and _is_whole(uri)):
             _remove_files(uri)
         remove_working_folder(uri)
     _mark(uri, key)
@@ -171,8 +144,8 @@ def start_working(uri: str, *, key: str = "", keeps_dataset: bool = False) -> No
 
 def remove_dataset(uri: str) -> None:
     """Removes a whole dataset, but not the working folder; what was begun in its place stays."""
-    if exists(join(uri, MANIFEST_FILE)):
-        key = str((_run_at(uri) or {}).get("key", ""))
+    if _is_whole(uri):
+        key = str(_run_at(uri).get("key", ""))
         _mark(uri, "")  # if this run is killed meanwhile, the next begins anew
         _remove_files(uri)
         _mark(uri, key)
@@ -181,7 +154,7 @@ def remove_dataset(uri: str) -> None:
 def check_own(uri: str) -> None:
     """Makes sure that this run writes there; DatasetError where another has begun since."""
     own = _own(uri)
-    if own and own.folder is None and (run := _run_at(uri) or {}).get("run") != own.name:
+    if own and own.folder is None and (run := _run_at(uri)).get("run") != own.name:
         advice = "It began later, and what is there is its own: use that."
         rule = "that this run alone writes there"
         raise DatasetError.at(uri, expected=rule, got=_named(run), advice=advice)
@@ -195,17 +168,13 @@ def meets_another(uri: str) -> bool:
 
 def _refuse_others(uri: str) -> None:
     """Refuses to write where a dataset's own files and folders are somebody else's."""
-    names = list_names(uri, may_lack=True)  # a store has no empty folders
-    is_ours = WORKING_FOLDER in names or _has_manifest(uri)
-    found = [name for name in names if name in DATASET_FILES]
-    for folder in filter(_is_of_dataset, {*names}.difference(DATASET_FILES)):
-        if is_folder(join(uri, folder)):
-            found += [f"{folder}/{name}" for name in list_names(join(uri, folder))]
-    if is_ours:
-        found = [
-            path for path in found if path not in DATASET_FILES and vocabulary_of(path) is None
-        ]
-        found = [path for path in found if not is_shard_file(path) and not is_index_file(path)]
+    names = storage.list_names(uri, may_lack=True)  # a store has no empty folders
+    found = [name for name in names if name in naming.DATASET_FILES]
+    for folder in filter(_is_of_dataset, {*names}.difference(naming.DATASET_FILES)):
+        if storage.is_folder(storage.join(uri, folder)):
+            found += [f"{folder}/{name}" for name in storage.list_names(storage.join(uri, folder))]
+    if naming.WORKING_FOLDER in names or _has_manifest(uri):
+        found = [path for path in found if not _is_ours(path)]
     if found:
         shown = ", ".join(map(repr, sorted(found)[:_SHOWN])) + ", …" * (len(found) > _SHOWN)
         raise ConfigError(
@@ -214,49 +183,59 @@ def _refuse_others(uri: str) -> None:
         )
 
 
+def _is_whole(uri: str) -> bool:
+    return storage.exists(storage.join(uri, naming.MANIFEST_FILE))
+
+
 def _has_manifest(uri: str) -> bool:
-    path = join(uri, MANIFEST_FILE)
+    """Whether there is a manifest of ours, and not somebody else's file."""
+    path = storage.join(uri, naming.MANIFEST_FILE)
     try:
-        if not exists(path):
-            return False
-        Manifest.from_json(read_text(path), path=path, is_checked=False)
-    except MachineError:
+        return _is_whole(uri) and bool(
+            Manifest.from_json(storage.read_text(path), path=path, is_checked=False)
+        )
+    except storage.MachineError:
         raise
-    except (OSError, ValueError):  # somebody else's
+    except (OSError, ValueError):
         return False
-    return True
 
 
 def _is_of_dataset(name: str) -> bool:
-    folders = (INDEX_FOLDER, VOCABULARY_FOLDER)
-    return name in DATASET_FILES or name in folders or name.startswith(SPLIT_PREFIX)
+    folders = (naming.INDEX_FOLDER, naming.VOCABULARY_FOLDER)
+    return name in naming.DATASET_FILES or name in folders or name.startswith(naming.SPLIT_PREFIX)
+
+
+def _is_ours(path: str) -> bool:
+    is_small = path in naming.DATASET_FILES or naming.vocabulary_of(path) is not None
+    return is_small or naming.is_shard_file(path) or naming.is_index_file(path)
 
 
 def _remove_files(uri: str) -> None:
     _refuse_others(uri)
-    make_folder(working_folder(uri))  # by which the rest is known for ours
-    if exists(join(uri, MANIFEST_FILE)):
-        remove_file(join(uri, MANIFEST_FILE))  # first, so that nothing passes for whole
-    for name in filter(_is_of_dataset, list_names(uri, may_lack=True)):
-        (remove_file if name in DATASET_FILES else remove_tree)(join(uri, name))
+    storage.make_folder(working_folder(uri))  # by which the rest is known for ours
+    if _is_whole(uri):  # first, so that nothing passes for it
+        storage.remove_file(storage.join(uri, naming.MANIFEST_FILE))
+    for name in filter(_is_of_dataset, storage.list_names(uri, may_lack=True)):
+        remove = storage.remove_file if name in naming.DATASET_FILES else storage.remove_tree
+        remove(storage.join(uri, name))
 
 
 def _take_over(uri: str, key: str) -> None:
     """Brings here what a killed run of this key left beside: TFX gives each run a new folder."""
-    if is_remote(uri) or _has_manifest(uri) or (_run_at(uri) or {}).get("key") == key:
+    if storage.is_remote(uri) or _has_manifest(uri) or _run_at(uri).get("key") == key:
         return
     parent = os.path.dirname(os.path.abspath(uri))
-    for name in sorted(list_names(parent)):
+    for name in sorted(storage.list_names(parent)):
         other = _Run(os.path.join(parent, name))
-        if other.uri == os.path.abspath(uri) or (_run_at(other.uri) or {}).get("key") != key:
+        if other.uri == os.path.abspath(uri) or _run_at(other.uri).get("key") != key:
             continue
         try:
             is_over = other.lock() and other.folder is not None
             if is_over and not _has_manifest(other.uri):
                 _remove_files(uri)
                 remove_working_folder(uri)
-                for inner in list_names(other.uri):
-                    rename(join(other.uri, inner), join(uri, inner))
+                for inner in storage.list_names(other.uri):
+                    storage.rename(storage.join(other.uri, inner), storage.join(uri, inner))
                 return
         finally:
             other.release()
@@ -264,26 +243,26 @@ def _take_over(uri: str, key: str) -> None:
 
 def _mark(uri: str, key: str) -> None:
     """Puts this run's name into the working folder, over that of any other."""
-    make_folder(folder := working_folder(uri))
+    storage.make_folder(folder := working_folder(uri))
     run: JsonObject = {"run": (_own(uri) or _Run(uri)).name, "key": key}
     run |= {"host": socket.gethostname(), "process": os.getpid()}
-    write_text(join(folder, RUN_FILE), json.dumps(run), temporary_folder=folder)
+    storage.write_text(
+        storage.join(folder, naming.RUN_FILE), json.dumps(run), temporary_folder=folder
+    )
 
 
-def _run_at(uri: str) -> JsonObject | None:
-    """The run that has its name in the working folder there."""
-    path = join(working_folder(uri), RUN_FILE)
+def _run_at(uri: str) -> JsonObject:
+    """The run that has its name in the working folder there; empty where there is none."""
+    path = storage.join(working_folder(uri), naming.RUN_FILE)
     try:
-        found: JsonObject = json.loads(read_text(path)) if exists(path) else {}
+        return json.loads(storage.read_text(path)) or {} if storage.exists(path) else {}
     except (FileNotFoundError, NotADirectoryError, ValueError):  # removed, or of somebody else
-        return None
-    return found or None
+        return {}
 
 
-def _named(run: JsonObject | None) -> str:
-    if not run:
-        return "another run"
-    return f"another run, process {run['process']} on {run['host']}"
+def _named(run: JsonObject) -> str:
+    who = f", process {run['process']} on {run['host']}" if run else ""
+    return f"another run{who}"
 
 
 def path_of(name: str, value: object) -> str:
@@ -296,12 +275,12 @@ def path_of(name: str, value: object) -> str:
 
 def check_folder(name: str, folder: str) -> None:
     """Refuses a folder of this machine that cannot be made, or that cannot be written into."""
-    if is_remote(folder):
+    if storage.is_remote(folder):
         return
     place = os.path.abspath(folder)
     while not os.path.lexists(place):
         place = os.path.dirname(place)
-    if not is_folder(place):
+    if not storage.is_folder(place):
         raise ConfigError.of(name, folder, allowed=f"a folder, which the file {place!r} is not")
     if not os.access(place, os.W_OK | os.X_OK):
         is_read_only = os.statvfs(place).f_flag & os.ST_RDONLY
@@ -317,7 +296,7 @@ def is_within(place: str, folder: str) -> bool:
 
 
 def _normal(uri: str) -> str:
-    if is_remote(uri):
+    if storage.is_remote(uri):
         scheme, _, path = uri.partition("://")
         return f"/{scheme}:/{posixpath.normpath(path)}"
     return os.path.realpath(uri)

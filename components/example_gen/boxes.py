@@ -9,7 +9,7 @@ from typing import Any, cast
 
 from components.common.entry import Column, Value
 from components.common.rejects import RejectedInputError
-from components.media.decoding import open_image
+from components.media.images import open_image
 from components.media.options import ImageOptions
 
 BOX_COLUMNS = (
@@ -42,11 +42,7 @@ class Box:
 def relative_box(
     xmin: float, xmax: float, ymin: float, ymax: float, *, width: float, height: float, label: str
 ) -> Box:
-    """A box of pixels relative to its image; up to a pixel outside is cut off.
-
-    Raises:
-        RejectedInputError: BAD_ANNOTATION: the image has no size, or the box is not in it.
-    """
+    """A box of pixels relative to its image; up to a pixel outside is cut off, more is rejected."""
     if not (width > 0 and height > 0):
         detail = f"expected an image of some size, got {width:g} x {height:g}"
         raise RejectedInputError("BAD_ANNOTATION", detail)
@@ -83,10 +79,6 @@ def check_annotation(
 
     Boxes fit an image that was scaled since, which is counted as BOXES_SCALED; of an image that has
     been cut or turned, or is another one, nobody knows where they are: BAD_ANNOTATION.
-
-    Args:
-        media: what is kept of the image, a `StoredImage` by feature.
-        blob: its file.
     """
     said = {c.name: v for c, v in zip(columns, values, strict=True) if c.name in _EDGES}
     if not any(said.values()):

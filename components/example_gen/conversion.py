@@ -6,22 +6,29 @@ written = conversion.write(plan, uri)    # the shards, and what became of each i
 
 import abc
 import collections
+import concurrent.futures
 import dataclasses
-from collections.abc import Mapping, Sequence
+import threading
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, ClassVar, Generic, TypeVar
 
 from absl import logging
 
-from components.common.entry import label_column
+from components.common.entry import Blob, BlobReader, ExcludedInput, label_column
 from components.common.publish import package_versions, run_key
-from components.common.rejects import Reject, check_reject_fraction, render_rejects
+from components.common.rejects import (
+    Reject,
+    RejectedInputError,
+    check_reject_fraction,
+    render_rejects,
+)
 from components.common.tasks import Runner
 from components.example_gen.folder import names_at_top
 from components.example_gen.inputs import InputSelection, LocatedInputs, fingerprint, locate
 from components.example_gen.plan import Plan, Written
 from components.example_gen.settings import ExampleGenSettings
 from trainer_utils.dataset import Dataset
-from trainer_utils.dataset.shards import read_shard_blocks
+from trainer_utils.dataset.opening import read_shard_blocks
 from trainer_utils.format import (
     Accounting,
     ConfigError,
@@ -31,15 +38,17 @@ from trainer_utils.format import (
     Manifest,
     Shard,
 )
+from trainer_utils.format.checksums import extend_crc32c
 from trainer_utils.format.example import decode_example
 from trainer_utils.format.json_text import JsonObject
 from trainer_utils.format.tensors import TensorSpec, decode_tensor
+from trainer_utils.storage import exists, is_folder, list_names, remove_file, write_text
 from trainer_utils.storage.file_system import join
-from trainer_utils.storage.files import exists, is_folder, list_names, remove_file, write_text
 from trainer_utils.writing.publishing import working_folder
 
 _Plan = TypeVar("_Plan", bound=Plan)
 _TENSORS_LOOKED_AT = 100  # records of each split
+READERS = 8  # threads
 
 
 class Conversion(abc.ABC, Generic[_Plan]):
@@ -104,13 +113,48 @@ class Conversion(abc.ABC, Generic[_Plan]):
     def write(self, plan: _Plan, uri: str) -> Written:
         """Writes every shard of what `plan` gave, and reads it back."""
 
+    def sums_of_unread(
+        self, excluded: Iterable[ExcludedInput], unread: Mapping[Blob, bool]
+    ) -> dict[Blob, int | None]:
+        """The CRC-32C of what is in no shard, for the fingerprint of the inputs.
+
+        That is a sum, in no order, over every file or part of one that is an input: its name
+        relative to the input base, its size and its CRC-32C, whether it became an example or was
+        rejected; of what is skipped unread by a rule (hidden files, files in no image set), and of
+        what cannot be read, the size alone. So it is the same for every conversion of the same
+        inputs, whatever the settings, the number of shards or the runner, and another one where a
+        name or a byte differs. Contents are summed as they are read to be converted, but for
+        Parquet files and for this. `unread` is more of it, with whether it can be read.
+        """
+        can_read, readers = dict(unread), threading.local()
+        for left in excluded:
+            size = self.size_of(left.name)
+            can_read[Blob(left.name, size or 0)] = left.code is not None and size is not None
+
+        def read(blob: Blob) -> int | None:
+            if not can_read[blob]:
+                return None
+            if not hasattr(readers, "own"):
+                readers.own = BlobReader(self.located.base)
+            try:
+                return extend_crc32c(0, readers.own.read(blob))
+            except RejectedInputError:
+                return None
+
+        with concurrent.futures.ThreadPoolExecutor(READERS) as pool:
+            return dict(zip(can_read, pool.map(read, [*can_read]), strict=True))
+
+    def size_of(self, path: str) -> int | None:
+        """The size of a listed file; None of one that cannot be read, or is not listed."""
+        found = [one.files[path] for one in self.located.patterns if path in one.files]
+        return found[-1].size if found and found[-1].problem is None else None
+
     def check_outcome(
         self, plan: Plan, rejects: Sequence[Reject], *, written: int, uri: str
     ) -> None:
-        """Refuses too many rejects. TFX removes a failed run's output, so the list goes beside it.
+        """Refuses too many rejects, and a dataset without examples, by an `InputError`.
 
-        Raises:
-            InputError: there are too many, or no example is left.
+        TFX removes a failed run's output, so the list of rejects goes beside it.
         """
         listed_in = f"{uri.rstrip('/')}.rejects.jsonl"
         base, most = self.located.base, self.settings.max_reject_fraction
@@ -182,12 +226,7 @@ class Conversion(abc.ABC, Generic[_Plan]):
 
 
 def check_tensors(uri: str, shards: Sequence[Shard], features: Mapping[str, Feature]) -> None:
-    """Refuses features that `tensors` describes and whose first values are no such tensors.
-
-    Args:
-        shards: that were written, below `uri`.
-        features: as the dataset is to describe them.
-    """
+    """Refuses features that `tensors` describes and whose first values are no such tensors."""
     specs = {name: one.tensor for name, one in features.items() if one.tensor is not None}
     firsts = {shard.split: shard for shard in reversed(shards) if shard.records and specs}
     for shard in firsts.values():

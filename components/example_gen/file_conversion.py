@@ -11,6 +11,7 @@ from typing import Any, ClassVar
 import numpy as np
 from absl import logging
 
+from components.common.fingerprint import sum_blobs, sum_facts
 from components.common.input_table import InputTable, array_of, join_inputs, sizes_of, texts_of
 from components.common.layout_inputs import FilesElsewhere, LayoutInputs
 from components.common.tasks import Cost, Runner, Task, map_tasks
@@ -19,7 +20,6 @@ from components.example_gen import lists
 from components.example_gen.conversion import Conversion
 from components.example_gen.file_plan import FilePlan, plan_shards
 from components.example_gen.file_shards import EncodedPart, WriteMediaShard
-from components.example_gen.fingerprint import fingerprint_of_files
 from components.example_gen.folder import read_simple, without_reserved
 from components.example_gen.inputs import (
     InputSelection,
@@ -72,28 +72,19 @@ class FileConversion(Conversion[FilePlan]):
     def __init__(self, settings: Any, selection: InputSelection, runner: Runner | None) -> None:
         settings.audio.check_installed()
         super().__init__(settings, selection, runner)
-        self._named: InputTable | None = None
+        self._known: InputTable | None = None  # which need not be read again
+        # Files that lists name elsewhere; None: there are no lists, or they may name none
         self._elsewhere: FilesElsewhere | None = None
-        self._roots_of_lists: list[str] = []
-        if not settings.image_roots and settings.layout in ("auto", *LISTS):
-            self._take_what_lists_name()
-
-    def _take_what_lists_name(self) -> None:
-        """Makes image roots of the folders of files that lists name elsewhere.
-
-        They are inputs, whose change makes another fingerprint; so they are known from the start.
-        """
-        if not any(lists.find(inputs) for inputs in self.inputs()):
+        if settings.image_roots or settings.layout not in ("auto", *LISTS):
             return
-        self._elsewhere = FilesElsewhere()
-        found = self._read_inputs(self._elsewhere)
-        roots = roots_of(self._elsewhere.found)
-        if not roots:
-            self._named = found  # which need not be read again
-            return
-        self.located = dataclasses.replace(self.located, image_roots=roots)
-        self._roots_of_lists = [root.base for root in roots]
-        self.settings = dataclasses.replace(self.settings, image_roots=self._roots_of_lists)
+        if any(lists.find(inputs) for inputs in self.inputs()):
+            self._elsewhere = FilesElsewhere()
+            self._known = self._read_inputs()
+        if self._elsewhere is not None and (roots := roots_of(self._elsewhere.found)):
+            # Their folders are inputs, whose change makes another fingerprint, from the start.
+            self._known, bases = None, [root.base for root in roots]
+            self.located = dataclasses.replace(self.located, image_roots=roots)
+            self.settings = dataclasses.replace(self.settings, image_roots=bases)
 
     @functools.cached_property
     def base(self) -> BaseDataset | None:
@@ -129,10 +120,11 @@ class FileConversion(Conversion[FilePlan]):
 
         They are looked at where copies of them are to share a split.
         """
-        if roots := self._roots_of_lists:
-            shown = ", ".join(map(repr, roots[:3])) + (", …" if len(roots) > 3 else "")
+        roots = self.located.image_roots
+        if self._elsewhere is not None and roots:
+            shown = ", ".join(repr(root.base) for root in roots[:3]) + ", …" * (len(roots) > 3)
             logging.warning("a list names %s outside of the input: below %s", self.unit, shown)
-        self.found = self._named or self._read_inputs(self._elsewhere)
+        self.found = self._known or self._read_inputs()
         self.settings = self.adjusted_settings(self.settings, self.found)
         self.found, self.settings = _renamed(self.found, self.settings)
         find_groups = functools.partial(
@@ -154,7 +146,7 @@ class FileConversion(Conversion[FilePlan]):
         self._listing = Listing(plan.rows, self.located)
         return plan if base is None else plan_update(plan, base, self._listing, self.settings)
 
-    def inputs(self, elsewhere: FilesElsewhere | None = None) -> list[LayoutInputs]:
+    def inputs(self) -> list[LayoutInputs]:
         """What the layout is read from, one a pattern of `input_config`."""
         return layout_inputs(
             self.located,
@@ -162,12 +154,12 @@ class FileConversion(Conversion[FilePlan]):
             column_names=self.settings.column_names,
             header=self.settings.header,
             media=self.media,
-            elsewhere=elsewhere,
+            elsewhere=self._elsewhere,
             names=self.settings.layout_names,
         )
 
-    def _read_inputs(self, elsewhere: FilesElsewhere | None = None) -> InputTable:
-        inputs, settings = self.inputs(elsewhere), self.settings
+    def _read_inputs(self) -> InputTable:
+        inputs, settings = self.inputs(), self.settings
         try:
             tables = [self.read_layout(some, settings.layout) for some in inputs]
         except OSError as error:  # of a file without which no input is known
@@ -209,6 +201,11 @@ class FileConversion(Conversion[FilePlan]):
         ]
         full = (shard for shard in shards if shard.records)
         found = ShardSummary.of(summary for _, summary in results)
+        unread = {blob: True for entry in plan.unread() for blob in entry.blobs}
+        sums = self.sums_of_unread(self.found.excluded, unread)
+        roots = [root.base for root in self.located.image_roots]
+        total = found.fingerprint + sum_blobs(sums.items(), roots)
+        total += sum_facts((("read", name), crc) for name, crc in self.found.contents.items())
         return Written(
             shards=shards,
             inputs=render_inputs(
@@ -220,7 +217,7 @@ class FileConversion(Conversion[FilePlan]):
             label_counts=[(shard.split, summary.labels) for shard, summary in results],
             rejects=tuple(found.rejects),
             conversions=found.conversions,
-            fingerprint=fingerprint_of_files(self.located, self.found, plan, found.fingerprint),
+            fingerprint=f"{total % 2**128:032x}",
         )
 
     def _cost_of(self, plan: FilePlan, tasks: Sequence[Task]) -> Cost:
@@ -254,11 +251,7 @@ def _parts_of(task: Task, shards: int, processes: int) -> list[Task]:
 
 
 def _renamed(inputs: InputTable, settings: MediaSettings) -> tuple[InputTable, MediaSettings]:
-    """What was found, with features of the names that are asked for; and settings that know them.
-
-    Raises:
-        ConfigError: there is no such feature, or a name is taken.
-    """
+    """What was found, with features of the names that are asked for, and settings to match."""
     wanted = settings.feature_names
     own = [*(blob.name for blob in inputs.blobs), *(column.name for column in inputs.columns)]
     of_engine = {"filename", *(d for b in inputs.blobs for d in DESCRIPTIONS.get(b.kind, ()))}

@@ -121,20 +121,14 @@ class ShardTask:
 
 @dataclasses.dataclass(frozen=True)
 class WriteMediaShard:
-    """Writes the shard of a task.
+    """Writes the shard of a task."""
 
-    Args:
-        columns: the features that entries have values of.
-        blobs: the features that entries have files of.
-        base: the folder that paths are relative to.
-        uri: of the dataset.
-        settings: of the component.
-    """
-
-    columns: tuple[Column, ...]
+    columns: tuple[
+        Column, ...
+    ]  # columns, blobs: the features that entries have values and files of
     blobs: tuple[BlobColumn, ...]
-    base: str
-    uri: str
+    base: str  # the folder that paths are relative to
+    uri: str  # of the dataset
     settings: MediaSettings
 
     def __call__(self, task: ShardTask) -> tuple[Shard, ShardSummary]:
@@ -224,11 +218,7 @@ class WriteMediaShard:
         return states == known.summary.states
 
     def check(self, result: tuple[Shard, ShardSummary]) -> None:
-        """Makes sure that a shard of an earlier run stands as it was.
-
-        Raises:
-            DatasetError: it does not.
-        """
+        """Makes sure that a shard of an earlier run stands as it was; a DatasetError if not."""
         verify_shard(result[0], uri=self.uri)
 
 

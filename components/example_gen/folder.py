@@ -4,11 +4,11 @@ Hidden files and what operating systems leave behind are skipped and counted.
 """
 
 import itertools
-import posixpath
 import re
 from collections.abc import Collection, Iterable
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 from absl import logging
@@ -18,12 +18,12 @@ from components.common.file_table import bytes_of, decode_path, encode_path
 from components.common.input_table import InputTable, with_excluded, without_column
 from components.common.layout_inputs import LayoutInputs, select_readable
 from components.example_gen import lists
+from components.example_gen.file_kinds import kind_of_name
 from components.example_gen.media import DESCRIPTIONS
 from components.example_gen.settings import LISTS
 from components.tables.reading import kind_of_table
 from trainer_utils.format import ConfigError, InputError, canonical_split
 from trainer_utils.format.layouts import sign_of_dataset
-from trainer_utils.format.media_formats import EXTENSIONS
 from trainer_utils.storage import display_path
 
 _CLUTTER = (
@@ -47,7 +47,7 @@ def read_simple(inputs: LayoutInputs, *, layout: str) -> InputTable:
         refuse_layout(inputs, layout, f"a {layout.upper()} file")
     check_no_columns(inputs, "folder")
     if layout == "auto":
-        refuse_plain_list(inputs)
+        _refuse_plain_list(inputs)
     return read(inputs)
 
 
@@ -101,13 +101,17 @@ def read(inputs: LayoutInputs) -> InputTable:
     names = map(decode_path, bytes_of(folders.dictionary))
     parts = [() if name == inputs.root else inputs.parts_of(name) for name in names]
     places = folders.indices.to_numpy()
-    named_so = pc.match_substring_regex(paths, pattern=_CLUTTER_NAME)
-    is_clutter_of = np.array([*map(is_clutter, parts)], np.bool_)[places] | np.asarray(named_so)
+
+    def of_files(of_folders: Iterable[bool]) -> npt.NDArray[np.bool_]:
+        return np.array([*of_folders], np.bool_)[places]
+
+    is_clutter_of = of_files(map(is_clutter, parts))
+    is_clutter_of |= np.asarray(pc.match_substring_regex(paths, pattern=_CLUTTER_NAME))
     seen = [parts[place] for place in np.unique(places[~is_clutter_of]).tolist()]
     tops = {folder[0] for folder in seen if folder}
     has_splits = inputs.split is None and _top_folders_are_splits(tops, inputs.base)
     depth = 1 if has_splits else 0
-    is_flat = np.array([len(folder) <= depth for folder in parts], np.bool_)[places]
+    is_flat = of_files(len(folder) <= depth for folder in parts)
     label_paths, labels = _listed_labels(inputs, paths.filter(pa.array(is_flat & ~is_clutter_of)))
     has_labels = any(len(folder) > depth for folder in seen) or bool(label_paths)
     splits = [canonical_split(f[0]) if has_splits and f else inputs.split for f in parts]
@@ -117,7 +121,7 @@ def read(inputs: LayoutInputs) -> InputTable:
         listed = pc.index_in(paths, value_set=pa.array(label_paths, pa.large_binary()))
         values = pc.coalesce(pa.array(labels, pa.large_binary()).take(listed), values)
     # Which file is why in no example; the first reason counts.
-    lacks_split = np.array([has_splits and not folder for folder in parts], np.bool_)[places]
+    lacks_split = of_files(has_splits and not folder for folder in parts)
     lacks_label = np.asarray(values.is_null()) & has_labels
     is_bad = np.asarray(files.table.column("code").is_valid())
     is_list = np.asarray(pc.equal(paths, encode_path(inputs.label_list or "")))
@@ -125,15 +129,15 @@ def read(inputs: LayoutInputs) -> InputTable:
     excluded = []
     for place in np.flatnonzero(left_out & ~is_list).tolist():
         path = decode_path(paths[place].as_py())
-        split, problem = splits[places[place]], inputs.files[path].problem
-        why: tuple[str | None, str] = "NO_LABEL", "beside the class folders"
+        split, why = splits[places[place]], inputs.files[path].problem
         if is_clutter_of[place]:
-            why = None, "hidden or system file"
-        elif problem is not None:
-            why = problem
+            excluded.append(ExcludedInput(path, split, None, "hidden or system file"))
+        elif why is not None:
+            excluded.append(ExcludedInput(path, split, *why))
         elif lacks_split[place]:
-            why = "NO_SPLIT", "beside the split folders"
-        excluded.append(ExcludedInput(path, split, *why))
+            excluded.append(ExcludedInput(path, split, "NO_SPLIT", "beside the split folders"))
+        else:
+            excluded.append(ExcludedInput(path, split, "NO_LABEL", "beside the class folders"))
     taken = pa.array(~(left_out | is_list))
     return InputTable.of_files(
         paths.filter(taken),
@@ -161,7 +165,7 @@ def _listed_labels(inputs: LayoutInputs, flat: pa.Array) -> tuple[list[bytes], l
     return paths, [*map(encode_path, labels)]
 
 
-def refuse_plain_list(inputs: LayoutInputs) -> None:
+def _refuse_plain_list(inputs: LayoutInputs) -> None:
     """Refuses a list in plain text, as ImageNet's are, whose labels the folders do not have."""
     found = (
         path
@@ -171,21 +175,16 @@ def refuse_plain_list(inputs: LayoutInputs) -> None:
     for path in itertools.islice(found, _MOST_LISTS):
         with inputs.open(path) as stream:
             words = stream.read(_LINE_BYTES).decode("utf-8", "replace").split("\n", 1)[0].split()
-        if len(words) > 1 and _is_named(words[0], inputs):
+        if len(words) < 2 or kind_of_name(words[0]) != inputs.media:
+            continue
+        end = "/" + words[0].removeprefix("./").strip("/")
+        if any(f"/{path}".endswith(end) for path in inputs.files):
             raise InputError(
                 f"{display_path(path)!r}: expected folders alone, or a list as a table, got a list "
                 f"in plain text: {' '.join(words)!r} (line 1). Make it a CSV whose first row is "
                 "filename,label; or set layout='folder', and labels are the folders' names.",
                 path=path,
             )
-
-
-def _is_named(name: str, inputs: LayoutInputs) -> bool:
-    """Whether it looks like the name of a file, and one has it, or a path that ends so."""
-    if posixpath.splitext(name)[1].lower() not in EXTENSIONS[inputs.media]:
-        return False
-    end = "/" + name.removeprefix("./").strip("/")
-    return any(f"/{path}".endswith(end) for path in inputs.files)
 
 
 def is_clutter(parts: Iterable[str]) -> bool:

@@ -18,6 +18,7 @@ import numpy as np
 
 from components.common.file_table import FileTable
 from components.common.layout_inputs import ImageRoot, LayoutInputs
+from components.common.workspace import is_within
 from components.example_gen.folder import is_clutter, refuse_dataset
 from components.example_gen.plan import Partition, check_split_names
 from trainer_utils.extras import HOW_TO_GET_TFX
@@ -52,7 +53,8 @@ class InputSelection:
     """What a conversion is asked to take, as TFX's properties or a command say it."""
 
     base: str  # a folder, or one file that is a source by itself
-    patterns: Sequence[SplitPattern] = ALL_FILES  # of input_config
+    # Of input_config; they may hold {SPAN}, {VERSION} or {YYYY}, {MM}, {DD}
+    patterns: Sequence[SplitPattern] = ALL_FILES
     range_config: Any = None  # TFX's: which spans to consider; None for the latest
     # The splits that output_config asks for; None leaves them to the inputs
     partition: Partition | None = None
@@ -101,9 +103,7 @@ def locate(
     """Resolves spans as TFX does, and lists every file that the patterns select.
 
     Args:
-        input_base: a folder, or one file that is a source by itself.
-        patterns: of TFX's input_config; they may hold {SPAN}, {VERSION} or {YYYY}, {MM}, {DD}.
-        range_config: TFX's: which spans to consider; None for the latest.
+        input_base, patterns, range_config: as of `InputSelection`.
         image_roots: folders beside it that a list may point into.
         is_source_file: whether a path is by itself what examples are made of, as a list is.
         sees_siblings: whether such a file may name others.
@@ -126,8 +126,13 @@ def locate(
     refuse_dataset("input_base", input_base, [list_name] if list_name else files)
     found = []
     for name, pattern in resolved:
-        root = list_name or _literal_part(pattern)
-        selected = files if list_name else _select(files, pattern)
+        wanted = [part for part in posixpath.normpath(pattern).split("/") if part not in ("", ".")]
+        literal = itertools.takewhile(_WILDCARDS.isdisjoint, wanted)
+        root = list_name or "/".join(literal)
+        selected = files
+        if not list_name and wanted != ["*"]:  # a folder that is selected, with all that is in it
+            are_selected = (_selects(wanted, path) for path in files)
+            selected = files.select(np.fromiter(are_selected, bool, len(files)))
         if not selected:
             text = f"input_config pattern {pattern!r}: expected files under {base!r}, found none"
             raise InputError(text)
@@ -146,6 +151,11 @@ def locate(
             raise InputError(f"image_roots: expected folders, found none at {folder!r}")
     roots = [ImageRoot(folder, _list("image_roots", folder, folder)) for folder in image_roots]
     return LocatedInputs(base, tuple(found), tuple(roots), span, version)
+
+
+def _selects(wanted: Sequence[str], path: str) -> bool:
+    parts = path.split("/")
+    return len(parts) >= len(wanted) and all(map(fnmatch.fnmatchcase, parts, wanted))
 
 
 def _resolve_spans(
@@ -224,31 +234,6 @@ def layout_inputs(located: LocatedInputs, **options: Any) -> list[LayoutInputs]:
     ]
 
 
-def _literal_part(pattern: str) -> str:
-    """The folders of a pattern before any wildcard."""
-    literal = itertools.takewhile(lambda part: not set(part) & _WILDCARDS, _parts(pattern))
-    return "/".join(literal)
-
-
-def _select(files: FileTable, pattern: str) -> FileTable:
-    """The files that a pattern selects, and those in folders that it selects."""
-    wanted = _parts(pattern)
-    if wanted == ["*"]:
-        return files
-    return files.select(np.fromiter((_selects(wanted, path) for path in files), bool, len(files)))
-
-
-def _selects(wanted: Sequence[str], path: str) -> bool:
-    parts = path.split("/")
-    return len(parts) >= len(wanted) and all(
-        fnmatch.fnmatchcase(part, want) for part, want in zip(parts, wanted, strict=False)
-    )
-
-
-def _parts(pattern: str) -> list[str]:
-    return [part for part in posixpath.normpath(pattern).split("/") if part not in ("", ".")]
-
-
 def refuse_overlap(filenames: Iterable[str]) -> None:
     """Refuses an input that two patterns select."""
     seen: set[str] = set()
@@ -264,40 +249,22 @@ def refuse_overlap(filenames: Iterable[str]) -> None:
 
 
 def roots_of(files: Mapping[str, InputFile]) -> tuple[ImageRoot, ...]:
-    """The folders that hold all files, which have whole paths or urls; inner ones first."""
-    common = _common_folders(files)
+    """The fewest folders that hold all files, which have whole paths or urls; inner ones first.
+
+    None of them is the root of a disk, and a folder behind a link is one by itself.
+    """
+    groups: dict[tuple[str, ...], list[list[str]]] = collections.defaultdict(list)
+    for folder in {posixpath.dirname(uri) for uri in files}:
+        parts = folder.split("/")
+        groups[tuple(parts[: 3 if "://" in folder else 2])].append(parts)
     root_of: dict[str, str] = {}  # by folder
-    by_root: dict[str, dict[str, InputFile]] = collections.defaultdict(dict)
+    for folders in groups.values():
+        root = "/".join(posixpath.commonprefix(folders))
+        for folder in map("/".join, folders):
+            root_of[folder] = root if is_remote(folder) or is_within(folder, root) else folder
+    by_root: dict[str, list[InputFile]] = collections.defaultdict(list)
     for uri in sorted(files):
-        folder = posixpath.dirname(uri)
-        if folder not in root_of:
-            root = next((r for r in common if _is_below(folder, r)), folder)
-            if not is_remote(uri):  # a folder behind a link is a root by itself
-                is_inside = _is_below(os.path.realpath(folder), os.path.realpath(root))
-                root = root if is_inside else folder
-            root_of[folder] = root
-        path = posixpath.relpath(uri, root_of[folder])
-        by_root[root_of[folder]][path] = files[uri]._replace(path=path)
-    return tuple(
-        ImageRoot(root, FileTable.of(by_root[root].values()))
-        for root in sorted(by_root, key=len, reverse=True)
-    )
-
-
-def _is_below(folder: str, root: str) -> bool:
-    return f"{folder.rstrip('/')}/".startswith(f"{root.rstrip('/')}/")
-
-
-def _common_folders(uris: Iterable[str]) -> list[str]:
-    """The fewest folders that hold all files, none of them the root of a disk."""
-    by_top: dict[str, set[str]] = collections.defaultdict(set)
-    for uri in uris:
-        folder = posixpath.dirname(uri)
-        scheme, _, path = folder.rpartition("://")
-        by_top[f"{scheme}://{path.split('/')[0]}" if scheme else folder.split("/")[1]].add(folder)
-    roots = []
-    for top, folders in by_top.items():
-        parts = [folder.split("/") for folder in sorted(folders)]
-        common = posixpath.commonprefix([parts[0], parts[-1]])
-        roots.append("/".join(common) if len(common) > 1 else top)
-    return roots
+        root = root_of[posixpath.dirname(uri)]
+        by_root[root].append(files[uri]._replace(path=posixpath.relpath(uri, root)))
+    roots = sorted(by_root, key=len, reverse=True)
+    return tuple(ImageRoot(root, FileTable.of(by_root[root])) for root in roots)

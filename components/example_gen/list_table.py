@@ -21,13 +21,18 @@ from components.common.fingerprint import sum_facts
 from components.common.layout_inputs import LayoutInputs, decode_text
 from components.example_gen.boxes import BOX_COLUMNS, Box, box_values
 from components.example_gen.file_kinds import kind_of_name
-from components.tables.casting import cast_column
-from components.tables.headers import refuse_doubtful
-from components.tables.kinds import column_facts, decide_column
+from components.tables.delimited import refuse_doubtful
+from components.tables.kinds import cast_column, column_facts, decide_column
 from components.tables.parquet import open_file, read_columns
-from components.tables.pieces import Piece, TableOptions, row_starts
+from components.tables.pieces import (
+    Piece,
+    Rows,
+    TableOptions,
+    lines_of,
+    row_starts,
+    select_settings,
+)
 from components.tables.reading import DELIMITERS, kind_of_table, pieces_of, read_piece
-from components.tables.rows import Rows, lines_of
 from components.tables.splits import is_split_word
 from trainer_utils.format import InputError
 from trainer_utils.storage import is_fault
@@ -133,11 +138,7 @@ def typed_values(
 
 
 def read_list(inputs: LayoutInputs, path: str, *, known: frozenset[str] = frozenset()) -> ListTable:
-    """Reads a list, whose suffix says its format.
-
-    Args:
-        known: names that columns of files have, in lower case: a first row with one is a header.
-    """
+    """Reads a list, whose suffix says its format; a first row with a `known` name is a header."""
     kind = kind_of_table(path)
     assert kind is not None
     if kind == "parquet":
@@ -149,22 +150,23 @@ def read_list(inputs: LayoutInputs, path: str, *, known: frozenset[str] = frozen
     delimiter = DELIMITERS[kind].encode() if kind in DELIMITERS else None
     if delimiter and (automl := _automl_rows(inputs, path, whole, kind, known)):
         return _of_automl(path, automl, inputs.media)
-    options = TableOptions(
-        columns=inputs.columns, column_names=inputs.column_names, header=inputs.header
-    )
-    pieces, parts = _read_pieces(inputs, path, kind, options)
+    pieces, parts = _read_pieces(inputs, path, kind)
     starts = row_starts(data, delimiter)
     names = [name for rows in parts for name in rows.columns]
     if pieces and delimiter:
         starts = starts[starts >= pieces[0].start - (len(whole) - len(data))]  # a header is no row
-        names = [name for name in pieces[0].details["names"] if name not in options.ignored]
+        ignored = {name for name, kind in inputs.columns.items() if kind == "ignore"}
+        names = [name for name in pieces[0].details["names"] if name not in ignored]
     lines = np.array(lines_of(starts.tolist(), data), np.int64) + 1
-    positions: list[int] = []
-    before = 0
+    positions, before = list[int](), 0
     for rows in parts:
-        if delimiter:
-            _drop_empty(rows)
-        positions += lines[before + np.asarray(rows.records)].tolist()
+        if delimiter:  # rows of delimiters alone, as spreadsheets write them below a table, go
+            filled = np.zeros(len(rows.records), np.bool_)
+            for array in rows.columns.values():
+                lengths = pc.fill_null(pc.utf8_length(pc.utf8_trim_whitespace(array)), 0)
+                filled |= lengths.to_numpy(zero_copy_only=False) > 0
+            rows.keep(filled)
+        positions += lines[before + rows.records].tolist()
         before += rows.found
     return ListTable(path, _columns(parts, names), tuple(positions))
 
@@ -172,7 +174,7 @@ def read_list(inputs: LayoutInputs, path: str, *, known: frozenset[str] = frozen
 def _columns(parts: Sequence[Rows], names: Sequence[str]) -> dict[str, list[_Part]]:
     return {
         name: [
-            (rows.columns.get(name, pa.nulls(len(np.asarray(rows.records)))), name in rows.texts)
+            (rows.columns.get(name, pa.nulls(len(rows.records))), name in rows.texts)
             for rows in parts
         ]
         for name in dict.fromkeys(names)
@@ -180,18 +182,14 @@ def _columns(parts: Sequence[Rows], names: Sequence[str]) -> dict[str, list[_Par
 
 
 def _read_pieces(
-    inputs: LayoutInputs,
-    path: str,
-    kind: str,
-    options: TableOptions,
-    *,
-    unread: frozenset[str] = frozenset(),
+    inputs: LayoutInputs, path: str, kind: str, *, unread: frozenset[str] = frozenset()
 ) -> tuple[list[Piece], list[Rows]]:
     """All pieces of a list, with their rows."""
-    pieces = [
-        *pieces_of(inputs, path, kind=kind, split=None, options=options, folder="", unread=unread)
-    ]
-    parts, lines = [], 1
+    options = select_settings(TableOptions, inputs)
+    found = pieces_of(
+        inputs, path, kind=kind, split=None, options=options, folder="", unread=unread
+    )
+    pieces, parts, lines = [*found], list[Rows](), 1
     for piece in pieces:
         rows = read_piece(inputs.base, piece, options, unread=unread)
         if rows.bad:
@@ -204,16 +202,6 @@ def _read_pieces(
         parts.append(rows)
         lines += rows.lines
     return pieces, parts
-
-
-def _drop_empty(rows: Rows) -> None:
-    """Leaves out rows of delimiters alone, as spreadsheets write them below a table."""
-    filled = np.zeros(len(np.asarray(rows.records)), np.bool_)
-    for array in rows.columns.values():
-        lengths = pc.fill_null(pc.utf8_length(pc.utf8_trim_whitespace(array)), 0)
-        filled |= lengths.to_numpy(zero_copy_only=False) > 0
-    if not filled.all():
-        rows.keep(filled)
 
 
 # Lists without a header ---------------------------------------------------------------------------
@@ -325,7 +313,7 @@ def _is_empty_or_number(field: str) -> bool:
 
 
 def _read_parquet(inputs: LayoutInputs, path: str) -> ListTable:
-    options = TableOptions(columns=inputs.columns)
+    ignored = frozenset(name for name, kind in inputs.columns.items() if kind == "ignore")
     with inputs.open(path) as stream:
         file = open_file(stream, path)
         try:
@@ -338,12 +326,11 @@ def _read_parquet(inputs: LayoutInputs, path: str) -> ListTable:
             if is_fault(error):
                 raise
             raise InputError(f"{path!r}: expected a Parquet file: {error}", path=path) from error
-        number, raw = file.metadata.num_rows, []
-        unread = frozenset(embedded)
+        number, raw, unread = file.metadata.num_rows, [], frozenset(embedded)
         if any(name not in embedded for name in file.schema_arrow.names):
-            raw = read_columns(stream, path, ignored=options.ignored, unread=unread).to_pylist()
+            raw = read_columns(stream, path, ignored=ignored, unread=unread).to_pylist()
     inputs.contents[path] = sum_facts(((n, *sorted(row.items())), 0) for n, row in enumerate(raw))
-    parts = _read_pieces(inputs, path, "parquet", options, unread=unread)[1] if raw else []
+    parts = _read_pieces(inputs, path, "parquet", unread=unread)[1] if raw else []
     columns = _columns(parts, [name for rows in parts for name in rows.columns])
     return ListTable(path, columns, tuple(range(number)), "row", embedded)
 
@@ -355,21 +342,18 @@ def _holds_bytes(kind: pa.DataType) -> bool:
 
 
 def _embedded(file: pa.parquet.ParquetFile, field: pa.Field, stream: BinaryIO) -> Embedded:
-    paths: list[str | None] = [None] * file.metadata.num_rows
-    bytes_column = field.name
+    metadata, size, bytes_column = file.metadata, 0, field.name
+    paths: list[str | None] = [None] * metadata.num_rows
     if pa.types.is_struct(field.type):
         bytes_column = f"{field.name}.{_BYTES_FIELD}"
         if any(part.name == _PATH_FIELD for part in field.type):
             structs = file.read(columns=[f"{field.name}.{_PATH_FIELD}"]).column(0).to_pylist()
             paths = [struct and struct[_PATH_FIELD] for struct in structs]
-    metadata, size = file.metadata, 0
     for group in map(metadata.row_group, range(metadata.num_row_groups)):
         chunks = map(group.column, range(group.num_columns))
         size += sum(c.total_compressed_size for c in chunks if c.path_in_schema == bytes_column)
     # The first values, read without their row group.
-    buffered = pyarrow.parquet.ParquetFile(
-        stream, metadata=file.metadata, buffer_size=_BUFFER_BYTES
-    )
+    buffered = pyarrow.parquet.ParquetFile(stream, metadata=metadata, buffer_size=_BUFFER_BYTES)
     values: Any = next(buffered.iter_batches(batch_size=_HEADS, columns=[bytes_column]), [[]])[0]
     while isinstance(values, pa.StructArray):
         values = values.field(0)

@@ -19,7 +19,7 @@ from components.common.rejects import RejectedInputError
 from components.example_gen.file_kinds import kind_of_heads, kind_of_name
 from components.example_gen.list_table import ListTable, read_list
 from components.example_gen.settings import MEDIA
-from components.tables.headers import check_agreement
+from components.tables.delimited import check_agreement
 from components.tables.kinds import LABEL_NAMES, check_columns
 from components.tables.reading import DELIMITERS, SUFFIXES, kind_of_table
 from components.tables.splits import NoSplit, split_column, split_of_word
@@ -82,12 +82,7 @@ def _split_of_name(inputs: LayoutInputs, path: str) -> str | None:
 
 
 def read(inputs: LayoutInputs, paths: Sequence[str]) -> InputTable:
-    """Reads lists; several must be named after splits.
-
-    Raises:
-        InputError: one is malformed, or an image is listed twice.
-        ConfigError: `columns` names one that is not there.
-    """
+    """Reads lists; several must be named after splits."""
     if len(paths) > 1 and not all(_split_of_name(inputs, path) for path in paths):
         raise InputError(
             f"input_base {inputs.base!r}: expected one list of {WORDS[inputs.media]}s, or lists "

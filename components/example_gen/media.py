@@ -23,11 +23,7 @@ def make_example(
     blob_columns: Sequence[BlobColumn],
     settings: MediaSettings,
 ) -> tuple[dict[str, Stored], dict[str, Any]]:
-    """What an entry's files are stored as, by feature, and all features of its example.
-
-    Args:
-        blobs: the files' bytes, or why they could not be read.
-    """
+    """What an entry's files are stored as, by feature, and all features of its example."""
     if isinstance(blobs, RejectedInputError):
         raise blobs
     media = store_media(entry, blobs, blob_columns, settings)

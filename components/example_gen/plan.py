@@ -59,12 +59,7 @@ class Plan:
     def feature(
         self, column: Column, *, length: int | None, longest: int, is_missing: bool
     ) -> Feature:
-        """The feature of a column, of which an example may be missing.
-
-        Args:
-            length: of all its lists, where they have one; else they are sparse.
-            longest: of its lists.
-        """
+        """The feature of a column whose lists all have `length` values, or None; else sparse."""
         extra: JsonObject = {}
         if column.kind == "label":
             extra["num_classes"] = len(self.vocabularies[column.name])
@@ -205,11 +200,10 @@ class SplitRules:
         return EXCLUDED if name is None else self.splits.index(name)
 
     def assign(self, own: Numbers | None, hashes: npt.NDArray[np.uint64]) -> Numbers:
-        """The number of each input's split.
+        """The number of each input's split, `(n,)`: of the one that it names, or by hash.
 
         Args:
             own: `(n,)`, the number of the split that it names, or `EXCLUDED`; None: all name none.
-            hashes: `(n,)`, of what each is known by.
         """
         ends = np.array(self.hashed.ends, np.uint64)
         by_hash = self._numbers[np.searchsorted(ends, hashes % ends[-1], side="right")]
@@ -224,9 +218,7 @@ class SplitRules:
     ) -> Numbers:
         """The same, so that each class is shared out to within one, in the order of its hashes.
 
-        Args:
-            classes: `(n,)`, the class of each input, as any number.
-            key_of: what a class is known by, whatever its number.
+        `key_of` gives what a class is known by, whatever its number.
         """
         ends = np.array(self.hashed.ends)
         places = np.zeros(len(classes), np.int64)

@@ -1,17 +1,18 @@
 """Examples that are rows of tables, or texts: read once, and laid out a batch at a time."""
 
 import abc
+import concurrent.futures
 import functools
 from collections.abc import Sequence
 
 import numpy as np
 
-from components.common.entry import ExcludedInput
+from components.common.entry import Blob, ExcludedInput
+from components.common.fingerprint import combine_facts
 from components.common.layout_inputs import LayoutInputs
 from components.common.tasks import Cost, Runner, Task, map_tasks
 from components.common.workspace import remove_dataset, start_working
-from components.example_gen.conversion import Conversion
-from components.example_gen.fingerprint import fingerprint_of_rows
+from components.example_gen.conversion import READERS, Conversion
 from components.example_gen.inputs import InputSelection, layout_inputs, refuse_overlap
 from components.example_gen.plan import EXCLUDED, Written
 from components.example_gen.row_pieces import (
@@ -21,15 +22,19 @@ from components.example_gen.row_pieces import (
     gather_shards,
     inspect_piece,
 )
-from components.example_gen.row_plan import RowPlan, plan_rows
-from components.example_gen.settings import ExampleGenSettings
+from components.example_gen.row_plan import RowPlan, RowPlanner
+from components.example_gen.settings import TextSettings
 from components.shuffle.external import ExternalShuffle
 from components.shuffle.layout import plan_tasks
-from components.tables.headers import check_agreement
+from components.tables.delimited import check_agreement
 from components.tables.pieces import Piece, TableOptions, select_settings
 from components.tables.texts import TextRules
 from components.tables.tokenizing import load_tokenizer
 from trainer_utils.format import Shard
+from trainer_utils.format.checksums import combine_crc32c, extend_crc32c
+from trainer_utils.storage import open_for_reading
+from trainer_utils.storage.faults import problem_of
+from trainer_utils.storage.file_system import join
 from trainer_utils.writing.publishing import working_folder
 from trainer_utils.writing.shards import verify_shard
 
@@ -37,6 +42,7 @@ BUCKET_BYTES = 128 << 20  # that are put in order at a time; about twice that in
 # What one core takes for a byte of the inputs in each of the steps, about.
 _INSPECT_SECONDS, _ENCODE_SECONDS, _GATHER_SECONDS = 1 / 150e6, 1 / 100e6, 1 / 400e6
 _PIECE_MEMORY, _BUCKET_MEMORY = 1 << 29, 4 * BUCKET_BYTES  # of one call
+_BLOCK_BYTES = 4 << 20
 
 
 class RowConversion(Conversion[RowPlan]):
@@ -47,13 +53,14 @@ class RowConversion(Conversion[RowPlan]):
 
     workers_module = "example_gen.row_pieces"
     sees_siblings = False
+    settings: TextSettings
     pieces: list[Piece]
 
     def __init__(
-        self, settings: ExampleGenSettings, selection: InputSelection, runner: Runner | None
+        self, settings: TextSettings, selection: InputSelection, runner: Runner | None
     ) -> None:
-        named = getattr(settings, "tokenizer", None)  # which is there, or nothing is read
-        self.digest_of_files = load_tokenizer(named).spec.tokenizer if named else ""
+        if settings.tokenizer:  # which is there, or nothing is read
+            self.digest_of_files = load_tokenizer(settings.tokenizer).spec.tokenizer
         super().__init__(settings, selection, runner)
         self._options = select_settings(TableOptions, settings)
         self._rules = select_settings(TextRules, settings)
@@ -84,15 +91,11 @@ class RowConversion(Conversion[RowPlan]):
             paths=[base],
             unit="pieces",
         )
-        return plan_rows(
-            self.pieces,
-            self._reports,
-            excluded,
-            folder=folder,
-            partition=self.selection.partition,
-            settings=self.settings,
-            deduplicate=self._rules.deduplicate,
+        partition = self.selection.partition
+        planner = RowPlanner(
+            self.pieces, self._reports, folder=folder, partition=partition, settings=self.settings
         )
+        return planner.plan(excluded)
 
     def _find_all_pieces(self, uri: str) -> tuple[list[Piece], list[ExcludedInput]]:
         pieces: list[Piece] = []
@@ -154,10 +157,46 @@ class RowConversion(Conversion[RowPlan]):
             shards=tuple(shard for shards in gathered for shard in shards),
             features=plan.features(encoded),
             label_counts=[counts for report in encoded for counts in report.labels],
-            fingerprint=fingerprint_of_rows(
-                self.located, self.pieces, self._reports, plan.excluded
-            ),
+            fingerprint=self._fingerprint(plan),
         )
+
+    def _fingerprint(self, plan: RowPlan) -> str:
+        """Of the files that rows are from, however they were cut."""
+        files: dict[Blob, int | None] = {}
+        parts: dict[str, list[tuple[int, int, int]]] = {}  # first byte, bytes, CRC-32C
+        for piece, report in zip(self.pieces, self._reports, strict=True):
+            if piece.layout == "folder":
+                names = [Blob(name, size) for name, size, _ in piece.details["files"]]
+                files |= dict(zip(names, report.sums, strict=True))
+            else:
+                parts.setdefault(piece.source, []).extend(tuple(part) for part in report.sums)
+        lost = [blob for blob, crc in files.items() if crc is None]
+        unread = {blob: self.size_of(blob.path) is not None for blob in lost}
+        files |= self.sums_of_unread(plan.excluded, unread)
+
+        def whole(blob: Blob) -> int | None:
+            """Of a file of which some parts are known; None where the rest cannot be read."""
+            crc = at = 0
+            path = join(self.located.base, blob.path)
+            try:
+                for start, length, known in [*sorted(parts[blob.path]), (blob.size, 0, 0)]:
+                    if start > at:  # such as a header
+                        with open_for_reading(path) as stream:
+                            stream.seek(at)
+                            while at < start and (
+                                block := stream.read(min(_BLOCK_BYTES, start - at))
+                            ):
+                                crc, at = extend_crc32c(crc, block), at + len(block)
+                    crc, at = combine_crc32c(crc, known, length), start + length
+            except OSError as error:
+                problem_of(error, path)  # which raises where it is the machine's
+                return None
+            return crc
+
+        blobs = [Blob(path, self.size_of(path) or 0) for path in parts]
+        with concurrent.futures.ThreadPoolExecutor(READERS) as pool:
+            files |= dict(zip(blobs, pool.map(whole, blobs), strict=True))
+        return combine_facts(((blob.path, *blob[1:]), crc) for blob, crc in files.items())
 
 
 def _check_shards(uri: str, shards: Sequence[Shard]) -> None:

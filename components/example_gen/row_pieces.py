@@ -20,11 +20,17 @@ from components.common.entry import Column, label_column
 from components.common.example_batch import encode_batch, frame_batch
 from components.example_gen.plan import EXCLUDED, Numbers
 from components.shuffle.external import ExternalShuffle, read_batch, run_of, write_batches
-from components.tables.casting import cast_column, no_text, texts_of
-from components.tables.kinds import LABEL_NAMES, ColumnFacts, column_facts, not_finite
-from components.tables.pieces import Piece, TableOptions
+from components.tables.kinds import (
+    LABEL_NAMES,
+    ColumnFacts,
+    cast_column,
+    column_facts,
+    no_text,
+    not_finite,
+    texts_of,
+)
+from components.tables.pieces import BadRow, Piece, TableOptions
 from components.tables.reading import read_piece
-from components.tables.rows import BadRow
 from components.tables.splits import MAYBE_SPLIT, SPLIT_NAMES
 from components.tables.texts import TextRules, text_columns
 from components.tables.tokenizing import same_tokenizer

@@ -1,36 +1,64 @@
-"""Lays out the shards: what the columns are, and the split and place of every row."""
+"""Lays out the shards of rows: what the columns are, and the split and place of every row.
+
+    plan = RowPlanner(pieces, reports, folder=…, partition=None, settings=settings).plan(excluded)
+
+A row's split is the one that its file or itself names, or one by hash. It is known by its source
+and its number there, or by a name of its own; that, and the seed, is all that a hash looks at. Rows
+are looked at a piece at a time, and only at the columns that decide.
+"""
 
 import collections
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
 
-from components.common.entry import Column, ExcludedInput
-from components.example_gen.plan import EXCLUDED, Numbers, Partition, Plan, lay_out_shards
-from components.example_gen.row_assignment import RowAssignment
+from components.common.entry import Column, ExcludedInput, label_column
+from components.common.file_table import encode_path
+from components.common.rejects import Reject
+from components.example_gen.near_duplicates import find_similar_texts
+from components.example_gen.plan import (
+    EXCLUDED,
+    NEAR_DUPLICATES,
+    OWN_NAME,
+    Numbers,
+    Partition,
+    Plan,
+    SplitRules,
+    lay_out_shards,
+)
 from components.example_gen.row_pieces import (
     TOKENS,
     EncodingReport,
     PieceReport,
     TokenPlan,
     id_feature,
+    read_columns,
+    read_digests,
 )
-from components.example_gen.settings import ExampleGenSettings
-from components.tables.kinds import check_columns, decide_column
+from components.example_gen.settings import TextSettings
+from components.tables.kinds import cast_column, check_columns, decide_column, texts_of
 from components.tables.pieces import MAX_COLUMNS, Piece
-from components.tables.splits import split_column
+from components.tables.splits import NoSplit, split_column, split_of_word
 from components.tables.texts import text_columns
 from components.tables.tokenizing import load_tokenizer
-from components.tables.vocabularies import make_vocabularies
-from trainer_utils.format import ConfigError, Feature, InputError
+from components.tables.vocabularies import label_ids, make_vocabularies
+from trainer_utils.format import ConfigError, Feature, InputError, keyed_hashes
 from trainer_utils.format.json_text import JsonObject
 from trainer_utils.format.naming import check_feature_names
+from trainer_utils.format.planning import keyed_digests
 from trainer_utils.format.tfrecord import RECORD_OVERHEAD_BYTES
 
 _ENTRY_BYTES = 14  # of a feature beside its name and its values
 _ID_BYTES = 40
 _BYTES_PER_TOKEN = 4  # of a text
+
+_Hashes = npt.NDArray[np.uint64]
+_Records = npt.NDArray[np.int64]
+_Columns = Mapping[str, pa.Array]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -66,71 +94,328 @@ class RowPlan(Plan):
         return features | {id_feature(features): Feature(type="string")}
 
 
-def plan_rows(
-    pieces: Sequence[Piece],
-    reports: Sequence[PieceReport],
-    excluded: Sequence[ExcludedInput],
-    *,
-    folder: str,
-    partition: Partition | None,
-    settings: ExampleGenSettings,
-    deduplicate: bool,
-) -> RowPlan:
-    """Lays out all shards.
+class RowPlanner:
+    """Decides all by what the inspection of the pieces has left in `folder`, and reports of it.
 
-    Args:
-        folder: where inspection left its files.
-        partition: the splits that output_config asks for, or None for those that the inputs name,
-            or else train and eval, 2:1.
-        deduplicate: whether rows whose text came before are skipped.
+    Raises:
+        ConfigError: both the inputs and a setting decide splits, or a setting names no column.
+        InputError: a column holds what no feature can.
     """
-    names = [*dict.fromkeys(name for report in reports for name in report.facts)]
-    words: dict[str, set[str]] = collections.defaultdict(set)
-    for report in reports:
-        for name, values in report.labels.items():
-            words[name].update(values)
-    split = split_column(names, given=settings.columns, words_of=words.__getitem__)
-    firsts = _count_before([report.found for report in reports], pieces)
-    columns = _decide_columns(names, split, firsts, pieces, reports, settings)
-    check_feature_names(column.name for column in columns)
-    labels = sorted(column.name for column in columns if column.kind == "label")
-    vocabularies = make_vocabularies(
-        {name: words[name] for name in labels}, given=settings.vocabularies
-    )
-    assignment = RowAssignment(
-        pieces,
-        reports,
-        columns,
-        vocabularies,
-        folder=folder,
-        split_column=split,
-        first_records=firsts,
-        first_lines=_count_before([report.lines for report in reports], pieces),
-        partition=partition,
-        settings=settings,
-    )
-    assigned = assignment.of_pieces(deduplicate=deduplicate)
-    rules = assignment.rules
-    counts = np.bincount(np.concatenate([np.zeros(0, np.uint16), *assigned]), minlength=EXCLUDED)
-    rejects, skipped = rules.count_excluded(excluded)
-    tokens = _token_plan(columns, settings)
-    row_bytes = _bytes_per_row(reports, columns, tokens)
-    found = zip(rules.splits, counts.tolist(), strict=False)
-    return RowPlan(
-        columns=columns,
-        vocabularies=vocabularies,
-        layouts=lay_out_shards(
-            [(s, count, int(row_bytes * count)) for s, count in found], settings
-        ),
-        rejects=(*assignment.rejects, *rejects),
-        skipped=dict(assignment.skipped + skipped),
-        found=sum(report.found for report in reports) + len(excluded),
-        first_records=tuple(firsts),
-        row_bytes=row_bytes,
-        excluded=tuple(excluded),
-        assigned=tuple(assigned),
-        tokens=tokens,
-    )
+
+    def __init__(
+        self,
+        pieces: Sequence[Piece],
+        reports: Sequence[PieceReport],
+        *,
+        folder: str,
+        partition: Partition | None,
+        settings: TextSettings,
+    ) -> None:
+        self._pieces, self._reports = pieces, reports
+        self._folder, self._settings = folder, settings
+        self._names = [*dict.fromkeys(name for report in reports for name in report.facts)]
+        self._texts = text_columns(self._names, settings.columns)
+        words: dict[str, set[str]] = collections.defaultdict(set)
+        for report in reports:
+            for name, values in report.labels.items():
+                words[name].update(values)
+        self._split_column = split_column(
+            self._names, given=settings.columns, words_of=words.__getitem__
+        )
+        self._first_records = _count_before([report.found for report in reports], pieces)
+        self._first_lines = _count_before([report.lines for report in reports], pieces)
+        self._columns = self._decide_columns()
+        self._labels = [column for column in self._columns if column.kind == "label"]
+        found = {name: words[name] for name in sorted(column.name for column in self._labels)}
+        self._vocabularies = make_vocabularies(found, given=settings.vocabularies)
+        place = label_column(self._columns)
+        self._label = None if place is None else self._columns[place]
+        by_copies = settings.group_by == NEAR_DUPLICATES and NEAR_DUPLICATES not in self._names
+        if by_copies and self._names and not self._texts:
+            rule = f"a column with the texts, of {', '.join(self._names)}"
+            advice = "Name it: columns={'<column>': 'text'}"
+            raise ConfigError.of("group_by", NEAR_DUPLICATES, allowed=rule, advice=advice)
+        self._by_copies = by_copies and bool(self._texts)
+        own = self._named_splits()
+        self._rules = SplitRules(
+            {split for split in own if isinstance(split, str)},
+            self._columns,
+            some_have_none=None in own,
+            partition=partition,
+            settings=settings,
+            groups=[NEAR_DUPLICATES] if self._by_copies else [],
+        )
+        wanted = {self._split_column, *(column.name for column in self._labels)}
+        if self._rules.hashed.feature != OWN_NAME and not self._by_copies:
+            wanted.add(self._rules.hashed.feature)
+        if settings.stratify and self._label is not None:
+            wanted.add(self._label.name)
+        self._wanted = [*filter(None, wanted)]
+        self._seen: collections.defaultdict[str, set[str]] = collections.defaultdict(set)
+        self._strata: list[tuple[pa.Array, _Hashes]] = []
+        self._rejects: list[Reject] = []
+        self._skipped: collections.Counter[str] = collections.Counter()
+
+    def _named_splits(self) -> set[str | NoSplit | None]:
+        """Those that rows and files name; None where some rows name none."""
+        own: set[str | NoSplit | None] = set()
+        for report, piece in zip(self._reports, self._pieces, strict=True):
+            column, named = self._split_column, 0
+            if column is not None and column in report.facts:
+                named = report.facts[column].values
+                words = report.labels.get(column, ())
+                own.update(split_of_word(word, column=column) for word in words)
+            if column is None or report.kept > named:
+                own.add(piece.split)
+        return own
+
+    def _decide_columns(self) -> tuple[Column, ...]:
+        """What becomes a feature, in the order of the inputs."""
+        names, settings = self._names, self._settings
+        if len(names) > MAX_COLUMNS:
+            raise InputError(
+                f"columns: expected at most {MAX_COLUMNS}, got {len(names)}, such as "
+                f"{', '.join(map(repr, names[-3:]))}. Objects whose keys are values should be "
+                "lists, or be left out: columns={'<name>': 'ignore'}."
+            )
+        check_columns(settings.columns, names, of="the inputs")
+
+        def place(number: int, record: int) -> str:
+            first = self._first_records[number]
+            return f"{self._pieces[number].source}, row {first + record + 1}"
+
+        reports = [*enumerate(self._reports)]
+        decided = [
+            decide_column(
+                name,
+                [(n, report.facts[name]) for n, report in reports if name in report.facts],
+                given=settings.columns.get(name),
+                is_text=name in self._texts,
+                place=place,
+            )
+            for name in names
+            if name != self._split_column
+        ]
+        columns = tuple(column for column in decided if column is not None)
+        check_feature_names(column.name for column in columns)
+        return columns
+
+    def plan(self, excluded: Sequence[ExcludedInput]) -> RowPlan:
+        """Lays out all shards; `excluded` are files that are not read."""
+        assigned, rules = self._assign(), self._rules
+        counts = np.bincount(
+            np.concatenate([np.zeros(0, np.uint16), *assigned]), minlength=EXCLUDED
+        )
+        rejects, skipped = rules.count_excluded(excluded)
+        tokens = self._token_plan()
+        row_bytes = self._bytes_per_row(tokens)
+        found = zip(rules.splits, counts.tolist(), strict=False)
+        sizes = [(split, count, int(row_bytes * count)) for split, count in found]
+        return RowPlan(
+            columns=self._columns,
+            vocabularies=self._vocabularies,
+            layouts=lay_out_shards(sizes, self._settings),
+            rejects=(*self._rejects, *rejects),
+            skipped=dict(self._skipped + skipped),
+            found=sum(report.found for report in self._reports) + len(excluded),
+            first_records=tuple(self._first_records),
+            row_bytes=row_bytes,
+            excluded=tuple(excluded),
+            assigned=tuple(assigned),
+            tokens=tokens,
+        )
+
+    def _token_plan(self) -> TokenPlan | None:
+        """How the settings have tokens made, if they do."""
+        tokenizer, keep_text = self._settings.tokenizer, self._settings.keep_text
+        if tokenizer is None:
+            if not keep_text:
+                raise ConfigError.of("keep_text", False, allowed="True without a tokenizer")
+            return None
+        by_name = {column.name: column for column in self._columns}
+        texts = [name for name in self._texts if name in by_name]
+        if len(texts) != 1 or by_name[texts[0]].kind != "string" or by_name[texts[0]].is_list:
+            among = ", ".join(by_name)
+            rule = f"None, or one column of texts, by columns={{'…': 'text'}}, of {among}"
+            raise ConfigError.of("tokenizer", tokenizer, allowed=rule)
+        if TOKENS in by_name:
+            rule = f"None where a column is called {TOKENS!r}"
+            raise ConfigError.of("tokenizer", tokenizer, allowed=rule)
+        return TokenPlan(texts[0], tokenizer, load_tokenizer(tokenizer).spec, keep_text)
+
+    def _bytes_per_row(self, tokens: TokenPlan | None) -> float:
+        """About how long a record is: its values, the names of its features, its frame."""
+        rows = sum(report.kept for report in self._reports)
+        facts = [one for report in self._reports for one in report.facts.items()]
+        values: float = sum(one.bytes for _, one in facts)
+        if tokens is not None:
+            share = tokens.spec.stored.itemsize / _BYTES_PER_TOKEN
+            texts = sum(one.bytes for name, one in facts if name == tokens.column)
+            values += texts * (share - (not tokens.keep_text))
+        names = sum(len(column.name) + _ENTRY_BYTES for column in self._columns)
+        return values / max(1, rows) + names + _ID_BYTES + RECORD_OVERHEAD_BYTES
+
+    # The split of each row ------------------------------------------------------------------------
+
+    def _assign(self) -> list[Numbers]:
+        """The number of each row's split, or `EXCLUDED`, by piece."""
+        numbers = range(len(self._pieces))
+        shared = self._hashes_of_copies() if self._by_copies else [None for _ in numbers]
+        assigned = [self._of_piece(number, shared[number]) for number in numbers]
+        splits = np.concatenate([np.zeros(0, np.uint16), *assigned])
+        if self._settings.deduplicate and assigned:  # in the order of the inputs
+            digests = np.concatenate([read_digests(self._folder, number) for number in numbers])
+            rows = np.flatnonzero(splits != EXCLUDED)
+            _, firsts = np.unique(digests[rows], return_index=True)
+            gone = np.delete(rows, firsts)
+            self._skipped.update(self._rules.splits[split] for split in splits[gone].tolist())
+            splits[gone] = EXCLUDED
+        if self._settings.stratify and assigned:
+            rows = np.flatnonzero(splits != EXCLUDED)
+            values = pa.concat_arrays([array for array, _ in self._strata]).dictionary_encode()
+            classes = values.indices.fill_null(-1).to_numpy(zero_copy_only=False)
+            labels = values.dictionary.to_pylist()
+            splits[rows] = self._rules.stratify(
+                classes[rows],
+                np.concatenate([hashes for _, hashes in self._strata])[rows],
+                key_of=lambda number: b"" if number < 0 else labels[number].encode(),
+            )
+        return np.split(splits, np.cumsum([len(part) for part in assigned])[:-1])[: len(assigned)]
+
+    def _of_piece(self, number: int, shared: _Hashes | None) -> Numbers:
+        """The same of one piece, whose file is read once."""
+        report, piece = self._reports[number], self._pieces[number]
+        first_line = self._first_lines[number] + int(piece.details.get("lines_before", 0)) + 1
+        gone = np.array([bad.record for bad in report.bad], np.int64)
+        for bad, split in zip(report.bad, self._of_bad_rows(number, gone), strict=True):
+            line = "" if bad.line is None else f"line {first_line + bad.line}: "
+            self._reject(number, bad.record, split, bad.code, line + bad.detail)
+        self._skipped.update(self._of_bad_rows(number, np.array(report.skipped, np.int64)))
+        columns, records = read_columns(self._folder, number, self._wanted)
+        hashes = self._hashes(number, records)
+        own, strange = self._own_splits(number, columns, len(records))
+        splits = self._rules.assign(own, self._hashes_of_values(hashes, columns, shared))
+        counted = self._of_bad_rows(number, records[[*strange]])
+        for (row, (code, detail)), split in zip(strange.items(), counted, strict=True):
+            splits[row] = EXCLUDED
+            if code is None:
+                self._skipped[split] += 1
+            else:
+                self._reject(number, int(records[row]), split, code, detail)
+        for row, reject in self._bad_names_and_labels(number, columns, records):
+            if splits[row] != EXCLUDED:
+                split = self._rules.splits[splits[row]]
+                self._reject(number, int(records[row]), split, *reject)
+                splits[row] = EXCLUDED
+        if self._settings.stratify and self._label is not None:
+            values = _cast(columns, self._label, len(records)).cast(pa.string())
+            self._strata.append((values, hashes))
+        return splits
+
+    def _reject(self, number: int, record: int, split: str, code: str, detail: str) -> None:
+        """A row of a piece, by what it is known by."""
+        names = self._reports[number].names
+        name = f"{self._pieces[number].source}:{self._first_records[number] + record + 1}"
+        self._rejects.append(Reject(split, name if names is None else names[record], code, detail))
+
+    def _of_bad_rows(self, number: int, records: _Records) -> list[str]:
+        """Where rows count that are not there any more: by their file, or as others of it."""
+        own, splits = self._pieces[number].split, self._rules.splits
+        if own is not None or self._rules.has_own:
+            return [own or splits[0]] * len(records)
+        return [splits[n] for n in self._rules.assign(None, self._hashes(number, records))]
+
+    def _own_splits(
+        self, number: int, columns: _Columns, rows: int
+    ) -> tuple[Numbers | None, dict[int, NoSplit]]:
+        """The number of the split that each row names, or `EXCLUDED`, None where none names one;
+        and the rows that are in no split for what they name."""
+        rules, column = self._rules, self._split_column
+        words: list[str | NoSplit | None] = []
+        places = np.full(rows, -1)
+        if column is not None and column in columns and not pa.types.is_null(columns[column].type):
+            encoded = texts_of(columns[column]).dictionary_encode()
+            words = [split_of_word(one, column=column) for one in encoded.dictionary.to_pylist()]
+            places = encoded.indices.fill_null(-1).to_numpy(zero_copy_only=False)
+        words.append(self._pieces[number].split)  # of rows without a word
+        bad = {n: word for n, word in enumerate(words) if isinstance(word, NoSplit)}
+        strange = np.flatnonzero(np.isin(places, [*bad])).tolist()
+        numbers = [rules.number_of(word if word in rules.splits else None) for word in words]
+        own = np.array(numbers, np.uint16)[places] if rules.has_own else None
+        return own, {row: bad[places[row]] for row in strange}
+
+    def _bad_names_and_labels(
+        self, number: int, columns: _Columns, records: _Records
+    ) -> Iterator[tuple[int, tuple[str, str]]]:
+        """Rows whose own name stood in an earlier piece of the same file, and those without the
+        label, or with one that a given vocabulary lacks; each with its code and detail."""
+        names, source = self._reports[number].names, self._pieces[number].source
+        if names is not None and source:
+            seen = self._seen[source]
+            for row, record in enumerate(records.tolist()):
+                if names[record] in seen:
+                    yield row, ("DUPLICATE_KEY", f"{names[record]!r} stands twice")
+            seen.update(names)
+        for column in self._labels:
+            array = _cast(columns, column, len(records))
+            ids = label_ids(array, self._vocabularies[column.name])
+            lost = pc.is_null(ids.values if column.is_list else ids)
+            if not column.is_list:
+                lost = pc.and_(lost, array.is_valid())
+            rows = np.flatnonzero(lost.to_numpy(zero_copy_only=False))
+            if column.is_list:
+                rows = np.unique(np.searchsorted(ids.offsets.to_numpy(), rows, side="right") - 1)
+            for row in rows.tolist():
+                detail = f"{column.name} {array[row].as_py()!r} is not in the vocabulary"
+                yield row, ("UNKNOWN_LABEL", detail)
+            if not column.is_list and column is self._label:
+                for row in np.flatnonzero(array.is_null().to_numpy(zero_copy_only=False)).tolist():
+                    yield row, ("NO_LABEL", f"column {column.name!r} is empty")
+
+    def _hashes_of_values(
+        self, hashes: _Hashes, columns: _Columns, shared: _Hashes | None
+    ) -> _Hashes:
+        """What decides each row's split: a value that it shares with others, or what it is."""
+        values = columns.get(self._rules.hashed.feature)
+        if shared is not None:
+            return shared
+        if values is None or self._by_copies or pa.types.is_null(values.type):
+            return hashes
+        encoded = texts_of(values).dictionary_encode()
+        keys = self._digests(map(str.encode, encoded.dictionary.to_pylist()))
+        # A row without a value has nothing to share a split for.
+        places = encoded.indices.fill_null(-1).to_numpy(zero_copy_only=False)
+        return np.where(places < 0, hashes, np.append(keys, np.uint64(0))[places])
+
+    def _hashes_of_copies(self) -> list[_Hashes]:
+        """By piece, the hash of the first of those rows whose texts are like each row's."""
+
+        def texts(number: int) -> list[str]:
+            columns, records = read_columns(self._folder, number, self._texts)
+            arrays = [pc.fill_null(texts_of(columns[name]), "") for name in columns]
+            joined = pc.binary_join_element_wise(*arrays, "\n").to_pylist() if arrays else []
+            return joined or [""] * len(records)
+
+        numbers = range(len(self._pieces))
+        hashes = [self._hashes(n, read_columns(self._folder, n, [])[1]) for n in numbers]
+        if not hashes:
+            return []
+        firsts = find_similar_texts(texts, len(self._pieces))
+        ends = np.cumsum([len(part) for part in hashes])[:-1]
+        return np.split(np.concatenate(hashes)[firsts], ends)
+
+    def _hashes(self, number: int, records: _Records) -> _Hashes:
+        names = self._reports[number].names
+        if names is not None:
+            return self._digests(encode_path(names[record]) for record in records.tolist())
+        identity, seed = encode_path(self._pieces[number].source), self._settings.seed
+        numbers = records + self._first_records[number]
+        return keyed_hashes(numbers, identity=identity, seed=seed, purpose="split")
+
+    def _digests(self, identities: Iterable[bytes]) -> _Hashes:
+        digests = keyed_digests(identities, seed=self._settings.seed, purpose="split")
+        lower: _Hashes = digests[:, 0]
+        return lower
 
 
 def _count_before(counts: Sequence[int], pieces: Sequence[Piece]) -> list[int]:
@@ -143,67 +428,6 @@ def _count_before(counts: Sequence[int], pieces: Sequence[Piece]) -> list[int]:
     return sums
 
 
-def _decide_columns(
-    names: Sequence[str],
-    split: str | None,
-    firsts: Sequence[int],
-    pieces: Sequence[Piece],
-    reports: Sequence[PieceReport],
-    settings: ExampleGenSettings,
-) -> tuple[Column, ...]:
-    """What becomes a feature, in the order of the inputs."""
-    if len(names) > MAX_COLUMNS:
-        raise InputError(
-            f"columns: expected at most {MAX_COLUMNS}, got {len(names)}, such as "
-            f"{', '.join(map(repr, names[-3:]))}. Objects whose keys are values should be lists, "
-            "or be left out: columns={'<name>': 'ignore'}."
-        )
-    check_columns(settings.columns, names, of="the inputs")
-    texts = text_columns(names, settings.columns)
-    decided = [
-        decide_column(
-            name,
-            [(n, report.facts[name]) for n, report in enumerate(reports) if name in report.facts],
-            given=settings.columns.get(name),
-            is_text=name in texts,
-            place=lambda n, record: f"{pieces[n].source}, row {firsts[n] + record + 1}",
-        )
-        for name in names
-        if name != split
-    ]
-    return tuple(column for column in decided if column is not None)
-
-
-def _token_plan(columns: Sequence[Column], settings: ExampleGenSettings) -> TokenPlan | None:
-    """How the settings have tokens made, if they do."""
-    tokenizer, keep_text = (
-        getattr(settings, "tokenizer", None),
-        getattr(settings, "keep_text", True),
-    )
-    if tokenizer is None:
-        if not keep_text:
-            raise ConfigError.of("keep_text", False, allowed="True without a tokenizer")
-        return None
-    by_name = {column.name: column for column in columns}
-    texts = text_columns([*by_name], settings.columns)
-    if len(texts) != 1 or by_name[texts[0]].kind != "string" or by_name[texts[0]].is_list:
-        rule = f"None, or one column of texts, by columns={{'…': 'text'}}, of {', '.join(by_name)}"
-        raise ConfigError.of("tokenizer", tokenizer, allowed=rule)
-    if TOKENS in by_name:
-        rule = f"None where a column is called {TOKENS!r}"
-        raise ConfigError.of("tokenizer", tokenizer, allowed=rule)
-    return TokenPlan(texts[0], tokenizer, load_tokenizer(tokenizer).spec, keep_text)
-
-
-def _bytes_per_row(
-    reports: Sequence[PieceReport], columns: Sequence[Column], tokens: TokenPlan | None
-) -> float:
-    """About how long a record is: its values, the names of its features, its frame; in bytes."""
-    rows = sum(report.kept for report in reports)
-    values: float = sum(facts.bytes for report in reports for facts in report.facts.values())
-    if tokens is not None:
-        facts = [report.facts[tokens.column] for report in reports if tokens.column in report.facts]
-        share = tokens.spec.stored.itemsize / _BYTES_PER_TOKEN
-        values += sum(one.bytes for one in facts) * (share - (not tokens.keep_text))
-    names = sum(len(column.name) + _ENTRY_BYTES for column in columns)
-    return values / max(1, rows) + names + _ID_BYTES + RECORD_OVERHEAD_BYTES
+def _cast(columns: _Columns, column: Column, rows: int) -> pa.Array:
+    """A column as what it was decided to be; all missing where the piece has none."""
+    return cast_column(columns.get(column.name, pa.nulls(rows)), column)

@@ -1,7 +1,4 @@
-"""The settings of the ExampleGens, checked where they are made.
-
-What each does stands in the docstring of the component's constructor.
-"""
+"""The settings of the ExampleGens, checked where they are made, and what each does."""
 
 import codecs
 import collections
@@ -23,6 +20,7 @@ from trainer_utils.format import ConfigError, DatasetError, Feature
 from trainer_utils.format.errors import did_you_mean
 from trainer_utils.format.json_text import JsonObject
 from trainer_utils.format.settings import (
+    Rule,
     Settings,
     group,
     number,
@@ -70,44 +68,45 @@ def _different_texts(name: str, values: Any) -> Any:
     return values
 
 
-def _kinds_by_column(name: str, columns: object) -> object:
-    if not isinstance(columns, Mapping):
-        raise ConfigError.of(name, columns, allowed="kinds by column")
-    for column, kind in columns.items():
-        one_of(*COLUMN_KINDS)(f"{name}[{column!r}]", kind)
-    return columns
+def _by_name(rule: Rule, allowed: str) -> Rule:
+    """A rule: a mapping, each of whose values this rule is for."""
+
+    def check(name: str, given: object) -> dict[str, Any]:
+        if not isinstance(given, Mapping):
+            raise ConfigError.of(name, given, allowed=allowed)
+        return {key: rule(f"{name}[{key!r}]", value) for key, value in given.items()}
+
+    return check
 
 
-def _labels_by_feature(name: str, given: object) -> dict[str, tuple[str, ...]]:
-    if isinstance(given, Mapping):
-        by_feature = given
-    else:
-        _texts(name, given)
-        by_feature = {"label": given} if given else {}
-    for feature, labels in by_feature.items():
-        place = f"{name}[{feature!r}]"
-        _texts(place, labels)
-        if not labels:
-            raise ConfigError.of(place, labels, allowed="labels")
-        counts: dict[str, int] = collections.Counter(labels)
-        for label, count in counts.items():
-            if "\n" in label or "\r" in label:
-                raise ConfigError.of(place, label, allowed="one line each")
-            if count > 1:
-                raise ConfigError.of(place, label, allowed="each label once")
-    return {feature: tuple(labels) for feature, labels in by_feature.items()}
+def _labels(name: str, labels: Any) -> tuple[str, ...]:
+    _texts(name, labels)
+    if not labels:
+        raise ConfigError.of(name, labels, allowed="labels")
+    for label, count in collections.Counter(labels).items():
+        if "\n" in label or "\r" in label:
+            raise ConfigError.of(name, label, allowed="one line each")
+        if count > 1:
+            raise ConfigError.of(name, label, allowed="each label once")
+    return tuple(labels)
 
 
-def _specs_by_column(name: str, given: object) -> dict[str, str]:
+def _labels_by_feature(name: str, given: Any) -> dict[str, tuple[str, ...]]:
     if not isinstance(given, Mapping):
-        raise ConfigError.of(name, given, allowed="dtypes and shapes by column")
-    for column, spec in given.items():
-        try:
-            TensorSpec.parse(spec)
-        except DatasetError as error:
-            rule = "a dtype and a shape such as 'float16[3,?]'"
-            raise ConfigError.of(f"{name}[{column!r}]", spec, allowed=rule) from error
-    return dict(given)
+        _texts(name, given)
+        given = {"label": given} if given else {}
+    return {feature: _labels(f"{name}[{feature!r}]", labels) for feature, labels in given.items()}
+
+
+def _is_spec(text: Any) -> bool:
+    try:
+        TensorSpec.parse(text)
+    except DatasetError:
+        return False
+    return True
+
+
+_spec = where(_is_spec, "a dtype and a shape such as 'float16[3,?]'")
 
 
 def _names_by_feature(name: str, given: object) -> object:
@@ -133,15 +132,41 @@ class ExampleGenSettings(Sharding, ComponentSettings):
     """What shapes the output, beside TFX's own input_config and output_config.
 
     Subclasses say which layouts there are.
+
+    Args:
+        columns: the kind of each column of a table: `int`, `float`, `string`, `text`, `label`,
+            `image`, `audio`, `split` or `ignore`. Default: recognised from their names and values.
+            Columns of kind `image` and `audio` name files, which go into the examples, each as a
+            feature of the column's name.
+        image_roots: folders outside `input_base` whose files a table may name; no others, if any is
+            given. Default: a table may name any file by its whole path.
+        column_names: names of the columns of a CSV or TSV without a header, or in place of those in
+            it.
+        header: whether the first row of a CSV or TSV has the columns' names. Default: recognised
+            from the first rows of all files; if that leaves a doubt, it is an error.
+        vocabulary: the labels in the order of their ids: a list for the feature `label`, or lists
+            by feature, which Kubeflow's functions do not take. Other labels are rejected. Default:
+            all labels found, sorted.
+        tensors: columns of Parquet that hold serialized tensors, as `tf.io.serialize_tensor` makes
+            them, with their dtype and shape: `float16[3,4]`, or `float16[3,?]` where they differ.
+        stratify: splits made by a hash keep the share of each class, to within one example.
+        seed: seed of the hash that decides splits, order and shards.
+        num_shards: shards of every split, or by split, which Kubeflow's functions do not take.
+            Fewer where there are fewer examples. Default: the number that comes closest to
+            `target_shard_bytes`.
+        target_shard_bytes: target size of a shard in bytes.
+        shard_multiple: the number of shards is a multiple of this, such as the number of workers.
+        compression: `none`, or `gzip` (slower to read, and Datum cannot read it).
+        max_reject_fraction: the run fails if a larger share of the inputs is rejected.
     """
 
     layout: str = setting("auto", one_of("auto", *LISTS))
-    columns: Mapping[str, str] = setting({}, _kinds_by_column)
+    columns: Mapping[str, str] = setting({}, _by_name(one_of(*COLUMN_KINDS), "kinds by column"))
     image_roots: Sequence[str] = setting((), _texts)
     column_names: Sequence[str] = setting((), _different_texts)
     header: bool | None = setting(None, one_of(None, False, True))
     vocabulary: Sequence[str] | Mapping[str, Sequence[str]] = setting({}, _labels_by_feature)
-    tensors: Mapping[str, str] = setting({}, _specs_by_column)
+    tensors: Mapping[str, str] = setting({}, _by_name(_spec, "dtypes and shapes by column"))
     group_by: str | None = setting(None, _column_name)
     stratify: bool = setting(False, _bool)
     seed: int = setting(0, number(-(2**63), 2**63 - 1))
@@ -193,6 +218,14 @@ class MediaSettings(ExampleGenSettings):
     """Those of all ExampleGens, and what becomes of images and sounds.
 
     Subclasses say which of the latter can be set.
+
+    Args:
+        feature_names: other names for features, by those that they have: `{'image':
+            'image/encoded', 'label': 'image/class/label'}`. All other settings know them by the
+            ones that they have.
+        base_dataset: a dataset that an earlier run of this component made of the same inputs with
+            the same settings: its shards whose inputs are as they were are linked or copied, not
+            made again. Ids of labels do not move: new ones come last.
     """
 
     feature_names: Mapping[str, str] = setting({}, _names_by_feature)
@@ -216,7 +249,19 @@ class MediaSettings(ExampleGenSettings):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class LayoutNames(Settings):
-    """Folders and files of one's own, relative to `input_base`, as Datum's generators take them."""
+    """Folders and files of one's own, relative to `input_base`, as Datum's generators take them.
+
+    Args:
+        image_dir: the folder of the images: `JPEGImages` of `voc` and `segmentation`; of lists
+            named after splits, the split's name. `{split}` stands for that name: `images/{split}`.
+        csv_path: the list, or one a split: `labels/{split}.csv`. Default: at the top.
+        annotation_dir: the folder of the boxes of `voc`. Default: `Annotations`.
+        label_dir: the folder of the label maps of `segmentation`. Default: `SegmentationClass`.
+        image_set_dir: the folder of `train.txt` and the like, of `voc` and `segmentation`. Default:
+            `ImageSets/Main`, `ImageSets/Segmentation` or `ImageSets`.
+        label_list: a text whose lines are the classes of the images that lie in no class folder, in
+            the order of their names, as of ImageNet's validation images.
+    """
 
     image_dir: str | None = setting(None, _path)
     csv_path: str | None = setting(None, _path)
@@ -228,9 +273,15 @@ class LayoutNames(Settings):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ImageSettings(MediaSettings):
-    """The settings of ImageExampleGen."""
+    """The settings of ImageExampleGen.
 
-    module = "image_example_gen"
+    Args:
+        layout: `auto`, or the name of one: `folder` (`<split>/<class>/…`, `<class>/…`), `csv`,
+            `tsv`, `jsonl`, `parquet`, `voc`, `segmentation`, `coco`, `tar`.
+        group_by: a column, such as a patient's id: rows with equal values go to the same split; or
+            `near_duplicates`: images that are copies of one another do, encoded anew, resized, made
+            grey or mirrored. Every image is decoded for that.
+    """
 
     layout: str = setting(
         "auto", one_of("auto", "folder", *LISTS, "voc", "segmentation", "coco", "tar")
@@ -250,9 +301,14 @@ class ImageSettings(MediaSettings):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class AudioSettings(MediaSettings):
-    """The settings of AudioExampleGen."""
+    """The settings of AudioExampleGen.
 
-    module = "audio_example_gen"
+    Args:
+        layout: `auto`, or the name of one: `folder` (`<split>/<class>/…`, `<class>/…`), `csv`,
+            `tsv`, `jsonl`, `parquet`.
+        group_by: a column, such as a speaker's id: rows with equal values go to the same split; or
+            `near_duplicates`: sounds of the same bytes do.
+    """
 
     layout: str = setting("auto", one_of("auto", "folder", *LISTS))
     audio: AudioOptions = group(AudioOptions)
@@ -260,9 +316,25 @@ class AudioSettings(MediaSettings):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TextSettings(ExampleGenSettings):
-    """The settings of TextExampleGen."""
+    """The settings of TextExampleGen.
 
-    module = "text_example_gen"
+    Args:
+        layout: `auto`, or the name of one: `csv`, `tsv`, `jsonl`, `parquet`, `json` (objects by
+            key, or a list), `lines` (an example a line), `folder` (an example a file).
+        group_by: a column, such as an author's id: rows with equal values go to the same split; or
+            `near_duplicates`: rows whose texts are of the same words but few do.
+        delimiter: delimiter of a table, one character. Default: a comma, or a tab for `tsv`.
+        encoding: encoding of the files, as Python names it.
+        lowercase: convert texts to lower case.
+        normalize: normalise texts to a Unicode form: `NFC`, `NFD`, `NFKC` or `NFKD`.
+        min_chars: least characters of a text; shorter ones are skipped, and counted. At least 0.
+        max_chars: most characters of a text; longer ones are skipped, and counted.
+        deduplicate: skip rows whose text came before, and count them.
+        tokenizer: makes the feature `tokens` of each text: the `.json` file of a tokenizer of
+            `tokenizers`, the `.model` file of SentencePiece, or the name or `.tiktoken` file of an
+            encoding of tiktoken. Nothing is downloaded.
+        keep_text: False: the tokens take the place of the text.
+    """
 
     layout: str = setting("auto", one_of("auto", *LISTS, "json", "lines", "folder"))
     delimiter: str | None = setting(None, _delimiter)

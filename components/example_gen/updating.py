@@ -57,15 +57,7 @@ class BaseDataset:
     fingerprint: str  # of the listing of all inputs; empty where it was not kept
 
     def check(self, config: Mapping[str, Any], uri: str) -> None:
-        """Makes sure that a conversion with other settings, or to the same place, takes nothing.
-
-        Args:
-            config: of the conversion, as its manifest will have it.
-            uri: of the dataset that is written.
-
-        Raises:
-            ConfigError: it names the settings that differ.
-        """
+        """Refuses a conversion with other settings, which are named, or to the same place."""
         if is_within(uri, self.dataset.uri):
             raise ConfigError.of("base_dataset", uri, allowed="another dataset than is written")
         for name, (old, new) in self.differing(config, free=_FREE).items():
@@ -88,12 +80,7 @@ class BaseDataset:
 
 
 def read_base(uri: str) -> BaseDataset:
-    """Opens a dataset that is to be updated.
-
-    Raises:
-        ConfigError: nothing says what its records were made of.
-        DatasetError: it is none, or damaged.
-    """
+    """Opens a dataset to be updated; a ConfigError of one that does not say of what it is made."""
     dataset = open_dataset(uri, inspect=False)
     path, advice = join(dataset.uri, INPUTS_FILE), "Convert once without base_dataset"
     if dataset.manifest is None or not exists(path):
@@ -120,9 +107,8 @@ def read_base(uri: str) -> BaseDataset:
 def render_inputs(written: Iterable[tuple[Shard, ShardSummary, str]], *, fingerprint: str) -> str:
     """`inputs.json`: of each shard what its records were made of, in their order.
 
-    Args:
-        written: the shards, each with its summary and the listing of its inputs.
-        fingerprint: of the listing of all inputs.
+    `written` has the shards, each with its summary and the listing of its inputs; `fingerprint` is
+    that of the listing of all.
     """
     entries: list[JsonObject] = []
     for shard, summary, listing in written:

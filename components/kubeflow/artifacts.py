@@ -34,13 +34,7 @@ def check_dataset_root(root: str) -> None:
 
 
 def place_dataset(path: str, uri: str, root: str) -> str:
-    """Where a step writes a dataset.
-
-    Args:
-        path: of the artifact in the pod.
-        uri: of the artifact in Kubeflow's store; unlike any other run's.
-        root: a folder on a shared volume or in a bucket; empty: the artifact itself.
-    """
+    """Where a step writes a dataset: the artifact's path in the pod, or below `root` by its uri."""
     check_dataset_root(root)
     inside = uri.partition("://")[2] if is_remote(uri) else uri.lstrip("/")
     return posixpath.join(root, inside) if root else path

@@ -69,14 +69,7 @@ def _component(function: Callable[..., Any]) -> _Component:
 
 
 def _make(name: str, settings: type[ComponentSettings], own: str, docstring: str) -> _Component:
-    """A component of a function that runs the step of its name with all that it is given.
-
-    Args:
-        name: of both.
-        settings: whose settings are parameters, after its own.
-        own: its artifacts and parameters as Python has them, a line each.
-        docstring: of which kfp takes descriptions.
-    """
+    """A component that runs the step of its name; `own` are parameters beside the settings."""
     parameters = [*own.strip().splitlines(), *map(_parameter, settings_of(settings).values())]
     source = "".join(
         [

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from components import steps
 from components.balancing.settings import BalancerSettings
-from components.common.settings import ComponentSettings, without_empty
+from components.common.settings import without_empty
 from components.example_gen.inputs import ALL_FILES, InputSelection, SplitPattern
 from components.example_gen.plan import OWN_NAME, Partition, order_splits
 from components.example_gen.settings import AudioSettings, ImageSettings, TextSettings
@@ -37,22 +37,12 @@ _Given = dict[str, Any]
 
 
 def run_step(component: str, given: _Given) -> None:
-    """Runs a component in its container.
-
-    Args:
-        component: its name.
-        given: its parameters and artifacts by name, all of them.
-
-    Raises:
-        DatasetError: settings or data are bad.
-    """
+    """Runs a component of this name in its container, with all its parameters and artifacts."""
     os.environ.setdefault("HOME", tempfile.gettempdir())  # of a user whom the image does not know
     _RUN[component](given)
 
 
-def _example_gen(
-    kind: type[ImageSettings] | type[TextSettings] | type[AudioSettings], given: _Given
-) -> None:
+def _example_gen(kind: type[Any], given: _Given) -> None:
     """Converts raw inputs."""
     output, root = given.pop("examples"), given.pop("dataset_root")
     source, base = given.pop("source"), given.pop("input_base")
@@ -72,7 +62,7 @@ def _example_gen(
 
 def _shard_balancer(given: _Given) -> None:
     """Writes one or two datasets anew, as one."""
-    examples = [uri for name in ("examples", "more_examples") if (uri := _uri_of(given.pop(name)))]
+    examples = [*filter(None, _uris(given, "examples", "more_examples"))]
     output, root = given.pop("balanced_examples"), given.pop("dataset_root")
     if by_split := given.pop("shards_by_split"):
         given["num_shards"] = by_split
@@ -82,9 +72,7 @@ def _shard_balancer(given: _Given) -> None:
 
 def _schema_export(given: _Given) -> None:
     """Describes a dataset in two artifacts."""
-    examples, schema, statistics = (
-        _uri_of(given.pop(name)) for name in ("examples", "schema", "statistics")
-    )
+    examples, schema, statistics = _uris(given, "examples", "schema", "statistics")
     outputs = [given.pop(name) for name in ("datum_schema", "datum_dataset")]
     exported = steps.export_schema(
         str(examples),
@@ -100,7 +88,7 @@ def _schema_export(given: _Given) -> None:
 
 def _dataset_audit(given: _Given) -> None:
     """Audits a dataset, and writes how much was found."""
-    examples, against = (_uri_of(given.pop(name)) for name in ("examples", "against"))
+    examples, against = _uris(given, "examples", "against")
     output, count_path = given.pop("anomalies"), given.pop("num_findings")
     settings = _settings(AuditSettings, given)
     audit = steps.audit(str(examples), output.path, settings, against=against)
@@ -112,9 +100,7 @@ def _dataset_audit(given: _Given) -> None:
 
 def _dataset_report(given: _Given) -> None:
     """Writes a dataset's page, as a file."""
-    examples, statistics, schema = (
-        _uri_of(given.pop(name)) for name in ("examples", "statistics", "schema")
-    )
+    examples, statistics, schema = _uris(given, "examples", "statistics", "schema")
     with page_folder(given.pop("report").path) as folder:
         settings = _settings(DatasetReportSettings, given)
         steps.report(str(examples), folder, settings, statistics=statistics, schema=schema)
@@ -136,19 +122,17 @@ def _write_dataset(output: "dsl.Dataset", root: str, write: Callable[[str], step
         write_reference(output.path, uri)
 
 
-def _uri_of(artifact: "dsl.Artifact | None") -> str | None:
-    return None if artifact is None else find_dataset(artifact.path, artifact.uri)
+def _uris(given: _Given, *names: str) -> list[str | None]:
+    """Where the datasets and the like are that are given by these names."""
+    artifacts = [given.pop(name) for name in names]
+    return [None if one is None else find_dataset(one.path, one.uri) for one in artifacts]
 
 
 def _settings(kind: type[Any], given: Mapping[str, Json]) -> Any:
-    """The settings that are given, checked before anything is looked for.
-
-    Kubeflow knows no parameter without a value, so that empty ones are none.
-    """
-    declared: type[ComponentSettings] = kind
-    known = without_empty(declared, {name: _whole(value) for name, value in given.items()})
-    declared.from_arguments(known)
-    return declared.from_properties(declared.to_properties(known))
+    """The settings that are given, checked before anything is looked for; empty ones are none."""
+    known = without_empty(kind, {name: _whole(value) for name, value in given.items()})
+    kind.from_arguments(known)
+    return kind.from_properties(kind.to_properties(known))
 
 
 def _whole(value: Any) -> Any:

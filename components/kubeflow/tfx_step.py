@@ -15,7 +15,7 @@ import json
 import os
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from components.kubeflow.artifacts import (
@@ -50,24 +50,21 @@ def main(arguments: Sequence[str]) -> None:
     tfx_parser.add_argument(f"--{_INPUTS_SPEC}")
     theirs, beam_arguments = tfx_parser.parse_known_args(arguments[place + 1 :])
     os.environ.setdefault("HOME", tempfile.gettempdir())  # of a user whom the image does not know
-    _run(ours, theirs, beam_arguments)
-
-
-def _run(ours: argparse.Namespace, theirs: argparse.Namespace, beam_arguments: list[str]) -> None:
     from tfx.orchestration.kubeflow.v2.container import kubeflow_v2_run_executor
     from tfx.orchestration.kubeflow.v2.file_based_example_gen import driver
 
     document = json.loads(getattr(theirs, _INVOCATION))
-    document.get("inputs", {}).get("parameterValues", {}).pop(VERSION_PARAMETER, None)
-    outputs = document["outputs"]
+    inputs, outputs = document.get("inputs", {}), document["outputs"]
+    inputs.get("parameterValues", {}).pop(VERSION_PARAMETER, None)
     given = {(side, name): (title, path) for side, name, title, path in ours.artifact}
-    _fill_inputs(document.get("inputs", {}).get("artifacts", {}), given)
+    _fill_inputs(inputs.get("artifacts", {}), given)
     with contextlib.ExitStack() as stack:
         elsewhere = _fill_outputs(outputs.get("artifacts", {}), given, ours.dataset_root, stack)
         setattr(theirs, _INVOCATION, json.dumps(document))
         if ours.resolve_inputs:
             driver.main(theirs)  # leaves its findings where the executor looks for parameters
-            for artifact, found in _artifacts(_read(outputs["outputFile"]), outputs):
+            for name, group in _read(outputs["outputFile"]).get("artifacts", {}).items():
+                (artifact,), found = outputs["artifacts"][name]["artifacts"], group["artifacts"][0]
                 artifact["metadata"].update(found.get("metadata", {}))
             setattr(theirs, _INVOCATION, json.dumps(document))
         kubeflow_v2_run_executor.main((theirs, beam_arguments))
@@ -135,20 +132,13 @@ def _make_folders(title: str, path: str, uri: str) -> None:
         fileio.makedirs(uri)
 
 
-def _artifacts(found: JsonObject, outputs: JsonObject) -> Iterator[tuple[JsonObject, JsonObject]]:
-    """Each output's artifact with what was found of it."""
-    for name, group in found.get("artifacts", {}).items():
-        yield outputs["artifacts"][name]["artifacts"][0], group["artifacts"][0]
-
-
 def _plain_metadata(metadata: Mapping[str, Json]) -> JsonObject:
     """An artifact's own metadata, in which Kubeflow keeps a list as `{"list": […]}`."""
     plain = {}
     for name, value in metadata.items():
-        if isinstance(value, Mapping) and [*value] in (["list"], ["struct"]):
-            (value,) = value.values()
+        is_wrapped = isinstance(value, Mapping) and [*value] in (["list"], ["struct"])
         if name not in _KUBEFLOW_KEYS:
-            plain[name] = value
+            plain[name] = next(iter(value.values())) if is_wrapped else value
     return plain
 
 

@@ -3,9 +3,6 @@
 listing = read_layout(inputs, layout="auto")
 """
 
-from collections.abc import Callable
-from typing import NamedTuple
-
 from components.common.input_table import InputTable
 from components.common.layout_inputs import LayoutInputs
 from components.example_gen import lists
@@ -22,22 +19,17 @@ from components.layouts import coco, voc, webdataset
 __all__ = ["LOOKED_FOR", "is_source_file", "name_layout", "read_layout"]
 
 
-class _Layout(NamedTuple):
-    is_here: Callable[[LayoutInputs], bool]
-    read: Callable[[LayoutInputs], InputTable]
-    looked_for: str
-
-
-# In the order in which they are looked for. VOC's own archive is both of the first two.
+# Whether one is there, its reader, and what is looked for, in that order. VOC's own archive is both
+# of the first two.
 _STRUCTURED = {
-    "voc": _Layout(voc.is_here, voc.read, voc.LOOKED_FOR),
-    "segmentation": _Layout(voc.has_label_maps, voc.read_label_maps, voc.LABEL_MAPS_LOOKED_FOR),
-    "coco": _Layout(coco.is_here, coco.read, coco.LOOKED_FOR),
-    "tar": _Layout(webdataset.is_here, webdataset.read, webdataset.LOOKED_FOR),
+    "voc": (voc.is_here, voc.read, voc.LOOKED_FOR),
+    "segmentation": (voc.has_label_maps, voc.read_label_maps, voc.LABEL_MAPS_LOOKED_FOR),
+    "coco": (coco.is_here, coco.read, coco.LOOKED_FOR),
+    "tar": (webdataset.is_here, webdataset.read, webdataset.LOOKED_FOR),
 }
 LOOKED_FOR = ", ".join(
     [
-        *(known.looked_for for known in _STRUCTURED.values()),
+        *(looked_for for _, _, looked_for in _STRUCTURED.values()),
         f"a list of images ({', '.join(LISTS)}), and images in folders",
     ]
 )
@@ -60,9 +52,10 @@ def read_layout(inputs: LayoutInputs, *, layout: str) -> InputTable:
         return without_reserved(read_simple(inputs, layout=layout))
     if name != "tar":
         check_no_columns(inputs, name)
-    listing = _STRUCTURED[name].read(inputs)
+    _, read, looked_for = _STRUCTURED[name]
+    listing = read(inputs)
     if not listing.found:
-        refuse_layout(inputs, layout, _STRUCTURED[name].looked_for)
+        refuse_layout(inputs, layout, looked_for)
     # An annotation's height and width are compared with its image's.
     return without_reserved(listing) if name == "tar" else listing
 
@@ -75,4 +68,4 @@ def name_layout(inputs: LayoutInputs, *, layout: str) -> str:
 def _structured(inputs: LayoutInputs, layout: str) -> str | None:
     if layout != "auto":
         return layout if layout in _STRUCTURED else None
-    return next((name for name, known in _STRUCTURED.items() if known.is_here(inputs)), None)
+    return next((name for name, (is_here, _, _) in _STRUCTURED.items() if is_here(inputs)), None)

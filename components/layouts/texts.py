@@ -17,7 +17,7 @@ from components.example_gen import folder as class_folders
 from components.example_gen.folder import is_clutter, refuse_layout
 from components.example_gen.settings import TextSettings
 from components.tables.pieces import PIECE_BYTES, Piece, TableOptions, select_settings
-from components.tables.reading import DELIMITERS, SUFFIXES, pieces_of
+from components.tables.reading import DELIMITERS, SUFFIXES, kind_of_table, pieces_of
 from trainer_utils.format import ConfigError, InputError, canonical_split
 from trainer_utils.storage import display_path, problem_of
 
@@ -71,7 +71,7 @@ def _check_unused(settings: TextSettings, layout: str, names: Sequence[str]) -> 
 
 def _recognise(inputs: LayoutInputs, layout: str) -> tuple[str, list[str]]:
     if inputs.root in inputs.files:
-        kind = _kind(inputs.root) or "lines" if layout == "auto" else layout
+        kind = kind_of_table(inputs.root, _SUFFIXES) or "lines" if layout == "auto" else layout
         if kind == "folder":
             _refuse(inputs, "a folder for layout='folder'", "a file", "Name its folder.")
         return _json_kind(inputs, kind, [inputs.root], layout), [inputs.root]
@@ -80,7 +80,7 @@ def _recognise(inputs: LayoutInputs, layout: str) -> tuple[str, list[str]]:
     for parts, path in seen:
         # Tables lie at the top, or in folders named after splits.
         if len(parts) == 1 or (len(parts) == 2 and canonical_split(parts[0])):
-            by_kind.setdefault(_kind(path) or "", []).append(path)
+            by_kind.setdefault(kind_of_table(path, _SUFFIXES) or "", []).append(path)
     if layout == "folder":
         return layout, []
     if layout != "auto":
@@ -97,7 +97,9 @@ def _recognise(inputs: LayoutInputs, layout: str) -> tuple[str, list[str]]:
     if tables:
         kind, paths = tables[0], by_kind[tables[0]]
         taken = set(paths)
-        others = [path for _, path in seen if _kind(path) == kind and path not in taken]
+        others = [
+            path for _, path in seen if kind_of_table(path, _SUFFIXES) == kind and path not in taken
+        ]
         if others:  # nobody would read them
             rule = "tables at its top or in folders named after splits"
             got = f"{display_path(others[0])!r} beside {display_path(paths[0])!r}"
@@ -114,11 +116,6 @@ def _refuse(inputs: LayoutInputs, expected: str, got: str, advice: str) -> NoRet
     raise InputError(
         f"input_base {inputs.base!r}: expected {expected}, got {got}. {advice}", path=inputs.base
     )
-
-
-def _kind(path: str) -> str | None:
-    name = path.lower().removesuffix(".gz")
-    return _SUFFIXES.get(posixpath.splitext(name)[1])
 
 
 def _json_kind(inputs: LayoutInputs, kind: str, paths: Sequence[str], layout: str) -> str:

@@ -7,8 +7,8 @@ Names of features and arithmetic are Datum's. Source: `datum/generator/image.py`
 import dataclasses
 import math
 import posixpath
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
 
 from defusedxml import DefusedXmlException
 from defusedxml import ElementTree as SafeElementTree
@@ -32,30 +32,27 @@ _COLUMNS = (
     Column("labels_difficult", "int", is_list=True),
     *SIZE_COLUMNS,
 )
+_FOLDERS = {
+    "image_dir": "JPEGImages",
+    "annotation_dir": "Annotations",
+    "label_dir": "SegmentationClass",
+}
 _NOTHING: tuple[Value, ...] = tuple(() if column.is_list else None for column in _COLUMNS)
 _MAX_XML_BYTES = 16 << 20  # 16 MiB: some 50,000 objects
 
 
 def is_here(inputs: LayoutInputs) -> bool:
     """Whether there are folders of images and of annotations."""
-    return _has_folders(inputs, _images(inputs), _annotations(inputs))
+    return _has_folders(inputs, _folder(inputs, "image_dir"), _folder(inputs, "annotation_dir"))
 
 
 def has_label_maps(inputs: LayoutInputs) -> bool:
     """Whether there are folders of images and of label maps."""
-    return _has_folders(inputs, _images(inputs), _label_maps(inputs))
+    return _has_folders(inputs, _folder(inputs, "image_dir"), _folder(inputs, "label_dir"))
 
 
-def _images(inputs: LayoutInputs) -> str:
-    return inputs.names.get("image_dir", "JPEGImages")
-
-
-def _annotations(inputs: LayoutInputs) -> str:
-    return inputs.names.get("annotation_dir", "Annotations")
-
-
-def _label_maps(inputs: LayoutInputs) -> str:
-    return inputs.names.get("label_dir", "SegmentationClass")
+def _folder(inputs: LayoutInputs, setting: str) -> str:
+    return inputs.names.get(setting, _FOLDERS[setting])
 
 
 def read(inputs: LayoutInputs) -> InputTable:
@@ -66,33 +63,32 @@ def read(inputs: LayoutInputs) -> InputTable:
     Raises:
         InputError: two files have one name, or an image is named twice in the image sets.
     """
-    images = _by_stem(inputs, _images(inputs))
-    annotations = _by_stem(inputs, _annotations(inputs), extension=".xml")
+    folder = _folder(inputs, "annotation_dir")
+    annotations = _by_stem(inputs, folder, extension=".xml")
+    images = _by_stem(inputs, _folder(inputs, "image_dir"))
     sets = _read_image_sets(inputs, ["ImageSets/Main", "ImageSets"], images)
-    taken, excluded = _listed_images(inputs, _images(inputs), images, sets)
+    taken, excluded = _listed_images(inputs, images, sets)
     known = [annotations[stem] for stem, _, _ in taken if stem in annotations]
-    readable = [file for file in known if file.problem is None and file.size <= _MAX_XML_BYTES]
-    texts = _texts(inputs, [file.path for file in readable])
+    texts = inputs.read_many([file.path for file in known if _problem(file) is None])
     entries = []
     for stem, split, file in taken:
         values = _NOTHING
         try:
-            if stem in annotations:
-                _check(annotations[stem])
+            if (annotation := annotations.get(stem)) is not None:
+                if (problem := _problem(annotation)) is not None:
+                    raise RejectedInputError(*problem)
                 text = next(texts)
                 with reject_errors():
-                    path = annotations[stem].path
-                    values = persist(path, _parse, text, path)
+                    values = persist(annotation.path, _parse, text, annotation.path)
             elif split != "test":
-                detail = f"no {_annotations(inputs)}/{display_path(stem)}.xml"
-                raise RejectedInputError("NO_ANNOTATION", detail)
+                raise RejectedInputError("NO_ANNOTATION", f"no {folder}/{display_path(stem)}.xml")
         except RejectedInputError as error:
             excluded.append(ExcludedInput(file.path, split, error.code, error.detail))
         else:
             entries.append(Entry(file.path, split, (Blob(file.path, file.size),), values))
     for stem, file in annotations.items():
         if not sets and stem not in images:
-            detail = f"an annotation without its image in {_images(inputs)}"
+            detail = f"an annotation without its image in {_folder(inputs, 'image_dir')}"
             excluded.append(ExcludedInput(file.path, inputs.split, "FILE_NOT_FOUND", detail))
     listing = InputTable.of(entries, excluded, _COLUMNS)
     return dataclasses.replace(listing, vocabularies=_classes(inputs))
@@ -100,14 +96,15 @@ def read(inputs: LayoutInputs) -> InputTable:
 
 def read_label_maps(inputs: LayoutInputs) -> InputTable:
     """Pairs images and label maps by name, as `read`; `SegmentationObject` is not read."""
-    images = _by_stem(inputs, _images(inputs))
+    folder = _folder(inputs, "label_dir")
+    label_maps = _by_stem(inputs, folder)
+    images = _by_stem(inputs, _folder(inputs, "image_dir"))
     sets = _read_image_sets(inputs, ["ImageSets/Segmentation", "ImageSets", ""], images)
-    taken, excluded = _listed_images(inputs, _images(inputs), images, sets)
-    label_maps = _by_stem(inputs, _label_maps(inputs))
+    taken, excluded = _listed_images(inputs, images, sets)
     entries = []
     for stem, split, file in taken:
         if (label_map := label_maps.get(stem)) is None:
-            detail = f"no label map {_label_maps(inputs)}/{display_path(stem)}.png"
+            detail = f"no label map {folder}/{display_path(stem)}.png"
             excluded.append(ExcludedInput(file.path, split, "NO_LABEL_MAP", detail))
         elif label_map.problem is not None:
             code, detail = label_map.problem
@@ -131,27 +128,14 @@ def _classes(inputs: LayoutInputs) -> dict[str, tuple[str, ...]]:
     return {"labels": names}
 
 
-def _check(file: InputFile) -> None:
-    """Refuses an annotation that is not to be opened."""
-    if file.problem is not None:
-        code, detail = file.problem
-        raise RejectedInputError(code, f"its annotation: {detail}")
-    if file.size > _MAX_XML_BYTES:
-        detail = f"expected at most {_MAX_XML_BYTES} bytes, got {file.size}"
-        raise RejectedInputError("BAD_ANNOTATION", detail)
-
-
-def _texts(inputs: LayoutInputs, paths: Sequence[str]) -> Iterator[bytes | OSError]:
-    """Each file's bytes, or why it cannot be read: it may vanish, or be another user's."""
-    done = 0
-    while done < len(paths):
-        try:
-            for text in inputs.read_many(paths[done:]):
-                done += 1
-                yield text
-        except OSError as error:
-            done += 1
-            yield error
+def _problem(annotation: InputFile) -> tuple[str, str] | None:
+    """Why an annotation is not to be opened, as a reject's code and detail."""
+    if annotation.problem is not None:
+        code, detail = annotation.problem
+        return code, f"its annotation: {detail}"
+    if annotation.size > _MAX_XML_BYTES:
+        return "BAD_ANNOTATION", f"expected at most {_MAX_XML_BYTES} bytes, got {annotation.size}"
+    return None
 
 
 def _parse(text: bytes | OSError, path: str) -> tuple[Value, ...]:
@@ -194,11 +178,7 @@ def _number(element: Any, name: str) -> float:
     return number
 
 
-class _ImageSet(NamedTuple):
-    """The split that an image belongs to, and the line that says so, for messages."""
-
-    split: str
-    place: str
+_ImageSet = tuple[str, str]  # the split of an image, and the line that says so, for messages
 
 
 def _has_folders(inputs: LayoutInputs, *names: str) -> bool:
@@ -213,10 +193,7 @@ def _is_in(parts: Sequence[str], folder: str) -> bool:
 def _by_stem(
     inputs: LayoutInputs, folder: str, *, extension: str | None = None
 ) -> dict[str, InputFile]:
-    """The files in a folder below the root, by path from there without extension, each once.
-
-    Takes those of an `extension`, or all but hidden and system files.
-    """
+    """The files in a folder (of an extension), by path from there without it; no clutter."""
     files: dict[str, InputFile] = {}
     depth = folder.count("/") + 1
     for parts, file in inputs.below_root():
@@ -225,21 +202,16 @@ def _by_stem(
         stem, suffix = posixpath.splitext("/".join(parts[depth:]))
         if extension is not None and suffix.lower() != extension:
             continue
-        if stem in files:
+        if files.setdefault(stem, file) is not file:
             got = f"{display_path(files[stem].path)} and {display_path(file.path)}"
             raise InputError(f"{folder} {stem!r}: expected one file of that name, got {got}")
-        files[stem] = file
     return files
 
 
 def _read_image_sets(
     inputs: LayoutInputs, folders: Sequence[str], images: Collection[str]
 ) -> dict[str, _ImageSet]:
-    """The set of each image, from the first of these folders that has `train.txt` or the like.
-
-    Files that are called after no split, such as `trainval.txt` or `dog_train.txt`, are passed by.
-    `image_set_dir` may name another folder. A name ends in blanks only if it is one of the images.
-    """
+    """The set of each image, from the first of these folders that has `train.txt` or the like."""
     own = inputs.names.get("image_set_dir")
     for folder in [own] if own else folders:
         sets: dict[str, _ImageSet] = {}
@@ -247,58 +219,52 @@ def _read_image_sets(
             stem, extension = posixpath.splitext(parts[-1])
             split = canonical_split(stem)
             is_here = "/".join(parts[:-1]) == folder and extension.lower() == ".txt"
-            if split is None or not is_here:
+            if split is None or not is_here:  # `trainval.txt` and `dog_train.txt` are no splits
                 continue
-            for line, name in _names(inputs, file, images):
-                this = _ImageSet(split, f"{display_path(file.path)} (line {line})")
-                other = sets.setdefault(name, this)
-                if other is not this:
-                    rule, got = "it once in the image sets", f"it in {other.place} and {this.place}"
+            for number, line in enumerate(_lines(inputs, file), 1):
+                # It ends in blanks only if it is one of the images.
+                if not (name := line if line in images else line.strip()):
+                    continue
+                place = f"{display_path(file.path)} (line {number})"
+                if name in sets:
+                    rule, got = "it once in the image sets", f"it in {sets[name][1]} and {place}"
                     raise InputError(f"image {name!r}: expected {rule}, got {got}")
+                sets[name] = split, place
         if sets:
             return sets
     return {}
 
 
-def _names(
-    inputs: LayoutInputs, file: InputFile, images: Collection[str]
-) -> Iterator[tuple[int, str]]:
-    """Each line's number and name. Bytes that are not UTF-8 are those of files' names."""
+def _lines(inputs: LayoutInputs, file: InputFile) -> list[str]:
+    """The lines of an image set. Bytes that are not UTF-8 are those of files' names."""
     if file.problem is not None:
         raise InputError.at(file.path, expected="an image set", got=file.problem[1])
     data = inputs.read_bytes(file.path)
     if (zero := data.find(0)) >= 0:
         raise InputError.at(file.path, expected="a name a line in UTF-8", got="a zero", offset=zero)
     # Not splitlines(), which also splits at characters that a file's name may hold.
-    for number, line in enumerate(data.decode("utf-8-sig", "surrogateescape").split("\n"), 1):
-        whole = line.removesuffix("\r")
-        name = whole if whole in images else whole.strip()
-        if name:
-            yield number, name
+    lines = data.decode("utf-8-sig", "surrogateescape").split("\n")
+    return [line.removesuffix("\r") for line in lines]
 
 
 def _listed_images(
-    inputs: LayoutInputs,
-    folder: str,
-    images: Mapping[str, InputFile],
-    sets: Mapping[str, _ImageSet],
+    inputs: LayoutInputs, images: Mapping[str, InputFile], sets: Mapping[str, _ImageSet]
 ) -> tuple[list[tuple[str, str | None, InputFile]], list[ExcludedInput]]:
     """The images to take, as name, split and file, and the excluded ones."""
     taken, excluded = [], []
     for stem, file in images.items():
-        split = inputs.split or (sets[stem].split if stem in sets else None)
+        split = inputs.split or (sets[stem][0] if stem in sets else None)
         if sets and stem not in sets:
             excluded.append(ExcludedInput(file.path, split, None, "in no image set"))
         elif file.problem is not None:
             excluded.append(ExcludedInput(file.path, split, *file.problem))
         else:
             taken.append((stem, split, file))
-    for stem, image_set in sets.items():
+    for stem, (of_set, place) in sets.items():
         if stem not in images:
-            split = inputs.split or image_set.split
-            detail = f"named in {image_set.place}"
+            split, detail = inputs.split or of_set, f"named in {place}"
             excluded.append(ExcludedInput(stem, split, "FILE_NOT_FOUND", detail))
     for parts, file in inputs.below_root():
-        if _is_in(parts, folder) and is_clutter(parts):
+        if _is_in(parts, _folder(inputs, "image_dir")) and is_clutter(parts):
             excluded.append(ExcludedInput(file.path, inputs.split, None, "hidden or system file"))
     return taken, excluded

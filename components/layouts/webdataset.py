@@ -7,19 +7,24 @@ nested ones joined by dots. A field called as `cls` or `txt` are, beside these, 
 
 An archive of archives, as ImageNet's training images come, has a class in each of the inner ones,
 by the name of which it is called. Only headers and small files are read; images stay where they
-are. Source: the file format of github.com/webdataset/webdataset, `tariterators.base_plus_ext`: a
-key ends at the first dot after the last slash.
+are.
+
+Headers are parsed by `tarfile`, without trust. What it lets pass in silence is an error here: an
+archive cut short, a damaged header in the middle, which it takes for the end, and more after the
+end. A header may claim any size: one that leads backwards would be read for ever, and a name of a
+terabyte into memory.
+
+Source: the file format of github.com/webdataset/webdataset, `tariterators.base_plus_ext`: a
+key ends at the first dot after the last slash. POSIX.1-2001 pax, `tarfile` of Python 3.10.
 """
 
 import collections
-import dataclasses
-import functools
 import json
 import posixpath
 import re
 import tarfile
-from collections.abc import Callable, Mapping, Sequence
-from typing import BinaryIO
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, BinaryIO, NamedTuple, cast
 
 from absl import logging
 
@@ -28,12 +33,11 @@ from components.common.input_table import InputTable
 from components.common.layout_inputs import LayoutInputs, select_readable
 from components.example_gen.folder import is_clutter
 from components.example_gen.list_table import typed_values
-from components.layouts.tar_headers import read_headers
-from components.tables.json_lines import columns_of_objects, flatten_object
+from components.tables.json_rows import columns_of_objects, flatten_object
 from components.tables.kinds import check_columns
 from trainer_utils.format import ConfigError, InputError, canonical_split
 from trainer_utils.format.checksums import extend_crc32c
-from trainer_utils.format.json_text import Json, JsonObject
+from trainer_utils.format.json_text import Json
 from trainer_utils.format.media_formats import COMPRESSIONS
 from trainer_utils.storage import display_path
 
@@ -45,27 +49,22 @@ _MAX_SIDECAR_BYTES = 16 << 20
 _META = re.compile(r"__[^/]*__($|/)")  # WebDataset's own, which its readers pass by
 _COLUMN_OF = {"cls": "label", "txt": "text"}
 _SIDECARS = (*_COLUMN_OF, "json")
+_LEFT_OUT = "image left out"  # as a link or as sparse, and counted so
 _KINDS = ("int", "float", "string", "label", "ignore")
+_BLOCK_BYTES = 512  # of a tar, see `tarfile.BLOCKSIZE`
+_MAX_HEADER_BYTES = 64 << 10  # 64 KiB: paths end at 4 KiB
+_CHUNK_BYTES = 1 << 20
+# What tarfile raises on hostile headers.
+_ERRORS = (tarfile.TarError, OSError, ValueError, ArithmeticError, LookupError, RecursionError)
 
 
-@dataclasses.dataclass(slots=True)
-class _Sample:
-    """What belongs to one key."""
+class _Member(NamedTuple):
+    """A file of a sample."""
 
-    archive: str
-    name: str  # what it is known by in messages
-    split: str | None
-    # the names of its members, by what they are: `image`, `cls`, …
-    members: dict[str, str] = dataclasses.field(default_factory=dict)
-    image: Blob | None = None
-    sidecars: JsonObject = dataclasses.field(default_factory=dict)  # the values of the others
-    is_counted: bool = False  # whether its image is already excluded, as a link or as sparse
-    problem: str | None = None  # why one of the others cannot be read
-
-    @property
-    def entry_name(self) -> str:
-        """What its example is known by."""
-        return f"{self.archive}/{self.members['image']}"
+    name: str
+    value: Any = None  # the image's blob, or what another one says
+    problem: str | None = None  # why that cannot be read
+    label: str | None = None  # the class of an image in an archive in the archive
 
 
 def is_here(inputs: LayoutInputs) -> bool:
@@ -102,178 +101,169 @@ def read(inputs: LayoutInputs) -> InputTable:
         ConfigError: `columns` names one that is not there.
     """
     archives, excluded = select_readable(inputs, _archives(inputs), "a tar archive")
-    found: dict[tuple[str | None, str], _Sample] = {}
+    archive_of: dict[tuple[str | None, str], str] = {}
     ignored: collections.Counter[str] = collections.Counter()
+    places, images, sidecars = [], [], []
     for path in archives:
-        with inputs.open(path) as stream:
-            _Archive(inputs, path, stream, found, excluded, ignored).read()
+        split = inputs.split or _split(path)
+        for key, members in _read_archive(inputs, path, split, excluded, ignored).items():
+            other, place = archive_of.setdefault((split, key), path), f"{path}/{key}"
+            if other != path:
+                rule = f"it in one archive{f' of split {split!r}' if split else ''}"
+                got = f"it in {other!r} and {path!r}"
+                raise InputError(f"key {key!r}: expected {rule}, got {got}")
+            image, is_counted = members.pop("image", None), members.pop(_LEFT_OUT, None) is not None
+            problem = next((m.problem for m in members.values() if m.problem is not None), None)
+            if image is None:
+                if not is_counted:
+                    detail = "a key without an image"
+                    excluded.append(ExcludedInput(place, split, "NO_IMAGE", detail))
+            elif problem is not None:
+                name = f"{path}/{image.name}"
+                excluded.append(ExcludedInput(name, split, "BAD_ANNOTATION", problem))
+            else:
+                places.append(place)
+                images.append((f"{path}/{image.name}", split, (image.value,)))
+                of_archive = {} if image.label is None else {"cls": image.label}
+                sidecars.append(of_archive | {kind: m.value for kind, m in members.items()})
     for extension, number in sorted(ignored.items()):
         logging.info("%d files %r in archives are not used", number, f".{extension}")
-    samples = []
-    for sample in found.values():
-        if sample.image is None and not sample.is_counted:
-            detail = "a key without an image"
-            excluded.append(ExcludedInput(sample.name, sample.split, "NO_IMAGE", detail))
-        elif sample.image is not None and sample.problem is not None:
-            name, problem = sample.entry_name, sample.problem
-            excluded.append(ExcludedInput(name, sample.split, "BAD_ANNOTATION", problem))
-        elif sample.image is not None:
-            samples.append(sample)
-    columns, rows = _make_columns(
-        [sample.sidecars for sample in samples],
-        given=inputs.columns,
-        place=lambda number: samples[number].name,
-    )
-    entries = (
-        Entry(sample.entry_name, sample.split, (sample.image,), row)
-        for sample, row in zip(samples, rows, strict=True)
-        if sample.image is not None
-    )
+    columns, rows = _make_columns(sidecars, given=inputs.columns, place=places.__getitem__)
+    entries = (Entry(*image, row) for image, row in zip(images, rows, strict=True))
     return InputTable.of(entries, excluded, columns)
 
 
-@dataclasses.dataclass(frozen=True)
-class _Archive:
-    """One archive, whose members are added to what all of them hold."""
+def _split(path: str) -> str | None:
+    """The split that the leading word of an archive's name is, or its folder, or its last word."""
+    words = re.split(r"[^A-Za-z]", posixpath.basename(path).split(".")[0])
+    found = map(canonical_split, (words[0], posixpath.basename(posixpath.dirname(path)), words[-1]))
+    return next(filter(None, found), None)
 
-    inputs: LayoutInputs
-    path: str
-    stream: BinaryIO
-    samples: dict[tuple[str | None, str], _Sample]
-    excluded: list[ExcludedInput]
-    ignored: collections.Counter[str]
 
-    def read(self) -> None:
-        path = self.path
-        is_compressed = self.stream.read(8).startswith(tuple(COMPRESSIONS))
-        if is_compressed or path.lower().endswith(_COMPRESSED):
-            raise InputError.at(
-                path,
-                expected="an archive that is not compressed",
-                got="one whose images cannot be read at random",
-                advice="Unpack it with gunzip or the like.",
-            )
-        for member in read_headers(self.stream, path=path, size=self.inputs.files[path].size):
-            self._add(member)
-
-    @functools.cached_property
-    def _split(self) -> str | None:
-        """The split that the leading word of its name is, or its folder, or its last word."""
-        words = re.split(r"[^A-Za-z]", posixpath.basename(self.path).split(".")[0])
-        words.insert(1, posixpath.basename(posixpath.dirname(self.path)))
-        found = (canonical_split(word) for word in (words[0], words[1], words[-1]))
-        return self.inputs.split or next(filter(None, found), None)
-
-    def _add(self, member: tarfile.TarInfo, label: str | None = None) -> None:
-        """Adds a member to its sample, or to the excluded inputs; `label`: of an inner archive."""
-        if member.isdir():
-            return
-        if ".." in member.name.split("/"):
-            self._exclude(member.name, "NOT_A_FILE", "a path upwards")
-            return
-        name = posixpath.normpath(member.name.lstrip("/"))
-        folder, last = posixpath.split(name)
-        key, dot, extension = last.partition(".")
-        kind = "image" if extension.lower() in _IMAGES else extension.lower()
-        is_whole = member.isreg() and not member.issparse()
-        if is_clutter(name.split("/")) or _META.match(name):
-            self._exclude(name, None, "hidden or system file")
-        elif not dot:
-            self._exclude(name, None, "no key, since there is no extension")
-        elif kind == "tar" and label is None and is_whole:
-            self._add_archive(member)
-        else:
-            sample = self._sample(posixpath.join(folder, key))
-            if not is_whole:
-                sample.is_counted |= kind == "image"
-                if member.isreg():
-                    detail = "expected its bytes in one piece, got holes. Pack it without -S"
-                    self._exclude(name, "SPARSE_MEMBER", detail)
-                else:
-                    self._exclude(name, "NOT_A_FILE", "a link or a device")
-            elif kind != "image" and kind not in _SIDECARS:
-                self.ignored[kind] += 1
+def _read_archive(
+    inputs: LayoutInputs,
+    path: str,
+    split: str | None,
+    excluded: list[ExcludedInput],
+    ignored: collections.Counter[str],
+) -> dict[str, dict[str, _Member]]:
+    """The members of each key by what they are: `image`, `cls`, …; the excluded ones are added."""
+    samples: dict[str, dict[str, _Member]] = {}
+    with inputs.open(path) as stream:
+        for member, label in _members(stream, path, inputs.files[path].size):
+            name = _name(member)
+            folder, last = posixpath.split(name)
+            stem, _, extension = last.partition(".")
+            kind = "image" if extension.lower() in _IMAGES else extension.lower()
+            key, exclusion = posixpath.join(folder, stem), _exclusion(member, name)
+            if exclusion is not None:
+                excluded.append(ExcludedInput(f"{path}/{name}", split, *exclusion))
+                if kind == "image" and exclusion[0] is not None:
+                    samples.setdefault(key, {})[_LEFT_OUT] = _Member(name)
+                continue
+            sample = samples.setdefault(key, {})
+            if kind != "image" and kind not in _SIDECARS:
+                ignored[kind] += 1
+                continue
+            if kind in sample:
+                rule = f"one {kind} of the key of {f'{path}/{key}'!r}"
+                got = f"{sample[kind].name!r} and {name!r}"
+                raise InputError.at(path, expected=rule, got=got, offset=member.offset)
+            if kind == "image":
+                blob = Blob(path, member.size, offset=member.offset_data)
+                sample["image"] = _Member(name, blob, label=label)
             else:
-                self._add_to_sample(sample, kind, name, member, label)
-
-    def _add_archive(self, archive: tarfile.TarInfo) -> None:
-        """Adds the members of an archive in the archive, whose name is their class."""
-        label = display_path(posixpath.splitext(posixpath.basename(archive.name))[0])
-        place, start = f"{self.path}/{archive.name}", archive.offset_data
-        for member in read_headers(self.stream, path=place, start=start, size=start + archive.size):
-            member.name = f"{label}/{member.name.lstrip('/')}"
-            self._add(member, label)
-
-    def _add_to_sample(
-        self, sample: _Sample, kind: str, name: str, member: tarfile.TarInfo, label: str | None
-    ) -> None:
-        if kind in sample.members:
-            raise InputError.at(
-                self.path,
-                expected=f"one {kind} of the key of {sample.name!r}",
-                got=f"{sample.members[kind]!r} and {name!r}",
-                offset=member.offset,
-            )
-        sample.members[kind] = name
-        if kind == "image":
-            sample.image = Blob(self.path, member.size, offset=member.offset_data)
-            if label is not None:
-                sample.sidecars.setdefault("cls", label)
-            return
-        place = f"{self.path}/{name}"
-        if member.size > _MAX_SIDECAR_BYTES:
-            detail = f"{place!r}: expected at most {_MAX_SIDECAR_BYTES} bytes, got {member.size}"
-            sample.problem = sample.problem or detail
-            return
-        self.stream.seek(member.offset_data)
-        content = self.stream.read(member.size)
-        self.inputs.contents[place] = extend_crc32c(0, content)
-        try:
-            sample.sidecars[kind] = _read_sidecar(kind, content)
-        except (ValueError, RecursionError) as error:
-            detail = f"{place!r}: expected {kind} in UTF-8: {error}"
-            sample.problem = sample.problem or detail
-
-    def _exclude(self, name: str, code: str | None, detail: str) -> None:
-        self.excluded.append(ExcludedInput(f"{self.path}/{name}", self._split, code, detail))
-
-    def _sample(self, key: str) -> _Sample:
-        """The sample of a key, which no other archive of its split may have."""
-        made = _Sample(self.path, f"{self.path}/{key}", self._split)
-        sample = self.samples.setdefault((made.split, key), made)
-        if sample.archive != self.path:
-            of_split = f" of split {made.split!r}" if made.split else ""
-            raise InputError(
-                f"key {key!r}: expected it in one archive{of_split}, got it in {sample.archive!r} "
-                f"and {self.path!r}"
-            )
-        return sample
+                sample[kind] = _read_sidecar(inputs, stream, path, kind, name, member)
+    return samples
 
 
-def _read_sidecar(kind: str, data: bytes) -> Json:
+def _members(
+    stream: BinaryIO, path: str, size: int
+) -> Iterator[tuple[tarfile.TarInfo, str | None]]:
+    """The files of an archive; those of an archive in it with its name, which is their class."""
+    is_compressed = stream.read(8).startswith(tuple(COMPRESSIONS))
+    if is_compressed or path.lower().endswith(_COMPRESSED):
+        raise InputError.at(
+            path,
+            expected="an archive that is not compressed",
+            got="one whose images cannot be read at random",
+            advice="Unpack it with gunzip or the like.",
+        )
+    for member in read_headers(stream, path=path, size=size):
+        stem, _, extension = posixpath.basename(member.name).partition(".")
+        if member.isdir():
+            continue
+        if extension.lower() != "tar" or _exclusion(member, _name(member)) is not None:
+            yield member, None
+            continue
+        label, start = display_path(stem), member.offset_data
+        place, end = f"{path}/{member.name}", start + member.size
+        for inner in read_headers(stream, path=place, start=start, size=end):
+            inner.name = f"{label}/{inner.name.lstrip('/')}"
+            if not inner.isdir():
+                yield inner, label
+
+
+def _name(member: tarfile.TarInfo) -> str:
+    name: str = member.name.lstrip("/")
+    return name if ".." in name.split("/") else posixpath.normpath(name)
+
+
+def _exclusion(member: tarfile.TarInfo, name: str) -> tuple[str | None, str] | None:
+    """Why a member is in no sample, as a reject's code (None where it is skipped) and detail."""
+    parts = name.split("/")
+    if ".." in parts:
+        return "NOT_A_FILE", "a path upwards"
+    if is_clutter(parts) or _META.match(name):
+        return None, "hidden or system file"
+    if "." not in parts[-1]:
+        return None, "no key, since there is no extension"
+    if member.issparse():
+        return "SPARSE_MEMBER", "expected its bytes in one piece, got holes. Pack it without -S"
+    return None if member.isreg() else ("NOT_A_FILE", "a link or a device")
+
+
+def _read_sidecar(
+    inputs: LayoutInputs,
+    stream: BinaryIO,
+    path: str,
+    kind: str,
+    name: str,
+    member: tarfile.TarInfo,
+) -> _Member:
     """A file's text, None for an empty class, or the fields of its JSON object by name."""
-    text = data.decode("utf-8-sig")
-    if kind != "json":
-        return (text.strip() or None) if kind == "cls" else text
-    value = json.loads(text)
-    if "\\u" in text:  # JSON can spell halves of characters, which UTF-8 cannot
-        json.dumps(value, ensure_ascii=False).encode()
-    if not isinstance(value, dict):
-        raise ValueError(f"expected an object, got {type(value).__name__}")
-    return dict(flatten_object(value))
+    place = f"{path}/{name}"
+    if member.size > _MAX_SIDECAR_BYTES:
+        detail = f"{place!r}: expected at most {_MAX_SIDECAR_BYTES} bytes, got {member.size}"
+        return _Member(name, problem=detail)
+    stream.seek(member.offset_data)
+    data = stream.read(member.size)
+    inputs.contents[place] = extend_crc32c(0, data)
+    try:
+        text = data.decode("utf-8-sig")
+        if kind != "json":
+            return _Member(name, (text.strip() or None) if kind == "cls" else text)
+        value = json.loads(text)
+        if "\\u" in text:  # JSON can spell halves of characters, which UTF-8 cannot
+            json.dumps(value, ensure_ascii=False).encode()
+        if not isinstance(value, dict):
+            raise ValueError(f"expected an object, got {type(value).__name__}")
+        return _Member(name, dict(flatten_object(value)))
+    except (ValueError, RecursionError) as error:
+        return _Member(name, problem=f"{place!r}: expected {kind} in UTF-8: {error}")
 
 
 def _make_columns(
     samples: Sequence[Mapping[str, Json]], *, given: Mapping[str, str], place: Callable[[int], str]
 ) -> tuple[tuple[Column, ...], list[tuple[Value, ...]]]:
-    """The columns, typed by all samples, and each sample's values.
-
-    Refuses a value that is not what `given` says, and a column that is not there.
-    """
+    """The columns, typed by all samples and by what the user says, and each sample's values."""
     own = {_COLUMN_OF[kind] for sample in samples for kind in sample.keys() & _COLUMN_OF.keys()}
-    rows = [_fields(sample, own) for sample in samples]
-    names = list(dict.fromkeys(name for row in rows for name in row))
-    check_columns(given, names, of="the archives")
+    rows = []
+    for sample in samples:
+        fields = sample.get("json", {}).items()
+        row = {f"json.{name}" if name in own else name: value for name, value in fields}
+        rows.append(row | {_COLUMN_OF[kind]: sample[kind] for kind in _COLUMN_OF if kind in sample})
+    check_columns(given, dict.fromkeys(name for row in rows for name in row), of="the archives")
     for name, asked in given.items():
         if asked not in _KINDS:
             raise ConfigError.of(f"columns[{name!r}]", asked, allowed=f"one of {', '.join(_KINDS)}")
@@ -289,10 +279,77 @@ def _make_columns(
     return tuple(columns), list(zip(*by_column, strict=True)) if columns else [()] * len(rows)
 
 
-def _fields(sample: Mapping[str, Json], own: set[str]) -> JsonObject:
-    """A sample's values by column; `own` are those of `cls` and `txt`."""
-    fields = {
-        f"json.{name}" if name in own else name: value
-        for name, value in sample.get("json", {}).items()
-    }
-    return fields | {_COLUMN_OF[kind]: sample[kind] for kind in _COLUMN_OF if kind in sample}
+# Headers of tar -----------------------------------------------------------------------------------
+
+
+class _HeaderStream:
+    """A stream that refuses to read more at once than a header may have."""
+
+    def __init__(self, stream: BinaryIO) -> None:
+        self._stream = stream
+        self.seek, self.tell = stream.seek, stream.tell
+
+    def read(self, size: int) -> bytes:
+        if not 0 <= size <= _MAX_HEADER_BYTES:
+            claim = f"a header that claims {size} bytes, of at most {_MAX_HEADER_BYTES}"
+            raise tarfile.ReadError(claim)
+        return self._stream.read(size)
+
+
+def read_headers(
+    stream: BinaryIO, *, path: str, size: int, start: int = 0
+) -> Iterator[tarfile.TarInfo]:
+    """Each member of an uncompressed archive from a byte to another. The stream may be moved.
+
+    Raises:
+        InputError: the archive is cut short, damaged, or more than one; the message names the byte.
+    """
+    stream.seek(start)
+    if stream.read(_BLOCK_BYTES) == bytes(_BLOCK_BYTES):  # an archive of nothing, but a whole one
+        _check_end(stream, path, start, size)
+        return
+    stream.seek(start)
+    headers, position = cast(BinaryIO, _HeaderStream(stream)), start
+    archive: Any = None
+    while True:
+        try:
+            # Names are the same bytes whatever the machine's locale.
+            archive = archive or tarfile.TarFile(
+                fileobj=headers, encoding="utf-8", errors="surrogateescape"
+            )
+            member = archive.next()
+        except _ERRORS as error:
+            raise _bad_tar(path, f"{error}", position) from error
+        if member is None:
+            break
+        archive.members = []  # else it would keep them all
+        if archive.offset > size:
+            raise _bad_tar(path, f"{member.name!r}, which ends at byte {archive.offset}", size)
+        is_whole = member.isreg() and not member.issparse()
+        past = is_whole and member.offset_data + member.size > archive.offset
+        if member.size < 0 or past or archive.offset <= position:
+            raise _bad_tar(path, f"{member.name!r} of {member.size} bytes", position)
+        position = archive.offset
+        yield member
+    if archive.offset != position:  # newer ones of tarfile give up on a member in silence
+        raise _bad_tar(path, "a damaged header", position)
+    _check_end(stream, path, position, size)
+
+
+def _check_end(stream: BinaryIO, path: str, end: int, size: int) -> None:
+    """After the last member there is a block of zeros, and nothing but zeros follows."""
+    if end + _BLOCK_BYTES > size:
+        raise _bad_tar(path, "no mark of its end", size)
+    stream.seek(end)
+    position = end
+    while chunk := stream.read(min(_CHUNK_BYTES, size - position)):
+        if chunk.count(0) < len(chunk):
+            place = position + len(chunk) - len(chunk.lstrip(b"\0"))
+            if place < end + _BLOCK_BYTES:
+                raise _bad_tar(path, "a damaged header", end)
+            raise _bad_tar(path, "more after its end, as two archives in one file have", place)
+        position += len(chunk)
+
+
+def _bad_tar(path: str, got: str, position: int) -> InputError:
+    return InputError.at(path, expected="a whole tar archive", got=got, offset=position)

@@ -1,34 +1,50 @@
-"""What becomes of an image file: a JPEG or PNG that any reader takes is kept, others converted."""
+"""What becomes of an image file: a JPEG or PNG that any reader takes is kept, others converted.
 
+`store_image` decides; below it is what Pillow does: open, decode, turn upright, encode anew.
+"""
+
+import io
 import os
-from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
-from PIL import Image
+from PIL import Image, TiffImagePlugin, UnidentifiedImageError, WebPImagePlugin  # noqa: F401  the latter two register
 
 from components.common.rejects import RejectedInputError
-from components.media.decoding import (
-    UPRIGHT,
-    channels_of,
-    encode_image,
-    frames_of,
-    in_plain_colours,
-    load,
-    open_image,
-    orientation_of,
-    turn_back,
-    turn_image,
-)
-from components.media.image_structure import ImageStructure, scan_png
-from components.media.jpeg_structure import scan_jpeg
+from components.media.image_structure import ImageStructure, scan_jpeg, scan_png
 from components.media.options import ImageOptions
-from trainer_utils.format.media_formats import FORMATS, JPEG, PNG
+from trainer_utils.format.media_formats import (
+    FORMATS,
+    JPEG,
+    PNG,
+    RIFF,
+    format_of,
+    is_other_image,
+    packing_of,
+)
+from trainer_utils.storage.faults import is_fault
 
 _FORMAT_OF = {ending: f.name for f in FORMATS if f.kind == "image" for ending in f.extensions}
-
-
 _LARGEST = 1 << 31
+UPRIGHT = 1
+
+# Others stay unopened: EPS, for one, would run Ghostscript.
+_FORMATS = tuple(known.name for known in FORMATS if known.kind == "image")
+_CHANNELS = {"1": 1, "L": 1, "LA": 2, "P": 3, "RGB": 3, "RGBA": 4, "CMYK": 3, "YCbCr": 3}  # by mode
+_REASONS = {"1": "BIT_DEPTH", "P": "PALETTE", "CMYK": "CMYK"}
+_ORIENTATION = 0x0112  # the tag of EXIF, and of TIFF
+_METADATA = ("exif", "xmp", "XML:com.adobe.xmp", "Raw profile type exif")
+_WAYS = {
+    2: Image.Transpose.FLIP_LEFT_RIGHT,
+    3: Image.Transpose.ROTATE_180,
+    4: Image.Transpose.FLIP_TOP_BOTTOM,
+    5: Image.Transpose.TRANSPOSE,
+    6: Image.Transpose.ROTATE_270,
+    7: Image.Transpose.TRANSVERSE,
+    8: Image.Transpose.ROTATE_90,
+}
+_WAYS_BACK = _WAYS | {6: Image.Transpose.ROTATE_90, 8: Image.Transpose.ROTATE_270}
+_UNKNOWN = ImageStructure()
 
 
 class StoredImage(NamedTuple):
@@ -56,7 +72,7 @@ def store_image(data: bytes, options: ImageOptions, *, filename: str) -> StoredI
     if _is_kept_unopened(structure, options):
         width, height = structure.size
         words = _tolerated("JPEG", filename)
-        return StoredImage(data, "JPEG", height, width, structure.channels, tuple(words))
+        return StoredImage(data, "JPEG", height, width, structure.channels, words)
     image = open_image(data, structure, max_pixels=options.max_pixels)
     kind = "JPEG" if image.format == "MPO" else str(image.format)
     is_applied = options.orientation == "apply"
@@ -71,8 +87,9 @@ def store_image(data: bytes, options: ImageOptions, *, filename: str) -> StoredI
         if options.verify == "decode":
             load(image)
         width, height = image.size
-        return StoredImage(data, kind, height, width, channels, tuple(words))
-    return _converted(image, structure, options, orientation, reasons, words)
+        return StoredImage(data, kind, height, width, channels, words)
+    conversions = tuple(sorted(reasons.union(words)))
+    return _converted(image, structure, options, orientation, conversions)
 
 
 def scan_image(data: bytes) -> ImageStructure:
@@ -100,14 +117,23 @@ def _is_kept_unopened(structure: ImageStructure, options: ImageOptions) -> bool:
     )
 
 
-def _tolerated(kind: str, filename: str) -> list[str]:
+def _tolerated(kind: str, filename: str) -> tuple[str, ...]:
     seeming = _FORMAT_OF.get(os.path.splitext(filename)[1].lower(), kind)
-    return ["WRONG_EXTENSION"] if seeming != kind else []
+    return ("WRONG_EXTENSION",) if seeming != kind else ()
 
 
 def _reasons(data: bytes, image: Image.Image, options: ImageOptions) -> tuple[int, set[str]]:
     """The channels of an image, and why it must be converted: upper-case words."""
-    channels, reason = channels_of(data, image)
+    kind, mode = image.format, image.mode
+    if mode not in _CHANNELS and not mode.startswith("I;16"):
+        detail = f"expected grey, RGB or CMYK, got {kind} in {mode}"
+        raise RejectedInputError("UNSUPPORTED_COLOUR", detail)
+    channels = 4 if mode == "P" and "transparency" in image.info else _CHANNELS.get(mode, 1)
+    reason = _REASONS.get(mode)
+    if mode.startswith("I;16") or (kind == "PNG" and data[24] == 16):
+        reason = "SIXTEEN_BIT"
+    elif kind not in ("JPEG", "MPO", "PNG"):  # of which readers of datasets know too little
+        reason = kind
     reasons = {reason} if reason else set()
     frames = frames_of(image)
     if frames > 1:
@@ -144,9 +170,7 @@ def store_label_map(data: bytes, options: ImageOptions) -> StoredImage:
             load(image)
         return StoredImage(data, "PNG", image.height, image.width, 1)
     orientation = orientation_of(image, structure) if image.format == "TIFF" else UPRIGHT
-    load(image)
-    image = turn_back(image, orientation)  # what Pillow has turned
-    ids = np.asarray(image)
+    ids = np.asarray(_load_as_it_lies(image, orientation))
     if ids.size and ids.max() > 255:
         raise RejectedInputError("NOT_A_LABEL_MAP", f"expected ids up to 255, got {ids.max()}")
     grey = Image.fromarray(ids.astype(np.uint8))
@@ -161,29 +185,24 @@ def _converted(
     structure: ImageStructure,
     options: ImageOptions,
     orientation: int,
-    reasons: set[str],
-    tolerated: Sequence[str],
+    conversions: tuple[str, ...],
 ) -> StoredImage:
     side = options.resize_shorter_side
     if side is not None and structure.can_be_scaled:
         scale = side / min(image.size)
         image.draft(None, (int(image.width * scale) + 1, int(image.height * scale) + 1))
-    load(image)
-    if image.format == "TIFF":  # which Pillow has turned
-        if options.orientation == "keep":
-            image = turn_back(image, orientation)
-    elif "ORIENTATION" in reasons:
-        image = turn_image(image, orientation)
+    image = _load_as_it_lies(image, orientation)
+    if "ORIENTATION" in conversions:
+        image = image.transpose(_WAYS[orientation])
     plain = in_plain_colours(image)
     if side is not None and (min(plain.size) > side or options.encoding == "raw"):
         plain = _resized(plain, options, Image.Resampling.LANCZOS)
-    conversions = tuple(sorted(reasons.union(tolerated)))
     if options.encoding == "raw":
         plain = plain.convert("RGB")
         return StoredImage(plain.tobytes(), "RAW", *plain.size[::-1], 3, conversions)
     kind = "JPEG" if structure.is_lossy and plain.mode in ("L", "RGB") else "PNG"
     # Without subsampling where nothing but the form should change.
-    more = {"quality": options.quality, "subsampling": -1 if "RESIZED" in reasons else 0}
+    more = {"quality": options.quality, "subsampling": -1 if "RESIZED" in conversions else 0}
     data = encode_image(plain, kind, **(more if kind == "JPEG" else {}))
     return StoredImage(data, kind, *plain.size[::-1], len(plain.getbands()), conversions)
 
@@ -199,3 +218,167 @@ def _resized(
         return resized
     left, top = (resized.width - side) // 2, (resized.height - side) // 2
     return resized.crop((left, top, left + side, top + side))
+
+
+# By Pillow ----------------------------------------------------------------------------------------
+
+
+class ImageBytes(io.BytesIO):
+    """A file in memory that knows whether more was read than there is.
+
+    Pillow raises the same OSError for a file that ends too early and for one with bad codes.
+    """
+
+    is_exhausted = False
+
+    def read(self, size: int | None = -1, /) -> bytes:
+        """As any file's."""
+        data = super().read(size)
+        self.is_exhausted |= not data
+        return data
+
+
+def open_image(
+    data: bytes, structure: ImageStructure = _UNKNOWN, *, max_pixels: int
+) -> Image.Image:
+    """Opens a file, and refuses what is none of ours or too large, before any pixel is decoded.
+
+    Args:
+        structure: what its marks say. Pillow must read the same: it decodes into memory of the
+            size that it found, libjpeg as much as it found itself.
+        max_pixels: of all frames together.
+
+    Raises:
+        RejectedInputError: NOT_AN_IMAGE, UNSUPPORTED_FORMAT, TRUNCATED_IMAGE, DAMAGED_IMAGE or
+            TOO_MANY_PIXELS.
+    """
+    try:
+        image = Image.open(ImageBytes(data), formats=_FORMATS)
+        frames = frames_of(image)
+    except Image.DecompressionBombError as error:
+        raise RejectedInputError("TOO_MANY_PIXELS", str(error)) from error
+    except Exception as error:  # Pillow raises a dozen kinds on hostile headers
+        if is_fault(error):
+            raise
+        raise _not_opened(data, error) from error
+    width, height = image.size
+    if width < 1 or height < 1:
+        raise RejectedInputError("DAMAGED_IMAGE", f"expected some pixels, got {width} x {height}")
+    if width * height * frames > max_pixels:
+        got = f"{width} x {height}" + (f" in {frames} frames" if frames > 1 else "")
+        raise RejectedInputError("TOO_MANY_PIXELS", f"expected at most {max_pixels}, got {got}")
+    kind = "JPEG" if image.format == "MPO" else image.format
+    if structure.format is not None and (kind, image.size) != (structure.format, structure.size):
+        raise RejectedInputError(
+            "DAMAGED_IMAGE",
+            f"expected one header, got {kind} of {image.size} and "
+            f"{structure.format} of {structure.size}",
+        )
+    return image
+
+
+def _not_opened(data: bytes, error: Exception) -> RejectedInputError:
+    known = format_of(data)
+    # Of a BMP whose header is whole; at the file's end Pillow raises an OSError as well.
+    is_read = isinstance(error, OSError) and not isinstance(error, UnidentifiedImageError)
+    is_read &= len(data) >= 14 + int.from_bytes(data[14:18], "little")
+    if known is not None and (
+        (known.name == "BMP" and is_read) or (known.name == "TIFF" and _is_unknown_tiff(data))
+    ):
+        detail = f"a {known.name} of a kind that Pillow does not read: {error}"
+        return RejectedInputError("UNSUPPORTED_FORMAT", detail)
+    if is_other_image(data):
+        detail = f"expected {', '.join(_FORMATS)}, begins {data[:8]!r}"
+        return RejectedInputError("UNSUPPORTED_FORMAT", detail)
+    if known is not None or data.startswith(RIFF):
+        return RejectedInputError("TRUNCATED_IMAGE", "the header is cut short or bad")
+    if (packing := packing_of(data)) is not None:
+        return RejectedInputError("UNSUPPORTED_FORMAT", f"{packing}. Unpack it first")
+    return RejectedInputError("NOT_AN_IMAGE", f"no image format begins with {data[:8]!r}")
+
+
+def _is_unknown_tiff(data: bytes) -> bool:
+    """Whether a TIFF's header is whole: Pillow finds no way to decode such in its tables."""
+    try:
+        TiffImagePlugin.TiffImageFile(ImageBytes(data))
+    except Exception as error:  # as above
+        if is_fault(error):
+            raise
+        return isinstance(error.__cause__, KeyError)
+    return False
+
+
+def frames_of(image: Image.Image) -> int:
+    """How many frames or pages it has. Of what phones write as MPO only the first is a photo."""
+    return 1 if image.format in ("JPEG", "MPO") else int(getattr(image, "n_frames", 1))
+
+
+def load(image: Image.Image) -> None:
+    """Decodes the first frame of an image of `ImageBytes`, or says whether it is cut or damaged."""
+    file = getattr(image, "fp", None)  # which Pillow forgets when it has read it
+    # libtiff is given all of the file, and then what is behind its end, whatever is in it.
+    by_libtiff = any(tile[0] == "libtiff" for tile in getattr(image, "tile", ()))
+    if isinstance(file, ImageBytes):
+        file.is_exhausted = False  # the search for the last frame may have gone behind the end
+    try:
+        image.load()
+    except Exception as error:  # Pillow raises a dozen kinds on damaged data
+        if is_fault(error):
+            raise
+        is_cut = isinstance(error, OSError) and not by_libtiff
+        is_cut &= isinstance(file, ImageBytes) and file.is_exhausted
+        code = "TRUNCATED_IMAGE" if is_cut else "DAMAGED_IMAGE"
+        raise RejectedInputError(code, str(error) or type(error).__name__) from error
+
+
+def _load_as_it_lies(image: Image.Image, orientation: int) -> Image.Image:
+    """Decodes the first frame; what Pillow turns of itself, a TIFF, is turned back."""
+    load(image)
+    is_turned = image.format == "TIFF" and orientation != UPRIGHT
+    return image.transpose(_WAYS_BACK[orientation]) if is_turned else image
+
+
+def orientation_of(image: Image.Image, structure: ImageStructure) -> int:
+    """How a camera was held, by EXIF, in its own chunk or in a PNG's text, or else by XMP.
+
+    Of an image that was just opened: Pillow turns a TIFF while it is loaded. Returns 2 to 8 as EXIF
+    counts them, or `UPRIGHT`, also where EXIF is damaged; rejects one whose EXIF comes after pixels
+    that are damaged.
+    """
+    if not structure.has_metadata:
+        return UPRIGHT
+    if structure.metadata_is_late:
+        load(image)
+    try:
+        if isinstance(image, TiffImagePlugin.TiffImageFile):
+            orientation = image.tag_v2.get(_ORIENTATION)
+        elif any(key in image.info for key in _METADATA):
+            # Not a PNG's own method, which decodes all pixels to look for what is known to be none.
+            orientation = Image.Image.getexif(image).get(_ORIENTATION)
+        else:
+            return UPRIGHT
+        return orientation if orientation in _WAYS else UPRIGHT
+    except Exception as error:  # of damaged EXIF a dozen kinds; pixels may be good
+        if is_fault(error):
+            raise
+        return UPRIGHT
+
+
+def in_plain_colours(image: Image.Image) -> Image.Image:
+    """8 bits a channel: grey or RGB, with an alpha channel where there is transparency."""
+    is_transparent = "transparency" in image.info
+    if image.mode.startswith("I;16"):
+        return Image.fromarray((np.asarray(image) >> 8).astype(np.uint8))
+    if image.format == "GIF" and is_transparent and image.mode == "L":
+        return image.convert("LA")
+    if image.mode in ("L", "LA", "RGB", "RGBA"):
+        return image
+    return image.convert("L" if image.mode == "1" else "RGBA" if is_transparent else "RGB")
+
+
+def encode_image(image: Image.Image, kind: str, **options: int) -> bytes:
+    """An image as a JPEG or PNG file, its pixels alone."""
+    stream = io.BytesIO()
+    image.info.clear()  # else Pillow would write comments, profiles and the orientation again
+    image.save(stream, kind, **options)
+    return stream.getvalue()

@@ -13,7 +13,22 @@ LARGEST_RATE = 768_000  # Hz; the filter of a larger one alone may take gigabyte
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ImageOptions(Settings):
-    """What is to become of images."""
+    """What is to become of images.
+
+    Args:
+        orientation: `apply` rotates photos as EXIF or XMP says, since TensorFlow ignores these;
+            `keep` leaves them as they are.
+        frames: what becomes of an animation: `first` keeps its first frame, `reject` rejects it.
+        resize_shorter_side: in pixels; larger images are scaled down and encoded again. Default:
+            sizes are kept.
+        quality: quality of JPEGs that are encoded again.
+        encoding: `file` keeps encoded images; `raw` stores pixels that need no decoding: the middle
+            square, `(side, side, 3) uint8`, where `resize_shorter_side` is the side; smaller images
+            are enlarged.
+        verify: what is checked of each image: `structure` (markers, checksums, tables and sizes),
+            or `decode` (every pixel, by Pillow).
+        max_pixels: most pixels of an image, all frames together.
+    """
 
     orientation: str = setting("apply", one_of("apply", "keep"))
     frames: str = setting("first", one_of("first", "reject"))
@@ -37,7 +52,12 @@ class ImageOptions(Settings):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class AudioOptions(Settings):
-    """What is to become of sounds."""
+    """What is to become of sounds.
+
+    Args:
+        sample_rate: rate in Hz that sounds are resampled to. Default: each keeps its own.
+        channels: 1 mixes all channels into one, 2 duplicates a single one. Default: as they are.
+    """
 
     sample_rate: int | None = setting(None, number(1, LARGEST_RATE))
     channels: int | None = setting(None, one_of(None, 1, 2))

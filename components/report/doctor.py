@@ -48,12 +48,7 @@ def checks_table(checks: Iterable[Check]) -> Part:
 
 
 def dataset_checks(uri: str, *, workers: int = 1) -> Iterator[Check]:
-    """All of them.
-
-    Args:
-        uri: of the dataset.
-        workers: that will read it.
-    """
+    """All of them, of the dataset at a uri that so many workers will read."""
     try:
         facts = inspect_dataset(uri)
     except DatasetError as error:

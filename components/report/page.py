@@ -167,7 +167,7 @@ def _steps(facts: DatasetFacts) -> list[tuple[str, dict[str, str]]]:
 
 def _read_statistics(uri: str) -> dict[str, list[dict[str, object]]]:
     """By feature, a row of its table for each split; its columns are those of its kind."""
-    from components.schema.statistics import feature_name, read_statistics  # TFX's messages
+    from components.schema.tfmd import feature_name, read_statistics  # TFX's messages
 
     found: dict[str, list[dict[str, object]]] = {}
     for split, statistics in read_statistics(uri).items():

@@ -31,12 +31,11 @@ from trainer_utils.dataset import (
     read_index,
     read_shard_blocks,
 )
-from trainer_utils.dataset.shards import find_numbers
+from trainer_utils.dataset.opening import find_numbers
 from trainer_utils.format import DatasetError, Feature, RecordIndex, resolve_slices
 from trainer_utils.format.example import decode_example
-from trainer_utils.format.images import encode_png, image_size
 from trainer_utils.format.json_text import Json, JsonObject
-from trainer_utils.format.media_formats import FORMATS, format_of
+from trainer_utils.format.media_formats import FORMATS, encode_png, format_of, image_size
 from trainer_utils.format.naming import NAME_FEATURES
 from trainer_utils.storage.file_system import is_remote
 
@@ -94,13 +93,7 @@ def value_of(
     feature: Feature | None = None,
     vocabulary: Sequence[str] = (),
 ) -> Value:
-    """Finds out what some values are, by looking at them.
-
-    Args:
-        values: as `decode_example` gives them.
-        feature: what the dataset says of it, if anything.
-        vocabulary: the names of classes, by number.
-    """
+    """Finds out what some values are, by looking at them; `vocabulary` has names of classes."""
     if not values or not isinstance(values[0], memoryview):
         are_classes = all(isinstance(v, int) and 0 <= v < len(vocabulary) for v in values)
         names = [vocabulary[value] for value in values] if are_classes else []
@@ -199,15 +192,7 @@ class ExampleReader:
         return sum(map(self._records, self.dataset.shards[split]))
 
     def read(self, split: str, numbers: Sequence[int]) -> Iterator[Example]:
-        """Some records of a split.
-
-        Args:
-            split: its name.
-            numbers: in [0, count), in increasing order.
-
-        Raises:
-            CorruptShardError: one of them is damaged.
-        """
+        """Records of a split by increasing number; CorruptShardError of a damaged one."""
         features, labels = self.dataset.features, self.dataset.vocabularies
         for number, shard, record in self.payloads(split, numbers):
             found = decode_example(record)
@@ -220,12 +205,7 @@ class ExampleReader:
             yield Example(split=split, number=number, shard=shard.name, values=values)
 
     def named(self, name: str, *, count: int = 20) -> Iterator[Example]:
-        """The first `count` records whose `filename` or `id` is a name.
-
-        Raises:
-            DatasetError: there is none.
-            CorruptShardError: a record is damaged, or any where no index says the names.
-        """
+        """The first `count` records of a `filename` or `id`; DatasetError where there is none."""
         found = find_places(self.dataset, name)
         if not found:
             raise DatasetError(
@@ -304,11 +284,7 @@ def names_of(values: Mapping[str, Sequence[Any]]) -> list[bytes]:
 
 
 def find_places(dataset: Dataset, name: str) -> list[Place]:
-    """The records of a name, in the order of the shards.
-
-    Raises:
-        CorruptShardError: a record of a shard without names in an index is damaged.
-    """
+    """The records of a name, in the order of the shards; CorruptShardError of a damaged one."""
     found: list[Place] = []
     for split, shards in dataset.shards.items():
         for shard in shards:

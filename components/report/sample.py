@@ -164,13 +164,7 @@ def draw_sample(
     most_records: int,
     advance: Callable[[int, int], None] = lambda done, total: None,
 ) -> Sample:
-    """Reads records that lie equally far apart in each split.
-
-    Args:
-        reader: of the dataset.
-        most_records: of each split.
-        advance: called after each record with 1, and how many records will be read.
-    """
+    """Reads records equally far apart in each split; `advance` gets 1 after each, and how many."""
     found = Sample(records=dict.fromkeys(reader.splits, 0))
     numbers: dict[str, list[int]] = {}
     for split in reader.splits:

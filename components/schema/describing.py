@@ -4,6 +4,9 @@
     described.files["schema.pbtxt"]
 
 Shards are named as they are seen from where the files will lie.
+
+Source: `tensorflow_datasets/core/proto/{dataset_info,feature}.proto` of TFDS 4.9; JSON Schema
+2020-12; Datum 1.13.
 """
 
 import dataclasses
@@ -12,17 +15,17 @@ import os
 import posixpath
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
 
-from tensorflow_metadata.proto.v0 import schema_pb2
-
-from components.schema.statistics import check_facts, check_statistics, read_statistics
-from components.schema.tfds import render_tfds_features, render_tfds_info
 from components.schema.tfmd import (
     adopt_shapes,
     check_agreement,
+    check_facts,
+    check_statistics,
     features_from_schema,
     merge_schema,
     parse_schema,
+    read_statistics,
     render_schema,
     schema_from_features,
 )
@@ -32,15 +35,11 @@ from trainer_utils.format import DatasetError, Feature
 from trainer_utils.format.datum import DATUM_IMAGE_FORMATS
 from trainer_utils.format.json_text import Json, JsonObject, render_json
 from trainer_utils.format.naming import EXAMPLE_SCHEMA_FILE, SCHEMA_FILE
-from trainer_utils.format.tfds import (
-    TFDS_FEATURES_FILE,
-    TFDS_INFO_FILE,
-    labels_file,
-)
+from trainer_utils.format.tfds import TFDS_FEATURES_FILE, TFDS_INFO_FILE, labels_file
 from trainer_utils.storage import exists, is_remote, join, read_text
 from trainer_utils.writing.publishing import describing_texts
 
-_TFDS_NAME = "dataset"
+_TFDS_UNKNOWN = -1
 _NUMBERED = re.compile(r"(?P<head>.*-)\d{5,}-of-\d{5,}$")
 _DIALECT = "https://json-schema.org/draft/2020-12/schema"  # of JSON Schema
 _MOST_NAMED_CLASSES = 1000  # each is named, as far as a person might read it
@@ -53,8 +52,7 @@ _VALUES: dict[str, JsonObject] = {
 _PIXEL = {"type": "integer", "minimum": 0, "maximum": 255}
 
 
-@dataclasses.dataclass(frozen=True)
-class Described:
+class Described(NamedTuple):
     """What is said of a dataset."""
 
     files: Mapping[str, bytes]  # by path
@@ -86,10 +84,34 @@ def describe(
     Raises:
         DatasetError: the examples are no dataset, or disagree with the schema or statistics.
     """
-    source, features, merged = _describe_features(examples, schema)
+    source, facts, is_whole = _look(open_dataset(examples, inspect=False))
+    features = dict(source.features)
+    merged = schema_from_features(features, vocabularies=source.vocabularies, texts=facts.texts)
+    if schema is not None:
+        path = join(schema, SCHEMA_FILE)
+        if not exists(path):
+            raise DatasetError.at(path, expected="a schema of TFX's", got="none")
+        given = parse_schema(read_text(path), path=path)
+        check_agreement(given, features, source=examples)
+        if is_whole:
+            check_facts(given, facts, source=examples)
+        features = adopt_shapes(given, features)
+        merged = merge_schema(given, features, merged)
+        for name, said in features_from_schema(merged).items():
+            if "tfmd" in said.extra:  # what only TFMD can say of it
+                extra = {**features[name].extra, "tfmd": said.extra["tfmd"]}
+                features[name] = dataclasses.replace(features[name], extra=extra)
     if statistics is not None:
         check_statistics(read_statistics(statistics), features, source.records, source=examples)
-    files = _render_files(source, features, merged, uri)
+    vocabularies = source.vocabularies
+    records = {  # by the path that leads from `uri` to each shard, as Datum joins the two
+        split: {_path_from(uri, shard.path): shard.num_records for shard in shards}
+        for split, shards in source.shards.items()
+    }
+    files = describing_texts(
+        features, records, vocabularies=vocabularies, schema=render_schema(merged)
+    )
+    files[EXAMPLE_SCHEMA_FILE] = render_example_schema(features, vocabularies=vocabularies)
     if tfds:
         files |= _tfds_files(source, features, uri)
     return Described(
@@ -99,55 +121,8 @@ def describe(
     )
 
 
-def _describe_features(
-    uri: str, schema_uri: str | None
-) -> tuple[Dataset, dict[str, Feature], schema_pb2.Schema]:
-    """What the examples hold, and what a given schema adds to it.
-
-    Raises:
-        DatasetError: the two disagree.
-    """
-    source, facts, is_whole = _look(open_dataset(uri, inspect=False))
-    features = dict(source.features)
-    schema = schema_from_features(features, vocabularies=source.vocabularies, texts=facts.texts)
-    if schema_uri is None:
-        return source, features, schema
-    path = join(schema_uri, SCHEMA_FILE)
-    if not exists(path):
-        raise DatasetError.at(path, expected="a schema of TFX's", got="none")
-    given = parse_schema(read_text(path), path=path)
-    check_agreement(given, features, source=uri)
-    if is_whole:
-        check_facts(given, facts, source=uri)
-    features = adopt_shapes(given, features)
-    schema = merge_schema(given, features, schema)
-    for name, said in features_from_schema(schema).items():
-        if "tfmd" in said.extra:  # what only TFMD can say of it
-            extra = {**features[name].extra, "tfmd": said.extra["tfmd"]}
-            features[name] = dataclasses.replace(features[name], extra=extra)
-    return source, features, schema
-
-
-def _render_files(
-    source: Dataset, features: Mapping[str, Feature], schema: schema_pb2.Schema, uri: str
-) -> dict[str, str]:
-    """The texts that describe the dataset to others, by path."""
-    texts = describing_texts(
-        features,
-        _records_seen_from(uri, source),
-        vocabularies=source.vocabularies,
-        schema=render_schema(schema),
-    )
-    rendered = render_example_schema(features, vocabularies=source.vocabularies)
-    return {**texts, EXAMPLE_SCHEMA_FILE: rendered}
-
-
 def _look(source: Dataset) -> tuple[Dataset, DatasetFacts, bool]:
-    """All records where the dataset does not say what it holds, else some of each split.
-
-    Returns:
-        The source with features and counts, what was found, and whether all records were read.
-    """
+    """The source with features and counts; facts; whether these are of all records, not a few."""
     if not (source.says_features and source.is_counted):
         return *source.with_facts(takes_lists=False), True
     facts = DatasetFacts()
@@ -155,14 +130,6 @@ def _look(source: Dataset) -> tuple[Dataset, DatasetFacts, bool]:
         for block in itertools.islice(read_shard_blocks(shard.path), 1):
             facts.add(block, path=shard.path, takes_lists=False)
     return source, facts, False
-
-
-def _records_seen_from(uri: str, source: Dataset) -> Mapping[str, Mapping[str, int]]:
-    """Records by the path that leads from `uri` to each shard, as Datum joins the two."""
-    return {
-        split: {_path_from(uri, shard.path): shard.num_records for shard in shards}
-        for split, shards in source.shards.items()
-    }
 
 
 def _path_from(uri: str, path: str) -> str:
@@ -179,44 +146,14 @@ def _path_from(uri: str, path: str) -> str:
     return os.path.relpath(os.path.realpath(path), os.path.realpath(uri))
 
 
-def _tfds_files(source: Dataset, features: Mapping[str, Feature], uri: str) -> dict[str, str]:
-    """What `tfds.builder_from_directory` opens."""
-    splits = {}
-    for split, shards in source.shards.items():
-        found = {_NUMBERED.fullmatch(_path_from(uri, shard.path)) for shard in shards}
-        heads = {match["head"] for match in found if match is not None}
-        if None in found or len(heads) != 1:
-            raise DatasetError(
-                f"split {split!r}: expected shards called …-00000-of-{len(shards):05d}, not "
-                f"compressed, for TFDS, got {shards[0].path if shards else 'none'!r}. "
-                "Export what ShardBalancer writes, with compression='none'."
-            )
-        records = [shard.num_records for shard in shards]
-        num_bytes = sum(shard.bytes for shard in shards)
-        splits[split] = (heads.pop() + "{SHARD_X_OF_Y}", records, num_bytes)
-    classes = {name: len(values) for name, values in source.vocabularies.items()}
-    labels = {
-        labels_file(name): "".join(f"{value}\n" for value in values)
-        for name, values in source.vocabularies.items()
-    }
-    return {
-        TFDS_FEATURES_FILE: render_tfds_features(features, classes=classes),
-        TFDS_INFO_FILE: render_tfds_info(_TFDS_NAME, splits),
-        **labels,
-    }
-
-
 def render_example_schema(
-    features: Mapping[str, Feature], *, vocabularies: Mapping[str, Sequence[str]] | None = None
+    features: Mapping[str, Feature], *, vocabularies: Mapping[str, Sequence[str]]
 ) -> str:
     """A JSON Schema of one example as `input_fn` parses it, for whatever else reads examples.
 
     Bytes are strings; images are arrays of height, width and channels.
     """
-    properties = {
-        name: _property(feature, (vocabularies or {}).get(name))
-        for name, feature in features.items()
-    }
+    properties = {n: _property(feature, vocabularies.get(n)) for n, feature in features.items()}
     schema = {
         "$schema": _DIALECT,
         "type": "object",
@@ -291,3 +228,73 @@ def _notes(name: str, feature: Feature, features: Mapping[str, Feature]) -> list
             f"feature '{name}_shape' of {len(feature.shape)} integers."
         ]
     return []
+
+
+def _tfds_files(source: Dataset, features: Mapping[str, Feature], uri: str) -> dict[str, str]:
+    """What `tfds.builder_from_directory` opens."""
+    splits = []
+    for split, shards in source.shards.items():
+        found = {_NUMBERED.fullmatch(_path_from(uri, shard.path)) for shard in shards}
+        heads = {match["head"] for match in found if match is not None}
+        if None in found or len(heads) != 1:
+            raise DatasetError(
+                f"split {split!r}: expected shards called …-00000-of-{len(shards):05d}, not "
+                f"compressed, for TFDS, got {shards[0].path if shards else 'none'!r}. "
+                "Export what ShardBalancer writes, with compression='none'."
+            )
+        described = {
+            "filepathTemplate": heads.pop() + "{SHARD_X_OF_Y}",
+            "name": split,
+            "numBytes": str(sum(shard.bytes for shard in shards)),
+            "shardLengths": [str(shard.num_records) for shard in shards],
+        }
+        splits.append(described)
+    info = {"fileFormat": "tfrecord", "name": "dataset", "splits": splits, "version": "1.0.0"}
+    classes = {name: len(values) for name, values in source.vocabularies.items()}
+    labels = {
+        labels_file(name): "".join(f"{value}\n" for value in values)
+        for name, values in source.vocabularies.items()
+    }
+    return {
+        TFDS_FEATURES_FILE: render_tfds_features(features, classes=classes),
+        TFDS_INFO_FILE: render_json(info),
+        **labels,
+    }
+
+
+def render_tfds_features(features: Mapping[str, Feature], *, classes: Mapping[str, int]) -> str:
+    """`features.json` as text; `classes` are sizes of vocabularies, of features that are ids."""
+    entries = {name: _tfds_entry(feature, classes.get(name)) for name, feature in features.items()}
+    return render_json(_tfds_kind("features_dict.FeaturesDict", featuresDict={"features": entries}))
+
+
+def _tfds_entry(feature: Feature, num_classes: int | None) -> JsonObject:
+    dtype = {"int": "int64", "float": "float32", "string": "string"}[feature.type]
+    if feature.is_image and feature.dense:
+        size = feature.shape[:2] if feature.is_fixed_size else (_TFDS_UNKNOWN, _TFDS_UNKNOWN)
+        shape = _tfds_shape((*size, 1 if len(feature.shape) == 2 else 3))
+        return _tfds_kind("image_feature.Image", image={"dtype": "uint8", "shape": shape})
+    if feature.type == "string" and feature.dense:
+        # As a tensor, not as a text: TFDS shows a text as UTF-8, and bytes need be none.
+        return _tfds_tensor(dtype, ())
+    is_single = feature.shape == () or (feature.shape == (1,) and feature.dense)
+    if num_classes is not None and feature.type == "int" and is_single:
+        label = {"numClasses": str(num_classes)}
+        return _tfds_kind("class_label_feature.ClassLabel", classLabel=label)
+    if feature.dense:
+        return _tfds_tensor(dtype, feature.shape)
+    sequence = {"feature": _tfds_tensor(dtype, ()), "length": str(_TFDS_UNKNOWN)}
+    return _tfds_kind("sequence_feature.Sequence", sequence=sequence)
+
+
+def _tfds_tensor(dtype: str, shape: tuple[int, ...]) -> JsonObject:
+    tensor = {"dtype": dtype, "encoding": "none", "shape": _tfds_shape(shape)}
+    return _tfds_kind("tensor_feature.Tensor", tensor=tensor)
+
+
+def _tfds_shape(shape: Sequence[int]) -> JsonObject:
+    return {"dimensions": [str(size) for size in shape]} if shape else {}
+
+
+def _tfds_kind(python_class: str, **content: Any) -> JsonObject:
+    return {"pythonClassName": f"tensorflow_datasets.core.features.{python_class}", **content}

@@ -1,9 +1,11 @@
-"""Datum's features as a TensorFlow Metadata schema, and back.
+"""TensorFlow Metadata: schemas of Datum's features and back, TFX's statistics, and disagreements.
 
     schema = schema_from_features(features)
     features_from_schema(schema)       # the same features again; and so the other way round
+    check_statistics(read_statistics(uri), features, records, source=uri)
 
-Source: `tensorflow_metadata/proto/v0/schema.proto`.
+Source: `tensorflow_metadata/proto/v0/{schema,statistics}.proto`; TFX keeps a split's statistics as
+`Split-<name>/FeatureStats.pb`.
 """
 
 import dataclasses
@@ -12,14 +14,19 @@ import math
 from collections.abc import Collection, Mapping, Sequence
 from types import MappingProxyType
 
-from google.protobuf import text_format
-from tensorflow_metadata.proto.v0 import schema_pb2
+from google.protobuf import message, text_format
+from tensorflow_metadata.proto.v0 import schema_pb2, statistics_pb2
 
+from trainer_utils.dataset.inspection import DatasetFacts
 from trainer_utils.format import DatasetError, Feature
+from trainer_utils.format.naming import SPLIT_PREFIX
 from trainer_utils.format.schema_text import SCHEMA_TAG, feature_entry, schema_tag
+from trainer_utils.storage import exists, join, list_files, read_bytes
 
 _TO_TFMD = {"int": schema_pb2.INT, "float": schema_pb2.FLOAT, "string": schema_pb2.BYTES}
 _FROM_TFMD = {number: name for name, number in _TO_TFMD.items()}
+_STATISTICS_FILE = "FeatureStats.pb"
+_KINDS = {0: "int", 1: "float", 2: "string", 3: "string"}  # FeatureNameStatistics.Type
 
 
 def schema_from_features(
@@ -75,8 +82,7 @@ def features_from_schema(schema: schema_pb2.Schema) -> dict[str, Feature]:
 
 def _entry(name: str, feature: Feature) -> schema_pb2.Feature:
     """A feature in TFMD's own words, with what these do not say in its annotation."""
-    text = feature_entry(name, feature)
-    return text_format.Parse(text, schema_pb2.Feature())
+    return text_format.Parse(feature_entry(name, feature), schema_pb2.Feature())
 
 
 def _feature(entry: schema_pb2.Feature) -> Feature:
@@ -109,48 +115,40 @@ def _declared_shape(entry: schema_pb2.Feature) -> tuple[int, ...]:
     return tuple(dim.size for dim in entry.shape.dim)
 
 
+def _disagreement(name: str, expected: str, got: str, source: str) -> DatasetError:
+    """The error of a schema or of statistics that are not of the examples."""
+    advice = "Make the schema and the statistics from these examples"
+    return DatasetError(f"{name}: expected {expected}, got {got} ({source}). {advice}.")
+
+
 def check_agreement(
     given: schema_pb2.Schema, features: Mapping[str, Feature], *, source: str
 ) -> None:
-    """Refuses a schema that contradicts the data.
-
-    Raises:
-        DatasetError: a feature of one is not in the other, has another type, another shape, or is
-            fixed in the schema and not in the data; the message names it.
-    """
+    """Refuses a schema that contradicts the data in names, types or shapes, by feature."""
     of_schema = {
         entry.name: dataclasses.replace(_feature(entry), shape=_declared_shape(entry))
         for entry in given.feature
     }
-    for name in sorted(of_schema.keys() ^ features.keys()):
-        where = "in the schema only" if name in of_schema else "in the examples only"
-        raise DatasetError(
-            f"feature {name!r}: expected in schema and examples, got it {where} "
-            f"({source}). Make the schema from these examples."
-        )
-    for name, wanted in sorted(of_schema.items()):
-        found = features[name]
-        if wanted.type != found.type:
-            raise DatasetError(
-                f"feature {name!r}: expected {wanted.type} as the schema says, "
-                f"got {found.type} ({source})"
-            )
-        found_shape = () if found.is_image else found.shape
+    for name in sorted(of_schema.keys() | features.keys()):
+        wanted, found = of_schema.get(name), features.get(name)
+        if wanted is None or found is None:
+            expected, got = "it in schema and examples", "it in the "
+            got += "schema only" if wanted else "examples only"
+            raise _disagreement(f"feature {name!r}", expected, got, source)
+        expected, got = wanted.type, found.type
+        shape = () if found.is_image else found.shape
         # A scalar is [] or [1] in TFMD: SchemaGen writes the latter, parsers take either.
-        if wanted.dense and (not found.dense or math.prod(wanted.shape) != math.prod(found_shape)):
-            raise DatasetError(
-                f"feature {name!r}: expected shape {list(wanted.shape)} as the schema says, got "
-                f"{list(found_shape) if found.dense else 'a variable length'} ({source})"
-            )
+        is_as_long = found.dense and math.prod(wanted.shape) == math.prod(shape)
+        if expected == got and wanted.dense and not is_as_long:
+            expected = f"shape {list(wanted.shape)}"
+            got = str(list(shape)) if found.dense else "a variable length"
+        if expected != got:
+            expected += " as the schema says"
+            raise _disagreement(f"feature {name!r}", expected, got, source)
 
 
 def adopt_shapes(given: schema_pb2.Schema, features: Mapping[str, Feature]) -> dict[str, Feature]:
-    """The features, with the shapes of matrices that a schema has and records do not.
-
-    Args:
-        given: a schema that agrees with the features.
-        features: by name; a matrix looks like a vector of as many values.
-    """
+    """The features, with the shapes of matrices that an agreeing schema has and records do not."""
     adopted = dict(features)
     for entry in given.feature:
         feature, shape = features[entry.name], _declared_shape(entry)
@@ -187,12 +185,80 @@ def render_schema(schema: schema_pb2.Schema) -> str:
 
 
 def parse_schema(text: str, *, path: str) -> schema_pb2.Schema:
-    """Reads `schema.pbtxt`.
-
-    Raises:
-        DatasetError: it is no such text; the message names `path`.
-    """
+    """Reads `schema.pbtxt`; raises a DatasetError that names `path` where it is none."""
     try:
         return text_format.Parse(text, schema_pb2.Schema())
     except text_format.ParseError as error:
         raise DatasetError(f"{path!r}: expected a TFMD schema: {error}", path=path) from error
+
+
+def read_statistics(uri: str) -> dict[str, statistics_pb2.DatasetFeatureStatistics]:
+    """An ExampleStatistics artifact's numbers, by split; DatasetError where there are none."""
+    statistics = {}
+    for file in list_files(uri) if exists(uri) else ():
+        folder, _, name = file.path.partition("/")
+        if folder.startswith(SPLIT_PREFIX) and name == _STATISTICS_FILE:
+            found = statistics_pb2.DatasetFeatureStatisticsList()
+            try:
+                found.ParseFromString(read_bytes(join(uri, file.path)))
+            except message.DecodeError as error:
+                raise DatasetError(
+                    f"{file.path!r}: expected statistics: {error}", path=file.path
+                ) from error
+            for dataset in found.datasets[:1]:
+                statistics[folder.removeprefix(SPLIT_PREFIX)] = dataset
+    if not statistics:
+        name = f"{SPLIT_PREFIX}train/{_STATISTICS_FILE}"
+        raise DatasetError.at(uri, expected=f"statistics of TFX's, such as {name}", got="none")
+    return statistics
+
+
+def feature_name(entry: statistics_pb2.FeatureNameStatistics) -> str:
+    """What the examples call a feature, which TFDV names by a path where it is nested."""
+    return entry.name or ".".join(entry.path.step)
+
+
+def check_facts(schema: schema_pb2.Schema, facts: DatasetFacts, *, source: str) -> None:
+    """Refuses a schema whose presence or number of values the examples do not keep to."""
+    for entry in schema.feature:
+        found = facts.features.get(entry.name)
+        if found is None:
+            continue
+        counts = entry.value_count
+        rules = {
+            "in every example": entry.presence.min_fraction < 1 or found.present == facts.records,
+            f"at least {counts.min} values": found.shortest >= counts.min or not found.present,
+            f"at most {counts.max} values": not counts.max or found.longest <= counts.max,
+        }
+        for rule, is_kept in rules.items():
+            if not is_kept:
+                got = f"it in {found.present} of {facts.records} examples"
+                got += f" with {found.shortest} to {found.longest} values"
+                expected = f"it {rule} as the schema says"
+                raise _disagreement(f"feature {entry.name!r}", expected, got, source)
+
+
+def check_statistics(
+    statistics: Mapping[str, statistics_pb2.DatasetFeatureStatistics],
+    features: Mapping[str, Feature],
+    records: Mapping[str, int],
+    *,
+    source: str,
+) -> None:
+    """Refuses statistics that are of other examples, by split or feature."""
+    for split, dataset in statistics.items():
+        most = records.get(split, 0)
+        if dataset.num_examples > most:  # fewer is a sample
+            expected = f"at most its {most} examples in the statistics"
+            raise _disagreement(f"split {split!r}", expected, f"{dataset.num_examples}", source)
+        where = f"{source}, split {split}"
+        for name, entry in ((feature_name(entry), entry) for entry in dataset.features):
+            feature, kind = features.get(name), _KINDS.get(entry.type)
+            if feature is None or kind != feature.type:
+                expected, got = f"{kind} as the statistics say", feature.type if feature else "none"
+                raise _disagreement(f"feature {name!r}", expected, got, where)
+            which = entry.WhichOneof("stats")
+            missing = getattr(entry, which).common_stats.num_missing if which else 0
+            if missing and feature.dense:
+                expected = f"it missing in {missing} examples as the statistics say"
+                raise _disagreement(f"feature {name!r}", expected, "it in every one", where)

@@ -218,7 +218,7 @@ def _selected(
     frames = block.frames()
     for number, record in changed.items():
         header, footer = frame_parts([record])
-        frames[number] = header + record + footer
+        frames[number] = b"".join((header, record, footer))
     staying = [*itertools.compress(frames, kept)]
     sizes = np.array([*map(len, staying)], np.int64)
     data, ends = b"".join(staying), np.cumsum(sizes)

@@ -9,13 +9,14 @@ import functools
 import itertools
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent import futures
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
 from components.shuffle.layout import ShardTask, SplitLayout
+from trainer_utils import storage
 from trainer_utils.format import DatasetError, RecordBlock, Shard, ShardName, ShardWriter
 from trainer_utils.format.tfrecord import (
     BLOCK_BYTES,
@@ -23,14 +24,6 @@ from trainer_utils.format.tfrecord import (
     check_frames,
     footers_of,
     unframe,
-)
-from trainer_utils.storage import (
-    is_remote,
-    join,
-    list_names,
-    make_folder,
-    open_for_reading,
-    write_atomically,
 )
 from trainer_utils.writing.publishing import working_folder
 from trainer_utils.writing.shards import verify_shard, write_shard
@@ -63,7 +56,7 @@ class ExternalShuffle:
 
     @property
     def _folder(self) -> str:
-        return join(working_folder(self.uri), f"runs/{self.layout.split}")
+        return storage.join(working_folder(self.uri), f"runs/{self.layout.split}")
 
     def scatter(self, run: str, records: pa.RecordBatch) -> None:
         """Writes records, as `run_of` gives them, as a run; a retry writes the same again."""
@@ -74,7 +67,7 @@ class ExternalShuffle:
         bounds = np.searchsorted(positions[order], cuts).tolist()
         records = records.take(pa.array(order))
         batches = [records.slice(a, b - a) for a, b in itertools.pairwise(bounds)]
-        write_batches(join(self._folder, run), working_folder(self.uri), batches)
+        write_batches(storage.join(self._folder, run), working_folder(self.uri), batches)
 
     def gather(self, number: int, *, held: list[pa.RecordBatch] | None = None) -> list[Shard]:
         """Writes the shards of a task, and reads them back.
@@ -99,8 +92,8 @@ class ExternalShuffle:
         return write_shards(named, lots, uri=self.uri, block_bytes=self.block_bytes)
 
     def _runs(self, cell: int) -> list[pa.RecordBatch]:
-        names = sorted(list_names(self._folder))
-        return [read_batch(join(self._folder, name), cell) for name in names]
+        names = sorted(storage.list_names(self._folder))
+        return [read_batch(storage.join(self._folder, name), cell) for name in names]
 
     def _lots(
         self,
@@ -140,18 +133,12 @@ def _lot(frames: pa.Array, names: pa.Array, path: str | None) -> Lot:
     octets = data.slice(0, int(ends[-1])).to_pybytes()
     if path is None:
         return Lot(octets, lengths, footers_of(octets, ends), known)
-    crcs, bad = checked_crcs(octets, lengths)
-    if bad is not None:
-        frame = octets[ends[bad] - lengths[bad] - RECORD_OVERHEAD_BYTES : ends[bad]]
-        unframe(frame, path=path, offset=int(ends[bad]))
+    starts = ends - lengths - RECORD_OVERHEAD_BYTES
+    crcs, is_whole = check_frames(octets, starts, ends)
+    if not is_whole.all():
+        bad = int(is_whole.argmin())
+        unframe(octets[starts[bad] : ends[bad]], path=path, offset=int(starts[bad]))
     return Lot(octets, lengths, crcs, known)
-
-
-def checked_crcs(frames: Any, lengths: Ints) -> tuple[npt.NDArray[np.uint32], int | None]:
-    """The masked CRC-32C of payloads in frames of these lengths; which of them is bad, if any."""
-    stops = np.cumsum(lengths + RECORD_OVERHEAD_BYTES)
-    crcs, is_whole = check_frames(frames, stops - lengths - RECORD_OVERHEAD_BYTES, stops)
-    return crcs, None if is_whole.all() else int(is_whole.argmin())
 
 
 def write_shards(
@@ -206,9 +193,9 @@ def frames_of(block: RecordBlock) -> pa.Array:
 
 def write_batches(path: str, folder: str, batches: Sequence[pa.RecordBatch]) -> None:
     """Keeps Arrow's record batches, one or more of one schema, as a file of the working folder."""
-    make_folder(path.rpartition("/")[0])
+    storage.make_folder(path.rpartition("/")[0])
     with (
-        write_atomically(path, temporary_folder=folder) as stream,
+        storage.write_atomically(path, temporary_folder=folder) as stream,
         pa.ipc.new_file(stream, batches[0].schema) as writer,
     ):
         for batch in batches:
@@ -218,9 +205,9 @@ def write_batches(path: str, folder: str, batches: Sequence[pa.RecordBatch]) -> 
 def read_batch(path: str, number: int) -> pa.RecordBatch:
     """One of the batches that `write_batches` kept; a `DatasetError` where the file is another."""
     try:
-        if not is_remote(path):
+        if not storage.is_remote(path):
             return pa.ipc.open_file(pa.memory_map(path)).get_batch(number)
-        with open_for_reading(path) as stream, pa.PythonFile(stream, "r") as source:
+        with storage.open_for_reading(path) as stream, pa.PythonFile(stream, "r") as source:
             return pa.ipc.open_file(source).get_batch(number)
     except pa.ArrowInvalid as error:
         rule = "rows that this run kept, which the disk or the store changed"

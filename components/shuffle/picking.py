@@ -13,10 +13,10 @@ from typing import NoReturn
 import numpy as np
 import numpy.typing as npt
 
-from components.shuffle.external import Lot, checked_crcs
+from components.shuffle.external import Lot
 from trainer_utils.dataset import read_shard_blocks
 from trainer_utils.format import DatasetError, ShardName
-from trainer_utils.format.tfrecord import RECORD_OVERHEAD_BYTES, Lengths
+from trainer_utils.format.tfrecord import RECORD_OVERHEAD_BYTES, Lengths, check_frames
 from trainer_utils.storage import file_size, naming_file, open_for_reading
 
 Ints = npt.NDArray[np.int64]
@@ -68,9 +68,10 @@ def picked_lots(paths: Sequence[str], gather: GatherIndices) -> Iterator[tuple[L
                 if len(frames[-1]) < size:
                     _raise_damage(paths[file])
             data = b"".join(frames)
-            crcs, bad = checked_crcs(data, lengths[start:stop])
-            if bad is not None:
-                _raise_damage(paths[int(gather.files[start + bad])])
+            stops = ends[start:stop] - done
+            crcs, is_whole = check_frames(data, stops - sizes[start:stop], stops)
+            if not is_whole.all():
+                _raise_damage(paths[int(gather.files[start + is_whole.argmin()])])
             yield gather.files[start:stop], Lot(data, lengths[start:stop], crcs)
             start, done = stop, int(ends[stop - 1])
 

@@ -3,48 +3,80 @@
 A row with too few or too many fields, or with bytes that are no text, is rejected by itself. An
 empty field is a missing value, a quoted empty one is an empty text.
 
+A header is believed where every name is there, stands once, and is no value (a number, a date, a
+word for nothing), and where either something shows it, or nothing speaks against it. It is shown by
+a name that is known (`text`, `label`, `id`, …, or one that a setting names), or by a word above a
+column of numbers. Against it speak names of more than two words, sentences, names of files, and a
+name that is found again below it. All tables of a run must agree. Where there is a doubt the user
+is asked: a wrong guess would lose a row of each file, or take the names for one.
+
 Source: RFC 4180; quotes inside an unquoted field are characters of it, as Arrow reads them.
 """
 
 import codecs
+import collections
 import csv
 import dataclasses
 import io
 import itertools
 import re
 import shlex
-from collections.abc import Iterator, Sequence
-from typing import Any, BinaryIO
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import Any, BinaryIO, NoReturn
 
 import pyarrow as pa
 import pyarrow.csv
 
 from components.common.layout_inputs import LayoutInputs
-from components.tables.headers import ROWS, find_header_doubt, is_evident_header, refuse_doubtful
+from components.tables.kinds import LABEL_NAMES
 from components.tables.pieces import (
     MAX_COLUMNS,
     BadQuote,
+    BadRow,
     Piece,
-    StrayQuote,
+    Rows,
     TableOptions,
+    checked_texts,
     cut,
     is_open,
+    lines_of,
+    one_array,
     row_ends,
     row_starts,
+    text_problem,
 )
-from components.tables.rows import BadRow, Rows, checked_texts, lines_of, name_encoding, one_array
 from trainer_utils.format import ConfigError, InputError
+from trainer_utils.format.media_formats import EXTENSIONS
 
 _BLOCK_BYTES = 1 << 20  # read in blocks of that size, Arrow keeps to the processor's cache
 _HEAD_BYTES = 1 << 20  # that the header must fit into
 _DELIMITERS = ",;\t|"  # that tables are found with
 _HINT = re.compile(rb'"?sep=([^\r\n"])"?[,;\t]*\r?\n', re.IGNORECASE)
 _NAME = re.compile(r'"?[^\W\d]\w*"?')
-_MARKS = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 _QUOTING = (
     "A text that begins with a quote is quoted as a whole, and its own quotes are doubled: "
     '"""Yes"", he said".'
 )
+_ROWS = 50  # that are compared with the first one
+_MOST_CELLS = 100_000  # of a wide table
+_NAMES = frozenset(
+    [
+        *LABEL_NAMES,
+        *("text", "sentence", "sentence1", "sentence2", "review", "content", "document", "body"),
+        *("comment", "title", "name", "question", "answer", "target", "sentiment", "score"),
+        *("rating", "id", "index", "key", "split", "set", "ml_use", "image", "image_uri", "audio"),
+        *("audio_uri", "clip", "filename", "file_name", "file", "path", "uri", "url"),
+    ]
+)
+_NO_VALUE = frozenset(["nan", "na", "n/a", "null", "none", "nil", "true", "false"])
+_INDEX = "index"  # what a first column without a name is called
+_MOST_WORDS, _MOST_CHARACTERS = 2, 40
+_SENTENCE = re.compile(r"[.!?…\u3002\uff01\uff1f]$|[,;.!?] ")
+_FILE = re.compile(
+    rf"://|({'|'.join(re.escape(e) for known in EXTENSIONS.values() for e in known)})$",
+    re.IGNORECASE,
+)
+_SHOWN_CELLS, _SHOWN_CHARACTERS = 6, 40
 
 
 def find_pieces(
@@ -55,29 +87,28 @@ def find_pieces(
     Raises:
         InputError: it has no rows, no header that can be believed, or a quote that is never closed.
     """
-    source = whole.source
     with inputs.open(whole.path) as stream:
-        head = _Head(stream.read(_HEAD_BYTES), delimiter, source)
-        names, start, header = head.read(options)
+        head = stream.read(_HEAD_BYTES)
+        names, start, header = _read_header(head, delimiter, options, whole.source)
         details = {
             "names": names,
             "header": header,
             "delimiter": delimiter,
-            "lines_before": head.data[:start].count(b"\n"),
+            "lines_before": head[:start].count(b"\n"),
         }
-        whole = dataclasses.replace(whole, details=details)
+        whole = dataclasses.replace(whole, start=start, stop=start, details=details)
         try:
-            parts = cut(stream, start=start, delimiter=delimiter.encode(), refuse_stray=True)
+            parts = cut(stream, whole, delimiter=delimiter.encode())
             # A header alone is a piece as well, so that it is compared with those of other files.
-            for part in itertools.chain([next(parts, (start, start))], parts):
-                yield whole.narrow(part)
+            yield next(parts, whole)
+            yield from parts
         except BadQuote as error:
             line = _line_of(stream, error.offset)
             rule, got = "every quote to be closed", f"a row in which one is not (from line {line})"
-            if isinstance(error, StrayQuote):
+            if error.is_stray:
                 rule = "a quoted field of several lines to end where a field does"
                 got = f"a quote within a text behind it (line {line})"
-            raise InputError.at(source, expected=rule, got=got, advice=_QUOTING) from error
+            raise InputError.at(whole.source, expected=rule, got=got, advice=_QUOTING) from error
 
 
 def _line_of(stream: BinaryIO, offset: int) -> int:
@@ -89,126 +120,108 @@ def _line_of(stream: BinaryIO, offset: int) -> int:
     return line
 
 
-class _Head:
-    """The beginning of a file, with its header."""
+def _read_header(
+    data: bytes, delimiter: str, options: TableOptions, source: str
+) -> tuple[list[str], int, str]:
+    """The columns' names, where the first row begins, and how sure it is that they are names.
 
-    def __init__(self, data: bytes, delimiter: str, source: str) -> None:
-        self.data, self._delimiter, self._source = data, delimiter, source
+    That is `shown`, `likely`, or empty where the user says so. `data` is the beginning of a file.
+    """
+    start, mark = _begin(data, delimiter, source), delimiter.encode()
+    stop = start + int(row_ends(data[start:], mark)[0])
+    # None, if it is longer than any name.
+    first = [field.strip() for field in (_parsed(data[start:stop], delimiter) or [[]])[0]]
+    given = list(options.column_names)
+    is_header = not given or bool(options.header)
+    _check_row(data[start:stop].rstrip(b"\r\n"), is_header, source)
+    if not is_header:
+        return given, stop if first == given else start, ""  # one that says the same is no row
+    if stop == len(data) and (stop == _HEAD_BYTES or is_open(data[start:], mark)):
+        rule = f"a header of at most {_HEAD_BYTES} bytes whose quotes are closed"
+        cure = (
+            "For a table without a header: column_names=['text', 'label'] "
+            "(tfx-shards convert … --columns text,label)."
+        )
+        raise _bad(source, rule, "another", cure)
+    if not any(first):
+        rule = "a header with the names of the columns"
+        raise InputError(f"{source!r}: expected {rule}, found none", path=source)
+    if given:
+        if len(first) != len(given):
+            rule = f"{len(first)} names as the header of {source!r} has"
+            raise ConfigError.of("column_names", given, allowed=rule)
+        return given, stop, ""
+    if not options.header and first[0] not in options.columns:
+        _check_delimiter(first, delimiter, source)
+    # Some rows after the header; their errors are reported when they are read.
+    rows = [row for row in _parsed(data[stop:], delimiter) if row]
+    doubt, is_shown = judge_header(first, rows, known=options.columns)
+    if not first[0] and _INDEX not in first:  # as pandas and R write the index of a table
+        inner, _ = judge_header(first[1:], [row[1:] for row in rows], known=options.columns)
+        if options.header or (is_shown and inner is None):
+            first[0], doubt = _INDEX, inner
+    if doubt and not (options.header and all(first) and len(set(first)) == len(first)):
+        refuse_doubtful(source, first, rows, doubt)
+    if len(first) > MAX_COLUMNS:
+        raise _bad(source, f"at most {MAX_COLUMNS} columns", str(len(first)))
+    return first, stop, "shown" if is_shown else "likely"
 
-    def read(self, options: TableOptions) -> tuple[list[str], int, str]:
-        """The columns' names, where the first row begins, and how sure it is that they are names.
 
-        That is `shown`, `likely`, or empty where the user says so.
-        """
-        start = self._begin()
-        self._check_line_ends(start)
-        given = list(options.column_names)
-        first, stop = self._first_row(start)
-        if given and not options.header:
-            return given, stop if first == given else start, ""  # one that says the same is no row
-        self._check_header(first, start, stop)
-        if given:
-            if len(first) != len(given):
-                rule = f"{len(first)} names as the header of {self._source!r} has"
-                raise ConfigError.of("column_names", given, allowed=rule)
-            return given, stop, ""
-        if not options.header and first[0] not in options.columns:
-            self._check_delimiter(first)
-        rows = self._rows_below(stop)
-        reason = find_header_doubt(first, rows, known=options.columns)
-        if options.header and all(first) and len(set(first)) == len(first):
-            reason = None
-        if reason is not None:
-            refuse_doubtful(self._source, first, rows, reason)
-        if len(first) > MAX_COLUMNS:
-            raise self._bad(f"at most {MAX_COLUMNS} columns", str(len(first)))
-        sure = is_evident_header(first, rows, known=options.columns)
-        return first, stop, "shown" if sure else "likely"
+def _bad(source: str, expected: str, got: str, advice: str = "") -> InputError:
+    return InputError.at(source, expected=expected, got=f"{got} (line 1)", advice=advice)
 
-    def _bad(self, expected: str, got: str, advice: str = "") -> InputError:
-        got = f"{got} (line 1)"
-        return InputError.at(self._source, expected=expected, got=got, advice=advice)
 
-    def _begin(self) -> int:
-        """Where the header begins: behind a mark of UTF-8, and Excel's line `sep=;`."""
-        start = len(codecs.BOM_UTF8) if self.data.startswith(codecs.BOM_UTF8) else 0
-        hint = _HINT.match(self.data, start)
-        if hint is None:
-            return start
-        named = hint[1].decode("latin-1")
-        if named != self._delimiter:
-            raise self._bad(
-                f"fields divided by {self._delimiter!r}",
+def _begin(data: bytes, delimiter: str, source: str) -> int:
+    """Where the header begins: behind a mark of UTF-8, Excel's line `sep=;`, and blank lines."""
+    start = len(codecs.BOM_UTF8) if data.startswith(codecs.BOM_UTF8) else 0
+    if hint := _HINT.match(data, start):
+        start, named = hint.end(), hint[1].decode("latin-1")
+        if named != delimiter:
+            raise _bad(
+                source,
+                f"fields divided by {delimiter!r}",
                 repr(hint[0].decode("latin-1").strip()),
                 f"Say so as well: delimiter={named!r} (tfx-shards convert … --delimiter "
                 f"{shlex.quote(named)}), or remove that line.",
             )
-        return hint.end()
+    return len(data) - len(data[start:].lstrip(b"\r\n"))
 
-    def _check_line_ends(self, start: int) -> None:
-        """Refuses a table of which no row ends as here: all of it would be taken for the header.
 
-        Every other byte of UTF-16 is a NUL, also in the header.
-        """
-        head = self.data[start:].lstrip(b"\r\n")
-        row = head[: int(row_ends(head, self._delimiter.encode())[0])].rstrip(b"\r\n")
-        if b"\0" in row:
-            raise self._bad("text", "NUL bytes", f"{name_encoding('utf-16')}.")
-        if b"\r" in b"".join(row.split(b'"')[::2]):  # each doubled quote ends and begins one
-            rule = "rows that end in a line feed, alone or after a carriage return"
-            cure = "Write it again with line feeds: tr '\\r' '\\n' < old.csv > new.csv."
-            raise self._bad(rule, "carriage returns alone", cure)
+def _check_row(row: bytes, is_header: bool, source: str) -> None:
+    """Refuses a first row that is no text, or at which no row ends as here.
 
-    def _first_row(self, start: int) -> tuple[list[str], int]:
-        """The fields of the first row without spaces round them, and where it ends."""
-        while self.data[start : start + 1] in (b"\n", b"\r"):
-            start += 1
-        stop = start + int(row_ends(self.data[start:], self._delimiter.encode())[0])
-        rows = self._parsed(self.data[start:stop])  # none, if it is longer than any name
-        return [field.strip() for field in (rows or [[]])[0]], stop
+    All of a table would be taken for its header. Every other byte of UTF-16 is a NUL.
+    """
+    if (problem := text_problem(row)) is not None and (is_header or b"\0" in row):
+        rule, detail = "a header in UTF-8 (line 1)", problem[1]
+        raise InputError(f"{source!r}: expected {rule}: {detail}.", path=source)
+    if b"\r" in b"".join(row.split(b'"')[::2]):  # each doubled quote ends and begins one
+        rule = "rows that end in a line feed, alone or after a carriage return"
+        cure = "Write it again with line feeds: tr '\\r' '\\n' < old.csv > new.csv."
+        raise _bad(source, rule, "carriage returns alone", cure)
 
-    def _parsed(self, data: bytes) -> list[list[str]]:
-        text = io.StringIO(data.decode("utf-8", "replace"), newline="")
-        try:
-            return [*itertools.islice(csv.reader(text, delimiter=self._delimiter), ROWS)]
-        except csv.Error:
-            return []
 
-    def _rows_below(self, stop: int) -> list[list[str]]:
-        """Some rows after the header; their errors are reported when they are read."""
-        return [row for row in self._parsed(self.data[stop:]) if row]
+def _parsed(data: bytes, delimiter: str) -> list[list[str]]:
+    text = io.StringIO(data.decode("utf-8", "replace"), newline="")
+    try:
+        return [*itertools.islice(csv.reader(text, delimiter=delimiter), _ROWS)]
+    except csv.Error:
+        return []
 
-    def _check_header(self, fields: Sequence[str], start: int, stop: int) -> None:
-        is_cut = stop == _HEAD_BYTES or is_open(self.data[start:], self._delimiter.encode())
-        if stop == len(self.data) and is_cut:
-            rule = f"a header of at most {_HEAD_BYTES} bytes whose quotes are closed"
-            cure = (
-                "For a table without a header: column_names=['text', 'label'] "
-                "(tfx-shards convert … --columns text,label)."
+
+def _check_delimiter(first: Sequence[str], delimiter: str, source: str) -> None:
+    """Refuses a header of one name that is several, divided by another character."""
+    for other in _DELIMITERS.replace(delimiter, "") if len(first) == 1 else "":
+        names = first[0].split(other)
+        if len(names) > 1 and all(map(_NAME.fullmatch, names)):
+            raise _bad(
+                source,
+                f"names divided by {delimiter!r} in the first row",
+                repr(first[0]),
+                f"Name what divides them: delimiter={other!r} (tfx-shards convert … "
+                f"--delimiter {shlex.quote(other)}); if it is one name, say so: header=True "
+                "(tfx-shards convert … --header).",
             )
-            raise self._bad(rule, "another", cure)
-        try:
-            self.data[start:stop].decode("utf-8")
-        except UnicodeDecodeError as error:
-            likely = "utf-16" if self.data.startswith(_MARKS) else "latin-1"
-            cure = f"{name_encoding(likely)}."
-            raise self._bad("a header in UTF-8", str(error), cure) from error
-        if not any(fields):
-            rule = "a header with the names of the columns"
-            raise InputError(f"{self._source!r}: expected {rule}, found none", path=self._source)
-
-    def _check_delimiter(self, first: Sequence[str]) -> None:
-        """Refuses a header of one name that is several, divided by another character."""
-        for other in _DELIMITERS.replace(self._delimiter, "") if len(first) == 1 else "":
-            names = first[0].split(other)
-            if len(names) > 1 and all(map(_NAME.fullmatch, names)):
-                raise self._bad(
-                    f"names divided by {self._delimiter!r} in the first row",
-                    repr(first[0]),
-                    f"Name what divides them: delimiter={other!r} (tfx-shards convert … "
-                    f"--delimiter {shlex.quote(other)}); if it is one name, say so: header=True "
-                    "(tfx-shards convert … --header).",
-                )
 
 
 def read(data: bytes, piece: Piece) -> Rows:
@@ -270,11 +283,118 @@ def _read_slowly(data: bytes, names: Sequence[str], delimiter: str) -> Rows:
         record, fields = row.number - 1, f"{row.expected_columns} fields ({','.join(names)})"
         detail = f"expected {fields}, got {row.actual_columns}"
         bad.append(BadRow(record, "WRONG_COLUMNS", detail, lines.get(record)))
-    columns = {name: _from_latin_1(table[name]) for name in names}
+    columns = {}
+    for name in names:
+        values = (None if v is None else v.encode("latin-1") for v in table[name].to_pylist())
+        columns[name] = pa.array(values, pa.binary())
     found, ends = len(table) + len(invalid), data.count(b"\n")
     return checked_texts(Rows(columns, found=found, bad=bad, lines=ends, texts=names), lines)
 
 
-def _from_latin_1(column: pa.ChunkedArray) -> pa.Array:
-    values = column.to_pylist()
-    return pa.array([v if v is None else v.encode("latin-1") for v in values], pa.binary())
+# Whether the first row is a header ----------------------------------------------------------------
+
+
+def judge_header(
+    names: Sequence[str], rows: Sequence[Sequence[str]], *, known: Collection[str] = ()
+) -> tuple[str | None, bool]:
+    """Why a first row may be no header, None where it is one; and whether it is shown to be one.
+
+    It is by a name that shows by itself, or by what is below it, that all are names.
+    """
+    below, counts = _below(rows, len(names)), collections.Counter(names)
+    is_shown = any(
+        name in known
+        or (name.lower() in _NAMES and name not in values)
+        or (bool(values) and all(map(_is_number, values)))
+        for name, values in zip(names, below, strict=True)
+    )
+    for name in names:
+        if not name:
+            return "there is one without a name", is_shown
+        if counts[name] > 1:
+            return f"there is {_short(name)} twice", is_shown
+        if name.lower() in _NO_VALUE or not any(map(str.isalpha, name)) or _is_number(name):
+            return f"{_short(name)} is a value", is_shown
+    doubts = [] if is_shown else map(_doubt, names, below)
+    return next(filter(None, doubts), None), is_shown
+
+
+def _below(rows: Sequence[Sequence[str]], width: int) -> list[list[str]]:
+    """The values below each name that are not empty; of a wide table those of fewer rows."""
+    some = rows[: max(2, min(_ROWS, _MOST_CELLS // max(1, width)))]
+    whole = [row for row in some if len(row) == width]
+    return [[value for row in whole if (value := row[n].strip())] for n in range(width)]
+
+
+def _doubt(name: str, below: Sequence[str]) -> str | None:
+    """What speaks against a name."""
+    is_long = len(name.split()) > _MOST_WORDS or len(name) > _MOST_CHARACTERS or "\n" in name
+    shapes = {_shape(value) for value in below}
+    reasons = {
+        "is long for a name": is_long,
+        "looks like a sentence": _SENTENCE.search(name),
+        "is a file": _FILE.search(name),
+        "stands below it as well": name in below,
+        "is written like those below it": re.search("[0-9]", name) and shapes == {_shape(name)},
+    }
+    return next((f"{_short(name)} {reason}" for reason, is_so in reasons.items() if is_so), None)
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _shape(text: str) -> str:
+    """`a9` of `r17`."""
+    return re.sub(r"[0-9]+", "9", re.sub(r"[^\W\d]+", "a", text))
+
+
+def refuse_doubtful(
+    source: str, first: Sequence[str], rows: Sequence[Sequence[str]], reason: str
+) -> NoReturn:
+    """Asks what the first row is: raises an `InputError` with the first rows, and both answers."""
+    below = f", above {_row(rows[0])}" if rows else ""
+    numbered = names = [f"column_{number}" for number in range(1, len(first) + 1)]
+    if len(first) == 1:
+        names = ["text"]
+    elif len(first) == 2:  # the second is the text where it is far longer
+        text, label = (sum(map(len, column)) for column in _below([first, *rows], 2))
+        names = ["text", "label"] if 2 * text >= label else ["label", "text"]
+    more = more_flags = ""
+    stripped = {name.strip() for name in first}
+    if "" in stripped or len(stripped) < len(first):  # they cannot be the features' names
+        more, more_flags = f", column_names={numbered!r}", f" --columns {','.join(numbered)}"
+    raise InputError(
+        f"{source!r}: expected the columns' names in the first row, got {_row(first)}{below} "
+        f"(line 1): {reason}. If there is no header, name the columns: column_names={names!r} "
+        f"(tfx-shards convert … --columns {','.join(names)}). If that row is one: "
+        f"header=True{more} (tfx-shards convert … --header{more_flags}).",
+        path=source,
+    )
+
+
+def check_agreement(headers: Mapping[str, Sequence[str]], *, shown: Collection[str]) -> None:
+    """Refuses tables whose first rows are not the names of the same columns, by an `InputError`.
+
+    Their order may differ, and a table may lack some of the columns of the widest. One whose header
+    is `shown` to be one, as `judge_header` has it, may have other columns beside.
+    """
+    widest = max(headers, key=lambda source: (source in shown, len(headers[source])), default="")
+    for source, names in headers.items():
+        strange = sorted(set(names) - set(headers[widest]))
+        if strange and (source not in shown or len(strange) == len(names)):
+            others = f"{_short(strange[0])} is none of those in {widest!r}, {_row(headers[widest])}"
+            refuse_doubtful(source, names, [], others)
+
+
+def _row(fields: Sequence[str]) -> str:
+    shown = ", ".join(map(_short, fields[:_SHOWN_CELLS]))
+    return shown + (f", … ({len(fields)} fields)" if len(fields) > _SHOWN_CELLS else "")
+
+
+def _short(text: str) -> str:
+    return repr(text if len(text) <= _SHOWN_CHARACTERS else text[: _SHOWN_CHARACTERS - 1] + "…")

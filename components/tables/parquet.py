@@ -16,9 +16,8 @@ import pyarrow.compute as pc
 import pyarrow.parquet
 
 from components.common.layout_inputs import LayoutInputs
-from components.tables.json_lines import flatten, is_ignored
-from components.tables.pieces import PIECE_BYTES, Piece
-from components.tables.rows import Rows, one_array
+from components.tables.json_rows import flatten, is_ignored
+from components.tables.pieces import PIECE_BYTES, Piece, Rows, one_array
 from trainer_utils.format import InputError
 from trainer_utils.format.json_text import JsonObject
 from trainer_utils.storage import is_fault
@@ -27,6 +26,7 @@ _HELD_BYTES = 128 << 20  # of a row group, beyond which it is read in parts; tak
 _MOST_GROUP_BYTES = 4 << 30
 _MOST_REPEATED_BYTES = 1 << 30  # of texts that the file has once
 _BATCH_ROWS, _BUFFER_BYTES = 4096, 1 << 20
+_RULE = "numbers, texts, times, or lists of these"
 _LISTS = (pa.types.is_list, pa.types.is_large_list, pa.types.is_fixed_size_list)
 _BINARY = (pa.types.is_binary, pa.types.is_large_binary, pa.types.is_fixed_size_binary)
 
@@ -134,31 +134,21 @@ def read_columns(
     groups = range(file.metadata.num_row_groups) if groups is None else groups
     schema = file.schema_arrow
     if twice := sorted({name for name in schema.names if schema.names.count(name) > 1}):
-        got = f"two called {twice[0]!r}"
-        raise InputError.at(
-            source, expected="columns of different names", got=got, advice="Rename one."
-        )
+        rule, got = "columns of different names", f"two called {twice[0]!r}"
+        raise InputError.at(source, expected=rule, got=got, advice="Rename one.")
     names = [name for name in schema.names if name not in unread]
     _check_repeated(file, stream, groups, frozenset(names) - ignored, source)
-    good = []
-    try:
-        return _read_groups(file, groups, rows, names)
-    except (pa.ArrowException, OSError) as error:
-        if is_fault(error):
-            raise
-    for name in names:  # of one of them: each is read alone to see
+    columns = {}
+    for name in names:  # alone, so that one that cannot be read is known
         try:
-            _read_groups(file, groups, rows, [name])
+            columns[name] = _read_groups(file, groups, rows, [name]).column(0)
         except (pa.ArrowException, OSError) as error:
             if is_fault(error):
                 raise
             if name not in ignored:
-                rule = f"columns that Arrow {pa.__version__} reads"
-                kind = schema.field(name).type
+                rule, kind = f"columns that Arrow {pa.__version__} reads", schema.field(name).type
                 raise _bad_column(name, rule, f"{kind}, damaged perhaps", source, error) from error
-        else:
-            good.append(name)
-    return _read_groups(file, groups, rows, good)
+    return pa.table(columns) if columns else _read_groups(file, groups, rows, [])
 
 
 def _bad_column(
@@ -186,15 +176,14 @@ def _read_groups(
     if rows is None or not names:
         table = file.read_row_groups(groups, columns=names, use_threads=False)
         return table if rows is None else table.slice(rows[0], rows[1] - rows[0])
-    batches, at = [], 0
+    batches, left_out, lacking = [], rows[0], rows[1] - rows[0]
     for batch in file.iter_batches(
         _BATCH_ROWS, row_groups=groups, columns=names, use_threads=False
     ):
-        first, stop = max(rows[0] - at, 0), min(rows[1] - at, len(batch))
-        at += len(batch)
-        if first < stop:
-            batches.append(batch.slice(first, stop - first))
-        if at >= rows[1]:
+        part = batch.slice(min(left_out, len(batch)), lacking)
+        left_out, lacking = max(left_out - len(batch), 0), lacking - len(part)
+        batches += [part] if len(part) else []
+        if not lacking:
             break
     return pa.Table.from_batches(batches)
 
@@ -251,56 +240,54 @@ def _plain(array: pa.Array, name: str, source: str) -> pa.Array:
     if isinstance(kind, pa.BaseExtensionType):
         return _plain(array.storage, name, source)
     if _is_list(kind):
-        if (parts := array.flatten()).null_count:
-            got = f"some in {kind}"
-            raise _bad_column(name, "lists without missing values", got, source)
-        values = _plain(parts, name, source)
-        if pa.types.is_decimal(kind.value_type):
-            values = values.cast(pa.float64())
-        if not _is_list(values.type):
-            lengths = pc.fill_null(pc.list_value_length(array), 0).to_numpy(zero_copy_only=False)
-            offsets = np.concatenate([[0], np.cumsum(lengths)])
-            missing = np.append(array.is_null().to_numpy(zero_copy_only=False), False)
-            return pa.ListArray.from_arrays(pa.array(offsets, pa.int32(), mask=missing), values)
-    elif pa.types.is_boolean(kind):
-        return array.cast(pa.int64())
-    elif pa.types.is_integer(kind):
-        try:
-            return array.cast(pa.int64())
-        except pa.ArrowInvalid as error:
+        return _plain_lists(array, name, source)
+    rule = _RULE
+    try:
+        if pa.types.is_null(kind):
+            return array
+        if pa.types.is_boolean(kind) or pa.types.is_integer(kind):
             rule = "numbers of 64 bits, signed"
-            raise _bad_column(name, rule, kind, source, error) from error
-    elif pa.types.is_decimal(kind):
-        texts = [None if value is None else format(value, "f") for value in array.to_pylist()]
-        return pa.array(texts, pa.string())
-    elif pa.types.is_floating(kind):
-        return array.cast(pa.float64())
-    elif pa.types.is_temporal(kind) and not pa.types.is_duration(kind):
-        return _times(array, name, source)
-    elif str(kind) in ("string", "large_string", "string_view"):
-        return array.cast(pa.string())
-    elif any(is_kind(kind) for is_kind in _BINARY):
-        return array.cast(pa.binary())
-    elif pa.types.is_null(kind):
-        return array
-    raise _bad_column(name, "numbers, texts, times, or lists of these", kind, source)
+            return array.cast(pa.int64())
+        if pa.types.is_floating(kind):
+            return array.cast(pa.float64())
+        if pa.types.is_decimal(kind):
+            texts = [None if value is None else format(value, "f") for value in array.to_pylist()]
+            return pa.array(texts, pa.string())
+        if pa.types.is_temporal(kind) and not pa.types.is_duration(kind):
+            rule = "times of the years 1 to 9999, those of a day in microseconds"
+            exact = array.cast(pa.time64("us")) if pa.types.is_time64(kind) else array
+            return pa.array([_iso(value) for value in exact.to_pylist()], pa.string())
+        if str(kind) in ("string", "large_string", "string_view"):
+            return array.cast(pa.string())
+        if any(is_kind(kind) for is_kind in _BINARY):
+            return array.cast(pa.binary())
+    except (pa.ArrowInvalid, OverflowError, ValueError) as error:
+        raise _bad_column(name, rule, kind, source, error) from error
+    raise _bad_column(name, rule, kind, source)
+
+
+def _plain_lists(array: pa.Array, name: str, source: str) -> pa.Array:
+    parts = array.flatten()
+    if parts.null_count:
+        got = f"some in {array.type}"
+        raise _bad_column(name, "lists without missing values", got, source)
+    values = _plain(parts, name, source)
+    if _is_list(values.type):
+        raise _bad_column(name, _RULE, array.type, source)
+    if pa.types.is_decimal(parts.type):
+        values = values.cast(pa.float64())
+    lengths = pc.fill_null(pc.list_value_length(array), 0).to_numpy(zero_copy_only=False)
+    offsets = np.cumsum(np.insert(lengths, 0, 0))
+    missing = np.append(array.is_null().to_numpy(zero_copy_only=False), False)
+    return pa.ListArray.from_arrays(pa.array(offsets, pa.int32(), mask=missing), values)
 
 
 def _is_list(kind: pa.DataType) -> bool:
     return any(is_kind(kind) for is_kind in _LISTS)
 
 
-def _times(array: pa.Array, name: str, source: str) -> pa.Array:
-    """Times as texts, none of which says another time than it was."""
-    try:
-        exact = array.cast(pa.time64("us")) if pa.types.is_time64(array.type) else array
-        return pa.array([_iso(value) for value in exact.to_pylist()], pa.string())
-    except (pa.ArrowInvalid, OverflowError, ValueError) as error:
-        rule = "times of the years 1 to 9999, those of a day in microseconds"
-        raise _bad_column(name, rule, array.type, source, error) from error
-
-
 def _iso(value: object) -> str | None:
+    """A time as a text, which says no other than it was."""
     if isinstance(value, (datetime.date, datetime.time)):
         return value.isoformat()
     return None if value is None else str(value)

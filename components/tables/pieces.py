@@ -1,25 +1,28 @@
-"""Pieces of tables, each small enough to be held and read without the others, and how.
+"""Pieces of tables, each small enough to be held and read without the others, and their rows.
 
 A large file is cut where a row ends. In a CSV a line break may stand between quotes, so the cut
 follows the quotes from the file's beginning, a block at a time.
 """
 
+import codecs
 import dataclasses
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, BinaryIO, TypeVar
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 
 from trainer_utils.format.json_text import Json
+from trainer_utils.format.media_formats import packing_of
 
 PIECE_BYTES = 16 << 20  # 16 MiB: some hundred MB while it is worked on
 MAX_ROW_BYTES = 64 << 20
 MAX_COLUMNS = 50_000  # each is a feature of its own, with some ms of work
 _BLOCK_BYTES = 4 << 20
 _BLANK_BYTES = 64  # a line of more spaces than that is no blank one
-_NEWLINE = b"\n"[0]
+_UTF_16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 
 _Options = TypeVar("_Options")
 
@@ -49,9 +52,8 @@ class TableOptions:
 
 def select_settings(kind: type[_Options], settings: object) -> _Options:
     """Makes a dataclass of the settings of its fields' names; where there is none, its default."""
-    names = [field.name for field in dataclasses.fields(kind) if hasattr(settings, field.name)]  # type: ignore[arg-type]
-    values: dict[str, Any] = {name: getattr(settings, name) for name in names}
-    return kind(**values)
+    names = [field.name for field in dataclasses.fields(kind)]  # type: ignore[arg-type]
+    return kind(**{name: getattr(settings, name) for name in names if hasattr(settings, name)})
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -73,94 +75,72 @@ class Piece:
         """About how many bytes are read."""
         return int(self.details.get("bytes", self.stop - self.start))
 
-    def narrow(self, part: "tuple[int, int] | RowTooLong") -> "Piece":
-        """The same of one part of the file, as `cut` gives it."""
-        if isinstance(part, RowTooLong):
-            return dataclasses.replace(self, start=part.start, stop=part.stop, too_long=True)
-        return dataclasses.replace(self, start=part[0], stop=part[1])
+
+# Where rows end -----------------------------------------------------------------------------------
 
 
 class BadQuote(Exception):
-    """A quote that cannot be meant; `offset` is where it stands, or its row begins."""
+    """A quote that cannot be meant.
 
-    def __init__(self, offset: int) -> None:
-        super().__init__(f"byte {offset}")
-        self.offset = offset
-
-
-class UnclosedQuote(BadQuote):
-    """A quoted field does not end; `offset` is where the row with it begins."""
-
-
-class StrayQuote(BadQuote):
-    """A quoted field of several lines ends within a text; `offset` is where its last quote is.
-
-    A text that begins with a quote which nobody doubled takes in the rows up to the next such one.
+    A quoted field does not end, and `offset` is where the row with it begins. Or one of several
+    lines ends within a text (`is_stray`), and `offset` is where its last quote is: a text that
+    begins with a quote which nobody doubled takes in the rows up to the next such one.
     """
 
-
-@dataclasses.dataclass(frozen=True)
-class RowTooLong:
-    """A row that may not be held: its bytes."""
-
-    start: int
-    stop: int
+    def __init__(self, offset: int, *, is_stray: bool) -> None:
+        super().__init__(f"byte {offset}")
+        self.offset, self.is_stray = offset, is_stray
 
 
 def cut(
     stream: BinaryIO,
+    whole: Piece,
     *,
-    start: int = 0,
     delimiter: bytes | None = None,
     piece_bytes: int = PIECE_BYTES,
     max_row_bytes: int = MAX_ROW_BYTES,
-    refuse_stray: bool = False,
-) -> Iterator[tuple[int, int] | RowTooLong]:
-    """Cuts a file where rows end: the pieces' bytes, in order, and rows that are too long.
+) -> Iterator[Piece]:
+    """Cuts a file where rows end, from where it is said to start; rows that are too long alone.
 
     Args:
-        start: where the first row begins.
         delimiter: of a table whose fields may be quoted; None where a line is a row.
         piece_bytes: about how long a piece is.
-        refuse_stray: whether quotes within texts behind fields of several lines are looked for.
 
     Raises:
-        UnclosedQuote: the file ends between quotes.
-        StrayQuote: a field of several lines ends within a text, and `refuse_stray`.
+        BadQuote: the file ends between quotes, or a field of several lines ends within a text.
     """
-    piece_start = row_start = offset = start
-    rest = b""  # of the last row; of a long one what says whether it is between quotes
-    stream.seek(start)
-    while block := stream.read(_BLOCK_BYTES):
+
+    def part(start: int, stop: int, *, too_long: bool = False) -> Piece:
+        return dataclasses.replace(whole, start=start, stop=stop, too_long=too_long)
+
+    piece_start = row_start = offset = whole.start
+    rest, is_end = b"", False  # of the last row; of a long one what says if it is between quotes
+    stream.seek(offset)
+    while not is_end:
+        block = stream.read(_BLOCK_BYTES)
+        is_end = not block
         offset += len(block)
         rest += block
         begin = offset - len(rest)
         fields = _quoted(rest, delimiter)
-        if refuse_stray and (stray := _stray(rest, fields, delimiter)) is not None:
-            raise StrayQuote(begin + stray)
-        ends = _ends_outside(rest, fields)
+        if (stray := _stray(rest, fields, delimiter)) is not None:
+            raise BadQuote(begin + stray, is_stray=True)
+        if is_end and _is_open(fields):
+            raise BadQuote(row_start, is_stray=False)
+        ends = [len(rest)] if is_end else _ends_outside(rest, fields)
         if not len(ends):
             rest = _state(rest, delimiter)
             continue
         first, last = begin + int(ends[0]), begin + int(ends[-1])
         if first - row_start > max_row_bytes:
             if row_start > piece_start:
-                yield piece_start, row_start
-            yield RowTooLong(row_start, first)
+                yield part(piece_start, row_start)
+            yield part(row_start, first, too_long=True)
             piece_start = first
-        row_start = last
-        if row_start - piece_start >= piece_bytes:
-            yield piece_start, row_start
-            piece_start = row_start
-        rest = rest[int(ends[-1]) :]
-    if is_open(rest, delimiter):
-        raise UnclosedQuote(row_start)
-    if offset - row_start > max_row_bytes:
-        if row_start > piece_start:
-            yield piece_start, row_start
-        yield RowTooLong(row_start, offset)
-    elif offset > piece_start:
-        yield piece_start, offset
+        if last - piece_start >= (1 if is_end else piece_bytes):
+            yield part(piece_start, last)
+            piece_start = last
+        row_start, rest = last, rest[int(ends[-1]) :]
 
 
 def row_ends(data: bytes, delimiter: bytes | None) -> npt.NDArray[np.int64]:
@@ -171,7 +151,11 @@ def row_ends(data: bytes, delimiter: bytes | None) -> npt.NDArray[np.int64]:
 
 def is_open(data: bytes, delimiter: bytes | None) -> bool:
     """Whether data that begins with a field ends within a quoted one."""
-    return any(not field[1] for field in _quoted(data, delimiter)[-1:])
+    return _is_open(_quoted(data, delimiter))
+
+
+def _is_open(fields: list[re.Match[bytes]]) -> bool:
+    return bool(fields) and not fields[-1][1]
 
 
 def _quoted(data: bytes, delimiter: bytes | None) -> list[re.Match[bytes]]:
@@ -185,7 +169,7 @@ def _quoted(data: bytes, delimiter: bytes | None) -> list[re.Match[bytes]]:
 
 def _ends_outside(data: bytes, fields: list[re.Match[bytes]]) -> npt.NDArray[np.int64]:
     """Where rows end: behind line feeds that are in none of the quoted fields."""
-    ends = np.flatnonzero(np.frombuffer(data, np.uint8) == _NEWLINE) + 1
+    ends = np.flatnonzero(np.frombuffer(data, np.uint8) == ord("\n")) + 1
     if not fields:
         return ends
     spans = np.array([field.span() for field in fields])
@@ -197,8 +181,7 @@ def _ends_outside(data: bytes, fields: list[re.Match[bytes]]) -> npt.NDArray[np.
 def _stray(data: bytes, fields: list[re.Match[bytes]], delimiter: bytes | None) -> int | None:
     """The quote that closes the first field of several lines behind which its text goes on."""
     behind = (delimiter, b"\n", b"\r", b" ", b"\t", b"")
-    several = (field for field in fields if field[1] and b"\n" in field[0])
-    ends = (field.end() for field in several)
+    ends = (field.end() for field in fields if field[1] and b"\n" in field[0])
     return next((end - 1 for end in ends if data[end : end + 1] not in behind), None)
 
 
@@ -209,13 +192,13 @@ def _state(rest: bytes, delimiter: bytes | None) -> bytes:
         return rest
     fields = _quoted(body, delimiter)
     state = body[-1:]
-    if fields and not fields[-1][1]:
+    if _is_open(fields):
         state = b'"\n' if b"\n" in fields[-1][0] else b'"'
     return state + rest[len(body) :]
 
 
 def row_starts(data: bytes, delimiter: bytes | None) -> npt.NDArray[np.int64]:
-    """Where each row that is not blank begins; takes what `cut` takes."""
+    """Where each row that is not blank begins; `delimiter` as `cut` takes it."""
     ends = row_ends(data, delimiter)
     starts = np.concatenate([[0], ends[:-1]])
     spaces = None if delimiter is None else b"\r\n"
@@ -224,3 +207,106 @@ def row_starts(data: bytes, delimiter: bytes | None) -> npt.NDArray[np.int64]:
         for start, stop in zip(starts.tolist(), ends.tolist(), strict=True)
     ]
     return starts[np.array(is_row, np.bool_)]
+
+
+def lines_of(starts: Sequence[int], data: bytes) -> list[int]:
+    """The line, from 0, in which each of some ascending offsets lies."""
+    ends = np.flatnonzero(np.frombuffer(data, np.uint8) == ord("\n"))
+    return [int(line) for line in np.searchsorted(ends, starts)]
+
+
+# Rows ---------------------------------------------------------------------------------------------
+
+
+@dataclasses.dataclass(frozen=True)
+class BadRow:
+    """A row that is rejected."""
+
+    record: int  # its number in the piece
+    code: str  # as in `rejects.jsonl`, as the detail is
+    detail: str
+    line: int | None = None  # its number in the piece, from 0; None where there are no lines
+
+
+@dataclasses.dataclass
+class Rows:
+    """What was read of a piece."""
+
+    columns: dict[str, pa.Array]  # Arrow arrays of one length
+    found: int  # how many rows there were
+    # `(rows,) int64`, the number of each that is left; by default all but the bad
+    records: npt.NDArray[np.int64] = None  # type: ignore[assignment]
+    bad: list[BadRow] = dataclasses.field(default_factory=list)  # the others
+    skipped: Sequence[int] = ()  # numbers of those left out on purpose
+    # what each of all `found` is called, where it has a name of its own
+    names: Sequence[str] | None = None
+    lines: int = 0  # how many line ends there are
+    # columns in which numbers and lists may stand as texts, as in a CSV
+    texts: Collection[str] = ()
+    # what was read of the source: first byte, number of bytes, and their CRC-32C; of several files
+    # the checksum of each, None where it could not be read; of Parquet none
+    sums: list[Any] = dataclasses.field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        if self.records is None:
+            self.records = np.delete(np.arange(self.found), [row.record for row in self.bad])
+
+    def keep(self, mask: npt.NDArray[np.bool_]) -> None:
+        """Leaves out rows."""
+        chosen = pa.array(mask)
+        self.columns = {name: array.filter(chosen) for name, array in self.columns.items()}
+        self.records = self.records[mask]
+
+
+def checked_texts(rows: Rows, lines: Mapping[int, int] | None = None) -> Rows:
+    """Binary columns as texts; rows with bytes that are not UTF-8, or are NUL, are rejected.
+
+    `lines` says where records begin, of those that may be bad.
+    """
+    bad: dict[int, BadRow] = {}
+    binary = [name for name, array in rows.columns.items() if pa.types.is_binary(array.type)]
+    for name in binary:
+        for row, value in enumerate(rows.columns[name].to_pylist()):
+            if (problem := text_problem(value)) is not None:
+                record = int(rows.records[row])
+                code, detail = problem
+                line = (lines or {}).get(record)
+                bad.setdefault(record, BadRow(record, code, f"column {name!r}: {detail}", line))
+    if bad:
+        rows.keep(~np.isin(rows.records, list(bad)))
+        rows.bad = sorted([*rows.bad, *bad.values()], key=lambda row: row.record)
+    rows.columns |= {name: rows.columns[name].cast(pa.string()) for name in binary}
+    return rows
+
+
+def text_problem(value: bytes | None) -> tuple[str, str] | None:
+    """The code and detail of bytes that are no text."""
+    problem = None
+    try:
+        (value or b"").decode("utf-8")
+    except UnicodeDecodeError as error:
+        problem = not_utf8(error)
+    if value and b"\0" in value:
+        problem = "NUL_BYTE", f"expected text, got a NUL byte. {_name_encoding('utf-16')}"
+    if value and problem and (packing := packing_of(value)) is not None:
+        problem = "UNSUPPORTED_FORMAT", f"expected text, got {packing}. Unpack it first"
+    return problem
+
+
+def not_utf8(error: UnicodeDecodeError) -> tuple[str, str]:
+    """The code and detail of a failure to decode."""
+    octets = error.object[error.start : error.start + 4]
+    likely = "utf-16" if b"\0" in octets or octets.startswith(_UTF_16) else "latin-1"
+    return "NOT_UTF8", f"expected UTF-8, got {octets!r}. {_name_encoding(likely)}"
+
+
+def _name_encoding(likely: str) -> str:
+    """What to do about a file in another encoding, of which lists of files have none."""
+    return f"Save it as UTF-8 or, of texts, name its encoding: encoding={likely!r} (--encoding)"
+
+
+def one_array(column: pa.ChunkedArray) -> pa.Array:
+    """A column of a table, which may be in chunks, as one array."""
+    if column.num_chunks == 1:
+        return column.chunk(0)
+    return pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], column.type)

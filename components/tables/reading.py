@@ -4,12 +4,14 @@ import codecs
 import contextlib
 import dataclasses
 import gzip
+import io
 import os
 import posixpath
+import shutil
 import uuid
 import zlib
-from collections.abc import Iterator
-from typing import BinaryIO, cast
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -18,14 +20,20 @@ import pyarrow.compute as pc
 from components.common.entry import Blob, BlobReader
 from components.common.layout_inputs import LayoutInputs
 from components.common.rejects import RejectedInputError, reject_errors
-from components.tables import delimited, json_lines, keyed_json, parquet
-from components.tables.pieces import MAX_ROW_BYTES, Piece, TableOptions
-from components.tables.rows import BadRow, Rows, checked_texts
+from components.tables import delimited, json_rows, parquet
+from components.tables.pieces import (
+    MAX_ROW_BYTES,
+    BadRow,
+    Piece,
+    Rows,
+    TableOptions,
+    checked_texts,
+)
 from trainer_utils.format import DatasetError, InputError
 from trainer_utils.format.checksums import extend_crc32c
+from trainer_utils.storage import make_folder, open_for_reading, write_atomically
 from trainer_utils.storage.faults import is_fault, persist, problem_of
 from trainer_utils.storage.file_system import is_remote, join
-from trainer_utils.storage.files import make_folder, open_for_reading, write_atomically
 
 SUFFIXES = {
     ".csv": "csv",
@@ -39,10 +47,10 @@ DELIMITERS = {"csv": ",", "tsv": "\t"}
 _BLOCK_BYTES = 4 << 20
 
 
-def kind_of_table(path: str) -> str | None:
+def kind_of_table(path: str, kinds: Mapping[str, str] = SUFFIXES) -> str | None:
     """`csv`, `tsv`, `jsonl` or `parquet`, by a file's name; None for any other."""
     name = path.lower().removesuffix(".gz")
-    return SUFFIXES.get(posixpath.splitext(name)[1])
+    return kinds.get(posixpath.splitext(name)[1])
 
 
 def pieces_of(
@@ -77,7 +85,8 @@ def pieces_of(
             delimiter = options.delimiter or DELIMITERS[kind]
             yield from delimited.find_pieces(inputs, whole, delimiter=delimiter, options=options)
         else:
-            yield from (keyed_json if kind == "json" else json_lines).find_pieces(inputs, whole)
+            find = json_rows.find_document if kind == "json" else json_rows.find_lines
+            yield from find(inputs, whole)
 
 
 def _in_utf8(inputs: LayoutInputs, path: str, options: TableOptions, folder: str) -> str:
@@ -89,23 +98,20 @@ def _in_utf8(inputs: LayoutInputs, path: str, options: TableOptions, folder: str
     make_folder(copies)
     copy = join(copies, uuid.uuid4().hex)
     with inputs.open(path) as stream, write_atomically(copy, temporary_folder=folder) as target:
-        source = gzip.GzipFile(fileobj=stream) if is_compressed else stream
+        source: Any = gzip.GzipFile(fileobj=stream) if is_compressed else stream
         try:
-            _copy(cast(BinaryIO, source), target, None if options.is_utf8 else options.encoding)
+            if options.is_utf8:
+                shutil.copyfileobj(source, target, _BLOCK_BYTES)
+                return copy
+            text = io.TextIOWrapper(source, options.encoding, newline="")
+            while block := text.read(_BLOCK_BYTES):
+                target.write(block.encode())
         except (EOFError, zlib.error, gzip.BadGzipFile) as error:
             raise InputError.at(path, expected="a whole gzip file", got=str(error)) from error
         except UnicodeError as error:
             rule, advice = f"text in {options.encoding}", "Name its encoding."
             raise InputError.at(path, expected=rule, got=str(error), advice=advice) from error
     return copy
-
-
-def _copy(source: BinaryIO, target: BinaryIO, encoding: str | None) -> None:
-    decoder = codecs.getincrementaldecoder(encoding)("strict") if encoding else None
-    while block := source.read(_BLOCK_BYTES):
-        target.write(decoder.decode(block).encode() if decoder else block)
-    if decoder:
-        target.write(decoder.decode(b"", final=True).encode())
 
 
 def read_piece(
@@ -116,17 +122,18 @@ def read_piece(
     Columns of Parquet that hold large values may be left `unread`. A piece that cannot be read as a
     whole is an `InputError`.
     """
-    if piece.too_long:
-        detail = f"expected at most {MAX_ROW_BYTES} bytes in a row, got {piece.stop - piece.start}"
-        return _rejected("TOO_LARGE", detail)
     if piece.layout == "folder":
         encoding = None if options.is_utf8 else options.encoding
         return _read_files(base, piece, encoding=encoding)
-    try:
-        with _named(piece.source, piece.layout):
-            return persist(piece.source, _read_table, base, piece, options, unread)
-    except OSError as error:
-        return _rejected(*problem_of(error, piece.source))
+    size = piece.stop - piece.start
+    problem = "TOO_LARGE", f"expected at most {MAX_ROW_BYTES} bytes in a row, got {size}"
+    if not piece.too_long:
+        try:
+            with _named(piece.source, piece.layout):
+                return persist(piece.source, _read_table, base, piece, options, unread)
+        except OSError as error:
+            problem = problem_of(error, piece.source)
+    return Rows({}, found=1, bad=[BadRow(0, *problem, 0)], lines=1)
 
 
 @contextlib.contextmanager
@@ -143,10 +150,6 @@ def _named(source: str, kind: str) -> Iterator[None]:
         ) from error
 
 
-def _rejected(code: str, detail: str) -> Rows:
-    return Rows({}, found=1, bad=[BadRow(0, code, detail, 0)], lines=1)
-
-
 def _read_table(base: str, piece: Piece, options: TableOptions, unread: frozenset[str]) -> Rows:
     ignored = options.ignored
     is_listed = piece.path == piece.source  # a copy in UTF-8 is our own, and lies elsewhere
@@ -158,15 +161,11 @@ def _read_table(base: str, piece: Piece, options: TableOptions, unread: frozense
         data = stream.read(piece.stop - piece.start)
     if len(data) != piece.stop - piece.start:
         raise InputError(f"{piece.source!r}: became shorter while it was read")
-    match piece.layout:
-        case "jsonl":
-            rows = json_lines.read(data, piece, ignored=ignored)
-        case "json":
-            rows = keyed_json.read(data, piece, ignored=ignored)
-        case "lines":
-            rows = _read_lines(data, piece)
-        case _:
-            rows = delimited.read(data, piece)
+    if piece.layout in ("jsonl", "json"):
+        read = json_rows.read_document if piece.layout == "json" else json_rows.read_lines
+        rows = read(data, piece, ignored=ignored)
+    else:
+        rows = (_read_lines if piece.layout == "lines" else delimited.read)(data, piece)
     if is_listed:
         rows.sums = [(piece.start, len(data), extend_crc32c(0, data))]
     rows.columns = {name: column for name, column in rows.columns.items() if name not in ignored}
@@ -199,10 +198,12 @@ def _read_files(base: str, piece: Piece, *, encoding: str | None) -> Rows:
         sums.append(None)
         try:
             with reject_errors():
-                data = persist(name, _read_file, reader, name, size)
+                if size > MAX_ROW_BYTES:
+                    detail = f"expected at most {MAX_ROW_BYTES} bytes, got {size}"
+                    raise RejectedInputError("TOO_LARGE", detail)
+                data = persist(name, reader.read, Blob(name, size))
                 sums[-1] = extend_crc32c(0, data)
-                text = persist(name, _text, data, encoding)
-            texts.append(text)
+                texts.append(persist(name, _text, data, encoding))
             labels.append(label)
         except RejectedInputError as error:
             bad.append(BadRow(record, error.code, error.detail))
@@ -210,12 +211,6 @@ def _read_files(base: str, piece: Piece, *, encoding: str | None) -> Rows:
     if piece.details["has_labels"]:
         columns["label"] = pa.array(labels, pa.string())
     return checked_texts(Rows(columns, found=len(names), bad=bad, names=names, sums=sums))
-
-
-def _read_file(reader: BlobReader, name: str, size: int) -> bytes:
-    if size > MAX_ROW_BYTES:
-        raise RejectedInputError("TOO_LARGE", f"expected at most {MAX_ROW_BYTES} bytes, got {size}")
-    return reader.read(Blob(name, size))
 
 
 def _text(data: bytes, encoding: str | None) -> bytes:

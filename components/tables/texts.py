@@ -9,8 +9,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from components.tables.casting import texts_of
-from components.tables.rows import Rows
+from components.tables.kinds import texts_of
+from components.tables.pieces import Rows
 from trainer_utils.format import ConfigError, InputError
 
 _TEXT_NAMES = ("text", "sentence", "review", "content", "document", "body", "comment")

@@ -8,7 +8,6 @@ import functools
 import hashlib
 import os
 import posixpath
-import tempfile
 import threading
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -18,8 +17,8 @@ import pyarrow as pa
 
 from trainer_utils.format import ConfigError
 from trainer_utils.format.tensors import TokenSpec
+from trainer_utils.storage import exists, read_bytes
 from trainer_utils.storage.faults import is_fault
-from trainer_utils.storage.files import exists, read_bytes
 
 _TEXTS_AT_ONCE = 1024  # whose tokens are Python's integers for a moment
 _ALLOWED = (
@@ -35,8 +34,6 @@ _Encode = Callable[[list[str]], Sequence[Sequence[int]]]
 class Tokenizer:
     """A tokenizer that was loaded."""
 
-    name: str  # of its file, without folders, or of its encoding
-    library: str  # what it is loaded by
     spec: TokenSpec  # what its documents have in common
     encode_texts: _Encode  # the tokens of each of some texts
 
@@ -70,18 +67,19 @@ def load_tokenizer(place: str) -> Tokenizer:
     is_file = suffix in (".json", ".model", ".tiktoken")
     if is_file and not exists(place):
         raise ConfigError.of("tokenizer", place, allowed=f"{_ALLOWED}, got no such file")
-    name, library = posixpath.basename(place), load.__name__.removeprefix("_of_")
+    data = read_bytes(place) if is_file else b""
     try:
         with _loading:
-            size, digest, encode = load(name, read_bytes(place) if is_file else b"")
+            size, digest, encode = load(posixpath.basename(place), data)
     except ImportError as error:
-        rule, cure = f"{library} installed ({error})", "Run pip install 'tfx-shards[tokens]'"
+        library, cure = load.__name__.removeprefix("_of_"), "Run pip install 'tfx-shards[tokens]'"
+        rule = f"{library} installed ({error})"
         raise ConfigError.of("tokenizer", place, allowed=rule, advice=cure) from error
     except Exception as error:  # whatever a library raises of a file that is none of its
         if isinstance(error, ConfigError) or is_fault(error):
             raise
         raise ConfigError.of("tokenizer", place, allowed=f"{_ALLOWED} ({error})") from error
-    return Tokenizer(name, library, TokenSpec.of(vocabulary_size=size, tokenizer=digest), encode)
+    return Tokenizer(TokenSpec.of(vocabulary_size=size, tokenizer=digest), encode)
 
 
 def _of_tokenizers(name: str, data: bytes) -> tuple[int, str, _Encode]:
@@ -118,36 +116,29 @@ def _of_tiktoken(name: str, data: bytes) -> tuple[int, str, _Encode]:
     encoding, known = name.removesuffix(".tiktoken"), tiktoken.list_encoding_names()
     if encoding not in known:
         raise ConfigError.of("tokenizer", name, allowed=f"{_ALLOWED}, of {', '.join(known)}")
-    read = hashlib.sha256()
+    digest = hashlib.sha256()
+    usual = {name: getattr(tiktoken.load, name) for name in ("read_file", "read_file_cached")}
 
-    def read_file(blobpath: str, expected_hash: str | None = None) -> bytes:
-        content = data or _kept_file(encoding, blobpath)
+    def download(url: str) -> bytes:
+        rule = f"an encoding whose file tiktoken has kept, for nothing is downloaded ({url})"
+        cure = f"Bring it beforehand, or name it: tokenizer='…/{encoding}.tiktoken'"
+        raise ConfigError.of("tokenizer", encoding, allowed=rule, advice=cure)
+
+    def read(url: str, expected_hash: str | None = None) -> bytes:
+        content: bytes = data or usual["read_file_cached"](url, expected_hash)
         if expected_hash not in (None, hashlib.sha256(content).hexdigest()):
             raise ConfigError.of("tokenizer", name, allowed=f"a file of SHA-256 {expected_hash}")
-        read.update(content)
+        digest.update(content)
         return content
 
     constructors = tiktoken.registry.ENCODING_CONSTRUCTORS or {}
-    usual, tiktoken.load.read_file_cached = tiktoken.load.read_file_cached, read_file
+    vars(tiktoken.load).update(read_file=download, read_file_cached=read)
     try:
         found = tiktoken.Encoding(**constructors[encoding]())
     finally:
-        tiktoken.load.read_file_cached = usual
+        vars(tiktoken.load).update(usual)
 
     def encode(texts: list[str]) -> Any:
         return found.encode_ordinary_batch(texts, num_threads=1)
 
-    return found.n_vocab, read.hexdigest(), encode
-
-
-def _kept_file(encoding: str, url: str) -> bytes:
-    """What tiktoken keeps of an address, in the folder where it does."""
-    default = os.path.join(tempfile.gettempdir(), "data-gym-cache")
-    names = "TIKTOKEN_CACHE_DIR", "DATA_GYM_CACHE_DIR"
-    folder = next((os.environ[name] for name in names if name in os.environ), default)
-    path = os.path.join(folder, hashlib.sha1(url.encode(), usedforsecurity=False).hexdigest())
-    if not exists(path):
-        rule = f"an encoding whose file tiktoken has kept as {path!r}, for nothing is downloaded"
-        cure = f"Bring it beforehand, or name it: tokenizer='…/{encoding}.tiktoken'"
-        raise ConfigError.of("tokenizer", encoding, allowed=rule, advice=cure)
-    return read_bytes(path)
+    return found.n_vocab, digest.hexdigest(), encode

@@ -37,36 +37,25 @@ def make_vocabularies(
     for name, values in labels.items():
         found = [*(known or {}).get(name, ()), *sorted(set(values), key=os.fsencode)]
         vocabularies[name] = given.get(name) or tuple(dict.fromkeys(found))
-        _check_vocabulary(name, vocabularies[name])
-        if name not in given:
-            _check_forms(name, vocabularies[name])
+        vocabulary_file(name)  # refuses a name that no file can have
+        forms: dict[str, str] = {}
+        for label in vocabularies[name]:
+            rule = None
+            if "\n" in label or "\r" in label:
+                rule = "one line, since a vocabulary has one each"
+            elif label != display_path(label):
+                rule = "a name in UTF-8. Rename that folder"
+            if rule:
+                raise InputError(f"{printable(name)} {display_path(label)!r}: expected {rule}.")
+            # In two of Unicode's forms, as copies from a Mac and others' have it.
+            other = forms.setdefault(unicodedata.normalize("NFC", label), label)
+            if other != label and name not in given:
+                raise InputError(
+                    f"{printable(name)} {label!r}: expected one spelling of it, got {other!a} and "
+                    f"{label!a}, which look alike (Unicode normal forms). Rename one, or say that "
+                    "they are two classes: name both in the setting vocabulary."
+                )
     return vocabularies
-
-
-def _check_vocabulary(name: str, labels: Sequence[str]) -> None:
-    """Refuses a label that cannot be a line of a file, or a name that no file can have."""
-    vocabulary_file(name)
-    for label in labels:
-        rule = None
-        if "\n" in label or "\r" in label:
-            rule = "one line, since a vocabulary has one each"
-        elif label != display_path(label):
-            rule = "a name in UTF-8. Rename that folder"
-        if rule:
-            raise InputError(f"{printable(name)} {display_path(label)!r}: expected {rule}.")
-
-
-def _check_forms(name: str, labels: Sequence[str]) -> None:
-    """Refuses a label in two of Unicode's forms, as copies from a Mac and others' have it."""
-    forms: dict[str, str] = {}
-    for label in labels:
-        other = forms.setdefault(unicodedata.normalize("NFC", label), label)
-        if other != label:
-            raise InputError(
-                f"{printable(name)} {label!r}: expected one spelling of it, got {other!a} and "
-                f"{label!a}, which look alike (Unicode normal forms). Rename one, or say that "
-                "they are two classes: name both in the setting vocabulary."
-            )
 
 
 def label_ids(array: pa.Array, vocabulary: Sequence[str]) -> pa.Array:

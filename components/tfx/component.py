@@ -1,5 +1,6 @@
 """What the interfaces of all components share."""
 
+import textwrap
 from collections.abc import Mapping
 from typing import Any, TypeAlias
 
@@ -58,6 +59,22 @@ def checked_properties(
     given = {name: arguments[name] for name in settings_of(settings)}
     settings.from_arguments(without_runtime_parameters(given))
     return settings.to_properties(given)
+
+
+def document_constructor(
+    component: type, settings: type[ComponentSettings], **arguments: str
+) -> None:
+    """Adds the arguments of a component's constructor to its docstring, for `help()`.
+
+    Args:
+        arguments: a sentence for each that is no setting.
+    """
+    wrapper = textwrap.TextWrapper(92, "    ", "        ")
+    wrapper.break_long_words = wrapper.break_on_hyphens = False
+    sentences = arguments | {name: one.sentence for name, one in settings.described().items()}
+    entries = "\n".join(wrapper.fill(f"{name}: {text}") for name, text in sentences.items())
+    constructor: Any = component.__init__  # type: ignore[misc]
+    constructor.__doc__ = f"{constructor.__doc__}\n\nArgs:\n{entries}"
 
 
 def set_properties(artifact: types.Artifact, properties: Properties) -> None:

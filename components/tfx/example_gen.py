@@ -47,6 +47,23 @@ TFX_PARAMETERS: dict[str, component_spec.ExecutionParameter] = {  # they mean wh
     "range_config": _parameter(type=range_config_pb2.RangeConfig, optional=True),
 }
 
+TFX_ARGUMENTS = {
+    "input_base": (
+        "a folder, a table of images, sounds or texts (CSV, TSV, JSON lines, Parquet) or an "
+        "archive; a local path or one in a bucket."
+    ),
+    "input_config": (
+        "TFX's: patterns by split; the folders below a pattern's literal part are classes. They "
+        "may hold {SPAN}, {VERSION}, {YYYY}, {MM} and {DD}. Default: all files."
+    ),
+    "output_config": (
+        "TFX's: hash splits with their shares, over each example's name or, by "
+        "`partition_feature_name`, a column. Default: the splits that folders, files or rows name, "
+        "else train and eval 2:1."
+    ),
+    "range_config": "TFX's: which span to take. Default: the latest.",
+}
+
 
 def all_files() -> example_gen_pb2.Input:
     """TFX's default `input_config`: all files, in one split."""
@@ -56,15 +73,12 @@ def all_files() -> example_gen_pb2.Input:
 
 def selection_of(exec_properties: ExecProperties) -> InputSelection:
     """What `input_base`, `input_config`, `range_config` and `output_config` mean."""
-    given = dict(exec_properties)
-    if _driver_ran(exec_properties):
-        given["range_config"] = None
-    range_config = _message(range_config_pb2.RangeConfig, given.get("range_config"))
-    output_config = _message(example_gen_pb2.Output, given["output_config"])
+    given = exec_properties.get("range_config") if not _driver_ran(exec_properties) else None
+    output_config = _message(example_gen_pb2.Output, exec_properties["output_config"])
     return InputSelection(
-        base=given["input_base"],
-        patterns=patterns_of(_message(example_gen_pb2.Input, given["input_config"])),
-        range_config=range_config if given.get("range_config") else None,
+        base=exec_properties["input_base"],
+        patterns=patterns_of(_message(example_gen_pb2.Input, exec_properties["input_config"])),
+        range_config=_message(range_config_pb2.RangeConfig, given) if given else None,
         partition=read_output_config(output_config),
     )
 
@@ -79,17 +93,6 @@ def _message(kind: type[Any], text: str | None) -> Any:
 def _driver_ran(exec_properties: ExecProperties) -> bool:
     """Whether TFX's driver has filled in spans; open-source Kubeflow runs none."""
     return exec_properties.get(FINGERPRINT) is not None
-
-
-def set_span(
-    artifact: types.Artifact, located: LocatedInputs, exec_properties: ExecProperties
-) -> None:
-    """Sets on the artifact what TFX's driver sets, where no driver ran."""
-    if _driver_ran(exec_properties):
-        return
-    artifact.set_int_custom_property("span", located.span)
-    if located.version is not None:
-        artifact.set_int_custom_property("version", located.version)
 
 
 def with_spans(exec_properties: ExecProperties, located: LocatedInputs) -> ExecProperties:
@@ -227,4 +230,7 @@ class ExampleGenExecutor(LocalFirstBeamExecutor):
                 join(artifact.uri, REJECTS_FILE),
             )
         set_properties(artifact, made.properties)
-        set_span(artifact, made.located, exec_properties)
+        if not _driver_ran(exec_properties):  # which sets these too
+            artifact.set_int_custom_property("span", made.located.span)
+            if made.located.version is not None:
+                artifact.set_int_custom_property("version", made.located.version)

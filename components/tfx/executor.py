@@ -30,11 +30,7 @@ class LocalFirstBeamExecutor(base_beam_executor.BaseBeamExecutor):
         self._context, self._beam_pipeline_args = context, [*arguments]
 
     def _runner(self, module: str) -> Runner:
-        """Who does the work on shards: processes of this machine, or Beam where that is asked for.
-
-        Args:
-            module: of `components`, where what they do comes from.
-        """
+        """Processes of this machine, or Beam where that is asked for; both import `module`."""
         arguments = [str(argument) for argument in self._beam_pipeline_args or ()]
         made_by = None if self._make_beam_pipeline_fn is None else self._make_beam_pipeline
         return runner_of(arguments, module=module, make_beam_pipeline=made_by)

@@ -6,15 +6,14 @@ TFX knows `gs://` through TensorFlow, which has no S3 any more. Source: tfx/dsl/
 import contextlib
 import fnmatch
 import io
+import os
 import posixpath
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 from tfx.dsl.io import filesystem, filesystem_registry
 
 from trainer_utils import storage
-
-_BLOCK_BYTES = 8 << 20
 
 _SCHEMES = ("s3", "s3a", "minio", "gs", "gcs", "az", "abfs", "abfss", "adl", "memory")
 
@@ -22,9 +21,14 @@ _SCHEMES = ("s3", "s3a", "minio", "gs", "gcs", "az", "abfs", "abfss", "adl", "me
 class _ObjectStores(filesystem.Filesystem):
     SUPPORTED_SCHEMES = [f"{scheme}://" for scheme in _SCHEMES]
 
+    exists = staticmethod(lambda path: storage.exists(os.fsdecode(path)))
+    isdir = staticmethod(lambda path: storage.is_folder(os.fsdecode(path)))
+    makedirs = mkdir = staticmethod(lambda path: storage.make_folder(os.fsdecode(path)))
+    rmtree = staticmethod(lambda path: storage.remove_tree(os.fsdecode(path)))
+
     @staticmethod
     def open(name: Any, mode: str = "r") -> Any:
-        path = _text(name)
+        path = os.fsdecode(name)
         if "a" in mode or "+" in mode:
             raise OSError(f"{path!r}: expected a mode of 'r' or 'w', since objects do not grow")
         with _not_found():
@@ -36,61 +40,34 @@ class _ObjectStores(filesystem.Filesystem):
 
     @staticmethod
     def copy(src: Any, dst: Any, overwrite: bool = False) -> None:
-        source, target = _text(src), _text(dst)
-        if not overwrite and storage.exists(target):
-            raise OSError(f"{target!r}: expected nothing there, found a file")
-        with _not_found(), storage.open_for_reading(source) as stream:
-            folder = posixpath.dirname(target)
-            with storage.write_atomically(target, temporary_folder=folder) as copy:
-                while data := stream.read(_BLOCK_BYTES):
-                    copy.write(data)
-
-    @staticmethod
-    def exists(path: Any) -> bool:
-        return storage.exists(_text(path))
+        source, target = _to_move(src, dst, overwrite)
+        with _not_found():
+            storage.copy_file(source, target, temporary_folder=posixpath.dirname(target))
 
     @staticmethod
     def glob(pattern: Any) -> list[Any]:
-        whole = _text(pattern)
+        whole = os.fsdecode(pattern)
         folder = posixpath.dirname(whole)
         if any(sign in folder for sign in "*?["):
-            base = folder[: min(folder.find(sign) for sign in "*?[" if sign in folder)]
-            base = posixpath.dirname(base)
+            base = posixpath.dirname(folder[: min(map(folder.find, set("*?[") & {*folder}))])
             names = [f"{base}/{file.path}" for file in storage.list_files(base)]
         else:
-            try:
-                names = [f"{folder}/{name}" for name in storage.list_names(folder)]
-            except FileNotFoundError:
-                names = []
+            names = [f"{folder}/{name}" for name in storage.list_names(folder, may_lack=True)]
         return sorted(name for name in names if fnmatch.fnmatchcase(name, whole))
-
-    @staticmethod
-    def isdir(path: Any) -> bool:
-        return storage.is_folder(_text(path))
 
     @staticmethod
     def listdir(path: Any) -> list[Any]:
         with _not_found():
-            return [*storage.list_names(_text(path))]
-
-    @staticmethod
-    def makedirs(path: Any) -> None:
-        storage.make_folder(_text(path))
-
-    @staticmethod
-    def mkdir(path: Any) -> None:
-        storage.make_folder(_text(path))
+            return [*storage.list_names(os.fsdecode(path))]
 
     @staticmethod
     def remove(path: Any) -> None:
         with _not_found():
-            storage.remove_file(_text(path))
+            storage.remove_file(os.fsdecode(path))
 
     @staticmethod
     def rename(src: Any, dst: Any, overwrite: bool = False) -> None:
-        source, target = _text(src), _text(dst)
-        if not overwrite and storage.exists(target):
-            raise OSError(f"{target!r}: expected nothing there, found a file")
+        source, target = _to_move(src, dst, overwrite)
         with _not_found():
             if not storage.is_folder(source):
                 storage.rename(source, target)
@@ -99,32 +76,28 @@ class _ObjectStores(filesystem.Filesystem):
                 storage.rename(f"{source}/{file.path}", f"{target}/{file.path}")
 
     @staticmethod
-    def rmtree(path: Any) -> None:
-        storage.remove_tree(_text(path))
-
-    @staticmethod
-    def stat(path: Any) -> Any:
-        raise NotImplementedError("object stores have no stat; see trainer_utils.storage")
-
-    @staticmethod
-    def walk(
-        top: Any, topdown: bool = True, onerror: Callable[..., None] | None = None
-    ) -> Iterator[tuple[Any, list[Any], list[Any]]]:
-        path = _text(top)
+    def walk(top: Any, topdown: bool = True, onerror: Any = None) -> Iterator[Any]:
+        path = os.fsdecode(top).rstrip("/")
+        if not topdown:
+            raise NotImplementedError(
+                "object stores are walked from the top: expected topdown=True"
+            )
         try:
-            entries = storage.list_folder(path)
+            entries = sorted(storage.list_folder(path), key=lambda entry: entry.name)
         except OSError as error:
             if onerror is not None:
                 onerror(error)
             return
-        folders = sorted(entry.name for entry in entries if entry.is_folder)
-        here = (path, folders, sorted(entry.name for entry in entries if not entry.is_folder))
-        if topdown:
-            yield here
+        folders = [entry.name for entry in entries if entry.is_folder]
+        yield path, folders, [entry.name for entry in entries if not entry.is_folder]
         for folder in folders:
-            yield from _ObjectStores.walk(f"{path.rstrip('/')}/{folder}", topdown, onerror)
-        if not topdown:
-            yield here
+            yield from _ObjectStores.walk(f"{path}/{folder}", onerror=onerror)
+
+
+def _to_move(source: Any, target: Any, overwrite: bool) -> tuple[str, str]:
+    if not overwrite and storage.exists(os.fsdecode(target)):
+        raise OSError(f"{os.fsdecode(target)!r}: expected nothing there, found a file")
+    return os.fsdecode(source), os.fsdecode(target)
 
 
 @contextlib.contextmanager
@@ -134,10 +107,6 @@ def _not_found() -> Iterator[None]:
         yield
     except FileNotFoundError as error:
         raise filesystem.NotFoundError(str(error)) from error
-
-
-def _text(path: Any) -> str:
-    return path.decode() if isinstance(path, bytes) else str(path)
 
 
 def register_object_stores() -> None:

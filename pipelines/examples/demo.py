@@ -65,17 +65,15 @@ def _summarise(root: Path, source: str, seconds: float) -> None:
     from pipelines.lineage import list_runs
     from pipelines.tools.conversion import METADATA_FILE
     from trainer_utils.format.naming import REJECTS_FILE
-    from trainer_utils.text_output import as_text, list_counts, make_table
+    from trainer_utils.text_output import Part, as_text, list_counts, make_table
 
     def newest(output: str) -> str:
         return str(max((root / "artifacts" / output).iterdir(), key=lambda path: int(path.name)))
 
     run = list_runs(str(root / METADATA_FILE)).runs[0]
-    cached = [execution for execution in run.executions if execution.is_cached]
-    examples, balanced = (
-        newest("ImageExampleGen/examples"),
-        newest("ShardBalancer/balanced_examples"),
-    )
+    cached = sum(execution.is_cached for execution in run.executions)
+    examples = newest("ImageExampleGen/examples")
+    balanced = newest("ShardBalancer/balanced_examples")
     manifest = inspect_dataset(examples).manifest
     assert manifest is not None
     metrics = json.loads(Path(newest("Trainer/model_run"), METRICS_FILE).read_text())
@@ -89,27 +87,16 @@ def _summarise(root: Path, source: str, seconds: float) -> None:
         ("served model", str(root / "serving")),
         ("ML Metadata", str(root / METADATA_FILE)),
     ]
-    print(
-        as_text(
-            [
-                "",
-                f"Inputs from {source}: {manifest.total}",
-                *accounting,
-                "",
-                "The balanced dataset:",
-                *inspect_dataset(balanced).parts()[1:],
-                "",
-                f"The model was right on {metrics['eval_accuracy']:.1%} of the eval split "
-                f"(chance: {1 / metrics['num_classes']:.1%}), "
-                f"trained on {metrics['replicas']} replicas.",
-                "",
-                "Where everything is:",
-                make_table(None, places, indent=2),
-                "",
-                f"Done in {seconds:.0f} s; components taken from the cache: {len(cached)} of 7.",
-            ]
-        )
-    )
+    right, chance = metrics["eval_accuracy"], 1 / metrics["num_classes"]
+    parts: list[Part] = ["", f"Inputs from {source}: {manifest.total}", *accounting]
+    parts += ["", "The balanced dataset:", *inspect_dataset(balanced).parts()[1:], ""]
+    parts += [
+        f"The model was right on {right:.1%} of the eval split (chance: {chance:.1%}), "
+        f"trained on {metrics['replicas']} replicas."
+    ]
+    parts += ["", "Where everything is:", make_table(None, places, indent=2), ""]
+    parts += [f"Done in {seconds:.0f} s; components taken from the cache: {cached} of 7."]
+    print(as_text(parts))
 
 
 if __name__ == "__main__":

@@ -82,7 +82,34 @@ def train(
     dataset = open_dataset(config.uri)
     said = dataset.features[config.label].extra.get("num_classes")
     num_classes = int(str(said or len(dataset.vocabularies[config.label])))
-    train_set, eval_set = _datasets(config, strategy, num_classes)
+    read: dict[str, Any] = {
+        "features": config.image,
+        "label": config.label,
+        "batch_size": config.batch_size,
+        "image_size": config.size,
+        "seed": config.seed,
+    }
+    labels = LabelOptions(one_hot=True, num_classes=num_classes)
+    train_set = trainer_utils.distribute(
+        strategy,
+        config.uri,
+        config.train_split,
+        augment=config.augment,
+        image=ImageOptions(channels=3),
+        labels=dataclasses.replace(labels, smoothing=config.label_smoothing),
+        remainder="drop",
+        **read,
+    )
+    eval_set = trainer_utils.distribute(
+        strategy,
+        config.uri,
+        config.eval_split,
+        image=ImageOptions(channels=3, resize="crop"),
+        labels=labels,
+        shuffle=False,
+        remainder="pad",  # with rows that count nowhere
+        **read,
+    )
     before = tf.keras.mixed_precision.global_policy()
     tf.keras.mixed_precision.set_global_policy(
         "mixed_bfloat16" if config.mixed_precision else "float32"  # needs no scaling of the loss
@@ -114,37 +141,6 @@ def train(
     if is_chief(strategy):
         export_classifier(model, os.path.join(config.folder, "export"), _decode(config))
     return history
-
-
-def _datasets(
-    config: ImagenetConfig, strategy: tf.distribute.Strategy, num_classes: int
-) -> tuple[Any, Any]:
-    """What is trained and evaluated on; the rows that fill up the last batch count nowhere."""
-    read: dict[str, Any] = {
-        "features": config.image,
-        "label": config.label,
-        "batch_size": config.batch_size,
-        "image_size": config.size,
-        "seed": config.seed,
-    }
-    smoothed = LabelOptions(one_hot=True, smoothing=config.label_smoothing, num_classes=num_classes)
-    of_training: dict[str, Any] = {
-        "augment": config.augment,
-        "image": ImageOptions(channels=3),
-        "labels": smoothed,
-        "remainder": "drop",
-    }
-    of_evaluation: dict[str, Any] = {
-        "image": ImageOptions(channels=3, resize="crop"),
-        "labels": dataclasses.replace(smoothed, smoothing=0.0),
-        "shuffle": False,
-        "remainder": "pad",
-    }
-    uri, splits = config.uri, (config.train_split, config.eval_split)
-    return (
-        trainer_utils.distribute(strategy, uri, splits[0], **read, **of_training),
-        trainer_utils.distribute(strategy, uri, splits[1], **read, **of_evaluation),
-    )
 
 
 def learning_rates(config: ImagenetConfig, steps_per_epoch: int) -> Any:

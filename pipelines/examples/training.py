@@ -4,6 +4,7 @@ strategy = make_strategy()
 train_classifier(fn_args, config, strategy, make_model=_model, features="image")
 """
 
+import contextlib
 import json
 import os
 from collections.abc import Callable, Mapping
@@ -25,12 +26,10 @@ def make_strategy() -> tf.distribute.Strategy:
     if gpus:
         return tf.distribute.MirroredStrategy()
     cpu = tf.config.list_physical_devices("CPU")[0]
-    try:
+    with contextlib.suppress(RuntimeError):  # TensorFlow runs already: its devices stay
         tf.config.set_logical_device_configuration(
             cpu, [tf.config.LogicalDeviceConfiguration()] * _LOGICAL_DEVICES
         )
-    except RuntimeError:
-        logging.info("TensorFlow runs already: its devices stay as they are")
     return tf.distribute.MirroredStrategy([d.name for d in tf.config.list_logical_devices("CPU")])
 
 

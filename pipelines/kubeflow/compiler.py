@@ -3,22 +3,43 @@
 compile_pipeline("image", "pipeline.yaml", image="registry.example/tfx-shards:1",
                  pipeline_root="minio://mlpipeline/runs")
 compile_pipeline("mine.py:make_pipeline", "pipeline.yaml", image=…, pipeline_root=…)
+
+TFX writes for Vertex AI. Open-source Kubeflow
+- knows the types `system.*` alone: tasks get these, and TFX's own go along as an argument;
+- runs no driver before the cache: what it would find out is found out by the step itself;
+- takes a task without input artifacts from its cache even where the data that it reads has changed:
+  a step before each ExampleGen of ours gives it the fingerprint of its inputs as a parameter, and
+  all other such tasks are not cached;
+- copies artifacts between its store and the pod's disk: steps get the local paths;
+- keeps all numbers as float64: a constant that does not fit is refused.
+
+Source: `backend/src/v2/driver`, `cacheutils/cache.go` and `component/launcher_v2.go` of Kubeflow
+Pipelines 2.
 """
 
+import copy
 import inspect
 import os
 import re
 import runpy
 import sys
 import tempfile
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import yaml
 
-from components.kubeflow.artifacts import check_dataset_root
-from pipelines.kubeflow.steps import OPTIONS, apply_options, read_options
+from components.kubeflow.artifacts import PAGE_OUTPUT, check_dataset_root
+from components.kubeflow.tfx_step import (
+    ARTIFACT_FLAG,
+    DRIVER_FLAG,
+    ROOT_FLAG,
+    STEP_COMMAND,
+    VERSION_PARAMETER,
+)
+from pipelines.kubeflow.steps import FINGERPRINT_SUFFIX, OPTIONS, apply_options, read_options
 from trainer_utils.format import ConfigError
-from trainer_utils.format.json_text import JsonObject
+from trainer_utils.format.json_text import Json, JsonObject
 from trainer_utils.format.settings import one_of
 from trainer_utils.storage import write_text
 
@@ -37,6 +58,18 @@ _TEXTS = {
 }
 _FINGERPRINTS = ("listing", "none")
 _LINE_WIDTH = 100
+_SYSTEM_TYPES = {
+    "tfx.Examples": "system.Dataset",
+    "tfx.Dataset": "system.Dataset",
+    "tfx.Model": "system.Model",
+    "tfx.PushedModel": "system.Model",
+    "tfx.Metrics": "system.Metrics",
+}
+_OTHER_TYPE, _PAGE_TYPE = "system.Artifact", "system.HTML"
+_SCHEMA_VERSION = "0.0.1"
+_EXAMPLE_GEN = re.compile(r"components\.(image|text|audio)_example_gen\.")
+_FINGERPRINT_COMMAND = ["python", "-m", "components.kubeflow.input_state"]
+_FINGERPRINT = "fingerprint"
 
 
 def compile_pipeline(
@@ -93,16 +126,13 @@ def compile_pipeline(
     if hasattr(made, "pipeline_spec"):
         documents = _compile_native(made, name, pipeline_root, image)
     else:
-        from pipelines.kubeflow.spec import for_open_source
-
         image, pipeline_root = _needed_by_tfx(pipeline, image, pipeline_root)
-        spec = for_open_source(
-            _compile_tfx(made, name, image=image, pipeline_root=pipeline_root),
-            made,
-            pipeline_root=pipeline_root,
-            dataset_root=dataset_root or "",
-            fingerprints=input_fingerprint == "listing",
+        spec = _compile_tfx(made, name, image=image, pipeline_root=pipeline_root)
+        spec["defaultPipelineRoot"] = pipeline_root
+        _make_open_source(
+            spec, dataset_root=dataset_root or "", fingerprints=input_fingerprint == "listing"
         )
+        _add_defaults(spec["root"], made)
         documents = [spec]
     documents = apply_options(documents, options)
     text = yaml.safe_dump_all(documents, sort_keys=True, width=_LINE_WIDTH)
@@ -215,3 +245,112 @@ def _compile_native(
     if pipeline_root is not None:
         spec["defaultPipelineRoot"] = pipeline_root
     return [spec, *platform]
+
+
+def _make_open_source(spec: JsonObject, *, dataset_root: str, fingerprints: bool) -> None:
+    """Makes what TFX compiled what open-source Kubeflow takes."""
+    executors, components = spec["deploymentSpec"]["executors"], spec["components"]
+    for name, component in components.items():
+        types = []  # side, name and TFX's type of each artifact
+        for side in ("input", "output"):
+            artifacts = component.get(f"{side}Definitions", {}).get("artifacts", {})
+            for artifact, definition in sorted(artifacts.items()):  # protobuf keeps no order
+                title = _collapse_type(definition, "artifactType", artifact)
+                types.append((f"{side}s", artifact, title))
+        executor = executors.get(component.get("executorLabel"), {})
+        if "container" in executor:
+            _wrap(executor["container"], types, dataset_root)
+        elif "importer" in executor:
+            _collapse_type(executor["importer"], "typeSchema")
+        elif executor:
+            raise ConfigError(
+                f"{name}: expected a component or an Importer, got a node of which open-source "
+                f"Kubeflow has none ({', '.join(executor)}). Import the artifact by its uri.",
+                setting=name,
+            )
+    for tasks in [c["dag"]["tasks"] for c in (spec["root"], *components.values()) if "dag" in c]:
+        for name, task in [*tasks.items()]:
+            _check_constants(name, task)
+            if not task.get("inputs", {}).get("artifacts"):
+                is_cached = task.pop("cachingOptions", {}).get("enableCache")
+                if fingerprints and is_cached:
+                    _add_fingerprint(spec, tasks, name)
+
+
+def _add_fingerprint(spec: JsonObject, tasks: JsonObject, name: str) -> None:
+    """Has an ExampleGen of ours, which then may be cached, depend on a step before it."""
+    task, step = tasks[name], f"{name}{FINGERPRINT_SUFFIX}"
+    component = spec["components"][task["componentRef"]["name"]]
+    container = spec["deploymentSpec"]["executors"][component["executorLabel"]].get("container", {})
+    kind = _EXAMPLE_GEN.search(" ".join(map(str, container.get("args", ()))))
+    if kind is None:
+        return
+    tasks[step] = {
+        "componentRef": {"name": step},
+        "inputs": copy.deepcopy(task["inputs"]),
+        "taskInfo": {"name": step},
+    }
+    spec["components"][step] = {
+        **copy.deepcopy(component),
+        "executorLabel": f"{step}_executor",
+        "outputDefinitions": {"parameters": {_FINGERPRINT: {"parameterType": "STRING"}}},
+    }
+    command = {"command": _FINGERPRINT_COMMAND, "args": [kind[1], "{{$}}"]}
+    executor = {"container": {"image": container["image"], **command}}
+    spec["deploymentSpec"]["executors"][f"{step}_executor"] = executor
+    component["inputDefinitions"]["parameters"][VERSION_PARAMETER] = {"parameterType": "STRING"}
+    task["inputs"]["parameters"][VERSION_PARAMETER] = {
+        "taskOutputParameter": {"producerTask": step, "outputParameterKey": _FINGERPRINT}
+    }
+    task["dependentTasks"] = [*task.get("dependentTasks", ()), step]
+    task["cachingOptions"] = {"enableCache": True}
+
+
+def _collapse_type(holder: JsonObject, key: str, name: str = "") -> str:
+    schema = holder[key]
+    title = str(schema.get("schemaTitle") or yaml.safe_load(schema["instanceSchema"])["title"])
+    system = title if title.startswith("system.") else _SYSTEM_TYPES.get(title, _OTHER_TYPE)
+    if (name, title) == PAGE_OUTPUT:
+        system = _PAGE_TYPE
+    holder[key] = {"schemaTitle": system, "schemaVersion": _SCHEMA_VERSION}
+    return title
+
+
+def _wrap(container: JsonObject, types: Iterable[tuple[str, str, str]], root: str) -> None:
+    """Puts our step before TFX's arguments, which follow `--`."""
+    arguments = []
+    for side, name, title in types:
+        path = f"{{{{$.{side}.artifacts['{name}'].path}}}}"
+        arguments += [ARTIFACT_FLAG, side, name, title, path]
+    arguments += [ROOT_FLAG, root] if root else []
+    arguments += [DRIVER_FLAG] if container.pop("lifecycle", None) else []
+    container["command"] = list(STEP_COMMAND)
+    container["args"] = [*arguments, "--", *container.get("args", ())]
+
+
+def _check_constants(task_name: str, task: Mapping[str, Json]) -> None:
+    for name, parameter in task.get("inputs", {}).get("parameters", {}).items():
+        value = parameter.get("runtimeValue", {}).get("constant")
+        # What was an int stands here as the float that is nearest, and int64 ends below 2^63.
+        if isinstance(value, float) and value.is_integer() and abs(value) >= 2**53:
+            raise ConfigError.of(
+                f"{task_name}, {name}",
+                int(value),
+                allowed="a number below 2^53, since Kubeflow keeps numbers as float64",
+            )
+
+
+def _add_defaults(root: JsonObject, pipeline: Any) -> None:
+    """Gives the run's parameters the defaults and descriptions that TFX leaves out."""
+    from tfx.orchestration.data_types import RuntimeParameter
+
+    parameters = root.get("inputDefinitions", {}).get("parameters", {})
+    for component in pipeline.components:
+        for given in component.exec_properties.values():
+            if not isinstance(given, RuntimeParameter) or given.name not in parameters:
+                continue
+            parameter = parameters[given.name]
+            if given.default is not None:
+                parameter |= {"defaultValue": given.default, "isOptional": True}
+            if given.description:
+                parameter["description"] = given.description

@@ -56,11 +56,7 @@ _UNITS = {None: 1.0, "m": 1e-3, "k": 1e3, "Ki": 1024.0} | {
 
 
 def read_options(given: Mapping[str, object]) -> dict[str, list[str]]:
-    """The options as texts, each checked as far as it can be while the steps are not known.
-
-    Raises:
-        ConfigError: an option is none that any step takes.
-    """
+    """The options as texts, each checked as far as it can be while the steps are not known."""
     options = {option: _texts(values) for option, values in given.items()}
     for option, texts in options.items():
         for text in texts:
@@ -71,11 +67,7 @@ def read_options(given: Mapping[str, object]) -> dict[str, list[str]]:
 def apply_options(
     documents: Sequence[JsonObject], options: Mapping[str, Sequence[str]]
 ) -> list[JsonObject]:
-    """The package, a specification and what is for Kubernetes, with options of `read_options`.
-
-    Raises:
-        ConfigError: an option names a step that there is not.
-    """
+    """The package, a specification and what is for Kubernetes, with options of `read_options`."""
     spec, *others = copy.deepcopy(list(documents))
     platform = others[0] if others else {}
     tasks = dict(_tasks(spec))

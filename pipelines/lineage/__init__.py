@@ -8,8 +8,7 @@ Where there is none, datasets of ours tell it themselves, which needs no ML Meta
 nor TensorFlow is imported, unless something lies on `gs://` and the like.
 """
 
-from pipelines.lineage.description import describe_artifact
 from pipelines.lineage.graph import Lineage
-from pipelines.lineage.lookup import Run, Runs, list_runs
+from pipelines.lineage.lookup import Run, Runs, describe_artifact, list_runs
 
 __all__ = ["Lineage", "Run", "Runs", "describe_artifact", "list_runs"]

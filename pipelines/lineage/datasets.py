@@ -17,7 +17,7 @@ import posixpath
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
-from pipelines.lineage.graph import DATASET_TYPE, MISSING_PREFIX, Artifact, Execution, Lineage
+from pipelines.lineage.graph import DATASET_TYPE, MISSING_PREFIX, Artifact, Execution, Id, Lineage
 from trainer_utils.dataset.files import read_manifest, read_origin
 from trainer_utils.format import InputError
 from trainer_utils.format.naming import MANIFEST_FILE, SPLIT_PREFIX, WORKING_FOLDER
@@ -66,16 +66,31 @@ def load_datasets(uri: str | None = None, *, root: str | None = None) -> Lineage
                     if (node := _read_node(place)) is not None:
                         there.setdefault(node.known.digest, node)
     nodes = _with_inputs([asked] if root is None else [*there], there)
+    artifacts, executions = dict[Id, Artifact](), dict[Id, Execution]()
     before = {digest: node.inputs for digest, node in nodes.items()}
-    order = [nodes[digest] for digest in graphlib.TopologicalSorter(before).static_order()]
+    for digest in graphlib.TopologicalSorter(before).static_order():
+        uri, step = nodes[digest].uri, nodes[digest].known.made_by
+        state = "UNKNOWN" if uri.startswith(MISSING_PREFIX) else "LIVE"
+        artifacts[digest] = Artifact(id=digest, type=DATASET_TYPE, uri=uri, state=state)
+        if step is not None:
+            inputs: dict[str, list[Id]] = {}
+            for given in dict.fromkeys(step.inputs):
+                inputs.setdefault(given.name, []).append(given.digest)
+            executions[digest] = Execution(
+                id=digest,
+                type=step.component,
+                component=step.component,
+                settings=dict(step.settings),
+                inputs=inputs,
+                outputs={step.output: [digest]},
+            )
+    summaries = {digest: nodes[str(digest)].known.summary for digest in artifacts}
     return Lineage(
         metadata="manifests" if root is None else f"manifests in {root}",
         artifact_id=asked,
-        artifacts={node.known.digest: _artifact(node) for node in order},
-        executions={
-            node.known.digest: _execution(node.known) for node in order if node.known.made_by
-        },
-        summaries={node.known.digest: node.known.summary for node in order if node.known.summary},
+        artifacts=artifacts,
+        executions=executions,
+        summaries={digest: summary for digest, summary in summaries.items() if summary},
         knows_runs=False,
     )
 
@@ -103,26 +118,6 @@ def _with_inputs(some: list[str], there: Mapping[str, _Node]) -> dict[str, _Node
             if digest not in nodes:
                 waiting.append(there.get(digest, told))
     return nodes
-
-
-def _artifact(node: _Node) -> Artifact:
-    state = "UNKNOWN" if node.uri.startswith(MISSING_PREFIX) else "LIVE"
-    return Artifact(id=node.known.digest, type=DATASET_TYPE, uri=node.uri, state=state)
-
-
-def _execution(known: Ancestor) -> Execution:
-    step, inputs = known.made_by, dict[str, dict[str, None]]()
-    assert step is not None
-    for given in step.inputs:
-        inputs.setdefault(given.name, {})[given.digest] = None
-    return Execution(
-        id=known.digest,
-        type=step.component,
-        component=step.component,
-        settings=dict(step.settings),
-        inputs={name: [*digests] for name, digests in inputs.items()},
-        outputs={step.output: [known.digest]},
-    )
 
 
 def _dataset_folders(root: str) -> Iterator[str]:

@@ -1,6 +1,8 @@
-"""Where lineage is looked up: a store of ML Metadata, or the datasets themselves.
+"""What is known of an artifact, or of all runs, to a store of ML Metadata or to datasets.
 
-found = look_up("out/latest", metadata=None)
+lineage = describe_artifact("runs/artifacts/ShardBalancer/balanced_examples/4", record="cat/1.jpg")
+print(lineage)
+lineage.to_json()["made_by"]["settings"]
 print(list_runs("out/"))
 """
 
@@ -9,19 +11,30 @@ import functools
 import glob
 import importlib.util
 import os
+import posixpath
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from types import ModuleType
 
+from components.report.records import Place, find_places, name_features
 from pipelines.lineage.datasets import load_datasets
-from pipelines.lineage.graph import Execution, Lineage
+from pipelines.lineage.graph import DATASET_TYPE, Execution, Id, Lineage, RecordStep
 from pipelines.tools.conversion import METADATA_FILE
+from trainer_utils.dataset import open_dataset
 from trainer_utils.dataset.location import newest_dataset
 from trainer_utils.extras import HOW_TO_GET_TFX
 from trainer_utils.format import ConfigError, InputError
-from trainer_utils.format.json_text import JsonObject
-from trainer_utils.format.naming import MANIFEST_FILE, SPLIT_PREFIX
-from trainer_utils.storage import exists, is_folder, is_object_store, is_remote, join
+from trainer_utils.format.json_text import JsonObject, json_lines
+from trainer_utils.format.naming import MANIFEST_FILE, NAME_FEATURES, REJECTS_FILE, SPLIT_PREFIX
+from trainer_utils.storage import (
+    display_path,
+    exists,
+    is_folder,
+    is_object_store,
+    is_remote,
+    join,
+    read_text,
+)
 from trainer_utils.text_output import as_text
 
 METADATA_FORMS = "a sqlite file or grpc://host:port"
@@ -31,7 +44,83 @@ _OWN = (METADATA_FILE, "metadata.db")
 _FOLDERS = ("", "tfx_metadata", "tfx_metadata/*", "metadata", "metadata/*")
 
 
-def look_up(uri: str, *, metadata: str | None) -> Lineage:
+def describe_artifact(
+    uri: str, *, metadata: str | None = None, record: str | None = None
+) -> Lineage:
+    """Looks up how an artifact came to be, and what came of it.
+
+    Of datasets of ours that no store has, their own files tell how they came to be.
+
+    Args:
+        uri: of the artifact.
+        metadata: a sqlite file or `grpc://host:port`; a folder with such a file, or below which
+            datasets are. None for a store in a folder above the uri, and for the dataset and those
+            that it was made from where none has it.
+        record: the `filename` or `id` of one record to be looked for in the dataset and in those
+            that it was made from.
+
+    Raises:
+        ConfigError: `metadata` or `record` is not allowed.
+        InputError: there is no such store or artifact, or the record is in none of the datasets.
+    """
+    if record == "":
+        raise ConfigError.of("record", record, allowed="the filename or id of a record")
+    found = _look_up(uri, metadata=metadata)
+    if record is None:
+        return found
+    artifacts = found.artifacts
+    places = [*found.ancestors(found.artifact_id), found.artifact_id]
+    datasets = [i for i in places if artifacts[i].type == DATASET_TYPE or i in found.summaries]
+    steps = [_search(place, artifacts[place].uri, record) for place in datasets]
+    if not any(step.outcome in ("found", "rejected") for step in steps):
+        told = "; ".join(f"{artifacts[s.artifact].uri}: {s.outcome}, {s.detail}" for s in steps)
+        raise InputError(
+            f"record {record!r}: expected the filename or id of a record of {uri!r}, the path "
+            f"relative to the input base or file:row, found none. {told or 'It is no dataset.'}"
+        )
+    bases = (base for place in datasets for base in _bases(found, place))
+    source = next((join(base, record) for base in bases), None)
+    return dataclasses.replace(found, record=record, source=source, steps=steps)
+
+
+def _search(artifact: Id, uri: str, name: str) -> RecordStep:
+    """Looks for one name among the shards and the rejects of a dataset."""
+    places, rejects, outcome = list[Place](), list[JsonObject](), "unknown"
+    detail = f"its files are gone ({uri})"
+    try:
+        if is_folder(uri):
+            dataset, path = open_dataset(uri), join(uri, REJECTS_FILE)
+            entries = json_lines(read_text(path), path=path) if exists(path) else ()
+            rejects = [entry for entry in entries if entry.get("source") == display_path(name)]
+            features, places = name_features(dataset), find_places(dataset, name)
+            if places or rejects:
+                outcome, detail = "found" if places else "rejected", ""
+            elif features:
+                outcome, detail = "not found", f"no record has this {' or '.join(features)}"
+                if dataset.manifest and (skipped := dataset.manifest.total.skipped):
+                    detail += f"; {skipped} inputs were skipped by a setting, which are not listed"
+            else:
+                wanted = " nor ".join(sorted(NAME_FEATURES))
+                detail = (
+                    f"its records have no feature that says what they are from: neither {wanted}"
+                )
+    except (ValueError, OSError) as error:
+        detail, rejects = f"it cannot be read: {error}", []
+    return RecordStep(
+        artifact=artifact, outcome=outcome, detail=detail, places=places, rejects=rejects
+    )
+
+
+def _bases(found: Lineage, artifact: Id) -> Iterator[str]:
+    """What an artifact's examples were made from, by the settings of what made it."""
+    for maker in found.makers(artifact)[:1]:
+        roots = maker.settings.get("image_roots")
+        for base in (maker.settings.get("input_base"), *(roots if isinstance(roots, list) else ())):
+            if isinstance(base, str) and base:
+                yield posixpath.dirname(base) if os.path.isfile(base) else base
+
+
+def _look_up(uri: str, *, metadata: str | None) -> Lineage:
     """An artifact and its lineage, for `describe_artifact`; of `convert`'s folder the newest."""
     folder = _dataset_folder(uri := newest_dataset(uri))
     stores: Iterable[str]

@@ -42,28 +42,16 @@ _SHOWN = 5  # artifacts of a store that has not the one that is asked for
 
 @contextlib.contextmanager
 def open_store(metadata: str) -> Iterator[MetadataStore]:
-    """The store; what goes wrong with it while it is read becomes an `InputError`.
-
-    Raises:
-        ConfigError: it is neither a sqlite file nor `grpc://host:port`.
-        InputError: there is no such store, it cannot be reached, or it is of another version.
-    """
+    """The store, read-only; what goes wrong with it while it is read becomes an `InputError`."""
     config = _config(metadata)
     try:
         yield MetadataStore(config)
     except (errors.StatusError, RuntimeError) as error:  # the latter of its own connection
         raise InputError(
-            f"metadata {metadata!r}: cannot be read: {type(error).__name__}: {error}. "
-            f"{_hint(error)}"
+            f"metadata {metadata!r}: cannot be read: {type(error).__name__}: {error}. Is it ML "
+            "Metadata, may it be read, does its server run? One of another version: open it once "
+            "with the ml-metadata of the newer of the two versions, or take a copy."
         ) from error
-
-
-def _hint(error: Exception) -> str:
-    if isinstance(error, errors.UnavailableError):
-        return "Is the server running, and the address right?"
-    if "library version" in str(error):
-        return "Open it once with the ml-metadata of the newer of the two versions, or take a copy."
-    return "Is it ML Metadata, and may it be read?"
 
 
 def _config(metadata: str) -> Any:
@@ -142,7 +130,18 @@ def _graph(store: MetadataStore, artifact: int) -> tuple[dict[Id, Artifact], dic
         executions |= visited
     nodes = sorted(_all(store.get_artifacts_by_id, artifacts), key=lambda node: node.id)
     found = _executions(store, executions)
-    return {n.id: _artifact(n) for n in nodes}, {node.id: node for node in found}
+    return {
+        node.id: Artifact(
+            id=node.id,
+            type=node.type or f"type {node.type_id}",
+            uri=node.uri,
+            name=node.name,
+            state=metadata_store_pb2.Artifact.State.Name(node.state),
+            created=_time_of(node.create_time_since_epoch),
+            properties=_properties_of(node),
+        )
+        for node in nodes
+    }, {node.id: node for node in found}
 
 
 def _executions(store: MetadataStore, ids: Iterable[int]) -> list[Execution]:
@@ -157,18 +156,6 @@ def _executions(store: MetadataStore, ids: Iterable[int]) -> list[Execution]:
         with contextlib.suppress(errors.NotFoundError):  # where another would give an empty list
             contexts[node.id] = store.get_contexts_by_execution(node.id)
     return [_execution(node, contexts[node.id], events[node.id]) for node in nodes]
-
-
-def _artifact(node: metadata_store_pb2.Artifact) -> Artifact:
-    return Artifact(
-        id=node.id,
-        type=node.type or f"type {node.type_id}",
-        uri=node.uri,
-        name=node.name,
-        state=metadata_store_pb2.Artifact.State.Name(node.state),
-        created=_time_of(node.create_time_since_epoch),
-        properties=_properties_of(node),
-    )
 
 
 def _execution(

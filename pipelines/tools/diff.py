@@ -21,7 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 from components.report.records import ExampleReader
-from trainer_utils.dataset.shards import summed_index
+from trainer_utils.dataset.opening import summed_index
 from trainer_utils.format.example import decode_example
 from trainer_utils.format.json_text import JsonObject
 from trainer_utils.text_output import Part, Shown, make_table

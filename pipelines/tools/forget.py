@@ -31,6 +31,7 @@ from trainer_utils.storage import (
     copy_file,
     display_path,
     exists,
+    file_version,
     is_folder,
     is_remote,
     join,
@@ -52,7 +53,6 @@ from trainer_utils.storage.cache_folder import (
     default_cache_dir,
     shard_version,
 )
-from trainer_utils.storage.files import file_version
 from trainer_utils.text_output import Part, Shown, make_table, quantity
 from trainer_utils.writing.publishing import upload_dataset, working_folder
 

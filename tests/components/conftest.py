@@ -5,7 +5,6 @@ The functions are in `text_runs`, which imports TFX: only a test that asks for o
 
 import itertools
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -40,25 +39,3 @@ def convert(tmp_path) -> "Callable[..., Dataset]":
         return text_runs.run(folder / "in" / base, folder / "out", **settings)
 
     return convert
-
-
-@pytest.fixture(scope="session")
-def write() -> Callable[..., Path]:
-    """`write(base, files)`: writes files, `{path: text or bytes}`."""
-    return write_files
-
-
-@pytest.fixture(scope="session")
-def input_config() -> Callable[..., str]:
-    """`input_config(train=pattern, …)`: TFX's property."""
-    from tests.components import runs
-
-    return runs.input_config
-
-
-@pytest.fixture(scope="session")
-def output_config() -> Callable[..., str]:
-    """`output_config(train=2, eval=1)`: TFX's property."""
-    from tests.components import runs
-
-    return runs.output_config

@@ -1,4 +1,4 @@
-"""The constructors, and every setting as a parameter that only a run fills in."""
+"""The constructors, every setting as a parameter that only a run fills in, and the names of TFX."""
 
 import inspect
 
@@ -7,15 +7,18 @@ import yaml
 
 pytest.importorskip("tfx", reason="components needs TFX")
 from google.protobuf import message
+from tfx.components.example_gen import utils
 from tfx.dsl.placeholder import placeholder
 from tfx.orchestration.data_types import RuntimeParameter
 from tfx.orchestration.pipeline import Pipeline
 from tfx.types import Channel, standard_artifacts
+from tfx.types import standard_component_specs as specs
 
 import components
 from components.balancing.settings import BalancerSettings
 from components.example_gen.settings import AudioSettings, ImageSettings, TextSettings
 from components.settings import AuditSettings, DatasetReportSettings, SchemaExportSettings
+from components.tfx import example_gen as properties
 from trainer_utils.format import ConfigError
 from trainer_utils.format.settings import settings_of
 
@@ -123,3 +126,15 @@ def everything(pipeline_root):
         pipeline_root=pipeline_root,
         components=[*steps, balanced, schema, report, audit],
     )
+
+
+def test_names_are_those_of_tfx():
+    assert properties.FINGERPRINT == utils.FINGERPRINT_PROPERTY_NAME
+    assert (utils.SPAN_PROPERTY_NAME, utils.VERSION_PROPERTY_NAME) == ("span", "version")
+    names = [specs.INPUT_BASE_KEY, specs.INPUT_CONFIG_KEY, specs.OUTPUT_CONFIG_KEY]
+    assert names == ["input_base", "input_config", "output_config"]
+    assert (specs.RANGE_CONFIG_KEY, specs.EXAMPLES_KEY) == ("range_config", "examples")
+
+
+def test_all_files_are_asked_for_as_tfx_asks():
+    assert properties.all_files() == utils.make_default_input_config()

@@ -20,8 +20,7 @@ from tfx.utils import io_utils
 from components.common.beam import IN_PROCESS_RUNNER
 from components.image_example_gen import Executor
 from tests.components import runs
-from tests.components.layouts.coco_files import instances, thing
-from tests.components.layouts.voc_files import annotation
+from tests.components.layouts.layout_files import annotation, instances, thing
 from tests.make import jpeg, table, write_files
 from trainer_utils import input_fn
 

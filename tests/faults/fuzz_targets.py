@@ -14,7 +14,7 @@ from components.common.file_table import FileTable
 from components.common.layout_inputs import LayoutInputs
 from components.common.rejects import RejectedInputError
 from components.layouts import read_layout
-from components.layouts.tar_headers import read_headers
+from components.layouts.webdataset import read_headers
 from components.media.audio import store_audio
 from components.media.images import store_image
 from components.media.options import AudioOptions, ImageOptions
@@ -23,9 +23,9 @@ from components.tables.reading import pieces_of, read_piece
 from trainer_utils.format import DatasetError, Manifest, RecordIndex
 from trainer_utils.format.datum import parse_features
 from trainer_utils.format.example import decode_example
-from trainer_utils.format.images import image_size
 from trainer_utils.format.json_text import json_lines, text_of
 from trainer_utils.format.layouts import find_layout
+from trainer_utils.format.media_formats import image_size
 from trainer_utils.format.slices import resolve_slices
 from trainer_utils.format.tfds import parse_tfds_features
 from trainer_utils.format.tfrecord import read_blocks

@@ -1,6 +1,11 @@
 """A dataset, opened wherever it is and whoever wrote it: `open_dataset("gs://…/examples/5")`."""
 
-from trainer_utils.dataset.location import newest_dataset, split_of, uri_of
-from trainer_utils.dataset.opening import Dataset, open_dataset
-from trainer_utils.dataset.shards import open_records, read_index, read_shard_blocks
+from trainer_utils.dataset.location import newest_dataset, uri_of
+from trainer_utils.dataset.opening import (
+    Dataset,
+    open_dataset,
+    open_records,
+    read_index,
+    read_shard_blocks,
+)
 from trainer_utils.format.layouts import ShardFile

@@ -14,8 +14,8 @@ from typing import Any
 from trainer_utils.format import DatasetError, Feature, RecordBlock
 from trainer_utils.format.datum import DATUM_IMAGE_FORMATS
 from trainer_utils.format.example_columns import Column, parse_examples, parse_feature_lists
-from trainer_utils.format.images import ImageSize, image_size
 from trainer_utils.format.json_text import JsonObject
+from trainer_utils.format.media_formats import image_size
 from trainer_utils.format.tfrecord import HEADER_BYTES
 
 _COMPANION = "_shape"  # of a feature of variable length and rank 2 or more, as Datum writes it
@@ -27,40 +27,31 @@ _NONE_YET = 1 << 62
 
 @dataclasses.dataclass
 class ImageFacts:
-    """Of a feature whose every value is an encoded image, of the first one's height and width."""
+    """Of a feature whose every value is an encoded image: height and width of the first, and which
+    channels and formats there are."""
 
-    height: int
-    width: int
+    size: tuple[int, int]
     one_size: bool
-    channels: list[int]
-    formats: list[str]
+    channels: frozenset[int]
+    formats: frozenset[str]
 
     @classmethod
     def of_values(cls, values: Iterable[Any]) -> "ImageFacts | None":
         """Of values of a feature; the first that is no image ends the search."""
-        sizes: dict[ImageSize, None] = {}
+        found: ImageFacts | None = None
         for value in values:
             if (size := image_size(value) if isinstance(value, bytes) else None) is None:
                 return None
-            sizes[size] = None
-        if not sizes:
-            return None
-        first = next(iter(sizes))
-        return cls(
-            height=first.height,
-            width=first.width,
-            one_size=len({(size.height, size.width) for size in sizes}) == 1,
-            channels=sorted({size.channels for size in sizes}),
-            formats=sorted({size.format for size in sizes}),
-        )
+            sets = frozenset([size.channels]), frozenset([size.format])
+            one = cls((size.height, size.width), True, *sets)
+            found = found.merged(one) if found else one
+        return found
 
     def merged(self, other: "ImageFacts") -> "ImageFacts":
         """With another part's facts."""
-        alike = (self.height, self.width) == (other.height, other.width)
-        one_size = self.one_size and other.one_size and alike
-        channels = sorted({*self.channels, *other.channels})
-        formats = sorted({*self.formats, *other.formats})
-        return ImageFacts(self.height, self.width, one_size, channels, formats)
+        one_size = self.one_size and other.one_size and self.size == other.size
+        sets = self.channels | other.channels, self.formats | other.formats
+        return ImageFacts(self.size, one_size, *sets)
 
 
 @dataclasses.dataclass
@@ -185,17 +176,15 @@ def _feature(facts: FeatureFacts, records: int) -> Feature:
     longest = facts.longest
     dense = facts.present == records and facts.shortest == longest > 0
     dense &= facts.kind != "string" or longest == 1
-    if facts.images is not None and dense:
-        return _image(facts.images)
-    return Feature(type=facts.kind, shape=() if dense and longest == 1 else (longest,), dense=dense)
-
-
-def _image(facts: ImageFacts) -> Feature:
-    extra: JsonObject = {"sizes": "fixed" if facts.one_size else "mixed"}
-    if not DATUM_IMAGE_FORMATS.issuperset(facts.formats):
-        extra["formats"] = facts.formats
-    grey = facts.channels == [1]  # Datum decodes rank 2 to one channel and rank 3 to three
-    shape = (facts.height, facts.width) if grey else (facts.height, facts.width, 3)
+    if facts.images is None or not dense:
+        one = () if dense and longest == 1 else (longest,)
+        return Feature(type=facts.kind, shape=one, dense=dense)
+    images = facts.images
+    extra: JsonObject = {"sizes": "fixed" if images.one_size else "mixed"}
+    if not DATUM_IMAGE_FORMATS.issuperset(images.formats):
+        extra["formats"] = sorted(images.formats)
+    # Datum decodes rank 2 to one channel and rank 3 to three.
+    shape = images.size if images.channels == {1} else (*images.size, 3)
     return Feature(type="string", shape=shape, extra=extra)
 
 

@@ -47,22 +47,20 @@ _WILDCARDS = re.compile(r"[*?\[]")
 
 def uri_of(artifact: _One) -> str:
     """The uri of a TFX artifact, of a path, or of a pattern in TFX's `fn_args.train_files`."""
-    uri = _path_of(artifact) or getattr(artifact, "uri", None)
+    return uri_and_split(artifact)[0]
+
+
+def uri_and_split(artifact: _One) -> tuple[str, str | None]:
+    """The same, and the split that such a pattern names; of a uri None."""
+    is_path = isinstance(artifact, (str, os.PathLike))
+    uri = os.fspath(artifact) if is_path else getattr(artifact, "uri", None)
     if not isinstance(uri, str) or not uri:
         raise ConfigError.of("artifact_uri", artifact, allowed="a uri or an artifact")
-    folder = _SPLIT_PATTERN.sub("", uri.rstrip("/"))
-    return uri.rstrip("/") if is_pattern(folder) else folder or "/"
-
-
-def _path_of(artifact: _One) -> str:
-    """What was named as a path; of an artifact an empty text."""
-    return os.fspath(artifact) if isinstance(artifact, (str, os.PathLike)) else ""
-
-
-def split_of(artifact: _One) -> str | None:
-    """The split that a pattern in TFX's `fn_args.train_files` names; of a uri None."""
-    found = _SPLIT_PATTERN.search(_path_of(artifact).rstrip("/"))
-    return found[1] if found and not is_pattern(found.string[: found.start()]) else None
+    uri = uri.rstrip("/")
+    found = _SPLIT_PATTERN.search(uri)
+    if found is None or is_pattern(folder := uri[: found.start()]):
+        return uri or "/", None
+    return folder or "/", found[1]
 
 
 def is_pattern(path: str) -> bool:
@@ -76,18 +74,18 @@ def is_pattern(path: str) -> bool:
     return is_remote(local) or not os.path.lexists(local)
 
 
-def group_artifacts(artifacts: Artifacts, *, apart: bool = False) -> list[Place]:
-    """The datasets that somebody named, in order: files that stand side by side are one dataset,
-    unless all are `apart`, as `weights` have it."""
-    is_list = isinstance(artifacts, (list, tuple))
-    places: list[Place] = []
-    for uri in map(uri_of, cast(Sequence[_One], artifacts if is_list else [artifacts])):
+def group_artifacts(artifacts: Artifacts, *, apart: bool = False) -> list[tuple[Place, str | None]]:
+    """The datasets that somebody named, in order, and the splits that patterns name: files that
+    stand side by side are one dataset, unless all are `apart`, as `weights` have it."""
+    named = artifacts if isinstance(artifacts, (list, tuple)) else [artifacts]
+    places: list[tuple[Place, str | None]] = []
+    for uri, split in map(uri_and_split, cast(Sequence[_One], named)):
         if apart or not (is_pattern(uri) or is_named_as_records(uri)):
-            places.append(uri)
-        elif places and isinstance(places[-1], tuple):
-            places[-1] += (uri,)
+            places.append((uri, split))
+        elif places and isinstance(places[-1][0], tuple):
+            places[-1] = (*places[-1][0], uri), None
         else:
-            places.append((uri,))
+            places.append(((uri,), None))
     return places
 
 

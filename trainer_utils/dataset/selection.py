@@ -7,18 +7,10 @@ import dataclasses
 import functools
 import hashlib
 from collections.abc import Mapping, Sequence
-from typing import Any, cast
+from typing import Any
 
-from trainer_utils.dataset.location import (
-    Artifact,
-    Artifacts,
-    Place,
-    group_artifacts,
-    split_of,
-    uri_of,
-)
-from trainer_utils.dataset.opening import Dataset, open_dataset
-from trainer_utils.dataset.shards import gzip_content_bytes
+from trainer_utils.dataset.location import Artifacts, Place, group_artifacts
+from trainer_utils.dataset.opening import Dataset, gzip_content_bytes, open_dataset
 from trainer_utils.format import ConfigError, DatasetError, Feature, resolve_slices
 from trainer_utils.format.datum import DATUM_IMAGE_FORMATS
 from trainer_utils.format.errors import did_you_mean
@@ -26,9 +18,7 @@ from trainer_utils.format.slices import FileRange
 from trainer_utils.format.tensors import TensorSpec
 
 _DEFAULT_SPLIT = "train"
-_DEFAULTS: Mapping[str, tuple[type, ...]] = {
-    "int": (int,), "float": (int, float), "string": (str, bytes)
-}  # fmt: skip
+_DEFAULTS: Mapping[str, Any] = {"int": int, "float": (int, float), "string": (str, bytes)}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -74,19 +64,13 @@ def open_sources(
             split, that one; else `train`.
         apart: whether each of a list is a dataset of its own, as `weights` have it.
     """
-    is_list = isinstance(artifact_uri, (list, tuple))
-    artifacts = cast(Sequence[str | Artifact], artifact_uri if is_list else [artifact_uri])
-    if not artifacts:
-        raise ConfigError.of("artifact_uri", artifact_uri, allowed="a uri or a list of them")
-    named: dict[str, list[str | None]] = {}
-    for artifact in artifacts:
-        named.setdefault(uri_of(artifact), []).append(split_of(artifact))
     wanted: list[tuple[Place, str | None]] = []
-    for place in group_artifacts(artifacts, apart=apart):
-        by_pattern = named[place].pop(0) if isinstance(place, str) else None
+    for place, by_pattern in group_artifacts(artifact_uri, apart=apart):
         entry = place, by_pattern if split is None else split
         if by_pattern is None or entry not in wanted:
             wanted.append(entry)
+    if not wanted:
+        raise ConfigError.of("artifact_uri", artifact_uri, allowed="a uri or a list of them")
     datasets = {place: open_dataset(place) for place in dict(wanted)}
     return [source_of(datasets[place], spec) for place, spec in wanted]
 

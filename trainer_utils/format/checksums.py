@@ -12,6 +12,7 @@ and a constant, is from TensorFlow's `tsl/lib/hash/crc32c.h`.
 
 import re
 from collections.abc import Iterable
+from typing import Any
 
 import google_crc32c
 import numpy as np
@@ -76,8 +77,8 @@ def mask_crc32c(crcs: Sums) -> Sums:
     return (crcs >> np.uint32(15) | crcs << np.uint32(17)) + np.uint32(_MASK_DELTA)
 
 
-def masked_crc32c_of_lengths(lengths: npt.NDArray[np.int64]) -> Sums:
-    """The masked CRC-32C of `(n,) int64` numbers as frames have them: of 8 bytes, little-endian."""
+def masked_crc32c_of_lengths(lengths: npt.NDArray[np.integer[Any]]) -> Sums:
+    """The masked CRC-32C of `(n,)` numbers as frames have them: of 8 bytes, little-endian."""
     octets = lengths.astype("<i8").view(np.uint8).reshape(-1, 8)
     if len(lengths) <= _FEW:
         crcs = np.array([google_crc32c.value(row.tobytes()) for row in octets], np.uint32)
@@ -88,14 +89,9 @@ def masked_crc32c_of_lengths(lengths: npt.NDArray[np.int64]) -> Sums:
     return mask_crc32c(crcs ^ np.uint32(0xFFFFFFFF))
 
 
-def _byte_table() -> Sums:
-    table = np.arange(256, dtype=np.uint32)
-    for _ in range(8):
-        table = np.where(table & 1, table >> 1 ^ np.uint32(_POLYNOMIAL), table >> 1)
-    return table.astype(np.uint32)
-
-
-_TABLE = _byte_table()
+_TABLE: Sums = np.arange(256, dtype=np.uint32)  # by byte
+for _ in range(8):
+    _TABLE = np.where(_TABLE & 1, _TABLE >> 1 ^ np.uint32(_POLYNOMIAL), _TABLE >> 1)
 
 
 def multiset_checksum(lengths: npt.NDArray[np.int64], payload_crcs: Sums) -> int:

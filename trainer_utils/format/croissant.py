@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 
 from trainer_utils.format.datum import Feature
 from trainer_utils.format.json_text import Json, JsonObject, render_json
-from trainer_utils.format.naming import SHARD_PREFIX, SPLIT_PREFIX, split_folder
+from trainer_utils.format.naming import SHARD_PREFIX, SPLIT_PREFIX
 
 _VERSION = "http://mlcommons.org/croissant/1.0"
 _TERMS = (
@@ -59,10 +59,35 @@ def render_croissant(
     """
     classes = {
         name: values
-        for name, values in (vocabularies or {}).items()
+        for name, values in sorted((vocabularies or {}).items())
         if name in features and features[name].type == "int" and len(values) <= _MOST_NAMED_CLASSES
     }
     counts = ", ".join(f"{count:,} in {split}" for split, count in records.items())
+    shards = {
+        "@type": "cr:FileSet",
+        "@id": _SHARDS,
+        "name": _SHARDS,
+        "description": "Records of tf.train.Example; manifest.json has a checksum of each file.",
+        "encodingFormat": "application/x-tfrecord",
+        "includes": [f"{SPLIT_PREFIX}{split}/{SHARD_PREFIX}-*" for split in records],
+    }
+    splits = _record_set(
+        "splits",
+        [_field("splits/name", "name", "sc:Text")],
+        dataType="cr:Split",
+        key={"@id": "splits/name"},
+        data=[{"splits/name": split} for split in records],
+    )
+    fields = [_field("examples/split", "split", "sc:Text")]
+    fields[0]["source"] = {
+        "fileSet": {"@id": _SHARDS},
+        "extract": {"fileProperty": "fullpath"},
+        "transform": {"regex": f"{SPLIT_PREFIX}(\\w+)/"},
+    }
+    fields[0]["references"] = {"field": {"@id": "splits/name"}}
+    for name, feature in sorted(features.items()):
+        is_sound = name == _SOUND[0] and _SOUND[1] in features
+        fields.append(_feature(name, feature, is_sound=is_sound, has_classes=name in classes))
     return render_json(
         {
             "@context": _CONTEXT,
@@ -70,56 +95,31 @@ def render_croissant(
             "conformsTo": _VERSION,
             "name": f"dataset-{fingerprint[:12]}" if fingerprint else "dataset",
             "description": f"{sum(records.values()):,} records ({counts}), written by {producer}.",
-            "distribution": [
-                _shards(records),
-                *(_file(path, text) for path, text in sorted((files or {}).items())),
-            ],
+            "distribution": [shards, *(_file(*file) for file in sorted((files or {}).items()))],
             "recordSet": [
-                _splits(records),
-                *(_classes(name, values) for name, values in sorted(classes.items())),
-                _examples(features, classes),
+                splits,
+                *(_classes(name, values) for name, values in classes.items()),
+                _record_set("examples", fields, description="One tf.train.Example each."),
             ],
         }
     )
 
 
-def _shards(records: Mapping[str, int]) -> JsonObject:
-    return {
-        "@type": "cr:FileSet",
-        "@id": _SHARDS,
-        "name": _SHARDS,
-        "description": "Records of tf.train.Example; manifest.json has a checksum of each file.",
-        "encodingFormat": "application/x-tfrecord",
-        "includes": [f"{split_folder(split)}/{SHARD_PREFIX}-*" for split in records],
-    }
-
-
 def _file(path: str, text: str) -> JsonObject:
     data = text.encode()
-    suffix = path[path.rfind(".") :]
     return {
         "@type": "cr:FileObject",
         "@id": _escaped(path),
         "name": path,
         "contentUrl": urllib.parse.quote(path),
         "contentSize": f"{len(data)} B",
-        "encodingFormat": _ENCODINGS.get(suffix, "text/plain"),
+        "encodingFormat": _ENCODINGS.get(path[path.rfind(".") :], "text/plain"),
         "sha256": hashlib.sha256(data).hexdigest(),
     }
 
 
 def _record_set(place: str, fields: Sequence[Json], **others: Json) -> JsonObject:
     return {"@type": "cr:RecordSet", "@id": place, "name": place, "field": fields} | others
-
-
-def _splits(records: Mapping[str, int]) -> JsonObject:
-    return _record_set(
-        "splits",
-        [_field("splits/name", "name", "sc:Text")],
-        dataType="cr:Split",
-        key={"@id": "splits/name"},
-        data=[{"splits/name": split} for split in records],
-    )
 
 
 def _classes(feature: str, values: Sequence[str]) -> JsonObject:
@@ -135,28 +135,17 @@ def _classes(feature: str, values: Sequence[str]) -> JsonObject:
     )
 
 
-def _examples(features: Mapping[str, Feature], classes: Mapping[str, Sequence[str]]) -> JsonObject:
-    split = _field("examples/split", "split", "sc:Text")
-    split["source"] = {
-        "fileSet": {"@id": _SHARDS},
-        "extract": {"fileProperty": "fullpath"},
-        "transform": {"regex": f"{SPLIT_PREFIX}(\\w+)/"},
-    }
-    split["references"] = {"field": {"@id": "splits/name"}}
-    fields = [split]
-    for name, feature in sorted(features.items()):
-        # Of its own name space: a feature may be called `split`, too.
-        is_sound = name == _SOUND[0] and _SOUND[1] in features
-        kind = "sc:ImageObject" if feature.has_pixels else _DATA_TYPES[feature.type]
-        kind = "sc:AudioObject" if is_sound else kind
-        field = _field(f"examples/features/{_escaped(name)}", name, kind)
-        field["source"] = {"fileSet": {"@id": _SHARDS}, "extract": {"column": name}}
-        if not (feature.dense and (not feature.shape or feature.is_image)):
-            field["repeated"] = True
-        if name in classes:
-            field["references"] = {"field": {"@id": f"classes/{_escaped(name)}/id"}}
-        fields.append(field)
-    return _record_set("examples", fields, description="One tf.train.Example each.")
+def _feature(name: str, feature: Feature, *, is_sound: bool, has_classes: bool) -> JsonObject:
+    """A field, of a name space of its own: a feature may be called `split`, too."""
+    kind = "sc:ImageObject" if feature.has_pixels else _DATA_TYPES[feature.type]
+    kind = "sc:AudioObject" if is_sound else kind
+    field = _field(f"examples/features/{_escaped(name)}", name, kind)
+    field["source"] = {"fileSet": {"@id": _SHARDS}, "extract": {"column": name}}
+    if not (feature.dense and (not feature.shape or feature.is_image)):
+        field["repeated"] = True
+    if has_classes:
+        field["references"] = {"field": {"@id": f"classes/{_escaped(name)}/id"}}
+    return field
 
 
 def _field(place: str, name: str, data_type: Json) -> JsonObject:

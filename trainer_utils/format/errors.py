@@ -8,8 +8,7 @@ except trainer_utils.CorruptShardError as error:
 import contextlib
 import difflib
 import json
-import pickle
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from typing import Any, TypeVar
 
 from trainer_utils.format.printable import printable
@@ -63,7 +62,7 @@ class DatasetError(ValueError):
         return printable(super().__str__())
 
     def __reduce__(self) -> tuple[object, ...]:
-        return type(self), self.args, {n: _kept(v, pickle.dumps) for n, v in vars(self).items()}
+        return type(self), self.args, {name: _plain(value) for name, value in vars(self).items()}
 
 
 class CorruptShardError(DatasetError):
@@ -107,27 +106,10 @@ def reading(path: str, expected: str, *, advice: str = "") -> Iterator[None]:
         raise DatasetError.at(path, expected=expected, got=repr(error), advice=advice) from error
 
 
-def error_to_json(error: DatasetError) -> dict[str, object]:
-    """An error as plain JSON types: its class, message and data."""
-    data = {n: _kept(v, json.dumps) for n, v in vars(error).items() if v is not None}
-    return {"class": type(error).__name__, "message": "".join(map(str, error.args)), "data": data}
-
-
-def error_from_json(entry: Mapping[str, Any]) -> DatasetError:
-    """What `error_to_json` took apart, with the class that it had."""
-    classes = [DatasetError]
-    for found in classes:
-        classes += found.__subclasses__()
-    named = {found.__name__: found for found in classes}
-    error = named.get(entry["class"], DatasetError)(entry["message"])
-    vars(error).update(entry["data"])
-    return error
-
-
-def _kept(value: object, dump: Callable[[object], object]) -> object:
-    """A value, or its `repr`: a setting may be given what cannot be pickled, nor put into JSON."""
+def _plain(value: object) -> object:
+    """A value of JSON's types, or its `repr`: a setting may be given what cannot be sent."""
     try:
-        dump(value)
+        json.dumps(value)
     except Exception:  # of as many kinds as there are classes
         return repr(value)
     return value
@@ -140,10 +122,10 @@ def did_you_mean(given: object, known: Iterable[object]) -> str:
     """
     if not isinstance(given, str):
         return ""
-    names = {_plain(name): name for name in known if isinstance(name, str)}
-    like = difflib.get_close_matches(_plain(given), names, n=1, cutoff=_ALIKE)
+    names = {_squeezed(name): name for name in known if isinstance(name, str)}
+    like = difflib.get_close_matches(_squeezed(given), names, n=1, cutoff=_ALIKE)
     return f" Did you mean {names[like[0]]!r}?" if like else ""
 
 
-def _plain(name: str) -> str:
+def _squeezed(name: str) -> str:
     return name.lower().replace("_", "").replace("-", "")

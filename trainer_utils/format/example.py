@@ -10,7 +10,7 @@ Source: `tensorflow/core/example/{example,feature}.proto` and the protocol buffe
 
 import functools
 import struct
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any, cast
 
 from trainer_utils.format.errors import DatasetError
@@ -126,10 +126,6 @@ def varint(number: int) -> bytes:
     """A number of 0 or more in base 128, the least significant group first."""
     if number < 1 << 7:
         return _SHORT[number]
-    if number < 1 << 14:
-        return bytes((number & 0x7F | 0x80, number >> 7))
-    if number < 1 << 21:  # as most images are long
-        return bytes((number & 0x7F | 0x80, number >> 7 & 0x7F | 0x80, number >> 14))
     groups = bytearray()
     while number > 0x7F:
         groups.append(number & 0x7F | 0x80)
@@ -158,31 +154,27 @@ def decode_example(
 
 def decode_context(record: Buffer, names: Collection[str] | None = None) -> dict[str, Any]:
     """The same, of a `tf.train.SequenceExample` too: its context is what features are."""
+    return _decode(record, _FEATURES, names, _read_values)
+
+
+def decode_feature_lists(record: Buffer, names: Collection[str] | None = None) -> dict[str, Any]:
+    """The feature lists of a `tf.train.SequenceExample`: by name, the values of each step."""
+    return _decode(record, _FEATURE_LISTS, names, _read_steps)
+
+
+def _decode(
+    record: Buffer, field: int, names: Collection[str] | None, read: Callable[..., list[Any]]
+) -> dict[str, Any]:
+    """A map in a field of a record: what is read of the values of those keys that are wanted."""
     wanted = None if names is None else {name.encode() for name in names}
     try:
         return {
-            key.decode(): _read_values(record, *bounds)
-            for key, bounds in _entries(record, _FEATURES)
+            key.decode(): read(record, *bounds)
+            for key, bounds in _entries(record, field)
             if wanted is None or key in wanted
         }
     except ValueError as error:
         raise DatasetError(f"record: expected a tf.train.Example, got another: {error}") from error
-
-
-def decode_feature_lists(
-    record: Buffer, names: Collection[str] | None = None
-) -> dict[str, list[Any]]:
-    """The feature lists of a `tf.train.SequenceExample`: by name, the values of each step."""
-    try:
-        return {
-            name: [_read_values(record, *step) for step in _parts(record, *bounds)]
-            for key, bounds in _entries(record, _FEATURE_LISTS)
-            if names is None or key.decode() in names
-            for name in [key.decode()]
-        }
-    except ValueError as error:
-        said = "record: expected a tf.train.SequenceExample, got another"
-        raise DatasetError(f"{said}: {error}") from error
 
 
 def _parts(record: Buffer, start: int, stop: int, wanted: int = 1) -> Iterator[Bounds]:
@@ -203,6 +195,10 @@ def _entries(record: Buffer, field: int) -> Iterator[tuple[bytes, Bounds]]:
                 elif wire == DELIMITED and number == _VALUE:
                     bounds = begin, end
             yield key, bounds
+
+
+def _read_steps(record: Buffer, start: int, stop: int) -> list[list[Any]]:
+    return [_read_values(record, *step) for step in _parts(record, start, stop)]
 
 
 def _read_values(record: Buffer, start: int, stop: int) -> list[Any]:

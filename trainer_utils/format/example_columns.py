@@ -257,23 +257,6 @@ def _objects(values: list[Any]) -> npt.NDArray[Any]:
     return array
 
 
-def _one_by_one(
-    buffer: Buffer, begins: Positions, ends: Positions, names: Collection[str] | None
-) -> dict[str, Column]:
-    def decode(record: bytes, names: Collection[str] | None) -> dict[str, list[Any]]:
-        return {name: [values] for name, values in decode_context(record, names).items()}
-
-    kinds, found = _decoded(buffer, begins, ends, names, decode)
-    columns = {}
-    for name, rows in found.items():
-        counts = np.array([sum(map(len, steps)) for steps in rows], np.int64)
-        values = [value for steps in rows for step in steps for value in step]
-        dtype = _DTYPES.get(kinds[name])
-        array = np.array(values, dtype) if dtype else _objects(values)
-        columns[name] = Column(kinds[name], counts, array)
-    return columns
-
-
 def parse_feature_lists(
     buffer: Buffer, begins: Positions, ends: Positions, names: Collection[str] | None = None
 ) -> dict[str, Column]:
@@ -290,39 +273,48 @@ def parse_feature_lists(
             return {}
         except (_UnusualError, IndexError):
             pass
-    kinds, found = _decoded(buffer, begins, ends, names, decode_feature_lists)
-    return {
-        name: Column(kinds[name], np.array([*map(len, steps)], np.int64), _objects(steps))
-        for name, steps in found.items()
-    }
+    return _one_by_one(buffer, begins, ends, names, are_lists=True)
 
 
-def _decoded(
+def _one_by_one(
     buffer: Buffer,
     begins: Positions,
     ends: Positions,
     names: Collection[str] | None,
-    decode: Callable[[bytes, Collection[str] | None], dict[str, list[Any]]],
-) -> tuple[dict[str, str], dict[str, list[list[Any]]]]:
-    """By name the kind, and the steps of each record."""
+    *,
+    are_lists: bool = False,
+) -> dict[str, Column]:
     kinds = dict.fromkeys(names or (), "")
     found: dict[str, list[list[Any]]] = {name: [[]] * len(begins) for name in kinds}
+    decode: Callable[..., dict[str, list[Any]]]
+    decode = decode_feature_lists if are_lists else decode_context
     for row, (begin, end) in enumerate(_bounds(begins, ends)):
         try:
             decoded = decode(bytes(buffer[begin:end]), names)
         except DatasetError as error:
             error.record = row
             raise
-        for name, steps in decoded.items():
-            kinds.setdefault(name, "")
+        for name, values in decoded.items():
+            steps = values if are_lists else [values]
             for value in (step[0] for step in steps if step):
                 kind = _KINDS_OF_VALUES.get(type(value), "string")
-                if kinds[name] not in ("", kind):
+                if kinds.setdefault(name, "") not in ("", kind):
                     said = f"expected {kinds[name]} in all examples, got {kind}"
                     raise DatasetError(f"feature {name!r}: {said}", record=row)
                 kinds[name] = kind
             found.setdefault(name, [[]] * len(begins))[row] = [*map(_plain, steps)]
-    return kinds, found
+    columns = {}
+    for name, rows in found.items():
+        kind = kinds.get(name, "")
+        if are_lists:
+            counts, array = [*map(len, rows)], _objects(rows)
+        else:
+            counts = [sum(map(len, steps)) for steps in rows]
+            values = [value for steps in rows for step in steps for value in step]
+            dtype = _DTYPES.get(kind)
+            array = np.array(values, dtype) if dtype else _objects(values)
+        columns[name] = Column(kind, np.array(counts, np.int64), array)
+    return columns
 
 
 def _plain(values: list[Any]) -> list[Any]:

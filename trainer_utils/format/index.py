@@ -165,13 +165,12 @@ def name_crcs(data: Buffer, begins: Positions, ends: Positions) -> npt.NDArray[n
         view = memoryview(data)  # type: ignore[arg-type]
         bounds = zip(begins.tolist(), ends.tolist(), strict=True)
         return np.array([name_crc(name_in(view[b:e])) for b, e in bounds], np.uint32)
-    found, is_found = np.zeros(len(begins), np.uint32), np.zeros(len(begins), bool)
-    for kind, counts, values in columns.values():
-        rows = np.flatnonzero((counts > 0) & ~is_found)
-        if kind == "string" and len(rows):
+    found = np.zeros(len(begins), np.uint32)
+    for kind, counts, values in reversed(columns.values()):  # the first that has a text counts
+        rows = np.flatnonzero(counts)
+        if kind == "string":
             firsts = values[(np.cumsum(counts) - counts)[rows]]
             found[rows] = [google_crc32c.value(value) for value in firsts]
-            is_found[rows] = True
     return found
 
 

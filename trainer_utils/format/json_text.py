@@ -13,10 +13,11 @@ Source: RFC 8259, section 4 on names, 6 on numbers and 8.2 on characters.
 import collections.abc
 import dataclasses
 import json
+import math
 import types
 import typing
 from collections.abc import Mapping
-from typing import Any, NoReturn, TypeAlias
+from typing import Any, TypeAlias
 
 from trainer_utils.format.errors import DatasetError
 
@@ -53,7 +54,7 @@ def parse_json_object(text: str, *, path: str, is_sealed: bool = False) -> JsonO
     """
     hooks = {} if is_sealed else _HOOKS
     try:
-        value = json.loads(text, parse_float=_finite, parse_constant=_refuse_constant, **hooks)
+        value = json.loads(text, parse_float=_finite, parse_constant=_finite, **hooks)
         if "\\u" in text:
             json.dumps(value, ensure_ascii=False).encode()  # refuses half a pair
     except (ValueError, RecursionError) as error:
@@ -84,7 +85,7 @@ def render_json(value: Mapping[str, Json], *, sort_keys: bool = True) -> str:
     return text + "\n"
 
 
-def from_plain(kind: Any, value: Json) -> Any:
+def from_plain(kind: Any, value: Any) -> Any:
     """What `dataclasses.asdict` and JSON made of a value, as its annotation has it.
 
     Args:
@@ -101,12 +102,12 @@ def from_plain(kind: Any, value: Json) -> Any:
     outer: Any = typing.get_origin(kind) or kind
     if outer is types.UnionType:
         return None if value is None else from_plain(inner[0], value)
-    is_object = dataclasses.is_dataclass(outer) or outer is collections.abc.Mapping
-    plain = dict if is_object else list if outer is tuple else outer
+    hints = typing.get_type_hints(outer) if dataclasses.is_dataclass(outer) else None
+    is_object = hints is not None or outer is collections.abc.Mapping
+    plain: type = dict if is_object else list if outer is tuple else outer
     if type(value) is not plain:
         raise TypeError(f"expected {plain.__name__}, got {value!r}")
-    if dataclasses.is_dataclass(outer):
-        hints = typing.get_type_hints(outer)
+    if hints is not None:
         return outer(**{n: from_plain(hints[n], value[n]) for n in hints if n in value})
     if plain is dict:
         return {name: from_plain(inner[1], one) for name, one in value.items()}
@@ -133,11 +134,6 @@ _HOOKS: Mapping[str, Any] = {"object_pairs_hook": without_twins, "parse_int": _i
 
 
 def _finite(digits: str) -> float:
-    number = float(digits)
-    if number in (float("inf"), float("-inf")):
+    if not math.isfinite(number := float(digits)):
         raise ValueError(f"the number {digits[:_MOST_DIGITS]} is none that floats hold")
     return number
-
-
-def _refuse_constant(name: str) -> NoReturn:
-    raise ValueError(f"{name} is no number")

@@ -49,7 +49,6 @@ _DEFAULT_SPLIT = "train"
 _MOST_LOOKED_FOR = 100_000  # missing files: a name may say that there are a billion
 
 _Parsed = TypeVar("_Parsed")
-_Shards = dict[str, list["ShardFile"]]
 
 
 class ShardFile(NamedTuple):
@@ -130,7 +129,7 @@ def find_layout(
     vocabularies = {name: path for path in files if (name := vocabulary_of(path)) is not None}
     in_splits = {p: size or 0 for p, size in files.items() if p.startswith(SPLIT_PREFIX)}
     manifest: Manifest | None = None
-    shards: _Shards = {}
+    shards: Mapping[str, Sequence[ShardFile]] = {}
     named_in = next((name for name in DESCRIPTIONS if name in files), "")
     if named_in == MANIFEST_FILE:
         manifest = parsed(Manifest.from_json, MANIFEST_FILE)
@@ -144,7 +143,10 @@ def find_layout(
         raise DatasetError.at(uri, expected="a whole dataset", got="one that was never finished")
     if named_in == DATUM_SHARDS_FILE:
         shards = _counted(parsed(parse_shard_info, named_in), files, f"{uri}/{named_in}")
-        features = None if features is None else _with_label_map(features)
+        images = [name for name, feature in (features or {}).items() if feature.is_image]
+        if features and {"image", "label"} <= {*images}:  # of segmentation: pixels are classes
+            extra = {"label_map": True, **features["label"].extra}
+            features["label"] = dataclasses.replace(features["label"], extra=extra)
     elif named_in == TFDS_INFO_FILE:
         shards = _counted(parsed(parse_tfds_splits, named_in), files, f"{uri}/{named_in}")
         features = None
@@ -152,7 +154,8 @@ def find_layout(
             features = parsed(parse_tfds_features, TFDS_FEATURES_FILE)
         vocabularies = {n: labels_file(n) for n in features or () if labels_file(n) in files}
     elif not named_in:
-        shards = _by_split(in_splits or _bare(files, uri))
+        check_numbers(paths := in_splits or _bare(files, uri))
+        shards = layout_of_files(sorted(paths), None).shards
     return DatasetLayout(
         shards=shards,
         features=features or {},
@@ -197,7 +200,7 @@ def layout_of_files(names: Sequence[str], whole: DatasetLayout | None) -> Datase
     Splits are those of the dataset that they are parts of (`whole`); of files that it does not name
     as the file's or its folder's name says, else `train`.
     """
-    shards: _Shards = {}
+    shards: dict[str, list[ShardFile]] = {}
     groups = whole.shards.items() if whole is not None else ()
     known = {shard.name: (split, shard) for split, group in groups for shard in group}
     for name in names:
@@ -209,25 +212,17 @@ def layout_of_files(names: Sequence[str], whole: DatasetLayout | None) -> Datase
 
 
 def _split_of_file(path: str) -> str:
-    folder, _, name = path.rpartition("/")
-    folder = folder.rpartition("/")[2]
+    """As its folder or the first word of its name, or its folder's, that is a usual spelling."""
+    folder, name = ["", *path.split("/")][-2:]
     if folder.startswith(SPLIT_PREFIX):
         return folder.removeprefix(SPLIT_PREFIX)
-    return _split_named(name) or _split_named(folder) or _DEFAULT_SPLIT
-
-
-def _with_label_map(features: Mapping[str, Feature]) -> dict[str, Feature]:
-    """Datum's segmentation: beside an `image` an image called `label`, whose pixels are classes."""
-    image, label = features.get("image"), features.get("label")
-    if image is None or label is None or not (image.is_image and label.is_image):
-        return {**features}
-    extra = {"label_map": True, **label.extra}
-    return {**features, "label": dataclasses.replace(label, extra=extra)}
+    words = (word.lower() for part in (name, folder) for word in _WORDS.findall(part))
+    return next(filter(canonical_split, words), _DEFAULT_SPLIT)
 
 
 def _counted(
     info: Mapping[str, Mapping[str, int]], files: Mapping[str, int | None], named_in: str
-) -> _Shards:
+) -> dict[str, list[ShardFile]]:
     """Shards that JSON of others names, which lie inside of the folder."""
     for split, shards in info.items():
         if "/" in check_inner_path(split, named_in=named_in):
@@ -238,15 +233,6 @@ def _counted(
         split: [ShardFile(path, records) for path, records in shards.items()]
         for split, shards in info.items()
     }
-
-
-def _by_split(paths: Collection[str]) -> _Shards:
-    """Shards that no file names: their folders or their own names say the split."""
-    check_numbers(paths)
-    shards: _Shards = {}
-    for path in sorted(paths):
-        shards.setdefault(_split_of_file(path), []).append(ShardFile(path))
-    return shards
 
 
 def _bare(files: Collection[str], uri: str) -> list[str]:
@@ -262,12 +248,6 @@ def _bare(files: Collection[str], uri: str) -> list[str]:
         expected = f"a dataset ({what} *.tfrecord files)"
         raise DatasetError.at(uri, expected=expected, got="none of these", advice=hint)
     return paths
-
-
-def _split_named(path: str) -> str | None:
-    """The first word of a path that is a usual spelling of a split, such as `val`."""
-    words = (word.lower() for word in _WORDS.findall(path))
-    return next((word for word in words if canonical_split(word)), None)
 
 
 def check_numbers(

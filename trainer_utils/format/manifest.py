@@ -7,14 +7,13 @@ It holds no clock, no host and no absolute path, and its keys are sorted: equal 
 equal manifests, byte for byte.
 
 It has the size and CRC-32C of every other small file that is published (`files`), and a sum of
-itself: `checksum` is the CRC-32C of the manifest's own bytes with zeros for its eight digits.
-Format version 2, whose record indices say lengths alone, is still read.
+itself (`checksum`). Format version 2, whose record indices say lengths alone, is still read.
 """
 
 import dataclasses
 import functools
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from trainer_utils.format.checksums import (
     NO_CHECKSUM,
@@ -97,9 +96,8 @@ class Shard:
 
     def __post_init__(self) -> None:
         sums = self.crc32c, self.content or 0, self.index_crc32c or 0
-        if type(self.split) is not str or not all(
-            map(_is_count, (self.records, self.bytes, *sums))
-        ):
+        counts = self.records, self.bytes, *sums
+        if type(self.split) is not str or not all(map(_is_count, counts)):
             raise DatasetError(f"a shard: expected texts and counts, got {vars(self)}")
         if self.index_crc32c is None:
             check_inner_path(self.path)
@@ -114,9 +112,12 @@ class Shard:
         }
 
     @classmethod
-    def from_entry(cls, entry: JsonObject) -> "Shard":
+    def from_entries(cls, entries: Iterable[JsonObject]) -> "tuple[Shard, ...]":
         """Reads what `to_entry` made; raises ValueError, KeyError or TypeError."""
-        return cls(**entry | {name: int(entry[name], 16) for name in _SUMS if name in entry})
+        return tuple(
+            cls(**entry | {name: int(entry[name], 16) for name in _SUMS if name in entry})
+            for entry in entries
+        )
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -215,7 +216,7 @@ class Manifest:
         Equal for two datasets that hold the same records, however ordered and sharded.
         """
         sums = [shard.content for shard in self.shards_of(split)]
-        return None if None in sums else combine_checksums(sum for sum in sums if sum is not None)
+        return None if None in sums else combine_checksums(filter(None, sums))
 
     def to_json(self) -> str:
         """The manifest as it lies on disk: JSON with sorted keys, ending with a newline."""
@@ -237,8 +238,7 @@ class Manifest:
         return seal(render_json(value))
 
     def _split_entry(self, split: str) -> JsonObject:
-        shards = self.shards_of(split)
-        content = self.content_of(split)
+        shards, content = self.shards_of(split), self.content_of(split)
         return {
             **({} if content is None else {"content": f"{content:016x}"}),
             **dataclasses.asdict(self.accounting[split]),
@@ -250,17 +250,9 @@ class Manifest:
 
     @classmethod
     def from_json(cls, text: str, *, path: str, is_checked: bool = True) -> "Manifest":
-        """Reads what `to_json` made.
-
-        Args:
-            text: of the file, as it lies there.
-            path: its name, for messages.
-            is_checked: whether its own checksum must agree, as it should for whoever relies on it.
-
-        Raises:
-            DatasetError: it is no manifest, was changed, or is of a newer format; the message
-                names `path`.
-        """
+        """Reads what `to_json` made; a DatasetError names `path` where it is none, was changed, or
+        is of a newer format. Its own checksum must agree where it `is_checked`, as by whoever
+        relies on it."""
         is_whole = is_sealed(text)
         value = parse_json_object(text, path=path, is_sealed=is_whole)
         version = value.get("format_version")
@@ -291,7 +283,7 @@ class Manifest:
         entries = value["splits"]
         names = [field.name for field in dataclasses.fields(Accounting)]
         return cls(
-            shards=tuple(map(Shard.from_entry, value["shards"])),
+            shards=Shard.from_entries(value["shards"]),
             accounting={
                 check_split_name(split): Accounting(**{n: entries[split][n] for n in names})
                 for split in from_plain(list[str], value["split_order"])
@@ -308,16 +300,8 @@ class Manifest:
         )
 
     def check_text(self, name: str, text: str | bytes, *, path: str) -> None:
-        """Compares the content of a small file with its checksum, where the manifest has one.
-
-        Args:
-            name: of the file, relative to the dataset.
-            text: what was read of it.
-            path: the same file, for error messages.
-
-        Raises:
-            DatasetError: it is another.
-        """
+        """Compares the content of a small file, by its relative name, with its checksum, where the
+        manifest has one; a DatasetError with its `path` where it is another."""
         digest = self.files.get(name)
         found = FileDigest.of(text.encode() if isinstance(text, str) else text)
         if digest is not None and digest != found:
@@ -326,30 +310,22 @@ class Manifest:
             raise DatasetError.at(path, expected=said, got=got, advice=advice)
 
     def check_files(self, sizes: Mapping[str, int]) -> None:
-        """Compares the manifest with the shards that are there.
-
-        Args:
-            sizes: bytes by relative path, of every file in the split folders.
-
-        Raises:
-            DatasetError: a shard is missing, is extra, or has another size; the message names it.
-        """
+        """Compares it with the files in the split folders, bytes by relative path; a DatasetError
+        names a shard that is missing, is extra, or has another size."""
         expected = {shard.path: shard.bytes for shard in self.shards}
-        if expected == sizes:
-            return
-        for path in sorted(expected.keys() | sizes.keys()):
+        for path in sorted(expected.keys() | sizes.keys()) if expected != sizes else ():
             size, found = expected.get(path), sizes.get(path)
-            if size != found:
-                offset = None if size is None or found is None else min(size, found)
+            if size == found:
+                continue
+            offset = None
+            what = (
+                f"{'missing from' if found is None else 'no part of'} the dataset by its manifest"
+            )
+            if size is not None and found is not None:
+                offset = min(size, found)
                 what = f"not as long as its manifest says: expected {size} bytes, got {found}"
-                if offset is None:
-                    absent = "missing from" if found is None else "no part of"
-                    what = f"{absent} the dataset by its manifest"
-                raise DatasetError(
-                    f"shard {path!r}: is {what}. Write the dataset again.",
-                    path=path,
-                    offset=offset,
-                )
+            said = f"shard {path!r}: is {what}. Write the dataset again."
+            raise DatasetError(said, path=path, offset=offset)
 
 
 def _digest(text: str) -> str:

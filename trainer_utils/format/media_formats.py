@@ -1,11 +1,26 @@
-"""How files of images and sounds begin and what their names end in: the one table of both.
+"""Files of images and sounds: how they begin, what their names end in, what images' headers say.
 
-The package `filetype` takes 2 to 20 times as long, and knows neither RF64 nor several extensions.
-Source: the registrations of IANA and the formats' own standards; MP3 without ID3 begins with a
-frame of MPEG 1 or 2, layer III, without a CRC.
+    format_of(head).name            # 'JPEG'
+    image_size(data)                # ImageSize(format='JPEG', height=480, width=640, channels=3)
+
+The package `filetype` takes 2 to 20 times as long as this table, and knows neither RF64 nor several
+extensions. No pixel is decoded: a size takes 2 to 4 µs, a tenth of what Pillow takes to open it.
+Source: the registrations of IANA and the formats' own standards: PNG (ISO 15948) 5 and 11.2, GIF89a
+18, BITMAPINFOHEADER and its successors; ITU-T T.81, Annex B, and `jdmarker.c` of libjpeg-turbo. MP3
+without ID3 begins with a frame of MPEG 1 or 2, layer III, without a CRC.
 """
 
 import dataclasses
+import re
+import struct
+import zlib
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from trainer_utils.format.errors import DatasetError
 
 BMP = b"BM"
 GIF = b"GIF8"  # and then 7a or 9a: as TensorFlow tells them
@@ -30,6 +45,22 @@ _PACKINGS = {
     b"Rar!": "a RAR archive",
     b"%PDF-": "a PDF document",
 }
+BASELINE, EXTENDED, PROGRESSIVE, LOSSLESS = 0xC0, 0xC1, 0xC2, 0xC3  # kinds of JPEG's frames
+DHT, DAC, EOI, SOS, DQT, DNL, DRI = 0xC4, 0xCC, 0xD9, 0xDA, 0xDB, 0xDC, 0xDD
+APP1, COM = 0xE1, 0xFE
+FRAMES = frozenset(range(0xC0, 0xD0)) - {DHT, 0xC8, DAC}
+ALONE = frozenset([0x01, *range(0xD0, 0xD8)])  # markers without a length
+
+_MARKER = re.compile(rb"\xff[^\x00\xff]")
+_SEGMENT = struct.Struct(">BBH")
+_FRAME = struct.Struct(">BHHB")
+
+_PNG_CHANNELS = {0: 1, 2: 3, 3: 3, 4: 2, 6: 4}  # by colour type; a palette's are colours
+_PNG_COLOURS = {1: 0, 3: 2, 4: 6}  # colour type by channels: grey, RGB, RGBA
+_PNG_UP = 2  # the filter that keeps the difference to the line above
+_BMP_HEADER_BYTES = (40, 52, 56, 64, 108, 124)
+_BMP_UNCOMPRESSED = (0, 3)  # BI_RGB, BI_BITFIELDS
+_BMP_CHANNELS = {8: 1, 24: 3, 32: 4}  # by bits
 
 
 @dataclasses.dataclass(frozen=True)
@@ -89,3 +120,137 @@ def is_other_image(head: bytes) -> bool:
 def packing_of(head: bytes) -> str | None:
     """What a file is packed as, by the magic numbers of file(1), for a message; or None."""
     return next((name for sign, name in _PACKINGS.items() if head.startswith(sign)), None)
+
+
+@dataclasses.dataclass(frozen=True)
+class ImageSize:
+    """A format that TensorFlow decodes, height and width in pixels, and channels."""
+
+    format: str
+    height: int
+    width: int
+    channels: int
+
+
+def image_size(data: bytes) -> ImageSize | None:
+    """What the header says; None where the bytes are no JPEG, PNG, GIF or BMP."""
+    try:
+        if data.startswith(JPEG):
+            frame = read_jpeg_frame(data)
+            return frame and _checked("JPEG", frame.height, frame.width, frame.components)
+        if data.startswith(PNG) and data[12:16] == b"IHDR":
+            width, height, _, colour = struct.unpack_from(">IIBB", data, 16)
+            return _checked("PNG", height, width, _PNG_CHANNELS.get(colour, 0))
+        if data.startswith(GIF):
+            width, height = struct.unpack_from("<HH", data, 6)
+            return _checked("GIF", height, width, 3)
+        if data.startswith(BMP):
+            return _bmp_size(data)
+    except struct.error:  # cut short
+        pass
+    return None
+
+
+def _bmp_size(data: bytes) -> ImageSize | None:
+    """Of one whose pixels end where the file does, as TensorFlow's DecodeBmpV2 asks.
+
+    The file's size in its header is passed over: many programs leave it 0 or wrong.
+    """
+    offset, header_bytes, width, height, _, bits, compression = struct.unpack_from(
+        "<iIiiHHI", data, 10
+    )
+    channels = _BMP_CHANNELS.get(bits, 0)
+    row_bytes = (width * channels + 3) // 4 * 4
+    end = offset + abs(height) * row_bytes
+    is_known = header_bytes in _BMP_HEADER_BYTES and compression in _BMP_UNCOMPRESSED
+    if not is_known or offset < 0 or end != len(data):
+        return None
+    return _checked("BMP", abs(height), width, channels)
+
+
+def _checked(name: str, height: int, width: int, channels: int) -> ImageSize | None:
+    return ImageSize(name, height, width, channels) if height > 0 < width and channels else None
+
+
+class JpegFrame(NamedTuple):
+    """What a frame's header says: where its marker `start`s, the marker (`process`, of `FRAMES`),
+    bits of a sample, height and width in pixels, components of a pixel."""
+
+    start: int
+    process: int
+    precision: int
+    height: int
+    width: int
+    components: int
+
+    @property
+    def height_offset(self) -> int:
+        """Where the height stands, in bytes."""
+        return self.start + _SEGMENT.size + 1
+
+
+def find_segment(data: bytes | memoryview, position: int) -> tuple[int, int, int]:
+    """The first segment from a position on; decoders pass over what is no marker.
+
+    Returns:
+        Where its marker stands, the marker, and the segment's length, without the marker; of a
+        marker that stands alone two bytes of what follows. At the end all is 0 but the first.
+    """
+    if position + _SEGMENT.size <= len(data):
+        first, marker, length = _SEGMENT.unpack_from(data, position)
+        if first == 0xFF and marker not in (0, 0xFF):
+            return position, marker, length
+    match = _MARKER.search(data, position)
+    if match is None:
+        return len(data), 0, 0
+    start = match.start()
+    return start, data[start + 1], int.from_bytes(data[start + 2 : start + 4], "big")
+
+
+def jpeg_segments(data: bytes | memoryview) -> Iterator[tuple[int, int, int]]:
+    """The segments from the second on, as `find_segment` has them: until the first scan's head."""
+    position = 2
+    while True:
+        start, marker, length = segment = find_segment(data, position)
+        if not marker:
+            return
+        yield segment
+        if marker == SOS:
+            return
+        position = start + 2 + (0 if marker in ALONE else length)
+
+
+def read_jpeg_frame(data: bytes) -> JpegFrame | None:
+    """The frame's header; None where there is none before the first scan."""
+    for start, marker, _ in jpeg_segments(data):
+        if marker in FRAMES:
+            return frame_at(data, start, marker)
+    return None
+
+
+def frame_at(data: bytes | memoryview, start: int, marker: int) -> JpegFrame | None:
+    """The header of the frame whose marker stands at `start`; None where the file ends in it."""
+    if start + _SEGMENT.size + _FRAME.size > len(data):
+        return None
+    return JpegFrame(start, marker, *_FRAME.unpack_from(data, start + _SEGMENT.size))
+
+
+def encode_png(pixels: npt.NDArray[Any]) -> bytes:
+    """A PNG of `(height, width)` or `(height, width, 1, 3 or 4) uint8`; else a DatasetError."""
+    shape = pixels.shape if pixels.ndim == 3 else (*pixels.shape, 1)
+    if pixels.dtype != np.uint8 or len(shape) != 3 or shape[2] not in _PNG_COLOURS or 0 in shape:
+        rule = "(height, width) or (height, width, 1, 3 or 4) uint8"
+        raise DatasetError(f"pixels: expected {rule}, got {pixels.shape} {pixels.dtype}")
+    height, width, channels = shape
+    lines = np.zeros((height, 1 + width * channels), np.uint8)
+    rows = pixels.reshape(height, width * channels)
+    lines[:, 0] = _PNG_UP
+    lines[:, 1:] = rows
+    lines[1:, 1:] -= rows[:-1]
+    header = struct.pack(">IIBBBBB", width, height, 8, _PNG_COLOURS[channels], 0, 0, 0)
+    data = zlib.compress(lines.tobytes(), 6)
+    chunks = ((b"IHDR", header), (b"IDAT", data), (b"IEND", b""))
+    return PNG + b"".join(
+        struct.pack(">I", len(body)) + kind + body + struct.pack(">I", zlib.crc32(kind + body))
+        for kind, body in chunks
+    )

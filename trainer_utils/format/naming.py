@@ -39,7 +39,6 @@ NAME_FEATURES = ("record_id", "filename", "id")
 """What says where a record is from. Where texts have an `id` of their own, the first is ours."""
 VOCABULARY_FOLDER = "vocab"
 INDEX_FOLDER = "index"
-_VOCABULARY_SUFFIX = ".txt"
 WORKING_FOLDER = ".tfx-shards-tmp"  # while a dataset is being written
 RUN_FILE = "run.json"  # in it: of which run, and of which inputs and settings, the rest of it is
 
@@ -56,12 +55,11 @@ _SHARD_PATH = re.compile(
     r"-(?P<shard_index>\d{5,})-of-(?P<num_shards>\d{5,})(?P<gzip>\.gz)?",
     re.ASCII,
 )
-_SPELLINGS = {
-    "train": ("train", "training"),
-    "eval": ("eval", "evaluation", "val", "valid", "validation", "validate", "dev"),
-    "test": ("test", "testing"),
+_EVAL = ("eval", "evaluation", "val", "valid", "validation", "validate", "dev")
+_CANONICAL = {
+    **{"train": "train", "training": "train", "test": "test", "testing": "test"},
+    **dict.fromkeys(_EVAL, "eval"),
 }
-_CANONICAL = {spelling: name for name, spellings in _SPELLINGS.items() for spelling in spellings}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -84,7 +82,7 @@ class ShardName:
         """The path relative to the dataset's uri, with `/` between its parts."""
         place = f"{self.shard_index:05d}-of-{self.num_shards:05d}"
         suffix = ".gz" if self.gzip else ""
-        return f"{split_folder(self.split)}/{SHARD_PREFIX}-{place}{suffix}"
+        return f"{SPLIT_PREFIX}{self.split}/{SHARD_PREFIX}-{place}{suffix}"
 
     @classmethod
     def parse(cls, path: str) -> "ShardName":
@@ -123,39 +121,12 @@ def _octets(text: str) -> bytes:
     return text.encode("utf-8", "surrogatepass")
 
 
-def escape_name(name: str) -> str:
-    """A feature's name as part of a file's name; `unescape_name` leads back.
-
-    Percent-encoded (RFC 3986, section 2.1) are separators, control and direction marks, what
-    Windows refuses, and dots or blanks at either end. A ConfigError where it gets too long.
-    """
-    escaped = ""
-    for place, character in enumerate(name):
-        is_kept = is_printable(character) and character not in _RESERVED
-        is_kept &= character not in ". " or 0 < place < len(name) - 1
-        escaped += character if is_kept else "".join(f"%{n:02X}" for n in _octets(character))
-    if not 0 < len(_octets(escaped)) <= _MOST_NAME_BYTES - len(".labels.txt"):
-        rule = f"a name of 1 to some {_MOST_NAME_BYTES} bytes, since a file is called after it"
-        raise ConfigError.of("feature", name[:100], allowed=rule, advice="Rename the column")
-    return escaped
-
-
-def unescape_name(escaped: str) -> str:
-    """The feature's name that `escape_name` made into part of a file's."""
-    return urllib.parse.unquote(escaped, errors="surrogatepass") if "%" in escaped else escaped
-
-
 def check_feature_names(names: Iterable[str]) -> None:
     """Refuses, by an InputError, names that are empty, or not Unicode, as half a surrogate pair."""
     for name in names:
         if not name or name.encode(errors="ignore").decode() != name:
             rule = "a name in UTF-8, of 1 character or more"
             raise InputError(f"feature {name[:100]!r}: expected {rule}. Rename the column.")
-
-
-def split_folder(split: str) -> str:
-    """The folder of a split's shards, relative to the dataset's uri."""
-    return f"{SPLIT_PREFIX}{split}"
 
 
 def index_file(shard_path: str) -> str:
@@ -179,17 +150,27 @@ def is_index_file(path: str) -> bool:
 
 
 def vocabulary_file(feature: str) -> str:
-    """The file of a feature's vocabulary, relative to the uri; errors as `escape_name`."""
-    return f"{VOCABULARY_FOLDER}/{escape_name(feature)}{_VOCABULARY_SUFFIX}"
+    """The file of a feature's vocabulary, relative to the uri.
+
+    Percent-encoded (RFC 3986, section 2.1) are separators, control and direction marks, what
+    Windows refuses, and dots or blanks at either end. A ConfigError where it gets too long.
+    """
+    name = ""
+    for place, character in enumerate(feature):
+        is_kept = is_printable(character) and character not in _RESERVED
+        is_kept &= character not in ". " or 0 < place < len(feature) - 1
+        name += character if is_kept else "".join(f"%{n:02X}" for n in _octets(character))
+    if not 0 < len(_octets(name)) <= _MOST_NAME_BYTES - len(".labels.txt"):
+        rule = f"a name of 1 to some {_MOST_NAME_BYTES} bytes, since a file is called after it"
+        raise ConfigError.of("feature", feature[:100], allowed=rule, advice="Rename the column")
+    return f"{VOCABULARY_FOLDER}/{name}.txt"
 
 
 def vocabulary_of(path: str) -> str | None:
     """The feature whose vocabulary a relative path is; None where it is another file's."""
-    folder, _, name = path.partition("/")
-    if folder != VOCABULARY_FOLDER or not name.endswith(_VOCABULARY_SUFFIX):
-        return None
+    name = re.fullmatch(rf"{VOCABULARY_FOLDER}/(.*)\.txt", path, re.DOTALL)
     try:
-        return unescape_name(name.removesuffix(_VOCABULARY_SUFFIX))
+        return None if name is None else urllib.parse.unquote(name[1], errors="surrogatepass")
     except UnicodeDecodeError:  # percent signs of somebody else's
         return None
 

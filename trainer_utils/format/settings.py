@@ -144,7 +144,7 @@ def documents_settings(options: _Options, *, moved: Mapping[str, str] | None = N
         check_names(options.__name__, settings, known, moved=moved)
         make(self, **settings)
 
-    options.__init__ = checked  # type: ignore[method-assign]
+    options.__init__ = checked  # type: ignore[assignment, method-assign]
     wrapper = textwrap.TextWrapper(92, "    ", "        ")
     wrapper.break_long_words = wrapper.break_on_hyphens = False
     settings = settings_of(options).values()

@@ -47,24 +47,22 @@ def resolve_slices(spec: str, records: Mapping[str, int]) -> list[SplitRange]:
         ConfigError: the spec does not parse, or has more than 100%.
         DatasetError: it names an unknown split, or reaches past its end.
     """
-    parts = map(str.strip, spec.split("+")) if isinstance(spec, str) else [spec]
-    return [_resolve(part, records) for part in parts]
-
-
-def _resolve(part: str, records: Mapping[str, int]) -> SplitRange:
-    match = _SLICE.fullmatch(part) if isinstance(part, str) else None
-    if match is None:
-        rule = "a name, or a slice such as 'train[:80%]' or 'train[100:200]'"
-        raise ConfigError.of("split", part, allowed=rule)
-    split = _find_split(match["split"], records)
-    size = records[split]
-    percent = bool(match["start_percent"] or match["stop_percent"])
-    start = _bound(match["start"], 0, size, percent, part)
-    stop = _bound(match["stop"], size, size, percent, part)
-    if start > stop:
-        got = f"[{start}:{stop}] of {size} records"
-        raise DatasetError(f"split {part!r}: expected a start before the stop, got {got}")
-    return SplitRange(split, start, stop)
+    ranges = []
+    for part in map(str.strip, spec.split("+")) if isinstance(spec, str) else [spec]:
+        match = _SLICE.fullmatch(part) if isinstance(part, str) else None
+        if match is None:
+            rule = "a name, or a slice such as 'train[:80%]' or 'train[100:200]'"
+            raise ConfigError.of("split", part, allowed=rule)
+        split = _find_split(match["split"], records)
+        size = records[split]
+        percent = bool(match["start_percent"] or match["stop_percent"])
+        start = _bound(match["start"], 0, size, percent, part)
+        stop = _bound(match["stop"], size, size, percent, part)
+        if start > stop:
+            got = f"[{start}:{stop}] of {size} records"
+            raise DatasetError(f"split {part!r}: expected a start before the stop, got {got}")
+        ranges.append(SplitRange(split, start, stop))
+    return ranges
 
 
 def _find_split(name: str, records: Mapping[str, int]) -> str:

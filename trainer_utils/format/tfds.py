@@ -8,7 +8,7 @@ Source: `tensorflow_datasets/core/{dataset_info,example_serializer,naming}.py` o
 
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 from trainer_utils.format.datum import Feature
 from trainer_utils.format.errors import DatasetError, reading
@@ -42,93 +42,81 @@ def parse_tfds_splits(text: str, *, path: str) -> dict[str, dict[str, int]]:
 
 def _shards(info: Mapping[str, Json], split: Mapping[str, Json]) -> dict[str, int]:
     lengths = [int(number) for number in split.get("shardLengths", ())]
-    count = len(lengths)
     if min(lengths, default=0) < 0:
         raise ValueError(f"shardLengths: {min(lengths)} records")
     template = split.get("filepathTemplate") or _TEMPLATE
-    digits = max(5, len(str(count)))
+    digits = max(5, len(str(len(lengths))))
+    fields = {"DATASET": info["name"], "SPLIT": split["name"], "FILEFORMAT": "tfrecord"}
+    fields["NUM_SHARDS"] = f"{len(lengths):0{digits}d}"
     shards = {}
     for index, records in enumerate(lengths):
-        fields = {
-            "DATASET": info["name"],
-            "SPLIT": split["name"],
-            "FILEFORMAT": "tfrecord",
-            "SHARD_INDEX": f"{index:0{digits}d}",
-            "NUM_SHARDS": f"{count:0{digits}d}",
-            "SHARD_X_OF_Y": f"{index:0{digits}d}-of-{count:0{digits}d}",
-        }
+        fields["SHARD_INDEX"] = f"{index:0{digits}d}"
+        fields["SHARD_X_OF_Y"] = f"{fields['SHARD_INDEX']}-of-{fields['NUM_SHARDS']}"
         # Not `str.format`, by which a template reaches for attributes, or asks for gigabytes.
-        name = _FIELD.sub(lambda found, of=fields: of[found[1]], template)
-        shards[name] = records
+        shards[_FIELD.sub(lambda found: fields[found[1]], template)] = records
     return shards
+
+
+class _UnknownKindError(Exception):
+    """A feature is of a kind that only its records tell."""
 
 
 def parse_tfds_features(text: str, *, path: str) -> dict[str, Feature] | None:
     """Reads `features.json`: features by name, nested ones joined by `/`; None where one is of a
     kind that is not known here, so that only the records can tell. An image of open size has 0 for
     it."""
-    features: dict[str, Feature] = {}
     with reading(path, "TFDS's features.json"):
-        return features if _collect("", parse_json_object(text, path=path), (), features) else None
+        try:
+            return dict(_features("", parse_json_object(text, path=path), ()))
+        except _UnknownKindError:
+            return None
 
 
-def _collect(
-    name: str, entry: Mapping[str, Json], outer: tuple[int, ...], features: dict[str, Feature]
-) -> bool:
-    """Adds what an entry holds; `outer` are the dimensions of the sequences round it."""
+def _features(
+    name: str, entry: Mapping[str, Json], shape: tuple[int, ...]
+) -> Iterator[tuple[str, Feature]]:
+    """What an entry holds; `shape` are the dimensions of the sequences round it."""
     if "featuresDict" in entry:
-        nested = entry["featuresDict"].get("features", {})
-        return all(
-            [_collect(f"{name}/{key}".lstrip("/"), e, outer, features) for key, e in nested.items()]
-        )
+        for key, inner in entry["featuresDict"].get("features", {}).items():
+            yield from _features(f"{name}/{key}".lstrip("/"), inner, shape)
+        return
     if "sequence" in entry:
         length = int(entry["sequence"].get("length", _UNKNOWN))
-        return _collect(name, entry["sequence"]["feature"], (*outer, length), features)
+        yield from _features(name, entry["sequence"]["feature"], (*shape, length))
+        return
     kind = next((kind for kind in _LEAVES if kind in entry), None)
     if kind is None:
-        return False
-    leaf = entry[kind]
+        raise _UnknownKindError
+    leaf, type_ = entry[kind], "string"
     sizes = tuple(int(size) for size in leaf.get("shape", {}).get("dimensions", ()))
-    if kind in ("classLabel", "text"):
-        _add(name, "int" if kind == "classLabel" else "string", outer, features)
+    if kind == "image" and not shape and leaf.get("dtype", "uint8") == "uint8":
+        height, width, channels = sizes
+        size = (max(height, 0), max(width, 0))
+        extra = {"sizes": "fixed" if min(height, width) > 0 else "mixed"}
+        yield name, Feature(type=type_, shape=(*size, *[3] * (channels != 1)), extra=extra)
+        return
+    if kind == "classLabel":
+        type_ = "int"
     elif kind == "video":
-        _add(name, "string", (*outer, _UNKNOWN), features)
-    elif kind == "image":
-        if outer or leaf.get("dtype", "uint8") != "uint8":  # which nobody decodes
-            _add(name, "string", outer, features)
-        else:
-            features[name] = _image(*sizes)
-    elif leaf.get("encoding", "none").lower() in ("none", ""):
-        dtype = leaf["dtype"]
-        type_ = "string" if dtype in ("string", "object") else "int"
-        type_ = "float" if dtype.startswith(("float", "bfloat")) else type_
-        _add(name, type_, (*outer, *sizes), features)
-    elif sizes.count(_UNKNOWN) < 2:
-        _add(name, "string", outer, features)
-    elif outer:
-        return False
-    else:  # an encoded tensor of several open sizes has its shape beside it
-        features[f"{name}/shape"] = Feature(type="int", shape=(len(sizes),))
-        features[f"{name}/value"] = Feature(type="string")
-    return True
-
-
-def _add(name: str, kind: str, shape: tuple[int, ...], features: dict[str, Feature]) -> None:
+        shape = (*shape, _UNKNOWN)
+    elif kind not in ("text", "image"):  # of images, those of which nobody decodes the values
+        if leaf.get("encoding", "none").lower() in ("none", ""):
+            dtype, shape = leaf["dtype"], (*shape, *sizes)
+            type_ = "string" if dtype in ("string", "object") else "int"
+            type_ = "float" if dtype.startswith(("float", "bfloat")) else type_
+        elif sizes.count(_UNKNOWN) > 1 and shape:
+            raise _UnknownKindError
+        elif sizes.count(_UNKNOWN) > 1:  # such an encoded tensor has its shape beside it
+            yield f"{name}/shape", Feature(type="int", shape=(len(sizes),))
+            name = f"{name}/value"
     unknown = shape.count(_UNKNOWN)
     if unknown > 1:
-        features[f"{name}/ragged_flat_values"] = Feature(type=kind, shape=(0,), dense=False)
+        yield f"{name}/ragged_flat_values", Feature(type=type_, shape=(0,), dense=False)
         for depth in range(unknown - 1):
             row_lengths = Feature(type="int", shape=(0,), dense=False)
-            features[f"{name}/ragged_row_lengths_{depth}"] = row_lengths
-    elif unknown or (kind == "string" and shape):
+            yield f"{name}/ragged_row_lengths_{depth}", row_lengths
+    elif unknown or (type_ == "string" and shape):
         longest = 0 if unknown else math.prod(shape)
-        features[name] = Feature(type=kind, shape=(longest,), dense=False)
+        yield name, Feature(type=type_, shape=(longest,), dense=False)
     else:
-        features[name] = Feature(type=kind, shape=shape)
-
-
-def _image(height: int, width: int, channels: int) -> Feature:
-    size = (max(height, 0), max(width, 0))
-    sizes = "fixed" if min(height, width) > 0 else "mixed"
-    shape = size if channels == 1 else (*size, 3)
-    return Feature(type="string", shape=shape, extra={"sizes": sizes})
+        yield name, Feature(type=type_, shape=shape)

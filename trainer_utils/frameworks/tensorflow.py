@@ -140,7 +140,7 @@ def load(
     artifacts = artifact_uri if isinstance(artifact_uri, (list, tuple)) else [artifact_uri]
     uris = list(dict.fromkeys(map(uri_of, artifacts)))
     places = group_artifacts(uris, apart=chosen.weights is not None)
-    datasets = [open_dataset(place).records for place in places]
+    datasets = [open_dataset(place).records for place, _ in places]
     splits = [
         split for split in next(iter(datasets), {}) if all(split in records for records in datasets)
     ]

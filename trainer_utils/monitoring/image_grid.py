@@ -124,24 +124,20 @@ def _grid(pictures: Sequence[Image.Image], texts: Sequence[str], columns: int) -
     """Cells of one size, each picture in the middle of its own, its text below."""
     width, height = (max(picture.size[axis] for picture in pictures) for axis in (0, 1))
     line = _TEXT_HEIGHT + _MARGIN if any(texts) else 0
-    cell_height, cell_width = height + line + 2 * _MARGIN, width + 2 * _MARGIN
+    cell_width, cell_height = width + 2 * _MARGIN, height + line + 2 * _MARGIN
     columns = min(columns, len(pictures))
     size = columns * cell_width, -(-len(pictures) // columns) * cell_height
     canvas = Image.new("RGB", size, "white")
     for index, (picture, text) in enumerate(zip(pictures, texts, strict=True)):
         top = index // columns * cell_height + _MARGIN
         left = index % columns * cell_width + _MARGIN
-        down, right = (height - picture.height) // 2, (width - picture.width) // 2
-        canvas.paste(picture, (left + right, top + down))
+        middle = (width - picture.width) // 2, (height - picture.height) // 2
+        canvas.paste(picture, (left + middle[0], top + middle[1]))
         if text:  # of which nothing reaches into the next cell
-            canvas.paste(_drawn(text, width), (left, top + height + _MARGIN))
+            marked = unicodedata.normalize("NFKD", text)
+            letters = [letter for letter in marked if not unicodedata.combining(letter)]
+            plain = "".join(c if c.isascii() and c.isprintable() else "?" for c in letters)
+            strip = Image.new("RGB", (width, _TEXT_HEIGHT), "white")
+            ImageDraw.Draw(strip).text((0, 0), plain, fill="black", font=ImageFont.load_default())
+            canvas.paste(strip, (left, top + height + _MARGIN))
     return canvas
-
-
-def _drawn(text: str, width: int) -> Image.Image:
-    """A line of text, as far as there is room."""
-    strip = Image.new("RGB", (width, _TEXT_HEIGHT), "white")
-    letters = [c for c in unicodedata.normalize("NFKD", text) if not unicodedata.combining(c)]
-    plain = "".join(c if c.isascii() and c.isprintable() else "?" for c in letters)
-    ImageDraw.Draw(strip).text((0, 0), plain, fill="black", font=ImageFont.load_default())
-    return strip

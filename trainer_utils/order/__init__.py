@@ -8,12 +8,11 @@ docs/order.md specifies all of it.
 """
 
 from trainer_utils.format.slices import FileRange, RecordName
-from trainer_utils.order.input_order import InputOrder
+from trainer_utils.order.input_order import InputOrder, InputPlan, WorkerPlan, plan_workers
 from trainer_utils.order.input_state import InputState
 from trainer_utils.order.layout import BatchLayout
 from trainer_utils.order.mixing import MixPart, WeightSchedule
 from trainer_utils.order.options import OrderOptions
-from trainer_utils.order.worker_plan import InputPlan, WorkerPlan, plan_workers
 
 __all__ = [
     "BatchLayout",

@@ -1,14 +1,31 @@
-"""How many rows each global batch has, and which of them are whose: arithmetic on counts alone.
+"""How many rows each global batch of an epoch has, whose they are, and which record is in which.
 
-layout = BatchLayout(num_records=23, batch_size=8, num_workers=2, remainder="pad")
-layout.rows(1, step=2)        # (3, 7): the last batch has 7 records, worker 1 has rows 3 to 6
+    layout = BatchLayout(num_records=23, batch_size=8, num_workers=2, remainder="pad")
+    layout.rows(1, step=2)        # (3, 7): the last batch has 7 records, worker 1 has rows 3 to 6
+    order = BlockShuffle(layout, seed=7, block_records=10_000)
+    order.batch(epoch=2, step=1, first=0, stop=8)     # positions of rows 0 to 7 of that batch
+
+docs/order.md specifies all three orders. Nothing depends on how many workers there are.
 """
 
 import dataclasses
+import functools
+from typing import NamedTuple, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
 
 from trainer_utils.format import ConfigError
+from trainer_utils.format.planning import keyed_hash, permute, splitmix64
+from trainer_utils.format.settings import one_of
 
 REMAINDERS = (None, "drop", "pad", "balance")
+
+Positions = npt.NDArray[np.int64]
+"""`(records,) int64`: places in the list of all records of an epoch, from 0."""
+
+_CHUNKS_PER_BLOCK = 256  # neighbours that stay together are 1 MiB of a block of 256 MiB
+_BLOCKS_KEPT = 3  # the one in use, the next one, and that of a validation in between
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -40,11 +57,8 @@ class BatchLayout:
         if self.batch_size < 1 or self.batch_size % replicas:
             rule = f"a multiple of the {replicas} replicas"
             raise ConfigError.of("batch_size", self.batch_size, allowed=rule)
-        if self.remainder not in REMAINDERS:
-            names = ", ".join(map(repr, REMAINDERS))
-            raise ConfigError.of("remainder", self.remainder, allowed=f"one of {names}")
-        if any(rows < replicas for rows in self.rest):
-            self._refuse_balance(replicas)
+        one_of(*REMAINDERS)("remainder", self.remainder)
+        self._check_balance(replicas, any(rows < replicas for rows in self.rest))
 
     def check_divided(self, num_replicas: int) -> None:
         """Refuses `balance` where TensorFlow, dividing one worker's batches, leaves a replica none.
@@ -52,11 +66,10 @@ class BatchLayout:
         Of 4 records for 3 replicas it makes 2, 2 and 0.
         """
         sizes = (*self.rest, self.batch_size) if self.full_steps else self.rest
-        if any(_left_empty(rows, num_replicas) for rows in sizes):
-            self._refuse_balance(num_replicas)
+        self._check_balance(num_replicas, any(_left_empty(rows, num_replicas) for rows in sizes))
 
-    def _refuse_balance(self, num_replicas: int) -> None:
-        if self.remainder == "balance":
+    def _check_balance(self, num_replicas: int, lacks_rows: bool) -> None:
+        if lacks_rows and self.remainder == "balance":
             rule = (
                 f"'pad' or 'drop', since {self.num_records} records in batches of "
                 f"{self.batch_size} cannot give each of {num_replicas} replicas one in every step"
@@ -139,3 +152,159 @@ def _left_empty(rows: int, num_replicas: int) -> int:
     """Replicas without a row where TensorFlow divides a batch: it rounds their shares up."""
     share = -(-rows // num_replicas)
     return num_replicas - -(-rows // share)
+
+
+class FileOrder:
+    """`shuffle=False`: the order of the files.
+
+    With `remainder="drop"` each epoch begins later by as many records as one drops.
+    """
+
+    def __init__(self, layout: BatchLayout) -> None:
+        self._layout = layout
+
+    def batch(self, epoch: int, step: int, first: int, stop: int) -> Positions:
+        """The records in the rows `first` to `stop` (not included) of a global batch."""
+        records = self._layout.num_records
+        begin = (self._layout.begin(step) + epoch * self._layout.num_dropped) % records
+        return np.arange(begin + first, begin + stop) % records
+
+    def sequence(self, epoch: int, places: Positions) -> Positions:
+        """The records at some neighbouring places of an epoch whose batches are single records.
+
+        Those that are shuffled together may come in any order, so that who has the first of them
+        batch for batch, as a worker has, reads neighbours.
+        """
+        return places
+
+
+class GlobalShuffle:
+    """`shuffle="global"`: a true permutation of all records, another one each epoch."""
+
+    def __init__(self, layout: BatchLayout, *, seed: int) -> None:
+        self._layout, self._seed = layout, seed
+
+    def batch(self, epoch: int, step: int, first: int, stop: int) -> Positions:
+        """As of `FileOrder`."""
+        begin = self._layout.begin(step)
+        return self.sequence(epoch, np.arange(begin + first, begin + stop))
+
+    def sequence(self, epoch: int, places: Positions) -> Positions:
+        """As of `FileOrder`."""
+        seed = epoch_key(self._seed, epoch, "global") >> 1
+        return permute(places, num_records=self._layout.num_records, seed=seed)
+
+
+class _Block(NamedTuple):
+    """Consecutive steps whose records are shuffled together.
+
+    Attributes:
+        steps: its full batches.
+        first_place: of its records, in the epoch's sequence of chunks.
+        left: `(records,) int64`, places within the block that its full batches leave over, evenly
+            spread: they are the batches that are not full, or are dropped.
+        chunks: `(chunks,) int64`, the position at which each of its chunks begins.
+    """
+
+    steps: int
+    first_place: int
+    left: Positions
+    chunks: Positions
+
+
+class BlockShuffle:
+    """`shuffle=True` or a number: chunks of neighbours in a random order, shuffled within blocks.
+
+    An epoch begins anywhere, and takes the chunks, each of 1/256 of a block, in a random order.
+    Blocks of consecutive chunks hold `block_records` records at least. The records of a block are
+    divided into as many strata as a batch has rows; row r of each batch is a record of stratum r,
+    and a stratum's records come in a random order. So whoever has neighbouring rows of the batches,
+    as a worker has, reads neighbouring chunks, however many workers there are.
+    """
+
+    def __init__(self, layout: BatchLayout, *, seed: int, block_records: int) -> None:
+        self._layout, self._seed = layout, seed
+        self._num_blocks = max(1, layout.full_steps // -(-block_records // layout.batch_size))
+        block_steps = layout.full_steps // self._num_blocks
+        self._chunk = max(1, block_steps * layout.batch_size // _CHUNKS_PER_BLOCK)
+        self._chunks = layout.num_records // self._chunk  # the rest, fewer records, comes last
+        self._block = functools.lru_cache(maxsize=_BLOCKS_KEPT)(self._make_block)
+        self._rows = functools.lru_cache(maxsize=_BLOCKS_KEPT)(self._row_order)
+
+    def batch(self, epoch: int, step: int, first: int, stop: int) -> Positions:
+        """As of `FileOrder`."""
+        layout, number = self._layout, self._block_at(step)
+        block = self._block(epoch, number)
+        if step < layout.full_steps:
+            order = self._rows(epoch, number, first, stop)[:, step - self._first_step(number)]
+            within = np.arange(first, stop) * block.steps + order
+            # The k-th place that is left over comes after `left[k] - k` that are not.
+            before = block.left - np.arange(len(block.left))
+            within += np.searchsorted(before, within, side="right")
+        else:
+            within = block.left[step - layout.full_steps :: len(layout.rest)][first:stop]
+        return self._records(block, within)
+
+    def sequence(self, epoch: int, places: Positions) -> Positions:
+        """As of `FileOrder`."""
+        found = []
+        numbers = ((places + 1) * self._num_blocks - 1) // self._layout.num_records
+        for number in np.unique(numbers).tolist():
+            order = self._rows(epoch, number, 0, 1)[0]
+            within = np.sort(order[places[numbers == number] - self._first_step(number)])
+            found.append(self._records(self._block(epoch, number), within.astype(np.int64)))
+        return np.concatenate(found)
+
+    def _records(self, block: _Block, within: Positions) -> Positions:
+        chunk, place = np.divmod(within + block.first_place, self._chunk)
+        positions: Positions = block.chunks[chunk - block.first_place // self._chunk] + place
+        return positions % self._layout.num_records
+
+    def _block_at(self, step: int) -> int:
+        """The block of a step; the last has those whose batch is not full as well."""
+        full, blocks = self._layout.full_steps, self._num_blocks
+        return ((step + 1) * blocks - 1) // full if step < full else blocks - 1
+
+    def _first_step(self, number: int) -> int:
+        return number * self._layout.full_steps // self._num_blocks
+
+    def _make_block(self, epoch: int, number: int) -> _Block:
+        layout = self._layout
+        first_step, stop_step = self._first_step(number), self._first_step(number + 1)
+        steps, first_place = stop_step - first_step, first_step * layout.batch_size
+        is_last = number == self._num_blocks - 1
+        stop_place = layout.num_records if is_last else stop_step * layout.batch_size
+        places = stop_place - first_place
+        left = places - steps * layout.batch_size
+        chunks = np.arange(first_place // self._chunk, -(-stop_place // self._chunk))
+        full = chunks < self._chunks
+        seed = epoch_key(self._seed, epoch, "chunks") >> 1
+        chunks[full] = permute(chunks[full], num_records=self._chunks, seed=seed)
+        spread = (2 * np.arange(left) + 1) * places // max(2 * left, 1)
+        begin = epoch_key(self._seed, epoch, "begin") % layout.num_records
+        return _Block(steps, first_place, spread, chunks * self._chunk + begin)
+
+    def _row_order(self, epoch: int, number: int, first: int, stop: int) -> npt.NDArray[np.int32]:
+        """`(rows, steps)`: which record of its stratum each row of each of a block's steps is."""
+        steps = self._block(epoch, number).steps
+        index = np.arange(first * steps, stop * steps, dtype=np.uint64)
+        start = np.uint64(epoch_key(self._seed, epoch, "block", number))
+        numbers = splitmix64(start, index + np.uint64(1)).reshape(stop - first, steps)
+        return np.argsort(numbers, axis=1).astype(np.int32)
+
+
+Order: TypeAlias = FileOrder | GlobalShuffle | BlockShuffle
+
+
+def epoch_key(seed: int, epoch: int, purpose: str, number: int = 0) -> int:
+    """A number of 64 bits for each seed, epoch, use and number.
+
+    Source: BLAKE2b (RFC 7693), with the seed as its key and the use as its personalisation.
+    """
+    identity = epoch.to_bytes(8, "little", signed=True) + number.to_bytes(8, "little")
+    return keyed_hash(identity, seed=wrapped_seed(seed), purpose=purpose) % (1 << 64)
+
+
+def wrapped_seed(seed: int) -> int:
+    """A seed within 64 bits, as others wrap around."""
+    return (seed + (1 << 63)) % (1 << 64) - (1 << 63)

@@ -20,8 +20,7 @@ import numpy.typing as npt
 from trainer_utils.format import ConfigError
 from trainer_utils.format.errors import did_you_mean
 from trainer_utils.format.planning import keyed_hash
-from trainer_utils.order.layout import BatchLayout
-from trainer_utils.order.shuffling import Order, Positions, wrapped_seed
+from trainer_utils.order.layout import BatchLayout, Order, Positions, wrapped_seed
 
 _MOST_TURNS = 10_000  # in a period, after which the turns of the parts repeat
 

@@ -12,11 +12,11 @@ from typing import Any
 
 from trainer_utils.format import ConfigError
 from trainer_utils.format.errors import did_you_mean
+from trainer_utils.format.settings import number, one_of
 from trainer_utils.order.input_state import check_state
 from trainer_utils.order.mixing import WeightSchedule
 
 _STAIRS = 32  # of a slope between two steps
-_INTERPOLATIONS = ("stages", "linear")
 
 Change = tuple[int, Mapping[str, float]]
 
@@ -85,13 +85,10 @@ class Recipe:
     def __post_init__(self) -> None:
         if not self.parts or not all(isinstance(part, Part) for part in self.parts):
             raise ConfigError.of("parts", self.parts, allowed="a list of Part(uri, …)")
-        if self.interpolation not in _INTERPOLATIONS:
-            rule = " or ".join(map(repr, _INTERPOLATIONS))
-            raise ConfigError.of("interpolation", self.interpolation, allowed=rule)
-        records = self.epoch_records
-        if records is not None and (type(records) is not int or records < 1):
-            rule = "a number of records of at least 1, or None"
-            raise ConfigError.of("epoch_records", records, allowed=rule)
+        one_of("stages", "linear")("interpolation", self.interpolation)
+        if self.epoch_records is not None:
+            records = number(1)("epoch_records", self.epoch_records)
+            object.__setattr__(self, "epoch_records", records)
         for change in self.schedule:
             is_pair = isinstance(change, (tuple, list)) and len(change) == 2
             if not is_pair or type(change[0]) is not int or not isinstance(change[1], Mapping):
@@ -155,43 +152,37 @@ class Recipe:
         token = check_state(state)
         if token is None or token.mix is None:
             raise ConfigError.of("state", state, allowed="a token of state(step) of a recipe")
-        step = token.epoch * token.mix.steps + token.step
-        own = {part.name: part for part in self.parts}
-        updated = dict(update or {})
-        for name in [*drop, *(reweight or {}), *updated]:
+        step, stages = token.epoch * token.mix.steps + token.step, self.weights.stages
+        own, reweight = {part.name: part for part in self.parts}, reweight or {}
+        newer = {name: _next_name(name) for name in update or {}}
+        for name in (*drop, *reweight, *newer):
             if name not in own:
                 meant = did_you_mean(name, own).strip()
                 rule = f"one of the parts {', '.join(own)}"
                 raise ConfigError.of("change", name, allowed=rule, advice=meant)
-        known = {name for _, weights in self._changes() for name in weights}
-        stages = self.weights.stages
         now = [weights for at, weights in stages if at <= step][-1]
-        now = {**now, **dict.fromkeys(drop, 0.0), **(reweight or {})}
-        for name, uri in updated.items():
+        now = {**now, **dict.fromkeys(drop, 0.0), **reweight}
+        for name, uri in (update or {}).items():
             old = dataclasses.replace(own[name], weight=1.0)
-            new = Part(uri, name=_next_name(name), split=old.split, weight=now[name], after=old)
-            add, drop = [*add, new], [*drop, name]
+            new = Part(uri, name=newer[name], split=old.split, weight=now[name], after=old)
+            add = [*add, new]
+        known, gone = {name for _, weights in self._changes() for name in weights}, {*drop, *newer}
         for part in add:
             if part.name in known:
                 rule = "a name that no part has or had"
                 raise ConfigError.of("add", part.name, allowed=rule)
-        newer = {name: _next_name(name) for name in updated}
         added = {part.name: part.weight for part in add}
-        schedule = [
-            *((at, dict(weights)) for at, weights in stages if at < step),
-            (step, {**now, **dict.fromkeys(drop, 0.0), **added}),
-            *(
-                (
-                    at,
-                    {newer.get(n, n): w for n, w in weights.items() if newer.get(n, n) not in drop},
-                )
-                for at, weights in stages
-                if at > step
-            ),
-        ]
+        schedule = [(at, dict(weights)) for at, weights in stages if at < step]
+        schedule.append((step, {**now, **dict.fromkeys(gone, 0.0), **added}))
+        for at, weights in stages:
+            if at > step:
+                left = {
+                    newer.get(n, n): w for n, w in weights.items() if n in newer or n not in gone
+                }
+                schedule.append((at, left))
         schedule[0] = 0, {**dict.fromkeys(added, 0.0), **schedule[0][1]}
         return Recipe(
-            [*(part for name, part in own.items() if name not in drop), *add],
+            [*(part for name, part in own.items() if name not in gone), *add],
             schedule=schedule,
             epoch_records=token.mix.records,
         )

@@ -10,8 +10,16 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from trainer_utils.format.images import BASELINE, EXTENDED, FRAMES, SOS, frame_at, jpeg_segments
-from trainer_utils.format.media_formats import JPEG, PNG
+from trainer_utils.format.media_formats import (
+    BASELINE,
+    EXTENDED,
+    FRAMES,
+    JPEG,
+    PNG,
+    SOS,
+    frame_at,
+    jpeg_segments,
+)
 from trainer_utils.reading.crops import ImagePlan
 
 _COLOURS = {1: "GRAY", 3: "RGB"}

@@ -21,15 +21,21 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from trainer_utils.dataset.shards import ShardFile, believed_index, open_records
+from trainer_utils.dataset.opening import believed_index, open_records
 from trainer_utils.format import CorruptShardError, RecordIndex
+from trainer_utils.format.layouts import ShardFile
 from trainer_utils.format.tfrecord import scan_until_damage
 from trainer_utils.options import CacheOptions, InputOptions
 from trainer_utils.reading.threads import MadeOnce
-from trainer_utils.storage import FileRefusedError, file_size, open_for_reading, read_range
+from trainer_utils.storage import (
+    FileRefusedError,
+    file_size,
+    file_version,
+    open_for_reading,
+    read_range,
+)
 from trainer_utils.storage.cache_folder import PART_BYTES, CacheFolder, copy_name, shard_version
 from trainer_utils.storage.file_system import is_remote
-from trainer_utils.storage.files import file_version
 
 _CHANGED = "It was written to since its dataset was opened: open the dataset again."
 _UNPACKED_AT_ONCE = 64 << 10  # so much of a damaged gzip file may be lost before the damage

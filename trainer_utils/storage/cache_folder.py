@@ -147,7 +147,7 @@ class CacheFolder:
 
     def allocate(self, descriptor: int, begin: int, size: int) -> bool:
         """Takes room for some bytes of a file."""
-        need = _rounded(size) + _BLOCK * (begin % _BLOCK > 0)
+        need = (-(-size // _BLOCK) + (begin % _BLOCK > 0)) * _BLOCK
         with self._alone() as lock:
             if (used := self._with_room(lock, need)) is not None:
                 try:
@@ -272,7 +272,3 @@ def _naming_setting(path: str) -> Iterator[None]:
     except OSError as error:
         rule = f"a folder to write to ({error.strerror}: {error.filename or path})"
         raise ConfigError.of("cache", path, allowed=rule) from error
-
-
-def _rounded(size: int) -> int:
-    return -(-size // _BLOCK) * _BLOCK

@@ -74,9 +74,12 @@ class FileSystem(Protocol):
     Attributes:
         appears_whole: whether a new file is there once its stream is closed, and not at all where
             that fails, as in object stores. Else it is written under another name first.
+        is_seen_by_others: whether other processes of this machine find at a path what this one
+            does: local files, and those to which the environment alone leads.
     """
 
     appears_whole: bool = False
+    is_seen_by_others: bool = False
 
     def open(self, path: str, *, root: str | None = None) -> BinaryIO:
         """A file as a stream that can seek; `root` is the real path that it must lie in."""
@@ -99,6 +102,11 @@ class FileSystem(Protocol):
 
     def walk(self, base: str) -> Iterator[InputFile]:
         """Every file under a folder, however deep, in no order."""
+
+    def find(self, base: str, name: str) -> InputFile:
+        """One file of a folder, as `walk` has it."""
+        found = self.info(join(base, name))
+        return InputFile(name, found.size or 0, found.version)
 
     def create(self, path: str) -> BinaryIO:
         """A stream to a new file, whole once it is closed."""

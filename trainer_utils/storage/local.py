@@ -17,7 +17,7 @@ import threading
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO, cast
+from typing import TYPE_CHECKING, BinaryIO, cast
 
 from trainer_utils.storage.faults import (
     FileRefusedError,
@@ -32,14 +32,16 @@ from trainer_utils.storage.file_system import FileSystem, FolderEntry, InputFile
 if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
 
-_HERE = "/proc/self/fd"  # says where an open file lies; Linux alone has it
 _MOST_READ = 1 << 30  # bytes at a time: systems read less than 2 GiB
+_NO_FILE = ("NOT_A_FILE", "no regular file")
 _OUTSIDE = ("OUTSIDE_INPUT_BASE", "a symbolic link that leads out of the input base")
 _SYNC_THREADS = 16  # the system's calls wait for the disk, which takes many at once
 _NO_FOLDERS = (errno.EINVAL, errno.ENOTSUP, errno.EACCES, errno.EISDIR)
 
 
 class _LocalFileSystem(FileSystem):
+    is_seen_by_others = True
+
     def open(self, path: str, *, root: str | None = None) -> BinaryIO:
         return cast(BinaryIO, _LocalFile(_open_regular(path, root)[0], path))
 
@@ -90,7 +92,6 @@ class _LocalFileSystem(FileSystem):
                 yield InputFile(folder, 0, "", (code, f"a folder: {detail}"), is_folder=True)
 
     def find(self, base: str, name: str) -> InputFile:
-        """One file of a folder, as `walk` has it."""
         entry = Path(base, name)
         entry.lstat()  # else it would be listed as one that vanished
         return _local_file(entry, name, os.path.realpath(base))
@@ -159,7 +160,7 @@ def _open_regular(path: str, root: str | None) -> tuple[int, int]:
         descriptor = os.open(path, flags)
     except OSError as error:
         if error.errno == errno.ENXIO:  # a socket, or a device that is not there
-            raise FileRefusedError("NOT_A_FILE", "no regular file") from error
+            raise FileRefusedError(*_NO_FILE) from error
         if root is None or error.errno != errno.ELOOP:
             raise
         # A link: looked at before it is opened, since opening alone may do something to a device.
@@ -171,21 +172,17 @@ def _open_regular(path: str, root: str | None) -> tuple[int, int]:
         if not stat.S_ISREG(status.st_mode):
             if stat.S_ISDIR(status.st_mode):
                 raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)
-            raise FileRefusedError("NOT_A_FILE", "no regular file")
+            raise FileRefusedError(*_NO_FILE)
         if root is not None:
-            _check_inside(_place_of(descriptor, path), root)
+            try:  # where it really lies: a folder above it may have become a link
+                place = os.readlink(f"/proc/self/fd/{descriptor}")
+            except OSError:  # Linux alone says it
+                place = os.path.realpath(path)
+            _check_inside(place, root)
     except BaseException:
         os.close(descriptor)
         raise
     return descriptor, status.st_size
-
-
-def _place_of(descriptor: int, path: str) -> str:
-    """Where an open file really lies: a folder above it may have become a link."""
-    try:
-        return os.readlink(f"{_HERE}/{descriptor}")
-    except OSError:
-        return os.path.realpath(path)
 
 
 def _check_inside(path: str, root: str) -> None:
@@ -225,43 +222,40 @@ def _is_folder_itself(entry: os.DirEntry[str]) -> bool:
 
 
 def _local_file(entry: os.DirEntry[str] | Path, path: str, root: str) -> InputFile:
-    place = os.fspath(entry)
+    place, version = os.fspath(entry), ""
     try:
         status = persist(place, entry.stat, follow_symlinks=False)
+        version = f"{status.st_mtime_ns}-{status.st_ctime_ns}"
+        if is_link := stat.S_ISLNK(status.st_mode):
+            if os.path.commonpath([root, os.path.realpath(place)]) != root:
+                return InputFile(path, 0, version, _OUTSIDE)
+            status = persist(place, entry.stat)
+            version += f"-{status.st_mtime_ns}-{status.st_ctime_ns}"
     except OSError as error:  # gone since, or in a folder that shows names alone
-        return InputFile(path, 0, "", problem_of(error, place))
-    version = f"{status.st_mtime_ns}-{status.st_ctime_ns}"
+        problem = problem_of(error, place)
+        if version:  # a dead link was never a file that vanished
+            problem = "UNREADABLE", problem[1]
+        return InputFile(path, 0, version, problem)
     if stat.S_ISREG(status.st_mode):
         return InputFile(path, status.st_size, version)
-    if stat.S_ISLNK(status.st_mode):
-        if os.path.commonpath([root, os.path.realpath(place)]) != root:
-            return InputFile(path, 0, version, _OUTSIDE)
-        try:
-            status = persist(place, entry.stat)
-        except FileNotFoundError as error:  # a dead link was never a file that vanished
-            return InputFile(path, 0, version, ("UNREADABLE", error.strerror or str(error)))
-        except OSError as error:
-            return InputFile(path, 0, version, problem_of(error, place))
-        version += f"-{status.st_mtime_ns}-{status.st_ctime_ns}"
-    if not stat.S_ISREG(status.st_mode):
-        what = "a linked folder" if stat.S_ISDIR(status.st_mode) else "no regular file"
-        return InputFile(path, 0, version, ("NOT_A_FILE", what))
-    return InputFile(path, status.st_size, version)
+    is_linked_folder = is_link and stat.S_ISDIR(status.st_mode)
+    problem = (_NO_FILE[0], "a linked folder") if is_linked_folder else _NO_FILE
+    return InputFile(path, 0, version, problem)
 
 
 def begin_sync(path: str) -> None:
     """Has Linux begin to write a file to the disk, so that `sync_files` waits less. An fsync here
     would take an error of the disk from the one that is to report it. Source: sync_file_range(2).
     """
-    call: Any = None if is_remote(path) else getattr(ctypes.CDLL(None), "sync_file_range", None)
 
-    def begin(call: Any) -> None:
-        with contextlib.suppress(OSError), open(path, "rb") as stream:
-            size = ctypes.c_int64
-            call(stream.fileno(), size(0), size(0), 2)  # SYNC_FILE_RANGE_WRITE
+    def begin() -> None:
+        none = ctypes.c_int64(0)
+        with contextlib.suppress(OSError, AttributeError), open(path, "rb") as stream:
+            call = ctypes.CDLL(None).sync_file_range
+            call(stream.fileno(), none, none, 2)  # SYNC_FILE_RANGE_WRITE
 
-    if call is not None:
-        threading.Thread(target=begin, args=[call], daemon=True).start()
+    if not is_remote(path):
+        threading.Thread(target=begin, daemon=True).start()
 
 
 def sync_files(uri: str, paths: Iterable[str]) -> None:
@@ -278,10 +272,9 @@ def sync_files(uri: str, paths: Iterable[str]) -> None:
 
 def sync_folder(folder: str) -> None:
     """Waits until the names in a folder are on the disk; some file systems cannot say."""
-    if is_remote(folder):
-        return
     try:
-        _sync(folder or ".")
+        if not is_remote(folder):
+            _sync(folder or ".")
     except OSError as error:
         if error.errno not in _NO_FOLDERS:
             raise

@@ -34,7 +34,7 @@ _RETRIED = " retries, max_retries: "  # in object_store's errors after more than
 
 
 class _ObjectStores(FileSystem):
-    appears_whole = True
+    appears_whole = is_seen_by_others = True
 
     def open(self, path: str, *, root: str | None = None) -> BinaryIO:
         with _at(path, to_read=True) as (store, key):

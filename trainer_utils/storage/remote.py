@@ -7,7 +7,6 @@ import asyncio
 import glob
 import io
 import os
-import posixpath
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from typing import Any, BinaryIO, cast
@@ -44,10 +43,11 @@ class _FsspecFileSystem(FileSystem):
                 return b""  # which gcsfs takes for the whole file
             try:
                 return cast(bytes, files.cat_file(inner, start=start, end=stop))
-            except FileNotFoundError:
+            except (OSError, asyncio.TimeoutError):
                 raise
-            except Exception as error:
-                if not _may_be_past_the_end(error) or start < int(files.info(inner)["size"] or 0):
+            except Exception as error:  # maybe of a range past the end, in a server's own words
+                status = getattr(error, "code", None) or getattr(error, "status", None)
+                if status not in (None, 416) or start < int(files.info(inner)["size"] or 0):
                     raise
                 return b""
 
@@ -126,7 +126,8 @@ class _OpenFile(io.RawIOBase):
 
     def __init__(self, path: str, stream: Any) -> None:
         self._path, self._stream = path, stream
-        self._size: int = getattr(stream, "size", None) or 0  # where nothing says it
+        size = getattr(stream, "size", None)
+        self._size: int = (size() if callable(size) else size) or 0  # where nothing says it
 
     def readable(self) -> bool:
         return True
@@ -209,12 +210,6 @@ def _find(url: str, *, is_fresh: bool = False) -> tuple[Any, str]:
     return files, path
 
 
-def _may_be_past_the_end(error: Exception) -> bool:
-    """Whether a range is refused for lying past a file's end, which servers say in many words."""
-    status = getattr(error, "code", None) or getattr(error, "status", None)
-    return status in (None, 416) and not isinstance(error, (OSError, asyncio.TimeoutError))
-
-
 def _google_settings() -> dict[str, Any]:
     """What gcsfs does not see to by itself; without a time-out it waits for ever."""
     settings: dict[str, Any] = {}
@@ -235,7 +230,7 @@ def _version(info: Mapping[str, object]) -> str:
 
 
 def _entry(path: str, info: Mapping[str, Any]) -> FolderEntry:
-    name = posixpath.basename(path.rstrip("/"))
+    name = path.rstrip("/").rpartition("/")[2]
     if info["type"] == "directory":
         return FolderEntry(name, None, is_folder=True)
     return FolderEntry(name, int(info["size"] or 0), False, f"{info['size']}-{_version(info)}")

@@ -5,8 +5,8 @@ them has credentials, requests are not signed, as public buckets want it.
 Source: https://docs.aws.amazon.com/sdkref/latest/guide/settings-reference.html
 """
 
+import contextlib
 import os
-from collections.abc import Mapping
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -55,30 +55,23 @@ def open_store(scheme: str, bucket: str, *, to_read: bool = False) -> "ObjectSto
     except ImportError as error:
         said = f"expected the package that reads {scheme}://, found none"
         raise ImportError(f"{said}. Run pip install 'tfx-shards[{kind}]'.") from error
-    if kind == "s3":
-        config = _s3(scheme)
-        return store.S3Store(bucket, **_common(config, to_read), **config)
     container, _, host = bucket.partition("@")
-    config = {"account_name": host.partition(".")[0]} if host else {}
-    return store.AzureStore(container, **_common(config, to_read), **config)
-
-
-def _common(config: Mapping[str, object], to_read: bool) -> dict[str, Any]:
-    """What is the same for all stores: time-outs, and attempts with growing, random pauses."""
+    config = _s3(scheme) if kind == "s3" else {}
+    if kind == "azure" and host:
+        config["account_name"] = host.partition(".")[0]
     silence = {"read_timeout": timedelta(seconds=SILENCE_SECONDS)} if to_read else {}
-    return {
-        "client_options": {
-            **silence,
-            "allow_http": any("http://" in str(value) for value in config.values()),
-            "connect_timeout": timedelta(seconds=CONNECT_SECONDS),
-            "timeout": timedelta(seconds=REQUEST_SECONDS),
-        },
-        "retry_config": {
-            "max_retries": _MOST_RETRIES,
-            "retry_timeout": timedelta(seconds=_RETRY_SECONDS),
-            "backoff": {"max_backoff": timedelta(seconds=_LONGEST_WAIT_SECONDS)},
-        },
+    config["client_options"] = {
+        **silence,
+        "allow_http": any("http://" in str(value) for value in config.values()),
+        "connect_timeout": timedelta(seconds=CONNECT_SECONDS),
+        "timeout": timedelta(seconds=REQUEST_SECONDS),
     }
+    config["retry_config"] = {  # with growing, random pauses
+        "max_retries": _MOST_RETRIES,
+        "retry_timeout": timedelta(seconds=_RETRY_SECONDS),
+        "backoff": {"max_backoff": timedelta(seconds=_LONGEST_WAIT_SECONDS)},
+    }
+    return (store.S3Store if kind == "s3" else store.AzureStore)(container, **config)
 
 
 def _s3(scheme: str) -> dict[str, Any]:
@@ -119,7 +112,10 @@ def _of_profile() -> dict[str, Any]:
     """What a profile of `aws configure` says, by boto3; else the machine's identity, or none."""
     named = os.environ.get("AWS_PROFILE")
     if named is None and not Path("~/.aws").expanduser().is_dir():
-        return {} if _is_machine_of_amazon() else {"skip_signature": True}
+        with contextlib.suppress(OSError):  # whose own address hands out credentials
+            if _MACHINE.read_text(errors="replace").startswith("Amazon"):
+                return {}
+        return {"skip_signature": True}
     try:
         import boto3
         import botocore.session
@@ -141,11 +137,3 @@ def _of_profile() -> dict[str, Any]:
         raise ConfigError.of("AWS_PROFILE", named, allowed=rule) from error
     named_so = {"endpoint": "endpoint_url", "region": "region"}
     return config | {key: profile[name] for key, name in named_so.items() if name in profile}
-
-
-def _is_machine_of_amazon() -> bool:
-    """Whether this is a virtual machine whose own address hands out credentials."""
-    try:
-        return _MACHINE.read_text(errors="replace").startswith("Amazon")
-    except OSError:
-        return False

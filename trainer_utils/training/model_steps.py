@@ -37,7 +37,14 @@ class ModelSteps:
         self._strategy = strategy
         self._is_built = False
         self._is_keras_3 = hasattr(self._keras, "StatelessScope")
-        self._check()
+        if getattr(model, "optimizer", None) is None:
+            rule = "a compiled one, with an optimizer"
+            cure = "Call model.compile(optimizer=…, loss=…) within strategy.scope()"
+            raise ConfigError.of("model", model, allowed=rule, advice=cure)
+        if model.distribute_strategy is not strategy:
+            rule = f"that of the model, {model.distribute_strategy!r}"
+            cure = "Make and compile the model within strategy.scope()"
+            raise ConfigError.of("strategy", strategy, allowed=rule, advice=cure)
         # Keras 3 compiles the step with all its replicas, tf-keras that of each replica. No
         # compiler takes the collective operations of several workers.
         self._compiles = bool(model.jit_compile) and num_workers(strategy) == 1
@@ -105,28 +112,12 @@ class ModelSteps:
         """Name and variable of all that training changes, in an order of their own."""
         model = self._model
         optimizer = model.optimizer.variables
-        groups = [
-            model.variables,
-            optimizer() if callable(optimizer) else optimizer,
-            [variable for metric in model.metrics for variable in metric.variables],
-        ]
+        groups = [model.variables, optimizer() if callable(optimizer) else optimizer]
+        groups += [metric.variables for metric in model.metrics]
         if self._is_keras_3:
             groups.append(model.metrics_variables)
         found = {id(variable): variable for group in groups for variable in group}
-        return [
-            (str(getattr(variable, "path", variable.name)), variable) for variable in found.values()
-        ]
-
-    def _check(self) -> None:
-        if getattr(self._model, "optimizer", None) is None:
-            rule = "a compiled one, with an optimizer"
-            cure = "Call model.compile(optimizer=…, loss=…) within strategy.scope()"
-            raise ConfigError.of("model", self._model, allowed=rule, advice=cure)
-        own = self._model.distribute_strategy
-        if own is not self._strategy:
-            rule = f"that of the model, {own!r}"
-            cure = "Make and compile the model within strategy.scope()"
-            raise ConfigError.of("strategy", self._strategy, allowed=rule, advice=cure)
+        return [(str(getattr(one, "path", one.name)), one) for one in found.values()]
 
     def _function(
         self, step: Callable[[Any], Logs], element_spec: Any, *, compiles: bool = True
@@ -149,8 +140,6 @@ class ModelSteps:
         return function
 
     def _mean(self, logs: Mapping[str, Any]) -> Logs:
-        """One value of those of the replicas of this process."""
-
         def mean(value: Any) -> Any:
             parts = self._strategy.experimental_local_results(value)
             return parts[0] if len(parts) == 1 else tf.reduce_mean(tf.stack(parts), axis=0)

@@ -44,17 +44,9 @@ from trainer_utils.format.settings import (
     setting,
     settings_of,
 )
-from trainer_utils.writing.feature_record import FeatureRecord
-from trainer_utils.writing.publishing import (
-    check_is_free,
-    publish_manifest,
-    texts_of_dataset,
-    upload_dataset,
-    working_folder,
-    write_texts,
-)
+from trainer_utils.writing import publishing
 from trainer_utils.writing.shards import finish_shard, verify_shard
-from trainer_utils.writing.values import Plain, Stored, check_image, stored_value
+from trainer_utils.writing.values import FeatureRecord, Plain, Stored, check_image, stored_value
 
 _logger = logging.getLogger(__name__)
 
@@ -138,7 +130,7 @@ class DatasetWriter:
         self.uri = os.fspath(uri) if isinstance(uri, os.PathLike) else uri
         if not isinstance(self.uri, str) or not self.uri or "\0" in self.uri:
             raise ConfigError.of("uri", uri, allowed="a path or url")
-        check_is_free(self.uri)
+        publishing.check_is_free(self.uri)
         self._folder = self._make_folder()
         self._vocabularies: Mapping[str, Sequence[str]] = dict(self._settings.vocabulary)  # type: ignore[arg-type]
         self._splits: dict[str, _OpenShards] = {}
@@ -271,9 +263,11 @@ class DatasetWriter:
             features[name] = dataclasses.replace(features[name], extra=extra)
         manifest = self._manifest(shards)
         schema = render_schema_text(features, vocabularies=vocabularies)
-        texts = texts_of_dataset(manifest, features, vocabularies=vocabularies, schema=schema)
-        files = write_texts(self._folder, texts)
-        publish_manifest(self._folder, dataclasses.replace(manifest, files=files))
+        texts = publishing.texts_of_dataset(
+            manifest, features, vocabularies=vocabularies, schema=schema
+        )
+        files = publishing.write_texts(self._folder, texts)
+        publishing.publish_manifest(self._folder, dataclasses.replace(manifest, files=files))
 
     def _warn_of_unused(self, features: Collection[str]) -> None:
         """Names splits and features that settings are for, and that no example had."""
@@ -298,6 +292,7 @@ class DatasetWriter:
         versions = {"tfx-shards": "not installed"}
         with contextlib.suppress(metadata.PackageNotFoundError):
             versions["tfx-shards"] = metadata.version("tfx-shards")
+        names = dict(enumerate(self._vocabularies.get(_LABEL, ())))
         contents = sorted((shard.split, f"{shard.content:016x}") for shard in shards)
         return Manifest(
             shards=tuple(shards),
@@ -306,27 +301,23 @@ class DatasetWriter:
             config=settings,
             input_fingerprint=hashlib.blake2b(repr(contents).encode(), digest_size=16).hexdigest(),
             label_counts={
-                split: {self._name_of(label): n for label, n in counter.items()}
+                split: {names.get(label, str(label)): n for label, n in counter.items()}
                 for split, counter in self._labels.items()
                 if 0 < len(counter) <= _MOST_CLASSES
             },
             versions=versions,
         )
 
-    def _name_of(self, label: int) -> str:
-        labels = self._vocabularies.get(_LABEL, ())
-        return labels[label] if 0 <= label < len(labels) else str(label)
-
     def _publish(self) -> None:
         if storage.is_remote(self.uri):
-            upload_dataset(self._folder, self.uri)
+            publishing.upload_dataset(self._folder, self.uri)
             return
         whole = os.path.abspath(self.uri)
         try:
             storage.rename(self._folder, whole)
         except OSError as error:
             if error.errno in (errno.ENOTEMPTY, errno.EEXIST, errno.ENOTDIR):
-                check_is_free(self.uri)
+                publishing.check_is_free(self.uri)
             raise
         storage.sync_folder(os.path.dirname(whole))
 
@@ -356,18 +347,18 @@ class _OpenShards:
         self._num_shards = count.get(split) if isinstance(count, Mapping) else count
         self._buffer = min(1 << 20, max(1 << 12, _BUFFER_BYTES // (self._num_shards or 1)))
         self._gzip = settings.compression == "gzip"
-        self._writers: list[ShardWriter] = []
-        self._paths: list[str] = []
+        self._opened: list[tuple[ShardWriter, str]] = []
         self._filled = 0  # bytes of the shard that is being filled
         self.records = 0
 
     def _begin(self) -> None:
-        path = storage.join(working_folder(self._folder), f"{self._split}-{len(self._paths)}")
-        storage.make_folder(os.path.dirname(path))
+        folder = publishing.working_folder(self._folder)
+        path = storage.join(folder, f"{self._split}-{len(self._opened)}")
+        storage.make_folder(folder)
         open(path, "wb").close()
         stream: BinaryIO = _AppendedFile(path)  # type: ignore[assignment]
-        self._paths.append(path)
-        self._writers.append(ShardWriter(stream, gzip=self._gzip, buffer_bytes=self._buffer))
+        writer = ShardWriter(stream, gzip=self._gzip, buffer_bytes=self._buffer)
+        self._opened.append((writer, path))
         self._filled = 0
 
     def append(self, parts: list[bytes], *, name: bytes | None = None) -> None:
@@ -375,18 +366,17 @@ class _OpenShards:
         if self._num_shards is not None:
             place = self.records % self._num_shards
         else:
-            has_room = bool(self._writers) and self._filled < self._target
-            place = len(self._writers) - has_room
-        if place == len(self._writers):
+            place = len(self._opened) - (bool(self._opened) and self._filled < self._target)
+        if place == len(self._opened):
             self._begin()
-        self._writers[place].write(parts, name=name)
+        self._opened[place][0].write(parts, name=name)
         self._filled += sum(map(len, parts))
         self.records += 1
 
     def finish(self) -> list[Shard]:
         """Gives all shards their names and indices, and reads them back."""
-        shards, count = [], len(self._writers)
-        for place, (writer, path) in enumerate(zip(self._writers, self._paths, strict=True)):
+        shards, count = [], len(self._opened)
+        for place, (writer, path) in enumerate(self._opened):
             digest = writer.finish()
             name = ShardName(
                 split=self._split, shard_index=place, num_shards=count, gzip=self._gzip

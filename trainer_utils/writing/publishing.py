@@ -12,6 +12,8 @@ from trainer_utils.format.croissant import render_croissant
 from trainer_utils.format.datum import render_features, render_shard_info
 from trainer_utils.format.manifest import FileDigest
 
+_CLAIMS = f"{naming.WORKING_FOLDER}/writers"
+
 
 def working_folder(uri: str) -> str:
     """Where a run keeps temporary files and summaries; removed when the dataset is published."""
@@ -112,22 +114,29 @@ def remove_working_folder(uri: str) -> None:
 
 
 def check_is_free(uri: str) -> None:
-    """Refuses a place where something is, by a ConfigError; a claim is named with its owner."""
-    with contextlib.suppress(FileNotFoundError):  # a claim, which went between two of the questions
-        if not _is_free(uri):
-            advice = "Remove what is there, or name another"
-            raise ConfigError.of("uri", uri, allowed="a place where nothing is", advice=advice)
+    """Refuses a place where something is, by a ConfigError; another writer there is named."""
+    _check_is_free(uri, claim="")
 
 
-def _is_free(uri: str) -> bool:
-    if not storage.is_folder(uri):
-        return not storage.exists(uri)
-    names = storage.list_names(uri)
-    if names == [naming.WORKING_FOLDER] and storage.is_remote(uri):
-        if claims := _claims_at(uri):
-            raise _refusal(uri, claims[0])
-        return not storage.list_files(uri)  # what a failed upload leaves where folders are real
-    return not names
+def _check_is_free(uri: str, *, claim: str) -> None:
+    names = [uri] if storage.exists(uri) else []
+    if storage.is_folder(uri):
+        names = storage.list_names(uri, may_lack=True)
+    rule, advice = "a place where nothing is", "Remove what is there, or name another"
+    if naming.WORKING_FOLDER in names and storage.is_remote(uri):
+        folder, owner = storage.join(uri, _CLAIMS), ""
+        others = sorted({*storage.list_names(folder, may_lack=True)} - {claim})
+        if others:
+            with contextlib.suppress(FileNotFoundError):  # it has ended meanwhile
+                owner = f" ({storage.read_text(storage.join(folder, others[0]))})"
+            rule = f"a place where no other writer is{owner}"
+            advice = (
+                "Name another place; if that writer was killed, remove what it left there first"
+            )
+        elif len(names) == 1 and (claim or not storage.list_files(uri)):
+            return  # where folders are real, a failed upload leaves that one
+    if names:
+        raise ConfigError.of("uri", uri, allowed=rule, advice=advice)
 
 
 def upload_dataset(folder: str, uri: str) -> None:
@@ -141,53 +150,24 @@ def upload_dataset(folder: str, uri: str) -> None:
         ConfigError: something is there, or another writer is writing there.
     """
     check_is_free(uri)
-    claim, working = _claim(uri), working_folder(uri)
-    paths = (file.path for file in storage.list_files(folder))
+    claims, claim, working = storage.join(uri, _CLAIMS), uuid.uuid4().hex, working_folder(uri)
+    paths = sorted(file.path for file in storage.list_files(folder))
+    is_mine = False
     try:
-        for path in sorted(paths, key=lambda path: (path == naming.MANIFEST_FILE, path)):
+        owner = f"process {os.getpid()} on {socket.gethostname()}"
+        storage.write_text(storage.join(claims, claim), owner, temporary_folder=claims)
+        _check_is_free(uri, claim=claim)
+        is_mine = True
+        for path in sorted(paths, key=lambda path: path == naming.MANIFEST_FILE):
             target = storage.join(uri, path)
             storage.make_folder(target.rpartition("/")[0])
             storage.copy_file(storage.join(folder, path), target, temporary_folder=working)
     except BaseException:
-        for entry in storage.list_folder(uri):
+        for entry in storage.list_folder(uri) if is_mine else ():
             if entry.name != naming.WORKING_FOLDER:
                 remove = storage.remove_tree if entry.is_folder else storage.remove_file
                 remove(storage.join(uri, entry.name))
-        storage.remove_file(claim)  # last: whoever comes may begin now
+        with contextlib.suppress(OSError):  # last: whoever comes may begin now
+            storage.remove_file(storage.join(claims, claim))
         raise
     storage.remove_tree(working)
-
-
-def _claim(uri: str) -> str:
-    """Puts a claim there, and returns its path when it is the only thing there is."""
-    folder, own = _claims_folder(uri), uuid.uuid4().hex
-    claim = storage.join(folder, own)
-    storage.make_folder(folder)
-    owner = f"process {os.getpid()} on {socket.gethostname()}"
-    try:
-        storage.write_text(claim, owner, temporary_folder=folder)
-        others = [name for name in _claims_at(uri) if name != own]
-        if others or storage.list_names(uri) != [naming.WORKING_FOLDER]:
-            raise _refusal(uri, others[0] if others else "")
-    except BaseException:
-        with contextlib.suppress(OSError):  # whoever is through has removed all claims
-            storage.remove_file(claim)
-        raise
-    return claim
-
-
-def _claims_folder(uri: str) -> str:
-    return storage.join(working_folder(uri), "writers")
-
-
-def _claims_at(uri: str) -> list[str]:
-    return sorted(storage.list_names(_claims_folder(uri), may_lack=True))
-
-
-def _refusal(uri: str, claim: str) -> ConfigError:
-    owner = ""
-    with contextlib.suppress(FileNotFoundError):  # it has ended meanwhile
-        owner = f" ({storage.read_text(storage.join(_claims_folder(uri), claim))})" if claim else ""
-    advice = "Name another place; if that writer was killed, remove what it left there first"
-    rule = f"a place where no other writer is{owner}"
-    return ConfigError.of("uri", uri, allowed=rule, advice=advice)

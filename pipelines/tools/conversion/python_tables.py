@@ -25,8 +25,7 @@ from pipelines.tools.conversion.python_sources import Options, Row, rows_of
 from trainer_utils.format import InputError
 from trainer_utils.format.naming import check_feature_names
 from trainer_utils.storage import is_folder, is_remote, list_names, make_folder, rename
-from trainer_utils.writing.feature_record import FeatureRecord
-from trainer_utils.writing.values import Plain, Steps, stored_value
+from trainer_utils.writing.values import FeatureRecord, Plain, Steps, stored_value
 
 _PATHS = {"image_uri", "audio_uri", "image", "audio", "clip"}
 _PATHS |= {"filename", "file_name", "path", "uri"}

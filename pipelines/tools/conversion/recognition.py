@@ -19,14 +19,14 @@ from components.example_gen.file_kinds import kind_of_bytes
 from components.example_gen.folder import is_clutter, refuse_dataset
 from components.example_gen.settings import LayoutNames
 from components.layouts.webdataset import is_archive
-from components.tables.json_lines import flatten_object
+from components.tables.json_rows import flatten_object
 from components.tables.reading import SUFFIXES
 from trainer_utils.format import InputError, canonical_split
 from trainer_utils.format.media_formats import EXTENSIONS
 from trainer_utils.format.settings import settings_of
 from trainer_utils.format.tfrecord import begins_with_frame
+from trainer_utils.storage import exists, is_folder, open_for_reading, walk_files
 from trainer_utils.storage.file_system import join
-from trainer_utils.storage.files import exists, is_folder, open_for_reading, walk_files
 from trainer_utils.text_output import quantity
 
 KINDS = ("image", "text", "audio")

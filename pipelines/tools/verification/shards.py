@@ -12,7 +12,7 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
-from trainer_utils.dataset.shards import unpacked
+from trainer_utils.dataset.opening import unpacked
 from trainer_utils.format import (
     CorruptShardError,
     DatasetError,

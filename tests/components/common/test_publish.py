@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from components.common import publish, workspace
 from components.common.publish import publish_dataset
 from components.common.workspace import start_working
+from trainer_utils import storage
 from trainer_utils.format import (
     Accounting,
     ConfigError,
@@ -16,7 +16,6 @@ from trainer_utils.format import (
     ShardName,
     encode_example,
 )
-from trainer_utils.storage import files
 from trainer_utils.writing.publishing import working_folder
 from trainer_utils.writing.shards import write_shard
 
@@ -153,10 +152,9 @@ def test_a_run_that_is_killed_anywhere_leaves_what_the_next_knows_for_its_own(
 
         return run
 
-    monkeypatch.setattr(files, "rename", mortal(files.rename))
-    for module in (publish, workspace):
-        for name in {"remove_file", "remove_tree", "make_folder"} & set(vars(module)):
-            monkeypatch.setattr(module, name, mortal(getattr(module, name)))
+    monkeypatch.setattr(storage, "rename", mortal(storage.rename))
+    for name in ("remove_file", "remove_tree", "make_folder"):
+        monkeypatch.setattr(storage, name, mortal(getattr(storage, name)))
     kills = 0
     while True:
         left = kills

@@ -1,15 +1,31 @@
-"""Files come in their order with their sums, whether they are read here or ahead by threads."""
+"""Shards of files: reading ahead, parts that are joined, indices, and reading back."""
 
+import gzip
+import io
 import itertools
 import threading
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
 
 import google_crc32c
 import numpy as np
 import pytest
+import tensorflow as tf
 
+from components import steps
 from components.common.entry import Blob, BlobReader, Entry
 from components.common.rejects import RejectedInputError
-from components.example_gen import file_shards
+from components.common.tasks import Cost, Runner
+from components.example_gen import file_conversion, file_shards
+from components.example_gen.file_shards import EncodedPart
+from components.example_gen.settings import AudioSettings, ImageSettings
+from components.image_example_gen import Executor
+from tests.components.runs import manifest_of, run
+from tests.make import everything, photo, wav, write_files
+from tests.record_names import check_record_names
+from trainer_utils import storage
+from trainer_utils.format import CorruptShardError, RecordIndex, Shard
 
 FILES = 100
 
@@ -63,3 +79,142 @@ def test_files_that_went_are_rejected_in_their_place(tmp_path):
         else:
             assert isinstance(blobs, RejectedInputError)
             assert (blobs.code, sums) == ("VANISHED", [None])
+
+
+def convert(base: Path, uri: Path, **settings: Any) -> dict[str, Any]:
+    run(Executor, base, uri, target_shard_bytes=4_000, **settings)
+    return manifest_of(uri)
+
+
+@pytest.fixture
+def photos(tmp_path) -> Path:
+    return write_files(tmp_path / "in", {f"train/{n}.jpg": photo(n) for n in range(12)})
+
+
+@pytest.mark.parametrize("compression", ["none", "gzip"])
+def test_the_index_leads_to_every_record_of_every_shard(photos, tmp_path, compression):
+    manifest = convert(photos, tmp_path / "out", compression=compression)
+    shards = manifest["shards"]
+    assert len(shards) > 1
+    for entry in shards:
+        path = tmp_path / "out" / entry["path"]
+        kind = "GZIP" if compression == "gzip" else ""
+        records = [*tf.data.TFRecordDataset(str(path), kind).as_numpy_iterator()]
+        name = path.name.removesuffix(".gz").replace("data_tfrecord", "train")
+        data = (tmp_path / f"out/index/{name}.npy").read_bytes()
+        assert f"{google_crc32c.value(data):08x}" == entry["index_crc32c"]
+        index = RecordIndex.from_bytes(data, path=name, shard=Shard.from_entries([entry])[0])
+        stream = io.BytesIO(gzip.decompress(path.read_bytes()) if kind else path.read_bytes())
+        assert [index.read(stream, n, path="") for n in range(len(index))] == records
+    assert check_record_names(tmp_path / "out") == 12
+
+
+def test_a_shard_without_records_goes_with_its_index_and_the_others_are_renumbered(
+    photos, tmp_path
+):
+    whole = convert(photos, tmp_path / "whole")
+    first = tmp_path / "whole" / whole["shards"][0]["path"]
+    for record in tf.data.TFRecordDataset(str(first)).as_numpy_iterator():
+        example = tf.train.Example.FromString(record)
+        (name,) = example.features.feature["filename"].bytes_list.value
+        (photos / name.decode()).write_bytes(b"\xff\xd8 no photo".ljust(len(photo(0)), b"."))
+    manifest = convert(photos, tmp_path / "out", max_reject_fraction=0.9)
+    count = len(manifest["shards"])
+    assert 0 < count < len(whole["shards"])
+    names = [f"train-{number:05d}-of-{count:05d}.npy" for number in range(count)]
+    assert sorted(path.name for path in (tmp_path / "out/index").glob("*-*[0-9].npy")) == names
+    assert check_record_names(tmp_path / "out") == manifest["total"]["written"]
+    for entry, name in zip(manifest["shards"], names, strict=True):
+        data = (tmp_path / "out/index" / name).read_bytes()
+        assert f"{google_crc32c.value(data):08x}" == entry["index_crc32c"]
+
+
+def test_a_shard_whose_bytes_the_disk_lost_is_found_before_the_manifest_is_written(
+    photos, tmp_path, monkeypatch
+):
+    rename = storage.rename
+
+    def rename_and_lose(source: str, target: str) -> None:
+        rename(source, target)
+        if "data_tfrecord-00001" in target:
+            data = bytearray(Path(target).read_bytes())
+            data[-300] ^= 1
+            Path(target).write_bytes(data)
+
+    monkeypatch.setattr(storage, "rename", rename_and_lose)
+    with pytest.raises(CorruptShardError, match=r"00001-of-.*were written, got"):
+        convert(photos, tmp_path / "out")
+    assert not (tmp_path / "out/manifest.json").exists()
+
+
+class _Side(Runner):
+    """Eight processes, which are this one; it keeps what was asked of them."""
+
+    def __init__(self) -> None:
+        super().__init__(processes=1)
+        self.names: list[str] = []
+        self.made: list[Any] = []
+
+    def count(self, tasks: int, cost: Cost, paths: Sequence[str] = ()) -> int:
+        return min(8, tasks)
+
+    def run(self, call: Any, tasks: Sequence[Any], processes: int) -> list[Any]:
+        self.names += [task.name for task in tasks]
+        made = [call(task) for task in tasks]
+        self.made += made
+        return made
+
+
+@pytest.fixture(autouse=True)
+def small_parts(monkeypatch):
+    monkeypatch.setattr(file_conversion, "_PART_RECORDS", 3)
+
+
+def _photos(folder: Path) -> Path:
+    kinds = ["JPEG", "PNG", "BMP", "JPEG", "GIF"]
+    files: dict[str, bytes | str] = {
+        f"{'ab'[n % 2]}/{n}.jpg": photo(n, kinds[n % 5], size=(20 + n % 3, 24)) for n in range(60)
+    }
+    return write_files(folder, files | {"a/cut.jpg": photo(1)[:300], "b/empty.jpg": b""})
+
+
+@pytest.mark.parametrize("layout", ["images", "sounds"])
+def test_joined_parts_are_the_shards_that_one_process_writes(tmp_path, layout):
+    settings: Any
+    if layout == "images":
+        source, settings = _photos(tmp_path / "in"), ImageSettings(max_reject_fraction=0.5)
+    else:
+        sounds = {f"{'ab'[n % 2]}/{n}.wav": wav(n, frames=400 + n) for n in range(40)}
+        source, settings = write_files(tmp_path / "in", sounds), AudioSettings()
+    side = _Side()
+    steps.convert(str(source), str(tmp_path / "side"), settings, runner=side)
+    steps.convert(str(source), str(tmp_path / "alone"), settings, runner=Runner(processes=1))
+    assert sum("-part-" in name for name in side.names) > 8
+    made, alone = everything(tmp_path / "side"), everything(tmp_path / "alone")
+    assert made == {**alone, "lineage.json": made["lineage.json"]}
+
+
+def test_compressed_shards_and_those_that_suffice_are_made_whole(tmp_path):
+    source = str(_photos(tmp_path / "in"))
+    for number, more in enumerate([{"compression": "gzip"}, {"target_shard_bytes": 2000}]):
+        side, settings = _Side(), ImageSettings(max_reject_fraction=0.5, **more)
+        steps.convert(source, str(tmp_path / f"out-{number}"), settings, runner=side)
+        assert not any("-part-" in name for name in side.names)
+
+
+@pytest.mark.parametrize("damage", [b"", b"\0" * 99])
+def test_a_part_that_is_not_what_was_written_becomes_no_shard(tmp_path, monkeypatch, damage):
+    source = str(_photos(tmp_path / "in"))
+
+    class Damaging(_Side):
+        def run(self, call: Any, tasks: Sequence[Any], processes: int) -> list[Any]:
+            made = super().run(call, tasks, processes)
+            for part in made:
+                if isinstance(part, EncodedPart):
+                    Path(part.path).write_bytes(damage)
+            return made
+
+    settings = ImageSettings(max_reject_fraction=0.5)
+    with pytest.raises(CorruptShardError):
+        steps.convert(source, str(tmp_path / "out"), settings, runner=Damaging())
+    assert not (tmp_path / "out" / "manifest.json").exists()

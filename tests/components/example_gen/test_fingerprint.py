@@ -1,7 +1,6 @@
 """The manifest's fingerprint is of the inputs: the same whatever is made of them."""
 
 import io
-import json
 import os
 import shutil
 import tarfile
@@ -11,19 +10,16 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from tfx.types import standard_artifacts
 
-from components.image_example_gen import Executor as Images
-from components.shard_balancer import Executor as Balancer
-from components.text_example_gen import Executor as Texts
-from tests.components.runs import manifest_of, run
+from components import steps
+from components.balancing.settings import BalancerSettings
+from components.example_gen.inputs import InputSelection
+from components.example_gen.plan import Partition
+from components.example_gen.settings import ImageSettings, TextSettings
 from tests.make import photo as any_photo
 from tests.make import write_files as write
 
-SPLITS = {
-    "output_config": '{"splitConfig": {"splits": [{"name": "a", "hashBuckets": 3}, '
-    '{"name": "b", "hashBuckets": 1}]}}'
-}
+SPLITS = {"partition": Partition((("a", 3), ("b", 1)))}
 SETTINGS: list[dict[str, Any]] = [
     {"seed": 5, "target_shard_bytes": 900, "compression": "gzip", "max_reject_fraction": 1.0},
     {"target_shard_bytes": 1 << 30, **SPLITS},
@@ -35,8 +31,8 @@ OF_IMAGES = [
 ]
 OF_TEXTS = [
     *SETTINGS,
-    {"lowercase": 1, "normalize": "NFC", "min_chars": 8},
-    {"max_chars": 8, "deduplicate": 1},
+    {"lowercase": True, "normalize": "NFC", "min_chars": 8},
+    {"max_chars": 8, "deduplicate": True},
 ]
 
 
@@ -44,11 +40,14 @@ def photo(number: int) -> bytes:
     return any_photo(number, size=(24 if number % 2 else 32, 24))
 
 
-def fingerprint(executor: type, base: Path, tmp_path: Path, **settings: Any) -> str:
+def fingerprint(
+    kind: type, base: Path, tmp_path: Path, partition: Partition | None = None, **settings: Any
+) -> str:
     """Of a conversion with these settings."""
     uri = tmp_path / f"out-{len(os.listdir(tmp_path))}"
-    run(executor, base, uri, **{"max_reject_fraction": 0.9, **settings})
-    return manifest_of(uri)["input_fingerprint"]
+    asked = kind.from_arguments({"max_reject_fraction": 0.9, **settings})
+    selection = InputSelection(base=str(base), partition=partition)
+    return steps.convert(selection, str(uri), asked).manifest.input_fingerprint
 
 
 def in_folders(base: Path) -> Path:
@@ -120,30 +119,29 @@ def in_documents(base: Path) -> Path:
 
 COLUMNS: list[dict[str, Any]] = [{"columns": {"n": "float"}}, {"columns": {"n": "ignore"}}]
 INPUTS = {
-    "folders": (in_folders, Images, OF_IMAGES, "cat/4.jpg"),
-    "a list": (in_list, Images, [*OF_IMAGES, *COLUMNS], "4.jpg"),
-    "an archive": (in_archive, Images, OF_IMAGES, None),
-    "parquet": (in_parquet, Images, OF_IMAGES, None),
-    "a table": (in_table, Texts, [*OF_TEXTS, *COLUMNS], None),
-    "columns": (of_columns, Texts, [*OF_TEXTS, *COLUMNS], None),
-    "documents": (in_documents, Texts, OF_TEXTS, "a/4.txt"),
+    "folders": (in_folders, ImageSettings, OF_IMAGES, "cat/4.jpg"),
+    "a list": (in_list, ImageSettings, [*OF_IMAGES, *COLUMNS], "4.jpg"),
+    "an archive": (in_archive, ImageSettings, OF_IMAGES, None),
+    "parquet": (in_parquet, ImageSettings, OF_IMAGES, None),
+    "a table": (in_table, TextSettings, [*OF_TEXTS, *COLUMNS], None),
+    "columns": (of_columns, TextSettings, [*OF_TEXTS, *COLUMNS], None),
+    "documents": (in_documents, TextSettings, OF_TEXTS, "a/4.txt"),
 }  # fmt: skip
 
 
 @pytest.mark.parametrize("kind", INPUTS)
 def test_it_is_the_same_whatever_the_settings(kind, tmp_path):
-    make, executor, settings, _ = INPUTS[kind]
+    make, asked, settings, _ = INPUTS[kind]
     base = make(tmp_path / "in")
-    one = fingerprint(executor, base, tmp_path)
+    one = fingerprint(asked, base, tmp_path)
     assert len(one) == 32
     for chosen in settings:
-        as_json = {k: json.dumps(v) if isinstance(v, dict) else v for k, v in chosen.items()}
-        assert fingerprint(executor, base, tmp_path, **as_json) == one, chosen
+        assert fingerprint(asked, base, tmp_path, **chosen) == one, chosen
     if kind in ("folders", "a list"):
-        given = json.dumps({"label": ["cat"]})  # all others are rejected, and not read
-        assert fingerprint(executor, base, tmp_path, vocabulary=given) == one
+        given = {"label": ["cat"]}  # all others are rejected, and not read
+        assert fingerprint(asked, base, tmp_path, vocabulary=given) == one
     moved = shutil.copytree(base, tmp_path / "elsewhere" / "in")
-    assert fingerprint(executor, moved, tmp_path) == one, "wherever the inputs lie"
+    assert fingerprint(asked, moved, tmp_path) == one, "wherever the inputs lie"
 
 
 def change_of(data: bytes, at: int) -> bytes:
@@ -152,9 +150,9 @@ def change_of(data: bytes, at: int) -> bytes:
 
 @pytest.mark.parametrize("kind", INPUTS)
 def test_it_differs_where_an_input_does(kind, tmp_path):
-    make, executor, _, one_file = INPUTS[kind]
+    make, asked, _, one_file = INPUTS[kind]
     base = make(tmp_path / "in")
-    seen = {fingerprint(executor, base, tmp_path)}
+    seen = {fingerprint(asked, base, tmp_path)}
     changes: list[Any] = []
     if one_file:
         path = base / one_file
@@ -191,34 +189,28 @@ def test_it_differs_where_an_input_does(kind, tmp_path):
         )
     for change in changes:
         change()
-        now = fingerprint(executor, base, tmp_path, **SPLITS)
+        now = fingerprint(asked, base, tmp_path, **SPLITS)
         assert now not in seen
         seen.add(now)
 
 
-def balanced(uris: list[Path], tmp_path: Path, **settings: Any) -> str:
-    """The fingerprint of a balancing of datasets."""
-    given = []
-    for uri in uris:
-        examples = standard_artifacts.Examples()
-        examples.uri = str(uri)
-        given.append(examples)
-    artifact = standard_artifacts.Examples()
-    artifact.uri = str(tmp_path / f"out-{len(os.listdir(tmp_path))}")
-    Balancer().Do({"examples": given}, {"balanced_examples": [artifact]}, settings)
-    return json.loads(Path(artifact.uri, "manifest.json").read_text())["input_fingerprint"]
+def balanced(uri: Path, tmp_path: Path, **settings: Any) -> str:
+    """The fingerprint of a balancing of a dataset."""
+    out = tmp_path / f"out-{len(os.listdir(tmp_path))}"
+    made = steps.balance([str(uri)], str(out), BalancerSettings(**settings))
+    return made.manifest.input_fingerprint
 
 
 def test_a_balancer_has_that_of_the_records_it_was_given(tmp_path):
     base = in_folders(tmp_path / "in")
-    fingerprint(Images, base, tmp_path, target_shard_bytes=900)
+    fingerprint(ImageSettings, base, tmp_path, target_shard_bytes=900)
     first = max(tmp_path.glob("out-*"))
-    one = balanced([first], tmp_path)
+    one = balanced(first, tmp_path)
     for settings in ({"seed": 9}, {"target_shard_bytes": 500}, {"compression": "gzip"}):
-        assert balanced([first], tmp_path, **settings) == one
+        assert balanced(first, tmp_path, **settings) == one
     again = tmp_path / "in-other-shards"
     shutil.move(first, again)
-    assert balanced([again], tmp_path) == one
-    fingerprint(Images, base, tmp_path, **SPLITS)  # the same records, in other splits
+    assert balanced(again, tmp_path) == one
+    fingerprint(ImageSettings, base, tmp_path, **SPLITS)  # the same records, in other splits
     other = max(tmp_path.glob("out-*"), key=os.path.getmtime)
-    assert balanced([other], tmp_path) != one
+    assert balanced(other, tmp_path) != one

@@ -10,24 +10,18 @@ import pyarrow as pa
 import pyarrow.parquet
 import pytest
 from PIL import Image
-from tfx.components.example_gen import utils
-from tfx.proto import example_gen_pb2
-from tfx.utils import proto_utils
 
-from components.audio_example_gen import Executor as AudioExecutor
 from components.common.file_table import FileTable
 from components.common.layout_inputs import LayoutInputs
 from components.common.workspace import start_working
 from components.example_gen import file_shards, media
-from components.example_gen.settings import TextSettings
-from components.image_example_gen import Executor as ImageExecutor
+from components.example_gen.settings import AudioSettings, ImageSettings, TextSettings
 from components.layouts.texts import find_pieces
 from components.media import audio, images
+from components.media.options import AudioOptions
 from components.steps import conversion_of
 from components.tables.pieces import TableOptions, select_settings
 from components.tables.reading import read_piece
-from components.text_example_gen import Executor as TextExecutor
-from components.tfx.example_gen import selection_of
 from tests.make import photo, wav
 from tests.make import write_files as write
 from tests.trainer_utils.storage import test_files
@@ -51,31 +45,11 @@ def _in_time() -> Iterator[None]:
     signal.signal(signal.SIGALRM, old)
 
 
-def sound(number: int) -> bytes:
-    return wav(number, kind="FLAC")
-
-
-def properties(base: Path, **settings: Any) -> dict[str, Any]:
-    return {
-        "input_base": str(base),
-        "input_config": proto_utils.proto_to_json(utils.make_default_input_config()),
-        "output_config": proto_utils.proto_to_json(example_gen_pb2.Output()),
-        **settings,
-    }
-
-
 def outcome(
-    executor_class: Any,
-    base: Path,
-    uri: Path,
-    *,
-    between: Callable[[], object] = lambda: None,
-    **settings: Any,
+    settings: Any, base: Path, uri: Path, *, between: Callable[[], object] = lambda: None
 ) -> dict[str, str]:
     """Plans, lets something happen, and writes: the code of each reject, after the law holds."""
-    asked = properties(base, **settings)
-    settings_asked = executor_class.settings_class.from_properties(asked)
-    steps = conversion_of(selection_of(asked), settings_asked)
+    steps = conversion_of(str(base), settings)
     plan = steps.plan(str(uri))
     between()
     start_working(str(uri))
@@ -95,7 +69,7 @@ def test_what_is_exchanged_between_listing_and_reading_is_one_reject(tmp_path, i
     files = {"a/1.jpg": photo(1), "b/2.jpg": photo(2), "b/3.jpg": photo(3)}
     base = write(tmp_path / "in", files)
     write(tmp_path / "outside", {"1.jpg": photo(1)})
-    got = outcome(ImageExecutor, base, tmp_path / "out", between=lambda: change(base / "a/1.jpg"))
+    got = outcome(ImageSettings(), base, tmp_path / "out", between=lambda: change(base / "a/1.jpg"))
     assert got == {"a/1.jpg": code}
 
 
@@ -133,7 +107,7 @@ RAISED = [RecursionError("deep"), StopIteration()]
 STEPS = [
     (file_shards.BlobReader, "read"),
     (images, "scan_image"),
-    (images, "channels_of"),
+    (images, "_reasons"),
     (images, "frames_of"),
     (images, "orientation_of"),
     (images, "in_plain_colours"),
@@ -170,23 +144,24 @@ def test_whatever_any_step_raises_is_one_reject(tmp_path, monkeypatch, owner, na
     files["4.jpg"] = photo(4, exif=exif)
     base = write(tmp_path / "in", files)
     fails_once(monkeypatch, owner, name, error)
-    got = outcome(ImageExecutor, base, tmp_path / "out")
+    got = outcome(ImageSettings(), base, tmp_path / "out")
     assert list(got.values()) == ["INTERNAL"]
 
 
 @pytest.mark.parametrize("name", ["_plain_wav", "_kind", "_decode", "_resample", "_wav"])
 def test_whatever_any_step_of_a_sound_raises_is_one_reject(tmp_path, monkeypatch, name):
     error = RAISED[0]
-    base = write(tmp_path / "in", {f"{number}.flac": sound(number) for number in range(3)})
+    base = write(
+        tmp_path / "in", {f"{number}.flac": wav(number, kind="FLAC") for number in range(3)}
+    )
     fails_once(monkeypatch, audio, name, error)
-    got = outcome(AudioExecutor, base, tmp_path / "out", sample_rate=16_000)
+    got = outcome(AudioSettings(audio=AudioOptions(sample_rate=16_000)), base, tmp_path / "out")
     assert list(got.values()) == ["INTERNAL"]
 
 
-@pytest.mark.parametrize("executor", [ImageExecutor, TextExecutor])
-def test_a_class_that_cannot_be_looked_into_ends_the_run(tmp_path, monkeypatch, executor):
-    make = photo
-    base = write(tmp_path / "in", {f"{c}/{n}.x": make(n) for c in "abc" for n in range(2)})
+@pytest.mark.parametrize("settings", [ImageSettings(), TextSettings()])
+def test_a_class_that_cannot_be_looked_into_ends_the_run(tmp_path, monkeypatch, settings):
+    base = write(tmp_path / "in", {f"{c}/{n}.x": photo(n) for c in "abc" for n in range(2)})
     scandir = os.scandir
 
     def refuse(path: str) -> Any:
@@ -196,7 +171,7 @@ def test_a_class_that_cannot_be_looked_into_ends_the_run(tmp_path, monkeypatch, 
 
     monkeypatch.setattr(os, "scandir", refuse)
     with pytest.raises(InputError, match=r"in/b': .*Permission denied"):
-        outcome(executor, base, tmp_path / "out")
+        outcome(settings, base, tmp_path / "out")
     (base / "b").rename(base / ".b")  # where nothing is looked for
     monkeypatch.setattr(os, "scandir", lambda path: refuse(str(path).replace("/.b", "/b")))
-    assert conversion_of(selection_of(properties(base)), executor.settings_class())
+    assert conversion_of(str(base), settings)

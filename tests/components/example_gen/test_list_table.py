@@ -18,7 +18,7 @@ from components.tables.kinds import column_facts, decide_column
 from components.tables.pieces import TableOptions, row_starts
 from components.tables.reading import pieces_of, read_piece
 from tests.make import table as table_bytes
-from trainer_utils.storage.files import list_files
+from trainer_utils.storage import list_files
 
 
 def inputs_of(base: Path, **settings: Any) -> LayoutInputs:

@@ -1,10 +1,45 @@
 """Lists of images in every form, against hand-counted truth."""
 
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet
 import pytest
 
-from components.common.entry import Column
-from tests.components.example_gen.list_files import folder, found, listed
+from components.common.entry import Blob, BlobReader, Column
+from components.common.file_table import FileTable
+from components.common.input_table import InputTable
+from components.common.layout_inputs import ImageRoot, LayoutInputs
+from components.layouts import read_layout
 from trainer_utils.format import ConfigError, InputError
+from trainer_utils.storage import list_files
+
+IMAGES = ("1.jpg", "2.jpg", "sub/3.jpg")
+
+
+def listed(base: Path, *, roots: tuple[Path, ...] = (), **columns: str) -> InputTable:
+    """Reads a folder whose images are stand-ins: a list never opens them."""
+    files, *others = (FileTable.of(list_files(str(folder))) for folder in (base, *roots))
+    image_roots = tuple(map(ImageRoot, map(str, roots), others))
+    inputs = LayoutInputs(
+        base=str(base), root="", files=files, columns=columns, image_roots=image_roots
+    )
+    return read_layout(inputs, layout="auto")
+
+
+def folder(base: Path, images: tuple[str, ...] = IMAGES, **texts: str) -> Path:
+    for name in images:
+        (base / name).parent.mkdir(parents=True, exist_ok=True)
+        (base / name).write_bytes(b"an image")
+    for name, text in texts.items():
+        (base / name.replace("__", ".")).write_text(text)
+    return base
+
+
+def found(listing: InputTable) -> dict[str, Any]:
+    return {entry.name: (entry.split, *entry.values) for entry in listing.entries}
+
 
 LABEL = Column("label", "label")
 FORMS = {
@@ -46,6 +81,29 @@ def test_every_form_says_the_same(tmp_path, form):
     }
 
 
+AUTOML = {
+    "split, uri, label": "TRAIN,{}1.jpg,cat\nTEST,{}2.jpg,dog\n",
+    "uri, label": "{}1.jpg,cat\n{}2.jpg,dog\n",
+    "uri alone": "{}1.jpg\n{}2.jpg\n",
+    "uri, labels": "{}1.jpg,cat,red\n{}2.jpg,dog\n",
+    "split, uri": ",{}1.jpg\nTRAIN,{}2.jpg\n",
+}
+
+
+def test_a_list_of_automl_s_has_no_header(tmp_path):
+    splits = {"split, uri, label": ["train", "test"], "split, uri": [None, "train"]}
+    labels = {"uri, labels": [("cat", "red"), ("dog",)], "uri alone": None, "split, uri": None}
+    for number, (form, text) in enumerate(AUTOML.items()):
+        base = folder(tmp_path / f"{number}")
+        prefix = f"{base}/" if number % 2 else ""
+        (base / "list.csv").write_text(text.replace("{}", prefix))
+        listing = listed(base)
+        assert [entry.name for entry in listing.entries] == ["1.jpg", "2.jpg"]
+        assert [entry.split for entry in listing.entries] == splits.get(form, [None, None])
+        expected = labels.get(form, ["cat", "dog"])
+        assert [entry.values[0] for entry in listing.entries if expected] == (expected or [])
+
+
 def test_several_labels_a_row_are_a_list(tmp_path):
     text = "TRAIN,1.jpg,cat,dog\nTRAIN,2.jpg,emu\nTEST,sub/3.jpg,dog,\n"
     listing = listed(folder(tmp_path, list__csv=text))
@@ -55,6 +113,36 @@ def test_several_labels_a_row_are_a_list(tmp_path):
         "2.jpg": ("train", ("emu",)),
         "sub/3.jpg": ("test", ("dog",)),
     }
+
+
+BOXES = """TRAIN,1.jpg,cat,0.25,0.5,,,0.75,1,,
+TRAIN,1.jpg,dog,0,0,0.5,0,0.5,0.25,0,0.25
+TEST,2.jpg,,,,,,,,,
+"""
+
+
+def test_rows_of_boxes_are_put_together_by_image(tmp_path):
+    listing = listed(folder(tmp_path, list__csv=BOXES))
+    names = ["xmin", "xmax", "ymin", "ymax", "area", "labels"]
+    assert [column.name for column in listing.columns] == names
+    assert all(column.is_list and column.length is None for column in listing.columns)
+    (cat, dog), nothing = ((0.25, 0.75, 0.5, 1.0, 0.25), (0.0, 0.5, 0.0, 0.25, 0.125)), ((),) * 6
+    assert found(listing) == {
+        "1.jpg": ("train", *zip(cat, dog, strict=True), ("cat", "dog")),
+        "2.jpg": ("test", *nothing),
+    }
+
+
+def test_a_box_that_is_none_is_refused_with_its_line(tmp_path):
+    for row in (
+        "TRAIN,1.jpg,cat,0.75,0.5,,,0.25,1,,",
+        "TRAIN,1.jpg,cat,0.25,0.5,,,1.25,1,,",
+        "TRAIN,1.jpg,cat,0.25,0.5,,,0.5,,,",
+        "TRAIN,1.jpg,,0.25,0.5,,,0.5,1,,",
+        "TRAIN,1.jpg,cat,nan,0.5,,,0.5,1,,",
+    ):
+        with pytest.raises(InputError, match=r"'list.csv'.*\(line 4\)"):
+            listed(folder(tmp_path, list__csv=f"{BOXES}{row}\n"))
 
 
 def test_what_the_user_says_of_columns_holds(tmp_path):
@@ -139,3 +227,21 @@ def test_a_wrong_column_is_refused(tmp_path):
     for columns in ({"colour": "int"}, {"age": "number"}, {"age": "split", "year": "split"}):
         with pytest.raises(ConfigError, match=next(iter(columns))):
             listed(base, **columns)
+
+
+def test_of_several_columns_each_row_group_is_read_once(tmp_path, monkeypatch):
+    rows = {"image": [b"i%d" % n for n in range(30)], "map": [b"m%d" % n for n in range(30)]}
+    pyarrow.parquet.write_table(pa.table(rows), tmp_path / "a.parquet", row_group_size=10)
+    read, calls = pyarrow.parquet.ParquetFile.read_row_group, []
+
+    def counted(self, number, **more):
+        calls.append((number, *more["columns"]))
+        return read(self, number, **more)
+
+    monkeypatch.setattr(pyarrow.parquet.ParquetFile, "read_row_group", counted)
+    reader = BlobReader(str(tmp_path))
+    for row in range(30):
+        for name in rows:
+            data = reader.read(Blob("a.parquet", 3, row=row, column=name))
+            assert data == rows[name][row]
+    assert sorted(calls) == [(group, name) for group in range(3) for name in rows]

@@ -104,8 +104,7 @@ def test_the_same_sounds_share_a_split(tmp_path):
     for owner, number in itertools.product(range(8), range(5)):
         name = f"{'ab'[number % 2]}/{(number * 8 + owner) * 7919 % 1009}.wav"
         files[name], owners[name] = audio_runs.sound(frames=100 + owner), owner
-    audio_runs.write_tree(tmp_path / "in", files)
-    audio_runs.convert(tmp_path / "in", tmp_path / "out", group_by="near_duplicates")
+    audio_runs.convert(files, tmp_path, group_by="near_duplicates")
     found = audio_runs.by_name(tmp_path / "out")
     assert found.keys() == owners.keys()
     placed = {(owners[name], values["split"]) for name, values in found.items()}

@@ -42,9 +42,6 @@ def row(number: int) -> Row:
 ROWS = [row(number) for number in NUMBERS]
 
 
-LISTS = ("csv", "jsonl", "parquet")
-
-
 def write_inputs(
     base: Path, rows: Sequence[Row], *, kind: str = "csv", files: Mapping[str, bytes] | None = None
 ) -> Path:
@@ -76,17 +73,13 @@ def features(uri: Path) -> dict[str, Any]:
     return json.loads((uri / "datum_to_type_and_shape_mapping.json").read_text())
 
 
-def rejects(uri: Path) -> list[dict[str, str]]:
-    return runs.rejects_in(uri)
-
-
 def check_law(uri: Path, *, found: int, rejected: int) -> None:
     runs.check_law(uri)
     total = runs.manifest_of(uri)["total"]
     assert (total["found"], total["rejected"]) == (found, rejected)
 
 
-@pytest.mark.parametrize("kind", LISTS)
+@pytest.mark.parametrize("kind", ["csv", "jsonl", "parquet"])
 def test_one_example_of_all_kinds_the_same_from_each_component(tmp_path, kind):
     base = write_inputs(tmp_path / "in", ROWS, kind=kind)
     shards: dict[str, dict[str, bytes]] = {}
@@ -167,11 +160,11 @@ def test_a_row_whose_file_is_missing_or_bad_is_a_reject_that_names_it(tmp_path, 
     run(base, uri, component, columns=COLUMNS, max_reject_fraction=0.9)
     check_law(uri, found=6, rejected=4)
     assert read(uri).keys() == {"p/0.png", "p/5.png"}
-    lines = {line["code"]: f"{line['source']} {line['detail']}" for line in rejects(uri)}
+    lines = {line["code"]: f"{line['source']} {line['detail']}" for line in runs.rejects_in(uri)}
     assert lines.keys() == {"FILE_NOT_FOUND", "TRUNCATED_AUDIO", "TRUNCATED_IMAGE"}
     assert "c/3.wav" in lines["TRUNCATED_AUDIO"]
     assert "p/4.png" in lines["TRUNCATED_IMAGE"]
-    gone = {line["source"] for line in rejects(uri) if line["code"] == "FILE_NOT_FOUND"}
+    gone = {line["source"] for line in runs.rejects_in(uri) if line["code"] == "FILE_NOT_FOUND"}
     assert gone == {"c/1.wav", "p/2.png"}
 
 

@@ -17,12 +17,8 @@ from tfx.utils import proto_utils
 
 from components import ImageExampleGen
 from components.image_example_gen import Executor
+from tests.components.image_example_gen.image_runs import photo, write_photos
 from tests.components.runs import input_config
-from tests.make import photo, write_files
-
-
-def write_photos(base: Path, *names: str) -> Path:
-    return write_files(base, {name: photo(number) for number, name in enumerate(names)})
 
 
 def properties_of(base: Path, config: str | None, range_config: str | None) -> dict:
@@ -48,19 +44,13 @@ def fingerprint(base: Path, config: str | None = None) -> str:
     return drive(base, config)[utils.FINGERPRINT_PROPERTY_NAME]
 
 
-def let_time_pass(path: Path, probe: Path) -> None:
-    """Until a file written now gets a later time than `path` has: the clock of files is coarse."""
-    while True:
-        probe.write_bytes(b"x")
-        if probe.stat().st_ctime_ns > path.stat().st_ctime_ns:
-            return
-
-
 def edit(path: Path) -> None:
     """Changes one byte in place; size, modification and access time stay."""
-    (base,) = (folder for folder in path.parents if folder.name == "in")
-    let_time_pass(path, base.parent / "probe")
-    before = path.stat()
+    before, probe = path.stat(), path.with_name("probe")
+    probe.write_bytes(b"x")
+    while probe.stat().st_ctime_ns <= before.st_ctime_ns:  # the clock of files is coarse
+        probe.write_bytes(b"x")
+    probe.unlink()
     data = bytearray(path.read_bytes())
     data[-4] ^= 1
     with path.open("r+b") as stream:
@@ -81,20 +71,11 @@ def base(tmp_path) -> Path:
     return write_base(tmp_path / "x")
 
 
-def add(base: Path) -> None:
-    (base / "eval/dog/5.jpg").write_bytes(photo(9))
-
-
 def swap_two(base: Path) -> None:
     one, two = base / "train/cat/1.jpg", base / "train/cat/2.jpg"
     one.rename(base / "three")
     two.rename(one)
     (base / "three").rename(two)
-
-
-def append(base: Path) -> None:
-    with (base / "train/cat/2.jpg").open("ab") as stream:
-        stream.write(b"x")
 
 
 def replace_by_a_link(base: Path) -> None:
@@ -107,7 +88,7 @@ def renames(one: str, other: str) -> Callable[[Path], object]:
 
 
 CHANGES: dict[str, Callable[[Path], object]] = {
-    "a photo more": add,
+    "a photo more": lambda base: (base / "eval/dog/5.jpg").write_bytes(photo(9)),
     "one less": lambda base: (base / "train/cat/2.jpg").unlink(),
     "another name": renames("train/cat/2.jpg", "train/cat/22.jpg"),
     "another class": renames("train/cat/2.jpg", "train/dog/2.jpg"),
@@ -116,7 +97,7 @@ CHANGES: dict[str, Callable[[Path], object]] = {
     "two swapped": swap_two,
     "edited in place": lambda base: edit(base / "train/cat/2.jpg"),
     "edited deep down": lambda base: edit(base / "train/dog/deep/3.jpg"),
-    "longer": append,
+    "longer": lambda base: (base / "train/cat/2.jpg").write_bytes(photo(1) + b"x"),
     "a link": replace_by_a_link,
 }
 
@@ -163,7 +144,7 @@ def test_another_input_config_changes_the_fingerprint(base):
 def test_what_no_pattern_selects_does_not_change_the_fingerprint(base):
     config = input_config(train="train/cat/*")
     before = fingerprint(base, config)
-    add(base)
+    CHANGES["a photo more"](base)
     edit(base / "train/dog/deep/3.jpg")
     assert fingerprint(base, config) == before
     edit(base / "train/cat/1.jpg")

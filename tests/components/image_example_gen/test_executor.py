@@ -12,20 +12,17 @@ from PIL import Image
 from tensorflow_metadata.proto.v0 import schema_pb2
 
 from tests.components.image_example_gen.image_runs import (
-    accounting,
     convert,
     flat,
     labels_of,
     photo,
-    placed,
     read,
     run,
-    sha256,
-    shards,
     value,
     write_photos,
     write_tree,
 )
+from tests.components.runs import accounting, input_config, placed, shards
 from trainer_utils import input_fn
 
 
@@ -64,18 +61,37 @@ def test_class_folders_give_the_label_and_a_hash_the_split(tmp_path):
         assert manifest["split_order"] == ["train", "eval"]
 
 
-def test_a_split_may_be_spelt_in_the_usual_ways(tmp_path):
-    for spelling, split in {
-        **{"Training": "train", "Evaluation": "eval", "VALID": "eval", "dev": "eval"},
-        "TEST": "test",
-    }.items():
-        uri = tmp_path / spelling
-        convert(write_photos(uri / "tree", f"{spelling}/cat/1.jpg"), uri / "from-folders")
-        listed = write_photos(uri / "listed", "1.jpg")
-        (listed / "list.csv").write_text(f"{spelling},1.jpg,cat\n")
-        convert(listed, uri / "from-csv")
-        assert placed(uri / "from-folders") == {f"{spelling}/cat/1.jpg": (split, "cat")}
-        assert placed(uri / "from-csv") == {"1.jpg": (split, "cat")}
+TREE = ["a/cat/1.jpg", "a/dog/2.jpg", "b/dog/3.jpg", "b/emu/x/4.jpg", "c/5.jpg", "c/6.jpg"]
+
+
+@pytest.mark.parametrize(
+    ("patterns", "expected"),
+    [
+        (
+            {"train": "a/*", "eval": "b/*"},
+            {
+                "a/cat/1.jpg": ("train", "cat"),
+                "a/dog/2.jpg": ("train", "dog"),
+                "b/dog/3.jpg": ("eval", "dog"),
+                "b/emu/x/4.jpg": ("eval", "emu"),
+            },
+        ),
+        ({"one": "c/5.jpg", "two": "c/6*"}, {"c/5.jpg": ("one", None), "c/6.jpg": ("two", None)}),
+        (
+            {"holdout": "a/dog", "other": "b/d?g"},
+            {"a/dog/2.jpg": ("holdout", None), "b/dog/3.jpg": ("other", "dog")},
+        ),
+    ],
+    ids=["folders", "files", "a folder itself"],
+)
+def test_each_pattern_of_input_config_is_a_split(tmp_path, patterns, expected):
+    manifest = convert(
+        write_photos(tmp_path / "in", *TREE),
+        tmp_path / "out",
+        input_config=input_config(**patterns),
+    )
+    assert placed(tmp_path / "out") == expected
+    assert set(manifest["split_order"]) == set(patterns)
 
 
 KINDS = {
@@ -92,11 +108,9 @@ def test_each_photo_is_in_one_split_and_once_byte_for_byte(tmp_path, settings):
     files = {f"c{number % 3}/{number}.jpg": photo(number) for number in range(40)}
     files |= {f"c0/{name}": data for name, data in KINDS.items()}
     manifest = convert(write_tree(tmp_path / "in", files), tmp_path / "out", **settings)
-    stored = [
-        (os.fsdecode(value(example, "filename")), sha256(value(example, "image")))
-        for example in flat(tmp_path / "out")
-    ]
-    assert sorted(stored) == sorted((name, sha256(data)) for name, data in files.items())
+    examples = flat(tmp_path / "out")
+    stored = [(os.fsdecode(value(e, "filename")), value(e, "image")) for e in examples]
+    assert sorted(stored) == sorted(files.items())
     assert manifest["total"]["written"] == 45
 
 
@@ -104,9 +118,7 @@ def test_every_feature_has_its_type_and_the_value_that_pil_and_tensorflow_see(tm
     files = {f"{label}/{name}": data for label in ("b", "a") for name, data in KINDS.items()}
     convert(write_tree(tmp_path / "in", files), tmp_path / "out")
     seen = 0
-    for example in [
-        example for examples in read(tmp_path / "out").values() for example in examples
-    ]:
+    for example in flat(tmp_path / "out"):
         kinds = {name: f.WhichOneof("kind") for name, f in example.features.feature.items()}
         assert kinds == {
             "image": "bytes_list",
@@ -158,14 +170,14 @@ def test_datum_learns_the_shape_of_the_images_and_a_trainer_may_batch_them(tmp_p
 
 
 @pytest.mark.parametrize(("compression", "suffix"), [("none", ""), ("gzip", ".gz")])
-def test_the_manifest_and_datum_say_of_each_shard_what_its_bytes_say(
-    many, tmp_path, compression, suffix
-):
-    artifact = run(many, tmp_path, compression=compression, target_shard_bytes=20_000)
-    manifest = json.loads((tmp_path / "manifest.json").read_text())
+def test_the_manifest_and_datum_say_of_each_shard_what_its_bytes_say(tmp_path, compression, suffix):
+    names = [f"class-{number % 12:02d}/{number:03d}.jpg" for number in range(300)]
+    many = write_photos(tmp_path / "in", *names)
+    artifact = run(many, tmp_path / "out", compression=compression, target_shard_bytes=20_000)
+    manifest = json.loads((tmp_path / "out/manifest.json").read_text())
     found = {}
     for split in ("train", "eval"):
-        files = shards(tmp_path, split)
+        files = shards(tmp_path / "out", split)
         count = len(files)
         expected = [f"data_tfrecord-{i:05d}-of-{count:05d}{suffix}" for i in range(count)]
         assert [path.name for path in files] == expected
@@ -180,7 +192,7 @@ def test_the_manifest_and_datum_say_of_each_shard_what_its_bytes_say(
         for shard in manifest["shards"]
     }
     assert stated == found
-    datum = json.loads((tmp_path / "shard_info.json").read_text())
+    datum = json.loads((tmp_path / "out/shard_info.json").read_text())
     assert {path: records for group in datum.values() for path, records in group.items()} == {
         path: records for path, (_, records, _, _) in found.items()
     }

@@ -1,17 +1,22 @@
-"""ImageExampleGen on CSV files that name photos, splits and labels."""
+"""ImageExampleGen on lists that name photos, splits and labels, and files of any name."""
 
 import json
+import os
 
 import pytest
 
+import trainer_utils
 from tests.components.image_example_gen.image_runs import (
-    accounting,
     convert,
-    placed,
+    flat,
+    labels_of,
+    photo,
     read,
-    rejects_in,
+    value,
     write_photos,
 )
+from tests.components.runs import accounting, placed, rejects_in
+from trainer_utils.format import ConfigError
 
 
 def test_a_bad_row_of_a_csv_is_a_line_of_rejects_with_one_code(tmp_path):
@@ -28,7 +33,7 @@ def test_a_bad_row_of_a_csv_is_a_line_of_rejects_with_one_code(tmp_path):
     )
     roots = json.dumps([str(base)])  # and nothing else
     manifest = convert(base, tmp_path / "out", max_reject_fraction=0.9, image_roots=roots)
-    lines = rejects_in(tmp_path / "out/rejects.jsonl")
+    lines = rejects_in(tmp_path / "out")
     assert sorted((line["source"], line["code"], line["split"]) for line in lines) == [
         ("../elsewhere.jpg", "OUTSIDE_INPUT_BASE", "test"),
         (f"{tmp_path}/elsewhere.jpg", "OUTSIDE_INPUT_BASE", "train"),
@@ -57,7 +62,7 @@ def test_files_elsewhere_are_taken_as_the_list_names_them(tmp_path, uri, columns
     (base / "list.csv").write_text(f"split,{','.join(names)},label\n{rows}")
     manifest = convert(base, tmp_path / "out", max_reject_fraction=0.2)
     assert accounting(manifest["total"]) == dict(found=6, written=5, rejected=1, skipped=0)
-    (line,) = rejects_in(tmp_path / "out/rejects.jsonl")
+    (line,) = rejects_in(tmp_path / "out")
     assert (line["source"], line["code"]) == (uris[-1], "FILE_NOT_FOUND")
     examples = [example for split in read(tmp_path / "out").values() for example in split]
     for name in ["image"] if columns == 1 else names:
@@ -74,7 +79,7 @@ def test_rows_of_no_split_are_skipped_or_rejected_and_counted(tmp_path):
     (base / "list.csv").write_text(f"split,image_uri,label\n{rows}")
     manifest = convert(base, tmp_path / "out", max_reject_fraction=0.5)
     assert accounting(manifest["total"]) == dict(found=4, written=1, rejected=1, skipped=2)
-    (line,) = rejects_in(tmp_path / "out/rejects.jsonl")
+    (line,) = rejects_in(tmp_path / "out")
     assert (line["source"], line["code"]) == ("3.jpg", "UNKNOWN_SPLIT")
     assert "'holdout'" in line["detail"]
 
@@ -114,3 +119,63 @@ def test_lists_and_folders_of_ones_own_are_read_as_datum_reads_them(tmp_path, li
         for split, examples in read(tmp_path / "out").items()
         for example in examples
     } == expected
+
+
+ODD_NAMES = {
+    "spaces": "  two  words .jpg",
+    "unicode": "ünïcødé-日本-😀.jpg",
+    "decomposed": "e\u0301.jpg",
+    "not UTF-8": os.fsdecode(b"caf\xe9-\xff.jpg"),
+    "newline": "line\nbreak\r.jpg",
+    "quotes": 'it\'s "quoted" \\ `here`.jpg',
+    "wildcards": "100%_[a-z]*?{SPAN}$HOME~.jpg",
+    "no suffix": "photo",
+    "dash": "-rf",
+    "255 bytes": "é" * 127 + "x",
+}
+
+
+@pytest.mark.parametrize("folder", ["", "train/a/"], ids=["at the top", "in a class"])
+def test_a_file_may_have_any_name(tmp_path, folder):
+    names = [f"{folder}{name}" for name in ODD_NAMES.values()]
+    convert(write_photos(tmp_path / "in", *names), tmp_path / "out")
+    stored = {value(e, "filename"): value(e, "image") for e in flat(tmp_path / "out")}
+    assert stored == {os.fsencode(name): photo(n) for n, name in enumerate(names)}
+
+
+def test_a_class_may_have_any_name_of_one_line(tmp_path):
+    names = ["  a b ", "ünï-日本", 'it\'s "b", c', "a\u2028b\x85c", "[x]*?"]
+    convert(write_photos(tmp_path / "in", *(f"{name}/1.jpg" for name in names)), tmp_path / "out")
+    assert labels_of(tmp_path / "out") == {f"{name}/1.jpg": name for name in names}
+
+
+def test_features_may_have_the_names_that_are_wanted(tmp_path):
+    names = {"image": "image/encoded", "label": "image/class/label"}
+    base = write_photos(tmp_path / "in", "train/cat/1.jpg", "train/dog/2.jpg", "val/cat/3.jpg")
+    given = {
+        "feature_names": json.dumps(names),
+        "vocabulary": json.dumps({"label": ["dog", "cat"]}),
+    }
+    manifest = convert(base, tmp_path / "out", **given)
+    assert manifest["splits"]["train"]["labels"] == {"cat": 1, "dog": 1}
+    dataset = trainer_utils.input_fn(
+        str(tmp_path / "out"),
+        "train",
+        features="image/encoded",
+        label="image/class/label",
+        labels={"one_hot": True},
+        image_size=(8, 8),
+        batch_size=2,
+    )
+    _, labels = next(iter(dataset))
+    assert sorted(labels.numpy().tolist()) == [[0, 1], [1, 0]]
+    plain = read(tmp_path / "out")["eval"][0].features.feature
+    assert plain["image/encoded"].bytes_list.value[0] == (base / "val/cat/3.jpg").read_bytes()
+    assert not {"image", "label"} & set(plain)
+
+
+def test_a_name_that_is_missed_or_taken_is_refused(tmp_path):
+    base = write_photos(tmp_path / "in", "cat/1.jpg")
+    for names in ({"imge": "x"}, {"image": "height"}, {"image": "label"}):
+        with pytest.raises(ConfigError, match="feature_names"):
+            convert(base, tmp_path / "out", feature_names=json.dumps(names))

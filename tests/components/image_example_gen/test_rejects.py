@@ -8,18 +8,15 @@ from pathlib import Path
 import pytest
 
 from tests.components.image_example_gen.image_runs import (
-    accounting,
     convert,
     labels_of,
-    output_config,
     photo,
     read,
-    rejects_in,
     run,
-    splits_of,
     write_photos,
     write_tree,
 )
+from tests.components.runs import accounting, output_config, rejects_in
 from trainer_utils.format import InputError
 
 
@@ -57,7 +54,7 @@ def test_every_input_is_counted_in_manifest_artifact_and_last_log_line(
     assert accounting(manifest["total"]) == total
     records = {split: len(examples) for split, examples in read(tmp_path / "out").items()}
     assert records == {"train": 11, "eval": 1, "test": 1}
-    lines = Counter(line["split"] for line in rejects_in(tmp_path / "out/rejects.jsonl"))
+    lines = Counter(line["split"] for line in rejects_in(tmp_path / "out"))
     assert lines == {"train": 3, "eval": 1}
     codes = {"EMPTY_FILE": 1, "TRUNCATED_IMAGE": 1, "NO_LABEL": 1, "NOT_AN_IMAGE": 1}
     assert manifest["rejects"] == codes
@@ -115,12 +112,12 @@ def test_a_bad_file_is_a_line_of_rejects_with_one_code(tmp_path):
     files = {f"train/a/{name}.jpg": data for name, (data, _) in BAD_FILES.items()}
     base = write_tree(tmp_path / "in", {"train/a/good.jpg": photo(0), **files})
     manifest = convert(base, tmp_path / "out", max_reject_fraction=0.99)
-    lines = rejects_in(tmp_path / "out/rejects.jsonl")
+    lines = rejects_in(tmp_path / "out")
     assert all(line.pop("detail") for line in lines)
     codes = {line["source"]: line["code"] for line in lines}
     assert codes == {f"train/a/{name}.jpg": code for name, (_, code) in BAD_FILES.items()}
     assert manifest["rejects"] == Counter(code for _, code in BAD_FILES.values())
-    assert splits_of(tmp_path / "out") == {"train/a/good.jpg": "train"}
+    assert labels_of(tmp_path / "out") == {"train/a/good.jpg": "a"}
 
 
 def test_what_is_no_file_of_the_input_base_is_rejected(tmp_path):
@@ -138,13 +135,13 @@ def test_what_is_no_file_of_the_input_base_is_rejected(tmp_path):
         (base / f"train/a/{name}.jpg").symlink_to(target)
     os.mkfifo(base / "train/a/pipe.jpg")
     convert(base, tmp_path / "out", max_reject_fraction=0.9)
-    lines = rejects_in(tmp_path / "out/rejects.jsonl")
+    lines = rejects_in(tmp_path / "out")
     expected = {f"train/a/{name}.jpg": code for name, (_, code) in links.items()}
     assert {line["source"]: line["code"] for line in lines} == {
         **expected,
         "train/a/pipe.jpg": "NOT_A_FILE",
     }
-    assert splits_of(tmp_path / "out").keys() == {"train/a/good.jpg"}
+    assert labels_of(tmp_path / "out").keys() == {"train/a/good.jpg"}
 
 
 def test_a_photo_beside_the_folders_is_rejected(tmp_path):
@@ -157,7 +154,7 @@ def test_a_photo_beside_the_folders_is_rejected(tmp_path):
     ):
         base, uri = write_photos(tmp_path / f"in-{number}", *names), tmp_path / f"out-{number}"
         convert(base, uri, max_reject_fraction=0.5)
-        lines = rejects_in(uri / "rejects.jsonl")
+        lines = rejects_in(uri)
         assert {line["source"]: line["code"] for line in lines} == expected
         assert labels_of(uri) == {names[0]: "a"}
 
@@ -193,7 +190,7 @@ def test_more_rejects_than_allowed_fail_with_count_first_ten_and_list(
     tmp_path, good, bad, settings
 ):
     base = mixture(tmp_path / "in", good, bad)
-    one_split = output_config(("all", 1))  # rejects are listed split by split
+    one_split = output_config(all=1)  # rejects are listed split by split
     with pytest.raises(InputError) as caught:
         convert(base, tmp_path / "out", output_config=one_split, **settings)
     message = str(caught.value)
@@ -201,6 +198,5 @@ def test_more_rejects_than_allowed_fail_with_count_first_ten_and_list(
     shown = [f"bad-{number:03d}.jpg" in message for number in range(bad)]
     assert shown == [True] * min(bad, 10) + [False] * max(bad - 10, 0)
     (listed,) = (Path(word.rstrip(".")) for word in message.split() if ".jsonl" in word)
-    assert [line["source"] for line in rejects_in(listed)] == [
-        f"bad-{number:03d}.jpg" for number in range(bad)
-    ]
+    sources = [json.loads(line)["source"] for line in listed.read_text().splitlines()]
+    assert sources == [f"bad-{number:03d}.jpg" for number in range(bad)]

@@ -1,22 +1,23 @@
-"""COCO's layout against hand-counted truth."""
+"""COCO's layout against hand-counted truth, and boxes by numpy."""
 
 import json
+import re
 
+import numpy as np
 import pytest
 
 from components.common.rejects import Reject, render_rejects
-from tests.components.layouts.coco_files import (
-    image,
-    instances,
-    thing,
-    values,
-)
+from tests.components.layouts.layout_files import image, instances, thing, values
 from trainer_utils.format import InputError
 from trainer_utils.storage import display_path
 
 TRAIN = instances(
     [image(1, "1.jpg"), image(2, "sub/2.jpg"), image(9, "gone.jpg")],
     [thing(1, 7, [50, 25, 100, 50]), thing(1, 3, [0, 0, 200, 100], iscrowd=1)],
+)
+
+CAPTIONS = json.dumps(
+    {"images": [], "annotations": [{"image_id": 1, "caption": "x"}], "categories": []}
 )
 
 
@@ -27,13 +28,7 @@ def coco(tmp_path, write):
         **{
             "annotations/instances_train2017.json": TRAIN,
             "annotations/instances_val2017.json": instances([image(1, "v.jpg")], []),
-            "annotations/captions_train2017.json": json.dumps(
-                {
-                    "images": [],
-                    "annotations": [{"image_id": 1, "caption": "x"}],
-                    "categories": [],
-                }
-            ),
+            "annotations/captions_train2017.json": CAPTIONS,
             "train2017/1.jpg": b"image",
             "train2017/sub/2.jpg": b"image",
             "val2017/v.jpg": b"image",
@@ -41,8 +36,10 @@ def coco(tmp_path, write):
     )
 
 
-def test_boxes_are_relative_and_named_by_datum(coco, read):
-    assert values(read(coco)) == {
+def test_boxes_are_relative_and_named_by_datum_and_splits_are_the_files(coco, read):
+    listing, lists = read(coco), ("xmin", "xmax", "ymin", "ymax", "area", "labels", "is_crowd")
+    without = {**dict.fromkeys(lists, ()), "height": None, "width": None}
+    assert values(listing) == {
         "train2017/1.jpg": {
             "xmin": (0.25, 0.0),
             "xmax": (0.75, 1.0),
@@ -55,28 +52,10 @@ def test_boxes_are_relative_and_named_by_datum(coco, read):
             "height": 100,
             "width": 200,
         },
-        "train2017/sub/2.jpg": {
-            **dict.fromkeys(("xmin", "xmax", "ymin", "ymax", "area", "labels", "is_crowd"), ()),
-            "image_id": 2,
-            "height": None,
-            "width": None,
-        },
-        "val2017/v.jpg": {
-            **dict.fromkeys(("xmin", "xmax", "ymin", "ymax", "area", "labels", "is_crowd"), ()),
-            "image_id": 1,
-            "height": None,
-            "width": None,
-        },
+        "train2017/sub/2.jpg": {**without, "image_id": 2},
+        "val2017/v.jpg": {**without, "image_id": 1},
     }
-
-
-def test_splits_come_from_the_names_of_the_files(coco, read):
-    listing = read(coco)
-    assert {e.name: e.split for e in listing.entries} == {
-        "train2017/1.jpg": "train",
-        "train2017/sub/2.jpg": "train",
-        "val2017/v.jpg": "eval",
-    }
+    assert [entry.split for entry in listing.entries] == ["train", "train", "eval"]
     assert [(o.name, o.split, o.code) for o in listing.excluded] == [
         ("gone.jpg", "train", "FILE_NOT_FOUND")
     ]
@@ -139,3 +118,51 @@ def test_a_name_of_no_image_is_a_reject_that_can_be_written(tmp_path, read, writ
         assert [(o.name, o.split, o.code) for o in listing.excluded] == [(source, "eval", code)]
         rejects = [Reject("eval", o.name, o.code, o.detail) for o in listing.excluded]
         assert json.loads(render_rejects(rejects).encode())["source"] == display_path(source)
+
+
+# Annotations --------------------------------------------------------------------------------------
+
+
+def test_boxes_are_what_numpy_computes(tmp_path, read, write):
+    rng = np.random.default_rng(0)
+    corners = np.sort(rng.uniform(0, 1, (100, 2, 2)) * [200, 100], axis=1).round(2)
+    bboxes = np.concatenate([corners[:, 0], corners[:, 1] - corners[:, 0]], axis=1)
+    text = instances([image(1, "1.jpg")], [thing(1, 7, bbox.tolist()) for bbox in bboxes])
+    write(tmp_path, **{"instances_val.json": text, "1.jpg": b""})
+    found = values(read(tmp_path))["1.jpg"]
+    xmin, ymin = bboxes[:, 0] / 200, bboxes[:, 1] / 100
+    xmax, ymax = (bboxes[:, 0] + bboxes[:, 2]) / 200, (bboxes[:, 1] + bboxes[:, 3]) / 100
+    expected = (xmin, xmax, ymin, ymax, (xmax - xmin) * (ymax - ymin))
+    for name, column in zip(("xmin", "xmax", "ymin", "ymax", "area"), expected, strict=True):
+        assert list(found[name]) == column.tolist()
+
+
+BAD_ANNOTATIONS = {
+    "no category": (thing(1, 99, [0, 0, 1, 1], id=5), "annotation 5: category_id: .*got 99"),
+    "three numbers": (thing(1, 7, [0, 0, 1]), r"bbox: .*got \[0, 0, 1\]"),
+    "texts": (thing(1, 7, ["1", "2", "3", "4"]), "bbox: .*got"),
+    "nan": (thing(1, 7, [0, 0, float("nan"), 1]), "bbox: .*nan"),
+    "negative width": (thing(1, 7, [50, 0, -9, 1]), "x 50 to 41"),
+    "two pixels outside": (thing(1, 7, [150, 0, 52, 1]), "x 150 to 202"),
+    "iscrowd 2": (thing(1, 7, [0, 0, 1, 1], iscrowd=2), "iscrowd: expected 0 or 1, got 2"),
+    "no box": ({"image_id": 1, "category_id": 7}, "bbox: .*got None"),
+}
+
+
+def test_the_reject_of_a_bad_annotation_says_what_is_bad(tmp_path, read, write):
+    images = [image(1, "1.jpg"), image(2, "2.jpg")]
+    for annotation, detail in BAD_ANNOTATIONS.values():
+        text = instances(images, [annotation, thing(2, 7, [0, 0, 1, 1])])
+        write(tmp_path, **{"instances_val.json": text, "val/1.jpg": b"", "val/2.jpg": b""})
+        listing = read(tmp_path, "coco")
+        assert [entry.name for entry in listing.entries] == ["val/2.jpg"]
+        ((name, code, text),) = [(o.name, o.code, o.detail) for o in listing.excluded]
+        assert (name, code) == ("val/1.jpg", "BAD_ANNOTATION")
+        assert re.search(detail, text)
+        assert len(text) < 500
+
+
+def test_a_box_a_pixel_outside_is_cut_off(tmp_path, read, write):
+    text = instances([image(1, "1.jpg")], [thing(1, 7, [-0.5, 0, 201, 100.9])])
+    found = values(read(write(tmp_path, **{"instances_val.json": text, "1.jpg": b""})))["1.jpg"]
+    assert (found["xmin"], found["xmax"], found["ymax"]) == ((0.0,), (1.0,), (1.0,))

@@ -4,7 +4,6 @@ Expected boxes are those of the pixels that Pillow reads, whatever the annotatio
 """
 
 import io
-import json
 from collections.abc import Callable
 
 import pytest
@@ -17,7 +16,7 @@ from tests.components.image_example_gen.image_runs import (
     value,
     write_tree,
 )
-from tests.components.layouts.voc_files import annotation
+from tests.components.layouts.layout_files import annotation, image, instances, thing
 from trainer_utils.format import InputError
 
 PHOTO = 400, 240
@@ -36,17 +35,10 @@ def voc(data: bytes, *boxes: tuple, size: tuple[int, int]) -> dict[str, bytes]:
 
 
 def coco(data: bytes, *boxes: tuple, size: tuple[int, int]) -> dict[str, bytes]:
-    annotations = [
-        {"id": n, "image_id": 1, "category_id": 1, "bbox": [x, y, to_x - x, to_y - y]}
-        for n, (x, y, to_x, to_y) in enumerate(boxes)
-    ]
-    image = {"id": 1, "file_name": "1.jpg", "width": size[0], "height": size[1]}
-    content = {"images": [image], "annotations": annotations}
-    content["categories"] = [{"id": 1, "name": "cat"}]
-    return {
-        "annotations/instances_train.json": json.dumps(content).encode(),
-        "train/1.jpg": data,
-    }
+    things = [thing(1, 7, [x, y, to_x - x, to_y - y], id=7) for x, y, to_x, to_y in boxes]
+    one = {**image(1, "1.jpg"), "width": size[0], "height": size[1]}
+    text = instances([one], things)
+    return {"annotations/instances_train.json": text.encode(), "train/1.jpg": data}
 
 
 LAYOUTS = {"voc": voc, "coco": coco}

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from components.common.rejects import Reject, render_rejects
-from tests.components.layouts.voc_files import annotation, one
+from tests.components.layouts.layout_files import annotation, one, values
 from trainer_utils.format import InputError
 
 
@@ -30,11 +30,6 @@ def voc(tmp_path, write):
     )
 
 
-def values(listing) -> dict[str, dict]:
-    names = [column.name for column in listing.columns]
-    return {e.name: dict(zip(names, e.values, strict=True)) for e in listing.entries}
-
-
 def test_splits_come_from_the_image_sets_and_all_images_are_counted(voc, read):
     listing = read(voc)
     assert {e.name: e.split for e in listing.entries} == {
@@ -47,21 +42,10 @@ def test_splits_come_from_the_image_sets_and_all_images_are_counted(voc, read):
     }
 
 
-def test_a_box_a_pixel_outside_is_cut_off(voc, read):
-    (voc / "Annotations/a b.xml").write_bytes(annotation(("dog", -1, 0, 501, 375)))
-    box = values(read(voc))["JPEGImages/a b.jpg"]
-    assert (box["xmin"], box["xmax"], box["area"]) == ((0.0,), (1.0,), (1.0,))
-
-
-def test_what_is_twice_is_refused_by_both_names(voc, read, write):
-    for name, match in (
-        ("JPEGImages/a b.png", r"'a b'.*a b\.jpg.*a b\.png"),
-        ("ImageSets/Main/test.txt", "'a b'.*test.txt.*train.txt"),
-    ):
-        write(voc, **{name: "a b\n"})
-        with pytest.raises(InputError, match=match):
-            read(voc)
-        (voc / name).unlink()
+def test_two_images_of_one_name_are_refused_by_both(voc, read, write):
+    write(voc, **{"JPEGImages/a b.png": ""})
+    with pytest.raises(InputError, match=r"'a b'.*a b\.jpg.*a b\.png"):
+        read(voc)
 
 
 def test_many_boxes_are_datums_to_the_last_bit(tmp_path, read, write):
@@ -157,3 +141,105 @@ def test_folders_of_ones_own_and_the_order_of_classes_are_datums(tmp_path, read,
         e.name: [classes.index(label) + 1 for label in e.values[place]] for e in listing.entries
     }
     assert found == {f"photos/{name}.jpg": one["labels"] for name, one in expected.items()}
+
+
+# Image sets: which are splits, and what a line of one names ---------------------------------------
+
+SETS = {
+    "of VOC": ({"Main/train.txt": "a\n", "Main/val.txt": "b\n"}, ["train", "eval"]),
+    "of Datum": ({"train.txt": "a\n", "test.txt": "b\n"}, ["train", "test"]),
+    "Main before the folder above": ({"Main/val.txt": "a\nb\n", "train.txt": "a\n"}, ["eval"] * 2),
+    "other spellings": ({"Training.TXT": "a\n", "validation.txt": "b\n"}, ["train", "eval"]),
+    "written on Windows": ({"train.txt": "\ufeffa\r\n\r\nb\r\n"}, ["train", "train"]),
+    "of a class called train": (
+        {"Main/train_train.txt": "a  1\n", "Main/train_val.txt": "b -1\n"},
+        [None, None],
+    ),
+    "none": ({}, [None, None]),
+}
+
+
+@pytest.mark.parametrize("case", SETS)
+def test_a_set_is_a_split_if_it_is_called_after_one(tmp_path, read, write, case):
+    sets, splits = SETS[case]
+    base = one(tmp_path, write, annotation())
+    write(base, **{"JPEGImages/b.jpg": b"", "Annotations/b.xml": annotation()})
+    write(base, **{f"ImageSets/{name}": text for name, text in sets.items()})
+    listing = read(base)
+    assert [entry.split for entry in listing.entries] == splits
+    assert listing.excluded == ()
+
+
+@pytest.mark.parametrize(
+    ("sets", "match"),
+    [
+        ({"Main/train.txt": b"a\nx\na\n"}, r"'a'.*train.txt \(line 1\).*train.txt \(line 3\)"),
+        ({"val.txt": b"a\n", "dev.txt": b"\na\n"}, r"'a'.*dev.txt \(line 2\).*val.txt \(line 1\)"),
+        ({"train.txt": "a\n".encode("utf-16")}, r"'ImageSets/train.txt'.*zero \(byte 3\)"),
+    ],
+)
+def test_a_bad_image_set_is_refused(tmp_path, read, write, sets, match):
+    base = one(tmp_path, write, annotation())
+    write(base, **{f"ImageSets/{name}": text for name, text in sets.items()})
+    with pytest.raises(InputError, match=match):
+        read(base)
+
+
+# Label maps ---------------------------------------------------------------------------------------
+
+
+def pairs(*names: str) -> dict[str, bytes]:
+    """The files of some images with their label maps."""
+    images = {f"JPEGImages/{name}.jpg": os.fsencode(f"image {name}") for name in names}
+    return images | {
+        f"SegmentationClass/{name}.png": os.fsencode(f"map of {name}") for name in names
+    }
+
+
+def found(listing) -> dict[str, str | None]:
+    return {entry.name: entry.split for entry in listing.entries}
+
+
+@pytest.mark.parametrize(
+    ("prefix", "datums_folder"),
+    [
+        ("ImageSets/Segmentation/", "ImageSets/Segmentation"),
+        ("ImageSets/", "ImageSets"),
+        ("", None),
+    ],
+)
+def test_pairs_and_splits_are_datums_wherever_the_sets_lie(
+    tmp_path, read, write, prefix, datums_folder
+):
+    from datum.generator.image import SegDatumGenerator
+
+    write(tmp_path, **pairs("a", "b", "c d"))
+    write(tmp_path, **{f"{prefix}train.txt": "a\nc d\n", f"{prefix}val.txt": "b\n"})
+    listing = read(tmp_path)
+    assert (listing.blobs, listing.columns) == ((("image", "image"), ("label", "label_map")), ())
+    for theirs, ours in (("train", "train"), ("val", "eval")):
+        kwargs = {"set_dir": datums_folder} if datums_folder else {}
+        expected = dict(SegDatumGenerator(str(tmp_path), None)(split=theirs, **kwargs))
+        assert [
+            [str(tmp_path / blob.path) for blob in entry.blobs]
+            for entry in listing.entries
+            if entry.split == ours
+        ] == [[pair["image"], pair["label"]] for pair in expected.values()]
+
+
+def test_without_sets_a_hash_decides(tmp_path, read, write):
+    write(tmp_path, **pairs("a"), **{"ImageSets/Segmentation/trainval.txt": "a\n"})
+    assert found(read(tmp_path)) == {"JPEGImages/a.jpg": None}
+
+
+def test_an_image_without_its_label_map_is_left_out_of_any_split(tmp_path, read, write):
+    split = "test"
+    write(tmp_path, **pairs("a"), **{"JPEGImages/b.jpg": "", f"{split}.txt": "a\nb\ngone\n"})
+    write(tmp_path, **{"SegmentationObject/b.png": "", "SegmentationClass/other.png": ""})
+    listing = read(tmp_path)
+    assert found(listing) == {"JPEGImages/a.jpg": split}
+    assert [(o.name, o.split, o.code) for o in listing.excluded] == [
+        ("gone", split, "FILE_NOT_FOUND"),
+        ("JPEGImages/b.jpg", split, "NO_LABEL_MAP"),
+    ]
+    assert listing.excluded[1].detail == "no label map SegmentationClass/b.png"

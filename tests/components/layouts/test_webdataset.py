@@ -3,13 +3,17 @@
 import io
 import json
 import os
+import random
+import subprocess
 import tarfile
 
 import pytest
 
+from components.common.entry import Column
 from components.common.layout_inputs import LayoutInputs
 from components.common.rejects import Reject, render_rejects
-from tests.components.layouts.archives import in_archive, write_tar
+from components.layouts.webdataset import read_headers
+from tests.components.layouts.layout_files import in_archive, values, write_tar
 from trainer_utils.format import InputError
 
 SAMPLES = {
@@ -24,11 +28,6 @@ SAMPLES = {
     "2.json": json.dumps({"score": 1}),
     "2.npy": b"not used",
 }
-
-
-def values(listing) -> dict[str, dict]:
-    names = [column.name for column in listing.columns]
-    return {e.name: dict(zip(names, e.values, strict=True)) for e in listing.entries}
 
 
 def test_files_of_one_key_make_one_example(tmp_path, read):
@@ -177,3 +176,202 @@ def test_the_archives_in_an_archive_are_classes(tmp_path, read, form):
     (base / "ILSVRC2012_img_train.tar").write_bytes(damaged)
     with pytest.raises(InputError, match=r"n01443537\.tar"):
         read(base)
+
+
+# Columns made of the files beside the images ------------------------------------------------------
+
+COLUMNS = {
+    "ints": ({"a.cls": " 3\n", "b.cls": "-4"}, [Column("label", "int")], [(3,), (-4,)]),
+    "words": ({"a.cls": "cat", "b.cls": "4"}, [Column("label", "label")], [("cat",), ("4",)]),
+    "an empty one": ({"a.cls": "3", "b.cls": ""}, [Column("label", "int")], [(3,), (None,)]),
+    "text stays text": (
+        {"a.txt": "3", "b.txt": "\ufeffé\n"},
+        [Column("text", "string")],
+        [("3",), ("é\n",)],
+    ),
+    "ints and floats": (
+        {"a.json": '{"x": 1}', "b.json": '{"x": 0.5}'},
+        [Column("x", "float")],
+        [(1.0,), (0.5,)],
+    ),
+    "ints and texts": (
+        {"a.json": '{"x": 1}', "b.json": '{"x": "b"}'},
+        [Column("x", "string")],
+        [("1",), ("b",)],
+    ),
+    "booleans": (
+        {"a.json": '{"x": true}', "b.json": '{"x": false}'},
+        [Column("x", "int")],
+        [(1,), (0,)],
+    ),
+    "null": (
+        {"a.json": '{"x": null}', "b.json": '{"x": 2}'},
+        [Column("x", "int")],
+        [(None,), (2,)],
+    ),
+    "lists": (
+        {"a.json": '{"x": [1, 2]}', "b.json": '{"x": []}'},
+        [Column("x", "int", is_list=True)],
+        [((1, 2),), ((),)],
+    ),
+    "vectors": (
+        {"a.json": '{"x": [1, 2]}', "b.json": '{"x": [3, 4.5]}'},
+        [Column("x", "float", is_list=True, length=2)],
+        [((1.0, 2.0),), ((3.0, 4.5),)],
+    ),
+    "label twice": (
+        {"a.cls": "3", "a.json": '{"label": "cat", "n": 1}', "b.json": '{"n": 2}'},
+        [Column("json.label", "string"), Column("n", "int"), Column("label", "int")],
+        [("cat", 1, 3), (None, 2, None)],
+    ),
+    "of a key without image": (
+        {"a.cls": "3", "c.cls": "cat", "c.json": '{"x": 1}'},
+        [Column("label", "int")],
+        [(3,), (None,)],
+    ),
+}
+
+
+def test_sidecars_make_columns_typed_by_all_examples(tmp_path, read):
+    for case, (files, columns, rows) in COLUMNS.items():
+        write_tar(tmp_path / "x.tar", {"a.jpg": b"x", "b.jpg": b"y", **files})
+        listing = read(tmp_path)
+        assert list(listing.columns) == columns, case
+        assert [entry.values for entry in listing.entries] == rows, case
+
+
+def test_a_hostile_json_is_rejected_by_name(tmp_path, read):
+    for content in (
+        '{"x": 1' + "0" * 5000 + "}",
+        '{"x": "\\ud800"}',
+        '{"x": ' * 990 + "1" + "}" * 990,
+        "[" * 100_000,
+        '"text"',
+    ):
+        write_tar(tmp_path / "x.tar", {"a.jpg": b"x", "a.json": content})
+        (left,) = read(tmp_path).excluded
+        assert (left.name, left.code) == ("x.tar/a.jpg", "BAD_ANNOTATION")
+        assert "x.tar/a.json'" in left.detail
+
+
+# Headers that lie, are damaged, sparse or cut short -----------------------------------------------
+
+
+def test_a_sparse_image_is_left_out_and_those_beside_it_are_read(tmp_path, read):
+    files = tmp_path / "files"
+    files.mkdir()
+    for name in ("1.jpg", "3.jpg"):
+        (files / name).write_text(name)
+    with open(files / "2.bmp", "wb") as hollow:
+        hollow.seek(1 << 30)
+        hollow.write(b"end")
+    command = ["tar", "-cSf", tmp_path / "x.tar", "--format=posix", "1.jpg", "2.bmp", "3.jpg"]
+    subprocess.run(command, cwd=files, check=True)
+    with tarfile.open(tmp_path / "x.tar") as archive:  # tarfile itself agrees that it is one
+        assert archive.getmember("2.bmp").issparse()
+    base = tmp_path / "in"
+    base.mkdir()
+    (tmp_path / "x.tar").rename(base / "x.tar")
+    listing = read(base)
+    assert [in_archive(base, entry) for entry in listing.entries] == [b"1.jpg", b"3.jpg"]
+    ((name, code, detail),) = [(o.name, o.code, o.detail) for o in listing.excluded]
+    assert (name, code) == ("x.tar/2.bmp", "SPARSE_MEMBER")
+    assert "without -S" in detail
+
+
+def header(name: str, size: int, kind: bytes = tarfile.REGTYPE) -> bytes:
+    """A member's header that claims a size, with the right checksum."""
+    block = bytearray(tarfile.TarInfo(name).tobuf(tarfile.GNU_FORMAT))
+    block[156:157] = kind
+    block[124:136] = tarfile.itn(size, 12, tarfile.GNU_FORMAT)
+    block[148:156] = b" " * 8
+    block[148:156] = b"%06o\0 " % sum(block)
+    return bytes(block)
+
+
+END = bytes(1024)
+BY_TARFILE = "invalid offset|a damaged header"  # newer ones refuse negative sizes
+LIES = {
+    "a negative size": (header("a.jpg", -512), f"('a.jpg' of -512 bytes|{BY_TARFILE})"),
+    "a size back to the start": (
+        header("a.jpg", -1024) * 2,
+        f"('a.jpg' of -1024 bytes|{BY_TARFILE})",
+    ),
+    "a size past the end": (header("a.jpg", 1 << 40), "'a.jpg', which ends at byte 1099511628288"),
+    "a name of a terabyte": (
+        header("././@LongLink", 1 << 40, tarfile.GNUTYPE_LONGNAME),
+        "claims 1099511627776 bytes, of at most 65536",
+    ),
+    "a name of less than nothing": (
+        header("././@LongLink", -1024, tarfile.GNUTYPE_LONGNAME),
+        f"(claims -1024 bytes|{BY_TARFILE})",
+    ),
+    "names of names": (
+        (header("././@LongLink", 1, tarfile.GNUTYPE_LONGNAME) + bytes(512)) * 5000,
+        "recursion",
+    ),
+    "a negative size by pax": (
+        header("p", 11, tarfile.XHDTYPE) + b"11 size=-9\n".ljust(512, b"\0") + header("a.jpg", 0),
+        f"('a.jpg' of -9 bytes|{BY_TARFILE})",
+    ),
+}
+
+
+def test_a_header_that_lies_is_refused_with_its_byte(tmp_path, read):
+    for data, match in LIES.values():
+        (tmp_path / "x.tar").write_bytes(data + END)
+        with pytest.raises(InputError, match=rf"(?s)'x.tar'.*{match}.*\(byte \d+\)"):
+            read(tmp_path)
+
+
+def test_a_cut_is_found_at_every_byte_and_named(tmp_path, read):
+    path = write_tar(tmp_path / "x.tar", {"1.jpg": b"a" * 700, "2.jpg": bytes(512)})
+    data = path.read_bytes()
+    end = 512 + 1024 + 512 + 512  # of the last member
+    for size in [*range(1, end + 512, 37), 512, 1536, 2048, end, end + 511]:
+        path.write_bytes(data[:size])
+        with pytest.raises(InputError, match=r"'x.tar': expected a whole tar.*\(byte \d+\)"):
+            read(tmp_path)
+    path.write_bytes(data[: end + 512])  # one block of zeros is an end
+    assert len(read(tmp_path).entries) == 2
+
+
+def test_hostile_headers_by_the_thousand_give_a_listing_or_an_error():
+    """Random changes to real archives: no other error, no hang, no blob outside of the archive."""
+    rng = random.Random(0)
+    originals = []
+    for form in (tarfile.USTAR_FORMAT, tarfile.GNU_FORMAT, tarfile.PAX_FORMAT):
+        stream = io.BytesIO()
+        with tarfile.open(fileobj=stream, mode="w", format=form) as archive:
+            for name in ("a.jpg", "b.json", "c" * 99 if form == 0 else "c" * 120):
+                member = tarfile.TarInfo(name)
+                member.size = 2
+                archive.addfile(member, io.BytesIO(b"{}"))
+        originals.append(stream.getvalue())
+    outcomes = set()
+    for _ in range(3000):
+        data = bytearray(rng.choice(originals))
+        start = rng.randrange(8) * 512
+        change = rng.randrange(3)
+        if change == 0:
+            data[start + 156] = rng.choice(b"0125LKxgSDV")
+        elif change == 1:
+            size = rng.choice([-(2**62), -513, -1, 511, 2**20, 2**40, 2**62])
+            data[start + 124 : start + 136] = tarfile.itn(size, 12, tarfile.GNU_FORMAT)
+        else:
+            data[rng.randrange(len(data))] ^= 1 << rng.randrange(8)
+        if data[start + 257 : start + 262] == b"ustar":
+            data[start + 148 : start + 156] = b" " * 8
+            data[start + 148 : start + 156] = b"%06o\0 " % sum(data[start : start + 512])
+        try:
+            members = list(read_headers(io.BytesIO(data), path="x.tar", size=len(data)))
+        except InputError:
+            outcomes.add("refused")
+            continue
+        outcomes.add("read")
+        assert all(
+            member.offset_data >= 0 and member.offset_data + member.size <= len(data)
+            for member in members
+            if member.isreg() and not member.issparse()
+        )
+    assert outcomes == {"read", "refused"}

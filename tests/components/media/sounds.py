@@ -14,12 +14,7 @@ from components.media.audio import StoredAudio, store_audio
 from components.media.options import AudioOptions
 
 CODES = {
-    "DAMAGED_AUDIO",
-    "EMPTY_FILE",
-    "NOT_AUDIO",
-    "NO_SAMPLES",
-    "TOO_LARGE",
-    "TRUNCATED_AUDIO",
+    *("DAMAGED_AUDIO", "EMPTY_FILE", "NOT_AUDIO", "NO_SAMPLES", "TOO_LARGE", "TRUNCATED_AUDIO"),
     "UNSUPPORTED_FORMAT",
 }
 

@@ -1,6 +1,7 @@
 """What becomes of every kind of sound, heard by TensorFlow's own decoder and by soundfile."""
 
 import importlib.abc
+import math
 import struct
 import sys
 
@@ -143,34 +144,18 @@ def test_a_wrong_extension_is_counted_and_the_bytes_decide(kind):
         assert store(OF_KIND[kind], unknown).conversions == right.conversions
 
 
-def inner(samples: np.ndarray) -> np.ndarray:
-    """Without the ends, where the filter meets silence."""
-    return samples[len(samples) // 8 : -len(samples) // 8]
-
-
 @pytest.mark.parametrize(
     ("rate", "wished", "kind"),
     [(44_100, 16_000, "FLAC"), (8000, 16_000, "WAV"), (16_000, 22_050, "WAV")],
 )
-def test_a_sine_is_the_same_sine_at_another_rate(kind, rate, wished):
-    stored = store(encode(tone(rate // 2, 2, rate), kind, "PCM_16", rate), sample_rate=wished)
+def test_resampled_sound_is_what_scipy_makes_of_exact_samples(kind, rate, wished):
+    samples = np.rint(noise(rate // 10, 2) * 32768) / 32768
+    stored = store(encode(samples, kind, "PCM_16", rate), sample_rate=wished)
     assert stored.conversions[-1] == "RESAMPLED"
-    assert stored.sample_rate == wished
-    assert stored.num_frames == -(-(rate // 2) * wished // rate)
-    expected = tone(stored.num_frames, 2, wished) * 32768
-    assert np.abs(inner(heard(stored)) - inner(expected)).max() < 0.002 * 32768
-
-
-def test_resampled_sound_is_what_scipy_makes_of_exact_samples():
-    samples = np.rint(noise(4410, 2) * 32768) / 32768
-    stored = store(encode(samples, "WAV", "PCM_16", 44_100), sample_rate=16_000)
-    expected = signal.resample_poly(samples, 160, 441, axis=0) * 32768
+    assert (stored.sample_rate, stored.num_frames) == (wished, -(-len(samples) * wished // rate))
+    common = math.gcd(rate, wished)
+    expected = signal.resample_poly(samples, wished // common, rate // common, axis=0) * 32768
     assert np.abs(heard(stored) - expected).max() <= 1
-
-
-def test_what_the_new_rate_cannot_hold_is_filtered_out():
-    high = encode(tone(44_100, 1, 44_100, hertz=12_000), "WAV", "PCM_16", 44_100)
-    assert np.abs(inner(heard(store(high, sample_rate=16_000)))).max() < 0.005 * 32768
 
 
 def test_a_flac_of_unknown_length_is_heard_to_its_end():

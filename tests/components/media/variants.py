@@ -72,26 +72,20 @@ def chunk(name: bytes, data: bytes) -> bytes:
     return struct.pack(">I", len(data)) + name + data + struct.pack(">I", zlib.crc32(name + data))
 
 
-_ADAM7 = (
-    (0, 0, 8, 8),
-    (0, 4, 8, 8),
-    (4, 0, 8, 4),
-    (0, 2, 4, 4),
-    (2, 0, 4, 2),
-    (0, 1, 2, 2),
-    (1, 0, 2, 1),
-)
+# Of each pass of Adam7 the first row and column, and how far it is to the next.
+_PASSES = ["0088", "0488", "4084", "0244", "2042", "0122", "1021"]
+_ADAM7 = [tuple(map(int, each)) for each in _PASSES]
 
 
 def png(
     pixels: np.ndarray,
-    *,
     depth: int = 8,
     colour: int = 2,
     before: bytes = b"",
+    *,
     between: bytes = b"",
     after: bytes = b"",
-    end: bytes | None = None,
+    end: bytes = chunk(b"IEND", b""),
     interlaced: bool = False,
     interlace: int | None = None,
     pieces: int = 1,
@@ -99,9 +93,7 @@ def png(
     """A PNG of `(height, width[, channels])` of any depth."""
 
     def rows(part: np.ndarray) -> bytes:
-        if not part.size:
-            return b""
-        flat = part.reshape(len(part), -1)
+        flat = part.reshape(len(part), -1) if part.size else np.zeros((0, 1), int)
         if depth == 16:
             flat = flat.astype(">u2").view(np.uint8)
         elif depth < 8:
@@ -115,7 +107,6 @@ def png(
     way = int(interlaced) if interlace is None else interlace
     header = struct.pack(">IIBBBBB", pixels.shape[1], pixels.shape[0], depth, colour, 0, 0, way)
     data = [chunk(b"IDAT", stream[n * size : (n + 1) * size]) for n in range(pieces)]
-    end = chunk(b"IEND", b"") if end is None else end
     start = b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + before
     return start + between.join(data) + after + end
 
@@ -123,6 +114,9 @@ def png(
 def itxt(keyword: bytes, text: bytes, *, compressed: bool = False) -> bytes:
     text = zlib.compress(text) if compressed else text
     return chunk(b"iTXt", keyword + b"\0" + bytes([compressed, 0]) + b"\0\0" + text)
+
+
+_PROFILE = b"Raw profile type exif\0"
 
 
 def raw_profile(orientation: int) -> bytes:
@@ -151,19 +145,14 @@ def pngs() -> Iterator[tuple[str, bytes]]:
         "palette 2": (INDICES >> 2, 2, 3, palette),
         "palette 1": (INDICES >> 3, 1, 3, palette),
     }
-    for name, (pixels, depth, colour, before) in kinds.items():
-        for interlaced in (False, True):
-            more = ", interlaced" if interlaced else ""
-            yield (
-                f"PNG {name}{more}",
-                png(pixels, depth=depth, colour=colour, before=before, interlaced=interlaced),
-            )
+    for name, kind in kinds.items():
+        yield f"PNG {name}", png(*kind)
+        yield f"PNG {name}, interlaced", png(*kind, interlaced=True)
     clear = {"grey 8": b"\0\x40", "grey 4": b"\0\x04", "RGB": bytes([0, 9, 0, 9, 0, 9])}
     clear |= {"palette 8": b"\xff\0\x80", "grey 16": b"\x40\x40", "grey 1": b"\0\1"}
     for name, transparent in clear.items():
         pixels, depth, colour, before = kinds[name]
-        given = before + chunk(b"tRNS", transparent)
-        yield f"PNG {name}, tRNS", png(pixels, depth=depth, colour=colour, before=given)
+        yield f"PNG {name}, tRNS", png(pixels, depth, colour, before + chunk(b"tRNS", transparent))
     ancillary = {
         "gAMA": struct.pack(">I", 100_000),
         "sRGB": b"\0",
@@ -183,13 +172,11 @@ def pngs() -> Iterator[tuple[str, bytes]]:
         "eXIf": chunk(b"eXIf", exif(6)[6:]),
         "XMP": itxt(b"XML:com.adobe.xmp", xmp(6)),
         "zipped XMP": itxt(b"XML:com.adobe.xmp", xmp(8), compressed=True),
-        "EXIF in zTXt": chunk(
-            b"zTXt", b"Raw profile type exif\0\0" + zlib.compress(raw_profile(6))
-        ),
-        "EXIF in tEXt": chunk(b"tEXt", b"Raw profile type exif\0" + raw_profile(3)),
+        "EXIF in zTXt": chunk(b"zTXt", _PROFILE + b"\0" + zlib.compress(raw_profile(6))),
+        "EXIF in tEXt": chunk(b"tEXt", _PROFILE + raw_profile(3)),
         "a title": chunk(b"tEXt", b"Title\0tiff:Orientation=6"),
         "bad eXIf": chunk(b"eXIf", b"no TIFF at all"),
-        "bad EXIF in tEXt": chunk(b"tEXt", b"Raw profile type exif\0\nexif\n   8\nxyz\n"),
+        "bad EXIF in tEXt": chunk(b"tEXt", _PROFILE + b"\nexif\n   8\nxyz\n"),
     }
     for name, data in metadata.items():
         yield f"PNG, {name} first", png(PIXELS, before=data)
@@ -217,10 +204,6 @@ def pngs() -> Iterator[tuple[str, bytes]]:
 
 def segment(marker: int, data: bytes) -> bytes:
     return bytes([0xFF, marker]) + struct.pack(">H", len(data) + 2) + data
-
-
-def app1_exif(data: bytes) -> bytes:
-    return segment(0xE1, data)
 
 
 def after_start(data: bytes, *segments: bytes) -> bytes:
@@ -291,31 +274,27 @@ def jpegs() -> Iterator[tuple[str, bytes]]:
     rgb = encode(RGB, "JPEG", quality=95, keep_rgb=True)
     yield "JPEG in RGB", rgb
     bare = without_jfif(plain)
+    cmyk = encode(RGB.convert("CMYK"), "JPEG", quality=95)
     yield "JPEG without JFIF", bare
     for transform in (0, 1, 2):
         adobe = segment(0xEE, b"Adobe\0\x64\0\0\0\0" + bytes([transform]))
         yield f"JPEG, Adobe {transform}", after_start(bare, adobe)
         yield f"JPEG, JFIF and Adobe {transform}", after_start(plain, adobe)
-        yield (
-            f"JPEG in CMYK, Adobe {transform}",
-            patched(encode(RGB.convert("CMYK"), "JPEG", quality=95), 0xEE, 15, bytes([transform])),
-        )
-    ids = patched(patched(patched(bare, 0xC0, 10, b"R"), 0xC0, 13, b"G"), 0xC0, 16, b"B")
-    ids = patched(patched(patched(ids, 0xDA, 5, b"R"), 0xDA, 7, b"G"), 0xDA, 9, b"B")
+        yield f"JPEG in CMYK, Adobe {transform}", patched(cmyk, 0xEE, 15, bytes([transform]))
+    ids = bare
+    for number, name in enumerate((b"R", b"G", b"B")):
+        ids = patched(patched(ids, 0xC0, 10 + 3 * number, name), 0xDA, 5 + 2 * number, name)
     yield "JPEG, components called RGB", ids
     for orientation in range(1, 9):
         yield f"JPEG, turned {orientation}", encode(RGB, "JPEG", quality=95, exif=exif(orientation))
     head = b"http://ns.adobe.com/xap/1.0/\0"
     yield "JPEG, turned by XMP", after_start(plain, segment(0xE1, head + xmp(6)))
-    yield (
-        "JPEG, EXIF against XMP",
-        after_start(plain, app1_exif(exif(3)), segment(0xE1, head + xmp(6))),
-    )
-    yield "JPEG, two EXIF", after_start(plain, app1_exif(exif(6)), app1_exif(exif(3)))
-    yield (
-        "JPEG, EXIF in two",
-        after_start(plain, app1_exif(exif(6)[:20]), app1_exif(b"Exif\0\0" + exif(6)[20:])),
-    )
+    for name, parts in {
+        "EXIF against XMP": (exif(3), head + xmp(6)),
+        "two EXIF": (exif(6), exif(3)),
+        "EXIF in two": (exif(6)[:20], b"Exif\0\0" + exif(6)[20:]),
+    }.items():
+        yield f"JPEG, {name}", after_start(plain, *(segment(0xE1, part) for part in parts))
     for name, bad in {
         "no TIFF": b"Exif\0\0nothing of the kind",
         "empty": b"Exif\0\0",
@@ -323,7 +302,7 @@ def jpegs() -> Iterator[tuple[str, bytes]]:
         "endless": exif(6)[:10] + struct.pack(">I", 0xFFFFFFF0),
         "of zeros": b"Exif\0\0" + bytes(40),
     }.items():
-        yield f"JPEG, bad EXIF: {name}", after_start(plain, app1_exif(bad))
+        yield f"JPEG, bad EXIF: {name}", after_start(plain, segment(0xE1, bad))
     yield "JPEG without its end", plain[:-2]
     yield "JPEG, zeros for its end", plain[:-2] + bytes(200)
     yield "JPEG, progressive, without its end", encode(RGB, "JPEG", progressive=True)[:-2]
@@ -366,18 +345,15 @@ def others() -> Iterator[tuple[str, bytes]]:
     alpha = RGB.copy()
     alpha.putalpha(GREY)
     for orientation in (1, 3, 6):
+        more = {"quality": 95, "exif": exif(orientation)}
         for lossless in (True, False):
-            yield (
-                f"WebP, lossless {lossless}, {orientation}",
-                encode(RGB, "WEBP", lossless=lossless, quality=95, exif=exif(orientation)),
-            )
+            name = f"WebP, lossless {lossless}, {orientation}"
+            yield name, encode(RGB, "WEBP", lossless=lossless, **more)
         made = Image.Exif()
         made[0x0112] = orientation
         for compression in (None, "tiff_lzw", "jpeg"):
-            yield (
-                f"TIFF {compression}, {orientation}",
-                encode(RGB, "TIFF", exif=made, compression=compression),
-            )
+            name = f"TIFF {compression}, {orientation}"
+            yield name, encode(RGB, "TIFF", exif=made, compression=compression)
     yield "WebP, alpha", encode(alpha, "WEBP", lossless=True)
     yield "WebP, turned by XMP", encode(RGB, "WEBP", lossless=True, xmp=xmp(6))
     yield "WebP, bad EXIF", encode(RGB, "WEBP", lossless=True, exif=b"Exif\0\0nothing")

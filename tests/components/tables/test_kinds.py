@@ -6,9 +6,17 @@ import json
 from typing import Any
 
 import numpy as np
+import pandas as pd
+import pyarrow as pa
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from components.tables.kinds import cast_column, column_facts, decide_column
+from components.tables.pieces import Rows
+from components.tables.texts import TextRules
 from tests.components.tables.table_files import in_order, numbered, parquet_of
+from trainer_utils.format import InputError
 
 
 def as_typed(values: list[Any]) -> list[Any]:
@@ -156,6 +164,32 @@ def test_a_field_of_lines_of_json_is_what_all_of_its_values_are(convert):
         check_columns(in_order(convert({"t.jsonl": lines}).by_id()), columns)
 
 
+MISSING = ["NA", "N/A", "n/a", "#N/A", "<NA>", "NULL", "null", "None"]  # as pandas 2 has it
+
+
+def test_words_for_a_missing_value_among_numbers_are_such_and_words_among_words(convert):
+    columns = {
+        "ints": ["7", *MISSING, "-2"],
+        "floats": [*MISSING, "1.5", "3"],
+        "mostly missing": [*MISSING, "4", "NA"],
+        "words": ["red", *MISSING, "NA"],
+        "nothing else": ["NA"] * 10,
+        "codes": ["007", *MISSING, "123"],
+    }
+    text = pd.DataFrame(columns).to_csv(index=False)
+    rows = in_order(convert({"t.csv": text}).by_id()).values()
+    frame = pd.read_csv(io.StringIO(text), na_values=["None"])
+    for name in ("ints", "floats", "mostly missing"):
+        found = [row.get(name, [float("nan")])[0] for row in rows]
+        np.testing.assert_array_equal(found, frame[name])
+    for name in ("words", "nothing else", "codes"):
+        assert [row[name][0].decode() for row in rows] == columns[name]
+    with pytest.raises(InputError, match="column 'n': expected int, got 'abc'"):
+        convert({"t.csv": "n,m\n1,1\nabc,2\nNA,3\n"}, columns={"n": "int"})
+    found = convert({"t.csv": text}, columns={"ints": "float", "floats": "string"}).by_id()
+    assert in_order(found)["t.csv:1"] == {**found["t.csv:1"], "ints": [7.0], "floats": [b"NA"]}
+
+
 def test_what_a_column_is_may_be_said(convert):
     text = "words,stars,zip,code,note,mood\na,1,007,5,x,1\nb,2,123,6,y,2\n"
     kinds = dict(words="text", stars="float", zip="string", code="label", note="ignore")
@@ -166,3 +200,46 @@ def test_what_a_column_is_may_be_said(convert):
         "t.csv:2": dict(zip(names, ([b"b"], [2.0], [b"123"], [1], [2]), strict=True)),
     }
     assert dataset.vocabulary("code") == ["5", "6"]
+
+
+def test_a_column_of_lists_holds_no_texts():
+    rows = Rows({"text": pa.array([["a", "b"], ["c"]])}, found=2)
+    with pytest.raises(InputError, match="text"):
+        TextRules().apply(rows, ["text"])
+
+
+# Texts that are numbers, against Python's own `int` and `float` -----------------------------------
+
+FLOAT32 = float(np.finfo(np.float32).max)
+
+
+@given(st.integers(-(2**63), 2**63 - 1) | st.floats(-FLOAT32, FLOAT32))
+def test_every_number_as_python_writes_it_is_one_in_lists_and_in_tables(number):
+    text = repr(number)
+    kind = "int" if isinstance(number, int) else "float"
+    for values in ([text], [text, "1" if kind == "int" else "0.25"]):
+        facts = column_facts(pa.array(values), np.arange(len(values)), are_texts=True)
+        decided = decide_column("x", [(0, facts)], given=None, is_text=False, place=lambda *_: "")
+        assert decided is not None
+        assert decided.kind == kind
+        read = cast_column(pa.array(values), decided, floats=pa.float64())
+        assert read[0].as_py() == number
+
+
+@given(st.text(st.sampled_from("0123456789+-_.,eExn aif \uff11\u0663"), min_size=1, max_size=8))
+def test_what_is_taken_for_a_number_can_be_written_again_as_it_was(text):
+    """Python's own reading is the truth: a number that it reads, and writes in the same way."""
+    facts = column_facts(pa.array([text]), np.arange(1), are_texts=True)
+    try:
+        decided = decide_column("x", [(0, facts)], given=None, is_text=False, place=lambda *_: "")
+    except InputError:
+        is_too_large = abs(float(text)) > FLOAT32
+        assert is_too_large
+        return
+    assert decided is not None
+    if decided.kind == "int":
+        assert str(int(text)) == text
+    elif decided.kind == "float":
+        assert "." in text or "e-" in text.lower() or "e+" in text.lower()
+        whole = text.lower().partition("e")[0].partition(".")[0]
+        assert whole in ("-0", str(int(whole)))

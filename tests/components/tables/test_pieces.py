@@ -5,11 +5,11 @@ import itertools
 from unittest import mock
 
 import pytest
-from hypothesis import assume, given
+from hypothesis import given
 from hypothesis import strategies as st
 
 from components.tables import pieces
-from components.tables.pieces import RowTooLong, StrayQuote, UnclosedQuote, cut
+from components.tables.pieces import BadQuote, Piece, cut
 
 TOKENS = [
     b"a",
@@ -29,75 +29,14 @@ DATA = st.lists(st.sampled_from(TOKENS), max_size=40).map(b"".join)
 DELIMITERS = st.sampled_from([b",", b";", b"\t"])
 
 
-def ends_by_hand(data: bytes, delimiter: bytes) -> tuple[list[int], bool]:
-    """Where rows end, and whether the data ends between quotes.
+def rows_by_hand(data: bytes, delimiter: bytes) -> tuple[list[int], bool, int | None]:
+    """Where rows end, whether the data ends between quotes, and where the first stray quote is.
 
     A quote opens a field only where the field begins. Between quotes, a doubled one is a
-    character, and a single one closes; what follows up to the delimiter is text as it stands.
+    character, and a single one closes; what follows up to the delimiter is text as it stands. A
+    quote is stray that closes a field of several lines which goes on all the same.
     """
-    ends, state = [], "begin"
-    for place, octet in enumerate(data):
-        character = bytes([octet])
-        if state == "quoted":
-            state = "after quote" if character == b'"' else state
-        elif character == b'"' and state in ("begin", "after quote"):
-            state = "quoted"
-        elif character in (delimiter, b"\r", b"\n"):
-            state = "begin"
-            if character == b"\n":
-                ends.append(place + 1)
-        else:
-            state = "plain"
-    return ends, state == "quoted"
-
-
-def cut_in_blocks(data: bytes, block_bytes: int, **settings) -> list:
-    with mock.patch.object(pieces, "_BLOCK_BYTES", block_bytes):
-        return list(cut(io.BytesIO(data), **settings))
-
-
-def bytes_of(part: tuple[int, int] | RowTooLong) -> tuple[int, int]:
-    return (part.start, part.stop) if isinstance(part, RowTooLong) else part
-
-
-def check_parts(parts: list, data: bytes, ends: list[int], *, start: int, most: int) -> None:
-    """The parts lie end to end, end where rows do, and every row is too long or in a piece."""
-    bounds = [bytes_of(part) for part in parts]
-    assert [begin for begin, _ in bounds] == [start, *(end for _, end in bounds)][: len(bounds)]
-    assert (bounds[-1][1] if bounds else start) == len(data)
-    assert {end for _, end in bounds} <= {*ends, len(data)}
-    rows = itertools.pairwise([start, *(end for end in ends if end > start), len(data)])
-    too_long = [(begin, end) for begin, end in rows if end - begin > most]
-    assert [bytes_of(part) for part in parts if isinstance(part, RowTooLong)] == too_long
-
-
-@given(DATA, DELIMITERS, st.integers(1, 45), st.integers(1, 60), st.data())
-def test_a_table_is_cut_where_the_automaton_says_rows_end(data, delimiter, block, size, more):
-    ends, is_open = ends_by_hand(data, delimiter)
-    assume(not is_open)
-    start = more.draw(st.sampled_from([0, *ends]))
-    most = more.draw(st.integers(block, 60))
-    parts = cut_in_blocks(
-        data, block, start=start, delimiter=delimiter, piece_bytes=size, max_row_bytes=most
-    )
-    check_parts(parts, data, ends, start=start, most=most)
-
-
-@given(DATA, DELIMITERS, st.integers(1, 45))
-def test_an_unclosed_quote_is_reported_with_the_beginning_of_its_row(data, delimiter, block):
-    ends, is_open = ends_by_hand(data, delimiter)
-    if not is_open:
-        data += b'\n"'
-        ends, is_open = ends_by_hand(data, delimiter)
-        assert is_open
-    with pytest.raises(UnclosedQuote) as error:
-        cut_in_blocks(data, block, delimiter=delimiter)
-    assert error.value.offset == max(ends, default=0)
-
-
-def first_stray_quote(data: bytes) -> int | None:
-    """Where a field of several lines is closed and goes on all the same, a byte at a time."""
-    state, opened = "begin", 0
+    ends, state, opened, stray = [], "begin", 0, None
     for place, octet in enumerate(data):
         character = bytes([octet])
         if state == "quoted":
@@ -105,25 +44,52 @@ def first_stray_quote(data: bytes) -> int | None:
         elif character == b'"' and state in ("begin", "after quote"):
             opened = place if state == "begin" else opened
             state = "quoted"
-        elif character in (b",", b"\r", b"\n"):
+        elif character in (delimiter, b"\r", b"\n"):
             state = "begin"
+            if character == b"\n":
+                ends.append(place + 1)
         else:
             if state == "after quote" and b"\n" in data[opened:place] and character not in b" \t":
-                return place - 1
+                stray = place - 1 if stray is None else stray
             state = "plain"
-    return None
+    return ends, state == "quoted", stray
 
 
-@given(DATA, st.one_of(st.integers(1, 45), st.just(1 << 20)))
-def test_a_stray_quote_is_found_where_the_automaton_finds_it(data, block):
-    _, is_open = ends_by_hand(data, b",")
-    assume(not is_open)
-    found = None
-    try:
-        cut_in_blocks(data, block, delimiter=b",", refuse_stray=True)
-    except StrayQuote as error:
-        found = error.offset
-    assert found == first_stray_quote(data)
+def cut_in_blocks(data: bytes, block_bytes: int, *, start: int = 0, **settings) -> list[Piece]:
+    whole = Piece(path="", source="", layout="", start=start)
+    with mock.patch.object(pieces, "_BLOCK_BYTES", block_bytes):
+        return list(cut(io.BytesIO(data), whole, **settings))
+
+
+def check_parts(parts: list, data: bytes, ends: list[int], *, start: int, most: int) -> None:
+    """The parts lie end to end, end where rows do, and every row is too long or in a piece."""
+    bounds = [(part.start, part.stop) for part in parts]
+    assert [begin for begin, _ in bounds] == [start, *(end for _, end in bounds)][: len(bounds)]
+    assert (bounds[-1][1] if bounds else start) == len(data)
+    assert {end for _, end in bounds} <= {*ends, len(data)}
+    rows = itertools.pairwise([start, *(end for end in ends if end > start), len(data)])
+    too_long = [(begin, end) for begin, end in rows if end - begin > most]
+    assert [(part.start, part.stop) for part in parts if part.too_long] == too_long
+
+
+BLOCKS = st.one_of(st.integers(1, 45), st.just(1 << 20))
+
+
+@given(DATA, DELIMITERS, BLOCKS, st.integers(1, 60), st.data())
+def test_a_table_is_cut_or_refused_where_the_automaton_says(data, delimiter, block, size, more):
+    ends, is_open, stray = rows_by_hand(data, delimiter)
+    if is_open or stray is not None:
+        with pytest.raises(BadQuote) as error:
+            cut_in_blocks(data, block, delimiter=delimiter)
+        assert error.value.is_stray == (stray is not None)
+        assert error.value.offset == (max(ends, default=0) if stray is None else stray)
+        return
+    start = more.draw(st.sampled_from([0, *ends]))
+    most = more.draw(st.integers(min(block, 60), 60))
+    parts = cut_in_blocks(
+        data, block, start=start, delimiter=delimiter, piece_bytes=size, max_row_bytes=most
+    )
+    check_parts(parts, data, ends, start=start, most=most)
 
 
 @pytest.mark.parametrize("place", ["first", "middle", "last", "last without an end", "alone"])
@@ -140,4 +106,9 @@ def test_a_row_that_is_too_long_stands_by_itself(place):
             start, stop = len(before), len(before) + len(giant)
             pieces_before = [(0, start)] if before else []
             pieces_after = [(stop, stop + len(after))] if after else []
-            assert parts == [*pieces_before, RowTooLong(start, stop), *pieces_after]
+            assert [(part.start, part.stop) for part in parts] == [
+                *pieces_before,
+                (start, stop),
+                *pieces_after,
+            ]
+            assert [part.start for part in parts if part.too_long] == [start]

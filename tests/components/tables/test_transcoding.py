@@ -1,11 +1,8 @@
 """Files in other encodings than UTF-8."""
 
-import io
 import json
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from components.tables import reading
 from trainer_utils.format import InputError
@@ -45,16 +42,6 @@ def test_a_file_may_be_in_another_encoding(convert, monkeypatch, encoding, layou
     (row,) = dataset.by_id().values()
     assert row["text"] == [text.encode()]
     assert not dataset.rejects
-
-
-@given(st.text(st.characters(exclude_categories=["Cs"]), max_size=30), st.integers(1, 9))
-def test_text_is_transcoded_whole_however_it_is_read(text, block):
-    for encoding in ("utf-16", "utf-8-sig", "utf-32-be"):
-        target = io.BytesIO()
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(reading, "_BLOCK_BYTES", block)
-            reading._copy(io.BytesIO(text.encode(encoding)), target, encoding)
-        assert target.getvalue() == text.encode()
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import trainer_utils
+from tests.make import write_files
 
 SPLITS = {"train": range(40), "val": range(40, 52), "test": range(52, 60)}
 
@@ -86,14 +87,14 @@ def check(found: list[dict[str, Any]], expected: dict[str, dict[str, Any]]) -> N
 
 
 @pytest.fixture(scope="module")
-def texts(write, run_text, tmp_path_factory):
+def texts(run_text, tmp_path_factory):
     """A dataset of keyed JSON, as Datum's text generator takes it: one file a split."""
     folder = tmp_path_factory.mktemp("texts")
     files = {
         f"{split}.json": json.dumps({str(n): entry(n) for n in numbers})
         for split, numbers in SPLITS.items()
     }
-    return run_text(write(folder / "in", files), folder / "out", target_shard_bytes=2000)
+    return run_text(write_files(folder / "in", files), folder / "out", target_shard_bytes=2000)
 
 
 OURS = {"train": "train", "val": "eval", "test": "test"}

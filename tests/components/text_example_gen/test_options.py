@@ -1,6 +1,5 @@
-"""What the settings of TextExampleGen do to texts, splits, order and shards."""
+"""What the settings of TextExampleGen do to texts, splits, order and shards; and names of rows."""
 
-import hashlib
 import json
 import resource
 import unicodedata
@@ -14,6 +13,10 @@ import pyarrow.parquet
 import pytest
 
 from components.tables import pieces
+from tests.components.runs import output_config
+from tests.components.text_runs import run
+from tests.make import everything, write_files
+from tests.record_names import check_record_names
 from trainer_utils.format import InputError
 
 LABELS = ["ant", "bee", "cat", "dog", "emu"]
@@ -27,18 +30,14 @@ def table(rows: int) -> str:
     return "text,label,author,n\n" + "".join(lines)
 
 
-def contents(uri: Path) -> dict[str, str]:
-    """A digest of every file of a dataset, but of what says where it was made from."""
-    return {
-        str(path.relative_to(uri)): hashlib.sha256(path.read_bytes()).hexdigest()
-        for path in uri.rglob("*")
-        if path.is_file() and path.name != "lineage.json"
-    }
+def contents(uri: Path) -> dict[str, bytes]:
+    """Every file of a dataset, but what says where it was made from."""
+    return {name: data for name, data in everything(uri).items() if name != "lineage.json"}
 
 
 @pytest.fixture(scope="module")
-def many(write, tmp_path_factory) -> Path:
-    return write(tmp_path_factory.mktemp("many"), {"t.csv": table(900)}) / "t.csv"
+def many(tmp_path_factory) -> Path:
+    return write_files(tmp_path_factory.mktemp("many"), {"t.csv": table(900)}) / "t.csv"
 
 
 @pytest.fixture(scope="module")
@@ -109,9 +108,7 @@ def test_vocabularies_give_the_ids(convert):
     )
 
 
-def test_every_split_has_its_share_of_every_class_to_within_one(
-    many, run_text, tmp_path, output_config
-):
+def test_every_split_has_its_share_of_every_class_to_within_one(many, run_text, tmp_path):
     config = output_config(**(shares := {"a": 8, "b": 1, "c": 1}))
     dataset = run_text(many, tmp_path / "out", output_config=config, stratify=True)
     labels, splits = dataset.labels(), dataset.split_of()
@@ -123,8 +120,8 @@ def test_every_split_has_its_share_of_every_class_to_within_one(
             assert abs(counts[label, split] - size * share / sum(shares.values())) < 1
 
 
-def test_a_row_keeps_its_split_when_others_come(plain, write, run_text, tmp_path):
-    base = write(tmp_path / "in", {"t.csv": table(1200)}) / "t.csv"
+def test_a_row_keeps_its_split_when_others_come(plain, run_text, tmp_path):
+    base = write_files(tmp_path / "in", {"t.csv": table(1200)}) / "t.csv"
     after = run_text(base, tmp_path / "out").split_of()
     before = plain.split_of()
     assert {name: after[name] for name in before} == before
@@ -138,9 +135,10 @@ def test_the_same_seed_gives_the_same_bytes_and_another_another_order(
     assert contents(again.uri) == contents(plain.uri)
     assert other.by_id() == plain.by_id()
     assert other.split_of() != plain.split_of()
-    config = {"output_config": '{"splitConfig": {"splits": [{"name": "a", "hashBuckets": 1}]}}'}
+    config = output_config(a=1)
     one, two = (
-        run_text(many, tmp_path / f"seed-{seed}", seed=seed, **config).ids("a") for seed in (1, 2)
+        run_text(many, tmp_path / f"seed-{seed}", seed=seed, output_config=config).ids("a")
+        for seed in (1, 2)
     )
     assert sorted(one) == sorted(two)
     assert one != two
@@ -183,13 +181,11 @@ def repeated(number: int, kind: str) -> pa.Array:
 
 
 @pytest.mark.parametrize("kind", ["text", "list"])
-def test_a_small_file_that_unpacks_to_more_than_memory_holds_is_named(
-    write, run_text, tmp_path, kind
-):
-    good = run_text(write(tmp_path / "good", {"a.csv": table(3)}), tmp_path / "out")
+def test_a_small_file_that_unpacks_to_more_than_memory_holds_is_named(run_text, tmp_path, kind):
+    good = run_text(write_files(tmp_path / "good", {"a.csv": table(3)}), tmp_path / "out")
     before = contents(good.uri)
-    write(tmp_path / "in", {})
     path = tmp_path / "in/bomb.parquet"
+    path.parent.mkdir()
     number = 1_200_000
     rows = pa.table({"n": pa.array(np.arange(number)), "text": repeated(number, kind)})
     pyarrow.parquet.write_table(rows, path, row_group_size=number, compression="zstd")
@@ -204,3 +200,25 @@ def test_a_small_file_that_unpacks_to_more_than_memory_holds_is_named(
     ):
         run_text(tmp_path / "in", good.uri, columns={"text": "ignore"})
     assert contents(good.uri) == before
+
+
+ROWS = 60
+TABLES = {
+    "ids of ours": [{"text": f"{n} a"} for n in range(ROWS)],
+    "some file names": [
+        {"text": f"{n} a"} | ({"filename": ["", f"{n}.txt"][n % 3 - 1]} if n % 3 else {})
+        for n in range(ROWS)
+    ],
+    "ids of theirs": [{"text": f"{n} a", "id": f"id {n % 7}"} for n in range(ROWS)],
+    "lists": [
+        {"text": f"{n} a", "filename": [f"{m}.txt" for m in range(n % 3)]} for n in range(ROWS)
+    ],
+}
+
+
+@pytest.mark.parametrize("rows", TABLES.values(), ids=TABLES)
+def test_names_are_those_of_the_records(tmp_path, rows):
+    lines = "".join(json.dumps(row) + "\n" for row in rows)
+    base = write_files(tmp_path / "in", {"t.jsonl": lines})
+    run(base, tmp_path / "out", target_shard_bytes=1500)
+    assert check_record_names(tmp_path / "out") == ROWS

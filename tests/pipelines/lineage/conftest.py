@@ -26,24 +26,22 @@ from trainer_utils.format.origin import (  # noqa: E402
 )
 
 Event = mlmd.Event
+BALANCED = "ShardBalancer/balanced_examples/2"
 
 
 class StoreMaker:
     """Puts nodes into a store, by ML Metadata's own client."""
 
-    def __init__(self, store: Any) -> None:
-        self.store = store
+    def __init__(self, path: Path) -> None:
+        config = mlmd.ConnectionConfig()
+        config.sqlite.filename_uri = str(path)
+        config.sqlite.connection_mode = mlmd.SqliteMetadataSourceConfig.READWRITE_OPENCREATE
+        self.store = metadata_store.MetadataStore(config)
 
-    def artifact(
-        self, kind: str, uri: str = "", *, name: str = "", state: str = "LIVE", **properties: Any
-    ) -> int:
-        node = mlmd.Artifact(
-            type_id=self.store.put_artifact_type(mlmd.ArtifactType(name=kind)),
-            uri=uri,
-            state=mlmd.Artifact.State.Value(state),
-        )
-        if name:
-            node.name = name
+    def artifact(self, kind: str, uri: str = "", *, state: str = "LIVE", **properties: Any) -> int:
+        type_id = self.store.put_artifact_type(mlmd.ArtifactType(name=kind))
+        state = mlmd.Artifact.State.Value(state)
+        node = mlmd.Artifact(type_id=type_id, uri=uri, state=state)
         fill(node.custom_properties, properties)
         return self.store.put_artifacts([node])[0]
 
@@ -62,97 +60,76 @@ class StoreMaker:
         output_event: int = Event.OUTPUT,
         **properties: Any,
     ) -> int:
-        node = mlmd.Execution(
-            type_id=self.store.put_execution_type(mlmd.ExecutionType(name=kind)),
-            last_known_state=mlmd.Execution.State.Value(state),
-        )
+        type_id = self.store.put_execution_type(mlmd.ExecutionType(name=kind))
+        state = mlmd.Execution.State.Value(state)
+        node = mlmd.Execution(type_id=type_id, last_known_state=state)
         fill(node.custom_properties, properties)
         execution = self.store.put_executions([node])[0]
         for ports, event_type in ((inputs or {}, Event.INPUT), (outputs or {}, output_event)):
             for port, artifacts in ports.items():
                 for index, artifact in enumerate(artifacts):
                     event = Event(artifact_id=artifact, execution_id=execution, type=event_type)
-                    if port:
-                        event.path.steps.add(key=port)
-                        event.path.steps.add(index=index)
+                    event.path.steps.add(key=port)
+                    event.path.steps.add(index=index)
                     self.store.put_events([event])
         associations = [mlmd.Association(execution_id=execution, context_id=c) for c in contexts]
-        if associations:
-            self.store.put_attributions_and_associations([], associations)
+        self.store.put_attributions_and_associations([], associations)
         return execution
 
 
 def fill(properties: Any, values: Mapping[str, Any]) -> None:
-    names = {int: "int_value", float: "double_value", str: "string_value", bool: "bool_value"}
     for name, value in values.items():
-        setattr(properties[name], names[type(value)], value)
-
-
-def fill_like_tfx(maker: StoreMaker, folder: str) -> dict[str, int]:
-    """Two runs as TFX keeps them: the second took all but the Trainer from the cache."""
-    pipeline = maker.context("pipeline", "photos")
-    made: dict[str, int] = {}
-    nodes = ("ImageExampleGen", "ShardBalancer", "Trainer")
-    own = {node: maker.context("node", f"photos.{node}") for node in nodes}
-    first, second = (maker.context("pipeline_run", f"2026-0{month}-01") for month in (1, 2))
-    made["raw"] = maker.artifact(
-        "Examples", f"{folder}/ImageExampleGen/examples/1", input_fingerprint="abc", span=0
-    )
-    made["balanced"] = maker.artifact(
-        "Examples", f"{folder}/ShardBalancer/balanced_examples/2", tfx_version="1.16.0"
-    )
-    made["model"] = maker.artifact("Model", f"{folder}/Trainer/model/3")
-    made["model_run"] = maker.artifact("ModelRun", f"{folder}/Trainer/model_run/3")
-    made["second_model"] = maker.artifact("Model", f"{folder}/Trainer/model/6")
-    steps = [
-        ("ImageExampleGen", {}, {"examples": [made["raw"]]}),
-        ("ShardBalancer", {"examples": [made["raw"]]}, {"balanced_examples": [made["balanced"]]}),
-    ]
-    settings = {
-        "ImageExampleGen": {"input_base": "photos/", "seed": 7, "output_config": '{"a": [1]}'},
-        "ShardBalancer": {"num_shards": '{"train": 8}', "__internal__": "x"},
-    }
-    for run, state in ((first, "COMPLETE"), (second, "CACHED")):
-        for node, inputs, outputs in steps:
-            made[f"{node} {state}"] = maker.execution(
-                f"components.{node}",
-                inputs,
-                outputs,
-                contexts=[pipeline, run, own[node]],
-                state=state,
-                **settings[node],
-            )
-        models = {"model": [made["model"]], "model_run": [made["model_run"]]}
-        made[f"Trainer {state}"] = maker.execution(
-            "tfx.components.trainer.component.Trainer",
-            {"examples": [made["balanced"]]},
-            models if state == "COMPLETE" else {"model": [made["second_model"]]},
-            contexts=[pipeline, run, own["Trainer"]],
-        )
-    return made
-
-
-def sqlite_store(path: Path | str) -> Any:
-    config = mlmd.ConnectionConfig()
-    config.sqlite.filename_uri = str(path)
-    config.sqlite.connection_mode = mlmd.SqliteMetadataSourceConfig.READWRITE_OPENCREATE
-    return metadata_store.MetadataStore(config)
+        kind = "int_value" if isinstance(value, int) else "string_value"
+        setattr(properties[name], kind, value)
 
 
 @pytest.fixture
 def make_store(tmp_path) -> Callable[..., StoreMaker]:
     """Makes `metadata.sqlite` in the test's folder, or another file."""
-
-    def make(path: Path | None = None) -> StoreMaker:
-        return StoreMaker(sqlite_store(path or tmp_path / "metadata.sqlite"))
-
-    return make
+    return lambda path=tmp_path / "metadata.sqlite": StoreMaker(path)
 
 
 @pytest.fixture
 def like_tfx(make_store, tmp_path) -> dict[str, int]:
-    """Ids by name in `metadata.sqlite`, whose artifacts lie in the test's folder."""
-    return fill_like_tfx(make_store(), str(tmp_path))
+    """Two runs as TFX keeps them in `metadata.sqlite`: ids by name.
+
+    The second took all but the Trainer from the cache; the artifacts lie in the test's folder.
+    """
+    maker, made = make_store(), dict[str, int]()
+    pipeline = maker.context("pipeline", "photos")
+    nodes = ("ImageExampleGen", "ShardBalancer", "Trainer")
+    own = {node: maker.context("node", f"photos.{node}") for node in nodes}
+    for name, kind, place, properties in (
+        ("raw", "Examples", "ImageExampleGen/examples/1", {"input_fingerprint": "abc", "span": 0}),
+        ("balanced", "Examples", BALANCED, {"tfx_version": "1.16.0"}),
+        ("model", "Model", "Trainer/model/3", {}),
+        ("model_run", "ModelRun", "Trainer/model_run/3", {}),
+        ("second_model", "Model", "Trainer/model/6", {}),
+    ):
+        made[name] = maker.artifact(kind, f"{tmp_path}/{place}", **properties)
+    raw, balanced = {"examples": [made["raw"]]}, {"balanced_examples": [made["balanced"]]}
+    models = {"model": [made["model"]], "model_run": [made["model_run"]]}
+    gen = {"input_base": "photos/", "seed": 7, "output_config": '{"a": [1]}'}
+    balancing = {"num_shards": '{"train": 8}', "__internal__": "x"}
+    for month, state, trained in (
+        (1, "COMPLETE", models),
+        (2, "CACHED", {"model": [made["second_model"]]}),
+    ):
+        run = maker.context("pipeline_run", f"2026-0{month}-01")
+        for node, inputs, outputs, settings in (
+            ("ImageExampleGen", {}, raw, gen),
+            ("ShardBalancer", raw, balanced, balancing),
+            ("Trainer", {"examples": balanced["balanced_examples"]}, trained, {}),
+        ):
+            made[f"{node} {state}"] = maker.execution(
+                f"components.{node}",
+                inputs,
+                outputs,
+                contexts=[pipeline, run, own[node]],
+                state="COMPLETE" if node == "Trainer" else state,
+                **settings,
+            )
+    return made
 
 
 class Servicer(service.MetadataStoreServiceServicer):
@@ -207,18 +184,11 @@ def write_step(write_dataset) -> Callable[..., Path]:
             given.append(DatasetInput(name="examples", digest=digest))
             manifest = Manifest.from_json((parent / "manifest.json").read_text(), path="m")
             before = Origin.from_json((parent / "lineage.json").read_text(), path="l")
-            own = Ancestor(
-                digest=digest,
-                summary=DatasetSummary.of(manifest),
-                made_by=before.made_by,
-            )
+            summary = DatasetSummary.of(manifest)
+            own = Ancestor(digest=digest, summary=summary, made_by=before.made_by)
             ancestors |= {each.digest: each for each in (*before.ancestors, own)}
-        step = Step(
-            component=uri.parts[-3],
-            settings=settings,
-            inputs=tuple(given),
-            output=uri.parts[-2],
-        )
+        *_, component, output, _ = uri.parts
+        step = Step(component=component, settings=settings, inputs=tuple(given), output=output)
         origin = Origin(made_by=step, ancestors=tuple(ancestors.values()))
         (uri / "lineage.json").write_text(origin.to_json())
         return uri

@@ -1,6 +1,8 @@
-"""Files of TFRecords by path and by pattern; their content is what TensorFlow's reader says."""
+"""Where a dataset lies: files of TFRecords by path and by pattern, as TensorFlow's reader has them;
+the spellings that trainers and conversions have of a dataset."""
 
 import glob
+import os
 
 import pytest
 import tensorflow as tf
@@ -8,6 +10,7 @@ import tensorflow as tf
 import trainer_utils
 from trainer_utils.dataset import open_dataset
 from trainer_utils.dataset.files import find_named_files
+from trainer_utils.dataset.location import newest_dataset, uri_and_split
 from trainer_utils.format import DatasetError, Feature
 
 NUM_FILES = {"train": 4, "validation": 2}
@@ -134,3 +137,26 @@ def test_a_gap_is_refused_where_the_pattern_would_match_it(imagenet, tmp_path):
     (tmp_path / "x-00000-of-999999999").write_bytes(b"")
     with pytest.raises(DatasetError, match="one of at most 999999998"):
         find_named_files([f"{tmp_path}/x-*"])
+
+
+def test_a_dataset_and_its_split_are_found_by_the_patterns_that_a_trainer_gets():
+    uri = "gs://bucket/Split-up/7"  # a folder above it is called as a split is
+    for tail, split in {
+        "": None,
+        "/": None,
+        "/Split-train": "train",
+        "/Split-train/*": "train",
+        "/Split-eval/data_tfrecord-*": "eval",
+    }.items():
+        assert uri_and_split(uri + tail) == (uri, split)
+
+
+def test_the_newest_dataset_is_where_the_link_leads(tmp_path):
+    made = tmp_path / "artifacts/ShardBalancer/balanced_examples/4"
+    made.mkdir(parents=True)
+    assert newest_dataset(str(tmp_path)) == str(tmp_path)
+    os.symlink("artifacts/ShardBalancer/balanced_examples/4", tmp_path / "latest")
+    assert newest_dataset(f"{tmp_path}/") == newest_dataset(f"{tmp_path}/latest") == str(made)
+    (tmp_path / "manifest.json").touch()  # a dataset of its own
+    assert newest_dataset(str(tmp_path)) == str(tmp_path)
+    assert newest_dataset("gs://bucket/out") == "gs://bucket/out"

@@ -12,11 +12,12 @@ import tensorflow as tf
 
 import trainer_utils
 from trainer_utils import DatasetWriter, storage
-from trainer_utils.dataset import files, open_dataset
-from trainer_utils.format import ConfigError, DatasetError, Feature
+from trainer_utils.dataset import files, open_dataset, read_shard_blocks
+from trainer_utils.format import ConfigError, CorruptShardError, DatasetError, Feature
 from trainer_utils.format.datum import render_features
 from trainer_utils.format.naming import WORKING_FOLDER
 
+RECORDS = 12
 FEATURES = {"id": Feature(type="int"), "text": Feature(type="string")}
 SHARD = "Split-train/data_tfrecord-00001-of-00003"
 
@@ -61,6 +62,18 @@ def stock(tmp_path, serialize) -> Path:
     write_stock(tmp_path / "stock", "train", [records[:4], records[4:5], records[5:10]])
     write_stock(tmp_path / "stock", "eval", [records[10:]])
     return tmp_path / "stock"
+
+
+def write_numbers(folder: Path, count: int = RECORDS, **settings: Any) -> None:
+    with DatasetWriter(str(folder), **settings) as writer:
+        for number in range(count):
+            writer.write("train", {"id": number})
+
+
+def ids_read(read_by, place, **settings) -> list[int]:
+    dataset = read_by(place, "train", batch_size=5, features="id", **settings)
+    batches = dataset.as_numpy_iterator() if read_by is trainer_utils.input_fn else dataset
+    return sorted(int(number) for batch in batches for number in batch)
 
 
 # --- What is in it ---
@@ -187,17 +200,6 @@ def test_a_missing_shard_is_refused_by_name(ours):
     assert f"shard '{SHARD}': is missing" in refusal(lambda: open_dataset(str(ours)))
 
 
-@pytest.mark.parametrize(
-    "name", ["manifest.json", "shard_info.json", "datum_to_type_and_shape_mapping.json"]
-)
-def test_a_json_file_that_is_something_else_is_refused_by_name(ours, name):
-    if name == "shard_info.json":
-        (ours / "manifest.json").unlink()  # which goes before
-    for text in ("{", "[]", '{"train": 5}'):
-        (ours / name).write_text(text)
-        assert str(ours / name) in refusal(lambda: open_dataset(str(ours)))
-
-
 def test_a_stock_shard_cut_short_is_refused_with_file_and_byte(tmp_path, serialize):
     records = [serialize(**example) for example in examples(0, 3)]
     uri = write_stock(tmp_path, "train", [records], suffix="")
@@ -216,6 +218,9 @@ def test_a_stock_gzip_shard_that_is_damaged_is_refused_by_name(stock):
     for damaged in (data[:-12], data[: len(data) // 2], bad_sum, bad_code, b"These are notes."):
         path.write_bytes(damaged)
         assert str(path) in refusal(lambda: open_dataset(str(stock)))
+        with pytest.raises(CorruptShardError) as caught:
+            list(read_shard_blocks(str(path)))
+        assert caught.value.path == str(path)
 
 
 def test_records_that_are_no_examples_are_refused_by_file(tmp_path):
@@ -263,9 +268,7 @@ def test_its_own_files_go_before_what_was_found_in_records(stock):
 
 def test_what_lies_in_the_index_is_not_listed_to_open_a_dataset(tmp_path, monkeypatch):
     """Two files a shard, of which a bucket lists a thousand a request."""
-    with DatasetWriter(tmp_path, num_shards=3) as writer:
-        for number in range(6):
-            writer.write("train", {"id": number})
+    write_numbers(tmp_path, 6, num_shards=3)
     listed, folders = storage.list_folder, []
 
     def list_seen(folder: str) -> Any:
@@ -277,3 +280,56 @@ def test_what_lies_in_the_index_is_not_listed_to_open_a_dataset(tmp_path, monkey
     assert sorted(folders) == [".", "Split-train"]
     assert all(os.path.isfile(shard.index_path) for shard in dataset.shard_files)
     assert {name.split("/")[0] for name in files.list_dataset(str(tmp_path)).sizes} >= {"index"}
+
+
+# --- As others have it ---
+
+
+def test_the_only_dataset_below_a_pipelines_root_is_the_one_that_is_meant(tmp_path):
+    write_numbers(tmp_path / "root/ImageExampleGen/examples/3")
+    (tmp_path / "root" / "metadata.sqlite").write_bytes(b"x")
+    (tmp_path / "root" / "StatisticsGen" / "statistics" / "4").mkdir(parents=True)
+    assert ids_read(trainer_utils.iterate, str(tmp_path / "root")) == list(range(RECORDS))
+
+
+def test_of_several_all_are_named_the_newest_first(tmp_path):
+    places = [tmp_path / "root" / name for name in ("Gen/examples/3", "Balancer/balanced/9")]
+    for age, place in enumerate(places):
+        write_numbers(place)
+        for path in [place, *place.rglob("*")]:
+            os.utime(path, (1_000_000 + age, 1_000_000 + age))
+    with pytest.raises(DatasetError) as caught:
+        trainer_utils.input_fn(str(tmp_path / "root"))
+    message = str(caught.value)
+    assert 0 < message.index(str(places[1])) < message.index(str(places[0]))
+
+
+@pytest.mark.parametrize("name", ["1.jpg", "train/cat/1.jpg", "notes.txt"])
+def test_raw_files_are_for_convert(tmp_path, name):
+    path = tmp_path / "raw" / name
+    path.parent.mkdir(parents=True)
+    path.write_bytes(b"raw")
+    with pytest.raises(DatasetError, match=f"tfx-shards convert {tmp_path / 'raw'}"):
+        trainer_utils.input_fn(str(tmp_path / "raw"))
+
+
+@pytest.mark.parametrize(
+    ("read_by", "name", "is_packed", "shuffle"),
+    [
+        (trainer_utils.input_fn, "data.tfrecord", True, True),
+        (trainer_utils.iterate, "data.tfrecord", True, False),
+        (trainer_utils.iterate, "train-00000-of-00001", True, True),
+        (trainer_utils.iterate, "train-00000-of-00001", False, True),
+        (trainer_utils.iterate, "data.tfrecord.gz", False, True),
+    ],
+)
+def test_gzip_is_known_by_its_bytes(tmp_path, serialize, read_by, name, is_packed, shuffle):
+    path = tmp_path / name
+    with tf.io.TFRecordWriter(str(path), options="GZIP" if is_packed else "") as writer:
+        for number in range(RECORDS):
+            writer.write(serialize(id=[number]))
+    for place in (str(path), str(tmp_path)):
+        assert ids_read(read_by, place, shuffle=shuffle) == list(range(RECORDS))
+    path.write_bytes(path.read_bytes()[: RECORDS * 8])
+    with pytest.raises((DatasetError, tf.errors.OpError), match=name):
+        ids_read(read_by, str(path), shuffle=shuffle)

@@ -7,25 +7,21 @@ from trainer_utils.format import Feature
 
 
 @pytest.mark.parametrize(
-    ("extras", "expected"),
+    ("extras", "heights", "expected"),
     [
-        ([{"sizes": "fixed"}, {"sizes": "fixed"}], {"sizes": "fixed"}),
-        ([{"sizes": "fixed"}, {}], {}),
-        ([{}, {"sizes": "mixed"}], {"sizes": "mixed"}),
-        ([{"formats": ["JPEG"]}, {"formats": ["PNG"]}], {"formats": ["JPEG", "PNG"]}),
-        ([{"formats": ["BMP"]}, {}], {"formats": ["BMP", "GIF", "JPEG", "PNG"]}),
-        ([{"sample_rate": 8, "channels": 1}, {"sample_rate": 4, "channels": 1}], {"channels": 1}),
-        ([{"label_map": True}, {}, {"label_map": True}], {}),
-        ([{"sizes": "fixed", "formats": ["PNG"]}], {"sizes": "fixed", "formats": ["PNG"]}),
+        ([{"sizes": "fixed"}, {"sizes": "fixed"}], (4, 4), {"sizes": "fixed"}),
+        ([{"sizes": "fixed"}, {"sizes": "fixed"}], (4, 6), {"sizes": "mixed"}),
+        ([{"sizes": "fixed"}, {}], (4, 4), {}),
+        ([{}, {"sizes": "mixed"}], (4, 4), {"sizes": "mixed"}),
+        ([{"formats": ["JPEG"]}, {"formats": ["PNG"]}], (4, 4), {"formats": ["JPEG", "PNG"]}),
+        ([{"formats": ["BMP"]}, {}], (4, 4), {"formats": ["BMP", "GIF", "JPEG", "PNG"]}),
+        ([{"rate": 8, "channels": 1}, {"rate": 4, "channels": 1}], (4, 4), {"channels": 1}),
+        ([{"label_map": True}, {}], (4, 4), {}),
     ],
 )
-def test_what_is_said_holds_in_all(extras, expected):
-    features = [Feature(type="string", shape=(4, 5, 3), extra=extra) for extra in extras]
-    assert merge_descriptions(features) == Feature(type="string", shape=(4, 5, 3), extra=expected)
-
-
-def test_shapes_that_differ_make_sizes_mixed():
+def test_what_is_said_holds_in_all(extras, heights, expected):
     features = [
-        Feature(type="string", shape=(height, 5, 3), extra={"sizes": "fixed"}) for height in (4, 6)
+        Feature(type="string", shape=(height, 5, 3), extra=extra)
+        for height, extra in zip(heights, extras, strict=True)
     ]
-    assert merge_descriptions(features).extra == {"sizes": "mixed"}
+    assert merge_descriptions(features) == Feature(type="string", shape=(4, 5, 3), extra=expected)

@@ -66,16 +66,3 @@ def test_lines_end_at_newlines_alone():
     for bad in ("{}", "{}\n\n", "[]\n", "{}\n{"):
         with pytest.raises(DatasetError, match="x"):
             json_lines(bad, path="x")
-
-
-def test_a_template_of_tfds_is_filled_in_and_nothing_else():
-    def info(template):
-        split = {"name": "train", "shardLengths": ["1"], "filepathTemplate": template}
-        return json.dumps({"name": "set", "splits": [split]})
-
-    found = parse_tfds_splits(info("{DATASET}-{SPLIT}-{SHARD_X_OF_Y}"), path="x")
-    assert found == {"train": {"set-train-00000-of-00001": 1}}
-    for template in ("{DATASET.__class__}", "{DATASET:>9999999999}", "{DATASET!r}"):
-        assert parse_tfds_splits(info(template), path="x") == {"train": {template: 1}}
-    with pytest.raises(DatasetError, match="OTHER"):
-        parse_tfds_splits(info("{OTHER}"), path="x")

@@ -1,22 +1,34 @@
-"""The table of signatures and extensions, against the files that Pillow and libsndfile write."""
+"""Signatures, extensions and headers, against Pillow, libsndfile and TensorFlow."""
 
 import bz2
 import gzip
 import io
 import lzma
 import zipfile
+from typing import Any
 
 import numpy as np
+import pytest
+import simplejpeg
 import soundfile
+import tensorflow as tf
 from PIL import Image
+from sklearn.datasets import load_sample_images
 
 from tests.components.media.variants import variants
+from trainer_utils.format import DatasetError
 from trainer_utils.format.media_formats import (
+    BASELINE,
     EXTENSIONS,
     FORMATS,
+    PROGRESSIVE,
+    encode_png,
     format_of,
+    image_size,
     is_other_image,
+    jpeg_segments,
     packing_of,
+    read_jpeg_frame,
 )
 
 IMAGES = [known.name for known in FORMATS if known.kind == "image"]
@@ -82,3 +94,103 @@ def test_what_is_packed_is_told_by_what_it_is_packed_as():
     packed = {"gzip": gzip.compress, "bzip2": bz2.compress, "xz": lzma.compress}
     for name, data in {"ZIP": zip_file(), **{n: pack(b"x") for n, pack in packed.items()}}.items():
         assert name in packing_of(data)
+
+
+BITMAPS = {name: data for name, data in variants().items() if data.startswith(b"BM")}
+
+
+@pytest.mark.parametrize("name", BITMAPS)
+def test_a_bmp_has_the_size_that_tensorflow_decodes_it_to(name):
+    data = BITMAPS[name]
+    found = image_size(data)
+    try:
+        shape = tf.io.decode_image(data, expand_animations=False).shape.as_list()
+    except tf.errors.InvalidArgumentError:
+        shape = None
+    if "RLE" in name:  # whose bytes the op takes for pixels
+        shape = None
+    assert (found and [found.height, found.width, found.channels]) == shape
+
+
+@pytest.mark.parametrize("name", ["BMP 24", "BMP 8"])
+@pytest.mark.parametrize("size", [0, 1, 77, 2**31, 2**32 - 1])
+def test_the_size_that_a_header_gives_for_the_file_does_not_matter(name, size):
+    data = BITMAPS[name][:2] + size.to_bytes(4, "little") + BITMAPS[name][6:]
+    found = image_size(data)
+    assert (found.width, found.height) == Image.open(io.BytesIO(data)).size
+
+
+@pytest.mark.parametrize("text", [b"BM", b"BMW " * 40, b"BMI: 22.5\n" * 9, b"BM\0\0" + bytes(90)])
+def test_bytes_that_begin_like_a_bmp_are_not_taken_for_one(text):
+    assert image_size(text) is None
+
+
+def photo(**options) -> bytes:
+    stream = io.BytesIO()
+    Image.fromarray(load_sample_images().images[0]).crop((0, 0, 123, 77)).save(
+        stream, "JPEG", **options
+    )
+    return stream.getvalue()
+
+
+@pytest.mark.parametrize("progressive", [False, True])
+def test_the_frame_of_a_photo_is_what_pillow_says(progressive):
+    data = photo(progressive=progressive)
+    frame = read_jpeg_frame(data)
+    assert (frame.height, frame.width, frame.components, frame.precision) == (77, 123, 3, 8)
+    assert frame.process == (PROGRESSIVE if progressive else BASELINE)
+    assert int.from_bytes(data[frame.height_offset :][:2], "big") == 77
+
+
+@pytest.mark.parametrize("between", [b"\xff", b"\xff\xff\xff", b"\xff\x01", b"junk"])
+def test_fill_bytes_lone_markers_and_what_is_no_marker_are_passed_over(between):
+    data = photo()
+    for start, _, _ in jpeg_segments(data):
+        more = data[:start] + between + data[start:]
+        assert simplejpeg.decode_jpeg_header(more, strict=False)[:2] == (77, 123)
+        assert read_jpeg_frame(more)[1:] == read_jpeg_frame(data)[1:]
+
+
+def test_a_head_that_ends_anywhere_is_no_frame_and_no_error():
+    data, bitmap = photo(), BITMAPS["BMP 24"]
+    frame = read_jpeg_frame(data)
+    assert read_jpeg_frame(data[: frame.start + 10]) == frame
+    heads = [data[:size] for size in range(frame.start + 10)]
+    for head in heads + [bitmap[:size] for size in range(len(bitmap))]:
+        assert read_jpeg_frame(head) is image_size(head) is None
+
+
+def test_sizes_of_all_kinds_of_files_are_those_that_pillow_says():
+    seen = set()
+    for what, data in variants().items():
+        found = image_size(data)
+        # A GIF's screen is enlarged by Pillow, and of two frames of a JPEG it takes the other.
+        if found is None or "the screen" in what or what == "JPEG, another frame first":
+            continue
+        try:
+            image = Image.open(io.BytesIO(data))
+        except Exception:
+            continue
+        assert (found.width, found.height) == image.size, what
+        seen.add(found.format)
+    assert seen == {"JPEG", "PNG", "GIF", "BMP"}
+
+
+@pytest.mark.parametrize("channels", [None, 1, 3, 4])
+def test_others_read_the_same_pixels(photos: list[Any], channels: int | None) -> None:
+    pixels = photos[0][:7, :11]
+    if channels == 4:
+        pixels = np.concatenate([pixels, pixels[..., :1]], axis=-1)
+    elif channels != 3:
+        pixels = pixels[..., 0] if channels is None else pixels[..., :1]
+    data = encode_png(pixels)
+    as_3d = pixels.reshape(7, 11, -1)
+    np.testing.assert_array_equal(np.asarray(Image.open(io.BytesIO(data))), as_3d.squeeze())
+    np.testing.assert_array_equal(tf.io.decode_png(data), as_3d)
+
+
+@pytest.mark.parametrize("shape", [(2, 2, 2), (4,), (0, 3), (2, 2)])
+def test_what_are_no_pixels_is_refused(shape: tuple[int, ...]) -> None:
+    pixels = np.zeros(shape, np.float32 if shape == (2, 2) else np.uint8)
+    with pytest.raises(DatasetError, match=r"expected \(height, width\).*got \("):
+        encode_png(pixels)

@@ -9,8 +9,6 @@ from trainer_utils.format.naming import (
     check_feature_names,
     check_inner_path,
     check_split_name,
-    escape_name,
-    unescape_name,
     vocabulary_file,
     vocabulary_of,
 )
@@ -66,7 +64,6 @@ HOSTILE = [
 def test_a_feature_of_any_name_has_a_file_of_its_own_inside(feature):
     path = vocabulary_file(feature)
     assert vocabulary_of(path) == feature
-    assert unescape_name(escape_name(feature)) == feature
     folder, name = path.split("/")  # two parts and no more
     assert folder == "vocab"
     assert check_inner_path(path) == path

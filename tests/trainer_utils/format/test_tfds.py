@@ -7,10 +7,7 @@ import numpy as np
 import pytest
 
 from trainer_utils.format import DatasetError, Feature
-from trainer_utils.format.tfds import (
-    parse_tfds_features,
-    parse_tfds_splits,
-)
+from trainer_utils.format.tfds import parse_tfds_features, parse_tfds_splits
 
 GOLDEN = Path(__file__).parents[2] / "golden/tfds"
 
@@ -82,6 +79,19 @@ def test_an_encoded_tensor_of_several_open_sizes_has_its_shape_beside_it(tmp_pat
     inside = tfds.features.FeaturesDict({"all": tfds.features.Sequence(tensors["bytes22"])})
     inside.save_config(tmp_path)
     assert parse_tfds_features((tmp_path / "features.json").read_text(), path="x") is None
+
+
+def test_a_template_is_filled_in_and_nothing_else():
+    names = {name: name for name in ("{DATASET.__class__}", "{DATASET:>9999999999}", "{DATASET!r}")}
+    names["{DATASET}-{SPLIT}-{SHARD_X_OF_Y}"] = "set-train-00000-of-00001"
+    for template, name in (names | {"{OTHER}": None}).items():
+        split = {"name": "train", "shardLengths": ["1"], "filepathTemplate": template}
+        text = json.dumps({"name": "set", "splits": [split]})
+        if name is not None:
+            assert parse_tfds_splits(text, path="x") == {"train": {name: 1}}
+            continue
+        with pytest.raises(DatasetError, match="OTHER"):
+            parse_tfds_splits(text, path="x")
 
 
 def test_another_file_format_is_refused_with_the_cure():

@@ -2,11 +2,9 @@
 
 import os
 import uuid
-from pathlib import Path
 
 import pytest
 
-from tests.make import run_python
 from tests.trainer_utils.storage.stores import write
 from trainer_utils import storage
 from trainer_utils.format import DatasetError
@@ -142,29 +140,3 @@ def test_writers_take_any_buffer_and_a_text_that_is_no_utf_8_is_named_with_its_b
     assert storage.read_bytes(path) == b"ab\xff"
     with pytest.raises(DatasetError, match=r"x\.txt'.*\(byte 2\)"):
         storage.read_text(path)
-
-
-def test_neither_room_imports_tensorflow():
-    """Nor fsspec, while all is local; nor do the commands that look at a dataset."""
-    golden = Path(__file__).parents[3] / "tests/golden"
-    code = f"""
-import sys
-from trainer_utils.dataset import open_dataset
-from trainer_utils import storage
-for name in ("tfds", "tfrecorder"):
-    assert open_dataset({str(golden)!r} + "/" + name).features
-storage.list_files({str(golden)!r})
-assert "fsspec" not in sys.modules
-import trainer_utils.storage.remote, trainer_utils.storage.cache_folder
-import trainer_utils.dataset.selection
-from pipelines.cli import main
-for command in (["inspect"], ["verify"], ["show"]):
-    try:
-        main([*command, {str(golden / "tfds")!r}])
-    except SystemExit as ended:
-        assert not ended.code, ended.code
-print([n for n in ("tensorflow", "tfx", "apache_beam", "pyarrow") if n in sys.modules])
-"""
-    finished = run_python(code)
-    assert finished.returncode == 0, finished.stderr
-    assert finished.stdout.splitlines()[-1] == "[]"

@@ -16,6 +16,7 @@ import pytest
 from components.common.entry import Blob, BlobReader
 from components.common.layout_inputs import LayoutInputs
 from components.common.rejects import RejectedInputError, reject_errors
+from trainer_utils import storage
 from trainer_utils.storage import (
     FileRefusedError,
     MachineError,
@@ -29,7 +30,6 @@ from trainer_utils.storage import (
     write_text,
 )
 from trainer_utils.storage.file_system import FileSystem, FolderEntry
-from trainer_utils.storage.files import register_file_system
 
 SIZE = 1000
 
@@ -231,7 +231,7 @@ class Failing(FileSystem):
 def test_of_a_store_only_what_is_wrong_with_the_file_rejects_it(monkeypatch, error, code):
     monkeypatch.setattr(faults, "_PAUSES", (0.0, 0.0, 0.0))
     reader, blob = BlobReader("failing://"), Blob("failing://1.jpg", SIZE)
-    register_file_system("failing", Failing(error, 1000))
+    monkeypatch.setattr(storage, "file_system_of", lambda path: Failing(error, 1000))
     if code is not None:
         with pytest.raises(RejectedInputError) as rejected:
             reader.read(blob)
@@ -240,7 +240,8 @@ def test_of_a_store_only_what_is_wrong_with_the_file_rejects_it(monkeypatch, err
     with pytest.raises(MachineError):
         reader.read(blob)
     if not isinstance(error, (MachineError, PermissionError)):  # which no further attempt mends
-        register_file_system("failing", Failing(error, 3))
+        store = Failing(error, 3)
+        monkeypatch.setattr(storage, "file_system_of", lambda path: store)
         assert reader.read(blob) == b"x" * SIZE
 
 

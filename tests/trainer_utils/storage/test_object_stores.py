@@ -34,11 +34,9 @@ def data() -> bytes:
 
 @pytest.fixture
 def large(at_s3, s3_store, data) -> str:
-    """An object of 21 MiB, written in parts."""
+    """An object of 21 MiB."""
     path = f"{s3_store.base}/large.bin"
-    with storage.write_atomically(path, temporary_folder=s3_store.base) as stream:
-        for start in range(0, len(data), 1_000_003):
-            stream.write(data[start : start + 1_000_003])
+    write(path, data)
     return path
 
 
@@ -56,17 +54,6 @@ def test_a_stream_reads_what_seek_and_read_of_a_file_do(large, data, tmp_path):
             assert stream.tell() == other.tell()
         assert stream.seek(-5, os.SEEK_END) == len(data) - 5
         assert stream.read() == data[-5:]
-
-
-def test_faults_on_the_way_change_nothing(large, data, at_s3, s3_store):
-    with faulty(s3_store, drop=0.1, busy=0.1, cut=0.1, seed=5) as proxy:
-        at_s3(proxy)
-        for _ in range(3):
-            assert storage.read_bytes(large) == data
-            with storage.open_for_reading(large) as stream:
-                assert b"".join(iter(lambda: stream.read(1 << 20), b"")) == data
-        counts = proxy.counts()
-        assert min(counts["dropped"], counts["busy"], counts["cut"]) > 0
 
 
 @pytest.mark.parametrize("fault", ["drop", "cut"])
@@ -90,34 +77,32 @@ def test_what_is_written_through_faults_is_whole_or_not_there(data, at_s3, s3_st
     assert whole > 2
 
 
-def test_an_object_that_changes_while_it_is_read_is_an_error(large, data, s3_store):
-    with storage.open_for_reading(large) as stream:
-        assert stream.read(10) == data[:10]
-        write(large, data[::-1])
-        with pytest.raises(storage.FileRefusedError, match="another of that name") as caught:
-            stream.read()
-        assert caught.value.code == "CHANGED_FILE"
-
-
-def test_an_object_of_azure_is_read_through_faults_and_one_that_changes_is_an_error(
-    az_store, data, monkeypatch
+@pytest.mark.parametrize("kind", ["s3", "az"])
+def test_an_object_is_read_through_faults_and_one_that_changes_is_an_error(
+    kind, data, monkeypatch, request
 ):
-    for name, value in az_store.environment.items():
+    store = request.getfixturevalue(f"{kind}_store")
+    for name, value in store.environment.items():
         monkeypatch.setenv(name, value)
-    path = f"{az_store.base}/large ü.bin"
-    write(path, data)
-    with faulty(az_store, drop=0.1, busy=0.1, cut=0.1, seed=3) as proxy:
+    path = f"{store.base}/large ü.bin"
+    with storage.write_atomically(path, temporary_folder=store.base) as stream:
+        for start in range(0, len(data), 1_000_003):
+            stream.write(data[start : start + 1_000_003])
+    with faulty(store, drop=0.1, busy=0.1, cut=0.1, seed=3) as proxy:
         monkeypatch.setenv(proxy.variable, proxy.environment[proxy.variable])
         for _ in range(3):
             assert storage.read_bytes(path) == data
+            with storage.open_for_reading(path) as stream:
+                assert b"".join(iter(lambda: stream.read(1 << 20), b"")) == data
         counts = proxy.counts()
     assert min(counts["dropped"], counts["busy"], counts["cut"]) > 0
-    monkeypatch.setenv(az_store.variable, az_store.environment[az_store.variable])
+    monkeypatch.setenv(store.variable, store.environment[store.variable])
     with storage.open_for_reading(path) as stream:
         assert stream.read(10) == data[:10]
         write(path, data[::-1])
-        with pytest.raises(storage.FileRefusedError, match="another of that name"):
+        with pytest.raises(storage.FileRefusedError, match="another of that name") as caught:
             stream.read()
+        assert caught.value.code == "CHANGED_FILE"
 
 
 def test_what_consoles_make_in_place_of_folders_is_no_file(at_s3, s3_store):

@@ -27,21 +27,11 @@ def test_what_others_change_remotely_is_seen_at_once():
     assert set(storage.list_names(folder)) == {"a", "b"}
 
 
-def test_a_store_of_ones_own_takes_the_place_of_fsspecs(monkeypatch):
-    class Shout:
-        def read(self, path: str, *, start: int = 0, stop: int | None = None) -> bytes:
-            return path.upper().encode()[start:stop]
-
-    monkeypatch.setattr(storage.files, "_registered", {})
-    storage.files.register_file_system("shout", Shout())  # type: ignore[arg-type]
-    assert storage.read_bytes("shout://a/b") == b"SHOUT://A/B"
-    seen = ("/data/photos", "s3://bucket/photos", "az://box/photos")
-    assert all(map(storage.files.is_seen_by_others, seen))
-    # gcsfs may have been given credentials here
-    for path in ("memory://photos", "gs://bucket/photos", "shout://photos"):
-        assert not storage.files.is_seen_by_others(path)
-    storage.files.register_file_system("s3", Shout())  # type: ignore[arg-type]
-    assert not storage.files.is_seen_by_others("s3://bucket/photos")
+def test_other_processes_see_what_the_environment_alone_leads_to():
+    for path in ("/data/photos", "s3://bucket/photos", "az://box/photos"):
+        assert storage.file_system_of(path).is_seen_by_others
+    for path in ("memory://photos", "gs://bucket/photos"):  # gcsfs may have been given credentials
+        assert not storage.file_system_of(path).is_seen_by_others
 
 
 def test_errors_of_a_store_are_os_errors(monkeypatch):

@@ -15,7 +15,7 @@ import tensorflow as tf
 from pipelines.tools.conversion import python_tables
 from pipelines.tools.conversion.python_tables import as_table
 from trainer_utils.format import DatasetError
-from trainer_utils.format.images import encode_png
+from trainer_utils.format.media_formats import encode_png
 
 
 def kept(folder: Path, source: Any, **options: Any) -> tuple[pa.Table, Mapping[str, Any]]:

@@ -1,12 +1,13 @@
-"""The JSON Schema of an example, by the package that knows JSON Schema."""
+"""What is written for others: a JSON Schema, by the package that knows it, and TFDS's features."""
 
 import json
 
 import jsonschema
 import pytest
 
-from components.schema.describing import render_example_schema
+from components.schema.describing import render_example_schema, render_tfds_features
 from trainer_utils.format import Feature
+from trainer_utils.format.tfds import parse_tfds_features
 
 FEATURES = {
     "id": Feature(type="int", shape=(), extra={}),
@@ -38,3 +39,20 @@ def test_what_is_no_such_example_is_refused():
     for example in bad:
         with pytest.raises(jsonschema.ValidationError):
             jsonschema.validate(example, SCHEMA, jsonschema.Draft202012Validator)
+
+
+def test_what_we_write_is_read_again():
+    features = {
+        "image": Feature(type="string", shape=(0, 0, 3), extra={"sizes": "mixed"}),
+        "mask": Feature(type="string", shape=(4, 5), extra={"sizes": "fixed"}),
+        "label": Feature(type="int"),
+        "box": Feature(type="float", shape=(4,)),
+        "tokens": Feature(type="int", shape=(0,), dense=False),
+        "words": Feature(type="string", shape=(0,), dense=False),
+        "raw": Feature(type="string"),
+    }
+    text = render_tfds_features(features, classes={"label": 3})
+    assert parse_tfds_features(text, path="x") == features
+    assert json.loads(text)["featuresDict"]["features"]["label"]["classLabel"] == {
+        "numClasses": "3"
+    }

@@ -1,0 +1,346 @@
+"""Rows of JSON: lines of an object each, and documents of objects by key or in a list.
+
+Lines are read by Arrow. Where it would change a value (it takes texts for times, and large integers
+for floats) or finds a line that it cannot read, the piece is read line by line, and bad lines are
+rejected. Nested objects are flattened with dots.
+
+A document is Datum's: `{"17": {"text": "Such a day", "label": {"polarity": 1}}, …}`, or a list of
+these. Each entry of `label` is a feature by its own name. Texts that are numbers or lists are taken
+for these, as Datum does. A file is parsed as a whole, so that its size is bounded.
+
+Source: `datum/generator/text.py` of datum 1.13.
+"""
+
+import codecs
+import dataclasses
+import json
+import math
+import re
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.json
+
+from components.common.layout_inputs import LayoutInputs
+from components.tables.kinds import EXACT, text_of_number
+from components.tables.pieces import BadRow, Piece, Rows, cut, lines_of, not_utf8, one_array
+from trainer_utils.format import InputError
+from trainer_utils.format.json_text import Json, JsonObject, without_twins
+
+_BLOCK_BYTES = 1 << 20
+_NULL_LINE = re.compile(rb"^[ \t\r]*null\b", re.MULTILINE)
+_MOST_OPENERS = 200  # brackets on a line: Arrow's reader recurses where Python's raises
+_LABELS = "label."
+_HEAD_BYTES = 1 << 16
+_MOST_BYTES = 128 << 20  # of a document, parsed at once; takes some ten times that
+_SHOWN = 40
+# An entry by a name, whose first field is called 0. Entries by numbers may have such fields.
+_TRANSPOSED = re.compile(rb'\{\s*"(?![0-9]+")(?:[^"\\]|\\.)*"\s*:\s*\{\s*"0"\s*:')
+
+
+def flatten_object(value: Mapping[str, Json], prefix: str = "") -> Iterator[tuple[str, Json]]:
+    """The fields of nested objects, their names joined by dots."""
+    for key, part in value.items():
+        if isinstance(part, dict):
+            yield from flatten_object(part, f"{prefix}{key}.")
+        else:
+            yield f"{prefix}{key}", part
+
+
+def _flat_object(fields: Iterable[tuple[str, Json]]) -> JsonObject:
+    """Fields as a dictionary; a `ValueError` where a name stands twice or a text is none."""
+    flat = without_twins(list(fields))
+    json.dumps(flat, ensure_ascii=False).encode("utf-8")
+    return flat
+
+
+def is_ignored(name: str, ignored: Collection[str]) -> bool:
+    """Whether a column, or an object that it is a field of, is to be left out."""
+    return name in ignored or any(name.startswith(f"{other}.") for other in ignored)
+
+
+def columns_of_objects(
+    objects: Sequence[Mapping[str, Json]],
+    *,
+    place: Callable[[int], str],
+    ignored: Collection[str] = (),
+) -> tuple[dict[str, pa.Array], list[str]]:
+    """Arrow arrays of flat objects' fields; and those columns whose numbers became texts.
+
+    They do where there are texts among them, or ints that floats would change.
+
+    Args:
+        objects: one a row.
+        place: names the place of the n-th, for messages.
+
+    Raises:
+        InputError: a value is nothing that an example can hold; the message names the column.
+    """
+    columns, mixed = {}, []
+    for name in dict.fromkeys(name for value in objects for name in value):
+        if is_ignored(name, ignored):
+            continue
+        values = [value.get(name) for value in objects]
+        columns[name] = _array(name, values, place)
+        is_text = pa.types.is_string(columns[name].type)
+        if is_text and any(type(value) in (int, float) for value in values):
+            mixed.append(name)
+    return columns, mixed
+
+
+def _array(name: str, values: Sequence[Json], place: Callable[[int], str]) -> pa.Array:
+    """The values of a column, or the lists that they are, by the type that holds all of them."""
+    is_list = any(isinstance(value, list) for value in values)
+    lists = [v if isinstance(v, list) else [] if v is None else [v] for v in values]
+    kinds = {type(part) for parts in lists for part in parts}
+    kind, read, are_right, rule = _type_of(kinds, () if is_list else values)
+    for row, parts in enumerate(lists):
+        for part in parts:
+            if not are_right(part):
+                among = " among texts" if kind == pa.string() else ""
+                raise InputError(
+                    f"column {name!r}: expected {rule}, got {part!r}{among} ({place(row)}). "
+                    f"Leave the column out: columns={{{name!r}: 'ignore'}}."
+                )
+    if not is_list:
+        return pa.array([None if v is None else read(v) for v in values], kind)
+    pairs = zip(values, lists, strict=True)
+    return pa.array([None if v is None else [*map(read, own)] for v, own in pairs], pa.list_(kind))
+
+
+def _type_of(
+    kinds: set[type], values: Sequence[Json]
+) -> tuple[pa.DataType, Callable[[Json], Json], Callable[[Json], bool], str]:
+    """The type of a column of some kinds of values, how they are read, which are right, a rule."""
+    if not kinds <= {bool, int, float, str}:
+        rule = "numbers, texts, or lists of these"
+        return pa.null(), str, lambda part: type(part) in (bool, int, float, str), rule
+    if str in kinds or (kinds == {int, float} and _would_lose_digits(values)):
+        return pa.string(), text_of_number, _is_finite, "texts, or numbers that JSON has"
+    if float in kinds:
+        return pa.float64(), float, lambda _: True, ""
+    return pa.int64() if kinds else pa.null(), int, _is_in_64_bits, "numbers of 64 bits"
+
+
+def _would_lose_digits(values: Sequence[Json]) -> bool:
+    """Whether ints of 64 bits stand beside floats, which would change them; texts hold both."""
+    ints = [value for value in values if isinstance(value, int)]
+    if not all(map(_is_in_64_bits, ints)) or not all(map(_is_finite, values)):
+        return False  # no text stands for these
+    return any(abs(value) > EXACT for value in ints)
+
+
+def _is_finite(value: Json) -> bool:
+    return not isinstance(value, float) or math.isfinite(value)
+
+
+def _is_in_64_bits(value: int) -> bool:
+    return -(2**63) <= value < 2**63
+
+
+# Lines --------------------------------------------------------------------------------------------
+
+
+def find_lines(inputs: LayoutInputs, whole: Piece) -> Iterator[Piece]:
+    """Cuts a file into pieces of whole lines."""
+    with inputs.open(whole.path) as stream:
+        yield from cut(stream, whole)
+
+
+def read_lines(data: bytes, piece: Piece, *, ignored: Collection[str] = ()) -> Rows:
+    """The rows of a piece, without the columns that are ignored."""
+    if piece.start == 0:
+        data = data.removeprefix(codecs.BOM_UTF8)
+    table = _read_by_arrow(data, ignored) if _is_safe(data) else None
+    if table is None:
+        return _read_one_by_one(data, piece, ignored)
+    columns = {name: one_array(table[name]) for name in table.column_names}
+    return Rows(columns, found=len(table), lines=data.count(b"\n"))
+
+
+def _is_safe(data: bytes) -> bool:
+    """Whether Arrow's reader survives it: it crashes on a line `null`, and on very deep nesting."""
+    if _NULL_LINE.search(data):
+        return False
+    octets = np.frombuffer(data, np.uint8)
+    ends = np.append(np.flatnonzero(octets == ord("\n")), len(data))
+    if np.diff(ends, prepend=-1).max() <= _MOST_OPENERS:
+        return True
+    openers = np.flatnonzero((octets == ord("{")) | (octets == ord("[")))
+    by_line = np.bincount(np.searchsorted(ends, openers), minlength=1)
+    return int(by_line.max()) <= _MOST_OPENERS
+
+
+def _read_by_arrow(data: bytes, ignored: Collection[str]) -> pa.Table | None:
+    """What Arrow reads; None where that is not all, or not exactly what is there."""
+    try:
+        data.decode("utf-8")  # Arrow does not look
+        table = _parse(data, None)
+        timeless = _replaced(table.schema, pa.types.is_temporal, pa.string())
+        if timeless != table.schema:
+            table = _parse(data, timeless)
+        table = flatten(table)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, UnicodeDecodeError):
+        return None
+    table = table.select([name for name in table.column_names if not is_ignored(name, ignored)])
+    # As many objects as lines: else there are blank lines, or several objects on one.
+    lines = data.count(b"\n") + (not data.endswith(b"\n"))
+    if len(table) != lines or any(map(_is_doubtful, table.columns)):
+        return None
+    # 0 and 1 for truths, as where lines are read one by one.
+    return table.cast(_replaced(table.schema, pa.types.is_boolean, pa.int64()))
+
+
+def _parse(data: bytes, schema: pa.Schema | None) -> pa.Table:
+    return pyarrow.json.read_json(
+        pa.BufferReader(data),
+        read_options=pyarrow.json.ReadOptions(block_size=_BLOCK_BYTES),
+        parse_options=pyarrow.json.ParseOptions(explicit_schema=schema),
+    )
+
+
+def flatten(table: pa.Table) -> pa.Table:
+    """A table without structs: their fields are columns, names joined by dots."""
+    while any(pa.types.is_struct(field.type) for field in table.schema):
+        table = table.flatten()
+    if len(set(table.column_names)) < len(table.column_names):
+        raise pa.ArrowInvalid("two columns of one name")
+    return table
+
+
+def _replaced(
+    fields: Iterable[pa.Field], is_one: Callable[[pa.DataType], bool], by: pa.DataType
+) -> pa.Schema:
+    def replaced(kind: pa.DataType) -> pa.DataType:
+        if pa.types.is_struct(kind):
+            return pa.struct(_replaced(kind, is_one, by))
+        if pa.types.is_list(kind):
+            return pa.list_(replaced(kind.value_type))
+        return by if is_one(kind) else kind
+
+    return pa.schema([(field.name, replaced(field.type)) for field in fields])
+
+
+def _is_doubtful(column: pa.ChunkedArray) -> bool:
+    """Whether it holds doubles that may be large integers, or lists with nulls or of others."""
+    if pa.types.is_list(column.type):
+        parts = [chunk.flatten() for chunk in column.chunks]
+        return pa.types.is_nested(column.type.value_type) or any(
+            part.null_count or _is_doubtful(pa.chunked_array([part])) for part in parts
+        )
+    if not pa.types.is_floating(column.type):
+        return False
+    return bool(pc.any(pc.greater_equal(pc.abs(column), EXACT)).as_py())
+
+
+def _read_one_by_one(data: bytes, piece: Piece, ignored: Collection[str]) -> Rows:
+    """As `read_lines`, by Python's reader of JSON."""
+    objects, lines, bad, record = [], [], [], 0
+    for line, text in enumerate(data.split(b"\n")):
+        if not text.strip():
+            continue
+        try:
+            value = json.loads(text.decode("utf-8"), object_pairs_hook=without_twins)
+            if not isinstance(value, dict):
+                raise ValueError(f"got {type(value).__name__}")
+            objects.append(_flat_object(flatten_object(value)))
+            lines.append(line + 1)
+        except UnicodeDecodeError as error:
+            bad.append(BadRow(record, *not_utf8(error), line))
+        except (ValueError, RecursionError) as error:
+            bad.append(BadRow(record, "BAD_JSON", f"expected a JSON object: {error}", line))
+        record += 1
+
+    def place(number: int) -> str:
+        is_first = piece.start == 0  # of a later piece the lines before it are not known here
+        return f"{piece.source}, line {lines[number]}" if is_first else piece.source
+
+    columns, mixed = columns_of_objects(objects, place=place, ignored=ignored)
+    return Rows(columns, found=record, bad=bad, lines=data.count(b"\n"), texts=mixed)
+
+
+# Documents ----------------------------------------------------------------------------------------
+
+
+def find_document(inputs: LayoutInputs, whole: Piece) -> Iterator[Piece]:
+    """A file as one piece; an `InputError` where it is no rows of objects, or too large."""
+    with inputs.open(whole.path) as stream:
+        head = stream.read(_HEAD_BYTES)
+        size = stream.seek(0, 2)
+    body = head.removeprefix(codecs.BOM_UTF8).lstrip()
+    start = len(head) - len(body)
+    rule = got = advice = ""
+    if body[:1] not in (b"{", b"["):
+        rule, got = "objects of JSON by key or in a list", repr(body[:_SHOWN])
+        advice = "Files of JSON lines end in .jsonl."
+    elif _TRANSPOSED.match(body):
+        rule = "an object a row"
+        got = f"an object a column, whose rows are numbered: {body[:_SHOWN]!r}"
+        advice = (
+            "pandas writes so unless it is told otherwise: "
+            "frame.to_json('rows.jsonl', orient='records', lines=True)."
+        )
+    elif size > _MOST_BYTES:
+        rule, got = f"a JSON document of at most {_MOST_BYTES} bytes", str(size)
+        advice = "Write it as JSON lines, which may be of any size: jq -c '.[]' old.json."
+    if rule:
+        raise InputError.at(whole.source, expected=rule, got=got, offset=start, advice=advice)
+    yield dataclasses.replace(whole, start=start, stop=size)
+
+
+class _Pairs(list[tuple[str, Json]]):
+    """An object as its pairs, so that a key that stands twice is seen."""
+
+
+def read_document(data: bytes, piece: Piece, *, ignored: Collection[str] = ()) -> Rows:
+    """The rows of a file."""
+    value = _parse_document(data, piece)
+    is_keyed = isinstance(value, _Pairs)
+    objects, names, bad = [], [], []
+    seen: set[str] = set()
+    for record, (key, entry) in enumerate(value if is_keyed else [("", part) for part in value]):
+        what = f"the key {key!r}" if is_keyed else "each entry"
+        shown = key.encode("utf-8", "backslashreplace").decode()
+        names.append(f"{piece.source}:{shown}")
+        code, detail = "BAD_JSON", ""
+        if shown != key:
+            detail = f"{what} has half of a surrogate pair"
+        elif is_keyed and key in seen:
+            code, detail = "DUPLICATE_KEY", f"{what} stands twice"
+        elif not isinstance(entry, _Pairs):
+            detail = f"expected an object for {what}, got {type(entry).__name__}"
+        else:
+            try:
+                fields = flatten_object(_plain(entry))
+                objects.append(_flat_object((n.removeprefix(_LABELS) or n, v) for n, v in fields))
+            except ValueError as error:
+                detail = f"expected an object for {what}: {error}"
+        if detail:
+            bad.append(BadRow(record, code, detail))
+        seen.add(key)
+    columns, _ = columns_of_objects(objects, place=lambda _: piece.source, ignored=ignored)
+    rows = Rows(columns, found=len(value), bad=bad, lines=data.count(b"\n"), texts=[*columns])
+    rows.names = names if is_keyed else None
+    return rows
+
+
+def _parse_document(data: bytes, piece: Piece) -> Any:
+    try:
+        return json.loads(data.decode("utf-8"), object_pairs_hook=_Pairs)
+    except UnicodeDecodeError as error:
+        (line,) = lines_of([error.start], data)
+        octets, place = data[error.start : error.start + 4], piece.start + error.start
+        got = f"{octets!r} (line {line + 1}, byte {place})"
+        raise InputError.at(piece.source, expected="UTF-8", got=got) from error
+    except (ValueError, RecursionError) as error:
+        cure = "Was it cut short? Fetch it again."
+        raise InputError.at(piece.source, expected="JSON", got=str(error), advice=cure) from error
+
+
+def _plain(value: Json) -> Json:
+    if isinstance(value, _Pairs):
+        return without_twins([(key, _plain(part)) for key, part in value])
+    return [*map(_plain, value)] if isinstance(value, list) else value
