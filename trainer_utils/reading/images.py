@@ -162,14 +162,6 @@ class ImageDecoder:
         import cv2
 
         cv2.setNumThreads(1)  # the threads are ours
-        if self._are_done(images):
-            done = np.stack(images)  # type: ignore[arg-type]
-            if (normalization := self._normalization) is None:
-                return done
-            batch = self._buffers.take(done.shape, self.dtype)
-            write = lambda row: normalization.write(done[row], to=batch[row])  # noqa: E731
-            run_in_threads(write, len(done))
-            return batch
         found = [self._size(image) for image in images]
         sizes, are_plain = [size for size, _ in found], [is_plain for _, is_plain in found]
         plans = plan_images(self._options, sizes, keys, scales=not self._label_map)
@@ -196,16 +188,6 @@ class ImageDecoder:
 
         run_in_threads(work, len(images))
         return batch
-
-    def _are_done(self, images: Sequence[Image]) -> bool:
-        """Whether they are pixels, of one shape, that need no change but of their values."""
-        shapes = {one.shape if isinstance(one, np.ndarray) else None for one in images}
-        shape = (
-            shapes.pop() if len(shapes) == 1 and not self._options.augmentation.is_random else None
-        )
-        if shape is None:
-            return False
-        return shape == (*(self._options.image_size or shape[:2]), self._channels)
 
     def _size(self, image: Image) -> tuple[tuple[int, int], bool]:
         """Height and width, and whether that is a plain JPEG's."""
