@@ -11,8 +11,7 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 
 from trainer_utils.dataset import Dataset, ShardFile, open_dataset
-from trainer_utils.dataset.files import read_origin
-from trainer_utils.dataset.location import Place
+from trainer_utils.dataset.location import Place, read_origin
 from trainer_utils.format import DatasetError, Feature, Manifest
 from trainer_utils.format.json_text import JsonObject, parse_json_object
 from trainer_utils.format.naming import DATUM_SHARDS_FILE, REJECTS_FILE

@@ -18,7 +18,7 @@ from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 from pipelines.lineage.graph import DATASET_TYPE, MISSING_PREFIX, Artifact, Execution, Id, Lineage
-from trainer_utils.dataset.files import read_manifest, read_origin
+from trainer_utils.dataset.location import read_manifest, read_origin
 from trainer_utils.format import InputError
 from trainer_utils.format.naming import MANIFEST_FILE, SPLIT_PREFIX, WORKING_FOLDER
 from trainer_utils.format.origin import Ancestor, DatasetSummary

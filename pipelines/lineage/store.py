@@ -22,7 +22,7 @@ from ml_metadata.proto import metadata_store_pb2
 
 from pipelines.lineage.graph import DATASET_TYPE, Artifact, Execution, Id, Lineage
 from pipelines.lineage.lookup import METADATA_FORMS
-from trainer_utils.dataset.files import read_manifest
+from trainer_utils.dataset.location import read_manifest
 from trainer_utils.format import ConfigError, InputError
 from trainer_utils.format.json_text import Json, JsonObject
 from trainer_utils.format.origin import DatasetSummary

@@ -22,7 +22,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from components.report.records import encode_name, read_places
 from trainer_utils.dataset import open_dataset
-from trainer_utils.dataset.files import read_manifest
+from trainer_utils.dataset.location import read_manifest
 from trainer_utils.format import ConfigError, DatasetError
 from trainer_utils.format.checksums import NO_CHECKSUM, seal
 from trainer_utils.format.json_text import JsonObject, json_lines, render_json

@@ -32,7 +32,7 @@ def whole_dataset(tmp_path_factory) -> Path:
             path = uri / f"index/{split}-{index:05d}-of-{len(sizes):05d}.npy"
             path.parent.mkdir(exist_ok=True)
             path.write_bytes(index_bytes)
-            crc = ours.crc32c.extend_crc32c(0, index_bytes)
+            crc = ours.checksums.extend_crc32c(0, index_bytes)
             shards.append(ours.Shard(path=name.path, split=split, index_crc32c=crc, **digest))
         total = sum(sizes)
         counts[split] = {"cat": -(-total // 2), "dog": total // 2}

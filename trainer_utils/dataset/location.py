@@ -1,19 +1,42 @@
-"""Where the dataset lies that an artifact, a pattern or a conversion's output folder means.
+"""Where a dataset lies, by whatever names it, and which files it has.
 
 uri_of("gs://bucket/examples/7/Split-train/*")   # 'gs://bucket/examples/7'
 newest_dataset("out/")                     # 'out/artifacts/ShardBalancer/balanced_examples/4'
+list_dataset("datasets/photos").layout()   # its shards by split, as its own files say
 """
 
+import contextlib
+import dataclasses
+import fnmatch
+import functools
 import os
+import posixpath
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Protocol, TypeAlias, cast
 
-from trainer_utils.format import ConfigError
-from trainer_utils.format.layouts import is_named_as_records
-from trainer_utils.format.naming import MANIFEST_FILE, SHARD_PREFIX, SPLIT_PREFIX
+from trainer_utils import storage
+from trainer_utils.format import ConfigError, DatasetError, Manifest, naming
+from trainer_utils.format.errors import did_you_mean
+from trainer_utils.format.json_text import text_of
+from trainer_utils.format.layouts import (
+    DESCRIPTIONS,
+    DatasetLayout,
+    check_numbers,
+    find_layout,
+    is_named_as_records,
+    layout_of_files,
+    may_be_dataset,
+)
+from trainer_utils.format.origin import Origin, Step
+from trainer_utils.format.tfrecord import HEADER_BYTES, begins_with_frame
 from trainer_utils.order.recipe import Recipe
-from trainer_utils.storage import exists, is_remote, join, list_folder
+
+_GZIP = b"\x1f\x8b"
+_LISTED_AT_ONCE = 16
+_NO_RECORDS = re.compile(r"^[._]|\.(json|jsonl|pbtxt|txt|md|csv|crc|index)$")
+_MOST_NAMED = 6  # datasets, in a message
 
 
 class Artifact(Protocol):
@@ -38,7 +61,7 @@ LATEST = "latest"
 
 # All files of a split, as TFX has them; any other pattern means the files that it matches.
 _SPLIT_PATTERN = re.compile(
-    rf"/{SPLIT_PREFIX}(\w+)(/(\*|{SHARD_PREFIX}(-?\*|-[*?]+-of-[*?]+))(\.gz)?)?$"
+    rf"/{naming.SPLIT_PREFIX}(\w+)(/(\*|{naming.SHARD_PREFIX}(-?\*|-[*?]+-of-[*?]+))(\.gz)?)?$"
 )
 _DEPTH, _MOST_LISTED = 5, 500  # folders: pipeline, run, component, output, id
 _MOST_BESIDE = 50  # files in a folder that may have datasets below it: raw files have more
@@ -52,8 +75,9 @@ def uri_of(artifact: _One) -> str:
 
 def uri_and_split(artifact: _One) -> tuple[str, str | None]:
     """The same, and the split that such a pattern names; of a uri None."""
-    is_path = isinstance(artifact, (str, os.PathLike))
-    uri = os.fspath(artifact) if is_path else getattr(artifact, "uri", None)
+    uri = getattr(artifact, "uri", None)
+    if isinstance(artifact, (str, os.PathLike)):
+        uri = os.fspath(artifact)
     if not isinstance(uri, str) or not uri:
         raise ConfigError.of("artifact_uri", artifact, allowed="a uri or an artifact")
     uri = uri.rstrip("/")
@@ -71,7 +95,7 @@ def is_pattern(path: str) -> bool:
     if _WILDCARDS.search(path) is None:
         return False
     local = path.removeprefix("file://")
-    return is_remote(local) or not os.path.lexists(local)
+    return storage.is_remote(local) or not os.path.lexists(local)
 
 
 def group_artifacts(artifacts: Artifacts, *, apart: bool = False) -> list[tuple[Place, str | None]]:
@@ -92,11 +116,11 @@ def group_artifacts(artifacts: Artifacts, *, apart: bool = False) -> list[tuple[
 def newest_dataset(uri: str) -> str:
     """The dataset that a conversion's `out` or `out/latest` leads to; of any other uri itself."""
     uri = uri.rstrip("/") or uri
-    if is_remote(uri):
+    if storage.is_remote(uri):
         return uri
     link = uri
     if os.path.basename(uri) != LATEST or not os.path.islink(uri):
-        if exists(join(uri, MANIFEST_FILE)):
+        if storage.exists(storage.join(uri, naming.MANIFEST_FILE)):
             return uri
         link = os.path.join(uri, LATEST)
     if not os.path.islink(link):
@@ -112,25 +136,235 @@ def datasets_in(folders: Sequence[str]) -> list[str]:
         level, above = [], level
         for folder in above[: _MOST_LISTED - listed]:
             listed += 1
-            entries = list_folder(folder)
+            entries = storage.list_folder(folder)
             inner = [entry.name for entry in entries if entry.is_folder]
-            splits = [name for name in inner if name.startswith(SPLIT_PREFIX)]
+            splits = [name for name in inner if name.startswith(naming.SPLIT_PREFIX)]
             if (
-                any(entry.name == MANIFEST_FILE for entry in entries)
+                any(entry.name == naming.MANIFEST_FILE for entry in entries)
                 or any(
                     is_named_as_records(entry.name)  # statistics have splits too
                     for name in splits[:1]
-                    for entry in list_folder(join(folder, name))
+                    for entry in storage.list_folder(storage.join(folder, name))
                 )
             ):
                 found.append(folder)
             elif not splits and len(entries) - len(inner) <= _MOST_BESIDE:
-                level += [join(folder, name) for name in inner if name[0] != "." and name != LATEST]
+                level += [
+                    storage.join(folder, name)
+                    for name in inner
+                    if name[0] != "." and name != LATEST
+                ]
     return sorted(found, key=_age, reverse=True)
 
 
 def _age(uri: str) -> tuple[int, float]:
     """Sorts by what TFX counts up, else by when a local folder was changed."""
     name = uri.rpartition("/")[2]
-    changed = 0.0 if is_remote(uri) else os.stat(uri).st_mtime
+    changed = 0.0 if storage.is_remote(uri) else os.stat(uri).st_mtime
     return int(name) if name.isdecimal() else -1, changed
+
+
+@dataclasses.dataclass(frozen=True)
+class DatasetFiles:
+    """The files of a folder and of the folders in it, by path relative to its `uri`.
+
+    Of files that were asked for one by one, `named` are their paths, in order, and `around` all
+    files of the dataset that they are of.
+    """
+
+    uri: str
+    entries: Mapping[str, storage.FolderEntry]
+    named: Sequence[str] | None = None
+    around: "DatasetFiles | None" = None
+
+    @functools.cached_property
+    def sizes(self) -> Mapping[str, int | None]:
+        """In bytes, by path."""
+        return {path: entry.size for path, entry in self.entries.items()}
+
+    def path(self, name: str) -> str:
+        """The whole path of a file that the dataset names, which may lie elsewhere."""
+        return storage.join(self.uri, name)
+
+    def read_bytes(self, name: str) -> bytes:
+        """A whole small file."""
+        return storage.read_bytes(self.path(name))
+
+    def read_text(self, name: str) -> str:
+        """A whole small file in UTF-8; a DatasetError where it is none, or cannot be read."""
+        path = self.path(name)
+        try:
+            return text_of(self.read_bytes(name), path=path)
+        except OSError as error:
+            if storage.is_fault(error):
+                raise
+            raise DatasetError(f"{path!r}: cannot be read: {error}") from error
+
+    def size(self, name: str) -> int | None:
+        """Of a file, in bytes; None where there is none."""
+        if (size := self.sizes.get(name)) is None:
+            path = self.path(name)
+            with contextlib.suppress(FileNotFoundError):
+                if storage.exists(path) and not storage.is_folder(path):
+                    return storage.file_size(path)
+        return size
+
+    def version(self, name: str) -> str:
+        """What changes when a file does; without a request where the listing has said it."""
+        entry = self.entries.get(name)
+        return (entry and entry.version) or storage.file_version(self.path(name))
+
+    def without(self, name: str) -> "DatasetFiles":
+        """The same, as if one of the files were not there."""
+        return dataclasses.replace(
+            self, entries={path: e for path, e in self.entries.items() if path != name}
+        )
+
+    def layout(self) -> DatasetLayout:
+        """Which files are shards, as what says so; a DatasetError where they are not whole."""
+        if self.named is None:
+            return find_layout(self.sizes, self.read_text, uri=self.uri)
+        return layout_of_files(self.named, None if self.around is None else self.around.layout())
+
+
+def list_dataset(place: Place, *, with_index: bool = True) -> DatasetFiles:
+    """Lists a dataset: its folder, or the root of pipelines with one below it; or files, by path or
+    pattern.
+
+    What lies in `index/` of a dataset with a manifest, as many files as shards, only `with_index`.
+    """
+    if not isinstance(place, str):
+        return _list_named(place, with_index)
+    uri = place.rstrip("/") or place
+    if not storage.is_folder(uri):
+        if not is_pattern(uri) and not is_named_as_records(uri):
+            _check_records(uri)
+        return _list_named([uri], with_index)
+    own = _listed(uri)
+    closed = {naming.WORKING_FOLDER}  # of which is just seen that they are there
+    if naming.MANIFEST_FILE in own and not with_index:
+        closed.add(naming.INDEX_FOLDER)
+    folders = [name for name, entry in own.items() if entry.is_folder and name not in closed]
+    with ThreadPoolExecutor(_LISTED_AT_ONCE if storage.is_remote(uri) else 1) as pool:
+        inner = pool.map(_listed, [storage.join(uri, folder) for folder in folders])
+    entries = {
+        f"{above}{name}{'/' * entry.is_folder}": entry
+        for above, group in zip(["", *(f"{f}/" for f in folders)], [own, *inner], strict=True)
+        for name, entry in group.items()
+        if above or not entry.is_folder or name == naming.WORKING_FOLDER
+    }
+    if not may_be_dataset(entries):
+        deeper = dict.fromkeys(p.partition("/")[0] for p in entries if p.endswith("/"))
+        below = datasets_in([storage.join(uri, folder) for folder in deeper])
+        if len(below) == 1:
+            return list_dataset(below[0], with_index=with_index)
+        if below:
+            more = f" and {len(below) - _MOST_NAMED} older" if len(below) > _MOST_NAMED else ""
+            names = f"{', '.join(map(repr, below[:_MOST_NAMED]))}{more}"
+            advice = f"Name one; the newest come first: {names}."
+            got = f"a folder with {len(below)} below it"
+            raise DatasetError.at(uri, expected="a dataset", got=got, advice=advice)
+    return DatasetFiles(uri, entries)
+
+
+def read_manifest(uri: str) -> Manifest | None:
+    """The manifest of a dataset, where there is one; whether the rest is whole is not looked at."""
+    path = storage.join(uri, naming.MANIFEST_FILE)
+    return Manifest.from_json(storage.read_text(path), path=path) if storage.exists(path) else None
+
+
+def read_origin(uri: str, manifest: Manifest) -> Origin:
+    """How a dataset came to be: as its `lineage.json` says, else as much as its manifest does."""
+    path = storage.join(uri, naming.LINEAGE_FILE)
+    if storage.exists(path):
+        return Origin.from_json(storage.read_text(path), path=path)
+    return Origin(made_by=Step(component=manifest.producer, settings=manifest.config))
+
+
+def _listed(folder: str) -> dict[str, storage.FolderEntry]:
+    """What is in a folder, by name; nothing where there is none, or none any more."""
+    try:
+        return {entry.name: entry for entry in storage.list_folder(folder or ".")}
+    except (FileNotFoundError, NotADirectoryError):
+        return {}
+
+
+def _check_records(path: str) -> None:
+    """Refuses a file that is not there, or that begins neither as one of TFRecords nor as gzip."""
+    expected = "the folder of a dataset, or a file of TFRecords"
+    try:
+        storage.file_size(path)  # says why, where that is another reason than that there is none
+        head = storage.read_range(path, start=0, stop=HEADER_BYTES)
+    except (FileNotFoundError, NotADirectoryError):
+        raise DatasetError.at(path, expected=expected, got="none") from None
+    if head and not head.startswith(_GZIP) and not begins_with_frame(head):
+        advice = "tfx-shards convert makes a dataset of raw files."
+        got = "one that does not begin as one"
+        raise DatasetError.at(path, expected=expected, got=got, advice=advice)
+
+
+def _list_named(patterns: Sequence[str], with_index: bool) -> DatasetFiles:
+    """Some files of TFRecords, with what is said of them where they lie in one dataset."""
+    found = find_named_files(patterns)
+    folders = {path.rpartition("/")[0] for path, _ in found}
+    roots = {re.sub(rf"(^|/){naming.SPLIT_PREFIX}[^/]*$", "", folder) for folder in folders}
+    root = next(iter(roots)) if len(roots) == 1 else posixpath.commonpath(sorted(roots))
+    base = root and f"{root.rstrip('/')}/"
+    entries = {path.removeprefix(base): entry for path, entry in found}
+    around = None
+    is_one = len(roots) == 1 and bool(root)
+    if is_one and any(storage.exists(storage.join(root, name)) for name in DESCRIPTIONS):
+        around = list_dataset(root, with_index=with_index)
+    named = [path.removeprefix(base) for path, _ in found]
+    return DatasetFiles(root, entries, named=named, around=around)
+
+
+def find_named_files(patterns: Sequence[str]) -> list[tuple[str, storage.FolderEntry]]:
+    """The files that paths and patterns name, in order, each folder listed once.
+
+    A path is that file, whatever it is called. In a pattern `*`, `?` and `[…]` stand for parts of
+    one name; hidden files, and those that lie beside records, such as `dataset_info.json`, do not
+    count. A file that is missing by the names of the others is a DatasetError.
+    """
+    listed = functools.cache(_listed)
+    found: list[tuple[str, storage.FolderEntry]] = []
+    for pattern in patterns:
+        folder, _, name = pattern.rpartition("/")
+        folder = folder or "/" * pattern.startswith("/")
+        here = {} if is_pattern(folder) else listed(folder)
+        if name in here and not here[name].is_folder:  # whatever characters are in its name
+            found.append((pattern, here[name]))
+            continue
+        if not is_pattern(pattern):
+            said = f"file {pattern!r}: expected a file of TFRecords, found none."
+            raise DatasetError(f"{said}{did_you_mean(name, here)}", path=pattern)
+        matches = sorted(_matches(pattern, listed))
+        if not matches:
+            said = "expected at least one file of TFRecords that matches, found none"
+            advice = "Check the folder, and that the pattern was not cut by a shell."
+            raise DatasetError(f"files {pattern!r}: {said}. {advice}", path=pattern)
+        is_wanted = re.compile(rf"(?:.*/)?{fnmatch.translate(name)}").match
+        check_numbers([path for path, _ in matches], is_wanted=is_wanted)
+        found += matches
+    return found
+
+
+def _matches(
+    pattern: str, listed: Callable[[str], dict[str, storage.FolderEntry]]
+) -> Iterator[tuple[str, storage.FolderEntry]]:
+    """The files that a pattern matches."""
+    parts = pattern.split("/")
+    first = next(n for n in range(len(parts)) if is_pattern("/".join(parts[: n + 1])))
+    found = ["/".join(parts[:first]) or ("/" if first else "")]
+    for part in parts[first:]:
+        is_match = re.compile(fnmatch.translate(part)).match
+        inside = [
+            (posixpath.join(folder, name), entry)
+            for folder in found
+            for name, entry in listed(folder).items()
+            if is_match(name) and not name.startswith(".")
+        ]
+        found = [path for path, entry in inside if entry.is_folder]
+    for path, entry in inside:
+        if not entry.is_folder and not _NO_RECORDS.search(entry.name):
+            yield path, entry

@@ -24,9 +24,15 @@ from typing import Any, BinaryIO, cast
 import numpy as np
 import numpy.typing as npt
 
-from trainer_utils.dataset.files import DatasetFiles, list_dataset
 from trainer_utils.dataset.inspection import DatasetFacts, features_of_facts
-from trainer_utils.dataset.location import Artifact, Place, newest_dataset, uri_of
+from trainer_utils.dataset.location import (
+    Artifact,
+    DatasetFiles,
+    Place,
+    list_dataset,
+    newest_dataset,
+    uri_of,
+)
 from trainer_utils.format import (
     CorruptShardError,
     DatasetError,

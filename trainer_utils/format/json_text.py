@@ -104,7 +104,7 @@ def from_plain(kind: Any, value: Any) -> Any:
         return None if value is None else from_plain(inner[0], value)
     hints = typing.get_type_hints(outer) if dataclasses.is_dataclass(outer) else None
     is_object = hints is not None or outer is collections.abc.Mapping
-    plain: type = dict if is_object else list if outer is tuple else outer
+    plain: Any = dict if is_object else list if outer is tuple else outer
     if type(value) is not plain:
         raise TypeError(f"expected {plain.__name__}, got {value!r}")
     if hints is not None:

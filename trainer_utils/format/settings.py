@@ -87,7 +87,8 @@ def setting(default: object, rule: Rule, help: str = "") -> Any:
 
 def group(options: type["Settings"], *, only: Collection[str] | None = None) -> Any:
     """A field that holds other settings, all or some, set as if they were this class's own."""
-    return dataclasses.field(default=options(), metadata={_GROUP: (options, only)})
+    names = settings_of(options) if only is None else only
+    return dataclasses.field(default=options(), metadata={_GROUP: (options, names)})
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -116,12 +117,8 @@ def settings_of(options: type[Settings]) -> dict[str, Setting]:
 
 def groups_of(options: type[Settings]) -> dict[str, tuple[type[Settings], Collection[str]]]:
     """The groups of a class by the field's name: their class, and the names that can be set."""
-    groups = {}
-    for field in dataclasses.fields(options):
-        if _GROUP in field.metadata:
-            inner, only = field.metadata[_GROUP]
-            groups[field.name] = (inner, settings_of(inner) if only is None else only)
-    return groups
+    fields = dataclasses.fields(options)
+    return {field.name: field.metadata[_GROUP] for field in fields if _GROUP in field.metadata}
 
 
 def _declared(options: type[Settings]) -> Mapping[str, Setting]:

@@ -68,12 +68,13 @@ def resolve_slices(spec: str, records: Mapping[str, int]) -> list[SplitRange]:
 def _find_split(name: str, records: Mapping[str, int]) -> str:
     if name in records:
         return name
-    same = [split for split in records if canonical_split(split) == canonical_split(name)]
-    if canonical_split(name) is not None and len(same) == 1:
+    usual = canonical_split(name)
+    same = [split for split in records if usual and canonical_split(split) == usual]
+    if len(same) == 1:
         return same[0]
     known = ", ".join(records) or "none, of a dataset without splits"
     like = did_you_mean(name, records)
-    if same and canonical_split(name):
+    if same:
         like = f" Did you mean {' or '.join(map(repr, same))}?"
     raise DatasetError(f"split {name!r}: expected one of {known}.{like}")
 

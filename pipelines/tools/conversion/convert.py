@@ -40,8 +40,7 @@ from pipelines.tools.conversion.settings import (
     prepare,
 )
 from trainer_utils.dataset import open_dataset
-from trainer_utils.dataset.files import read_manifest
-from trainer_utils.dataset.location import LATEST, datasets_in, newest_dataset
+from trainer_utils.dataset.location import LATEST, datasets_in, newest_dataset, read_manifest
 from trainer_utils.extras import HOW_TO_GET_TFX
 from trainer_utils.format import ConfigError, Manifest
 from trainer_utils.format.json_text import JsonObject

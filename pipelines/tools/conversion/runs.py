@@ -21,7 +21,7 @@ from components.balancing.settings import BalancerSettings
 from components.common.beam import runner_of
 from components.common.workspace import folder_lock
 from pipelines.tools.conversion.settings import EXAMPLE_GENS, Conversion
-from trainer_utils.dataset.files import list_dataset, read_manifest
+from trainer_utils.dataset.location import list_dataset, read_manifest
 from trainer_utils.format import InputError, Manifest
 from trainer_utils.format.naming import MANIFEST_FILE
 from trainer_utils.format.printable import printable

@@ -23,7 +23,7 @@ from ml_metadata.proto import metadata_store_pb2 as mlmd
 from components.common.workspace import folder_lock
 from components.schema.properties import SPLIT_NAMES, of_dataset
 from trainer_utils.dataset import open_dataset
-from trainer_utils.dataset.files import read_manifest, read_origin
+from trainer_utils.dataset.location import read_manifest, read_origin
 from trainer_utils.format.json_text import Json
 
 _REFUSALS = {  # what sqlite says of the disk, and the system's number of it

@@ -10,8 +10,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from pipelines.tools.verification.shards import Problem, ShardCheck, ShardOutcome, check_shard
-from trainer_utils.dataset.files import DatasetFiles, list_dataset
-from trainer_utils.dataset.location import Place
+from trainer_utils.dataset.location import DatasetFiles, Place, list_dataset
 from trainer_utils.format import DatasetError, Manifest, Shard, parse_shard_info
 from trainer_utils.format.checksums import is_sealed
 from trainer_utils.format.json_text import JsonObject

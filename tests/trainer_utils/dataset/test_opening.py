@@ -12,7 +12,8 @@ import tensorflow as tf
 
 import trainer_utils
 from trainer_utils import DatasetWriter, storage
-from trainer_utils.dataset import files, open_dataset, read_shard_blocks
+from trainer_utils.dataset import open_dataset, read_shard_blocks
+from trainer_utils.dataset.location import list_dataset
 from trainer_utils.format import ConfigError, CorruptShardError, DatasetError, Feature
 from trainer_utils.format.datum import render_features
 from trainer_utils.format.naming import WORKING_FOLDER
@@ -76,9 +77,6 @@ def ids_read(read_by, place, **settings) -> list[int]:
     return sorted(int(number) for batch in batches for number in batch)
 
 
-# --- What is in it ---
-
-
 @pytest.mark.parametrize("gzip", [False, True])
 def test_ours_is_opened_as_its_manifest_says(tmp_path, write_dataset, gzip):
     shards = {"train": [examples(0, 4), examples(4, 5)], "eval": [examples(5, 8)]}
@@ -87,12 +85,9 @@ def test_ours_is_opened_as_its_manifest_says(tmp_path, write_dataset, gzip):
     assert dataset.uri == uri
     assert dataset.features == FEATURES
     assert dataset.records == {"train": 5, "eval": 3}
-    assert [
-        (Path(shard.path), shard.records, shard.bytes) for shard in dataset.shards["train"]
-    ] == [
-        (path, records, path.stat().st_size)
-        for path, records in zip(sorted((tmp_path / "Split-train").iterdir()), [4, 1], strict=True)
-    ]
+    paths = sorted((tmp_path / "Split-train").iterdir())
+    found = [(Path(shard.path), shard.records, shard.bytes) for shard in dataset.shards["train"]]
+    assert found == [(p, n, p.stat().st_size) for p, n in zip(paths, [4, 1], strict=True)]
 
 
 def test_what_datum_wrote_is_opened_by_its_two_json_files(datum_photos):
@@ -153,9 +148,6 @@ def test_a_dataset_on_another_file_system_is_opened_as_a_local_one(
         assert (sorted(ids) if shuffle else ids) == list(range(10))
 
 
-# --- Where it is ---
-
-
 def test_a_tfx_artifact_is_opened_at_its_uri(ours):
     artifact = pytest.importorskip("tfx.types.standard_artifacts").Examples()
     artifact.uri = str(ours)
@@ -176,28 +168,20 @@ def test_the_folder_that_convert_was_given_stands_for_its_newest_dataset(ours, t
         assert open_dataset(f"{tmp_path}/{spelling}").records["train"] == 10
 
 
-# --- What is none, or is not whole ---
-
-
 def test_a_missing_folder_and_one_without_shards_are_refused_by_name(tmp_path):
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "others/Split-train").mkdir(parents=True)
     for name in ("gone", "empty", "others"):
-        if name != "gone":
-            (tmp_path / name).mkdir()
-        if name == "others":
-            (tmp_path / "others/Split-train").mkdir()
         assert str(tmp_path / name) in refusal(lambda name=name: open_dataset(str(tmp_path / name)))
 
 
-def test_a_dataset_that_was_not_finished_is_refused(ours):
+def test_a_missing_shard_and_a_dataset_that_was_not_finished_are_refused(ours):
+    (ours / SHARD).unlink()
+    assert f"shard '{SHARD}': is missing" in refusal(lambda: open_dataset(str(ours)))
     (ours / "manifest.json").unlink()
     (ours / WORKING_FOLDER).mkdir()
     message = refusal(lambda: open_dataset(str(ours)))
     assert message == f"'{ours}': expected a whole dataset, got one that was never finished"
-
-
-def test_a_missing_shard_is_refused_by_name(ours):
-    (ours / SHARD).unlink()
-    assert f"shard '{SHARD}': is missing" in refusal(lambda: open_dataset(str(ours)))
 
 
 def test_a_stock_shard_cut_short_is_refused_with_file_and_byte(tmp_path, serialize):
@@ -234,9 +218,6 @@ def test_an_unknown_feature_is_refused_with_the_features_there_are(ours):
     for options in ({"features": "pixels"}, {"features": ["id", "pixels"]}, {"label": "pixels"}):
         message = refusal(lambda options=options: trainer_utils.iterate(str(ours), **options))
         assert message == f"feature 'pixels': expected one of id, text ({ours})"
-
-
-# --- Inspected once ---
 
 
 def test_a_dataset_that_says_nothing_is_read_once_while_it_stays_as_it_is(
@@ -279,10 +260,7 @@ def test_what_lies_in_the_index_is_not_listed_to_open_a_dataset(tmp_path, monkey
     dataset = open_dataset(str(tmp_path))
     assert sorted(folders) == [".", "Split-train"]
     assert all(os.path.isfile(shard.index_path) for shard in dataset.shard_files)
-    assert {name.split("/")[0] for name in files.list_dataset(str(tmp_path)).sizes} >= {"index"}
-
-
-# --- As others have it ---
+    assert {name.split("/")[0] for name in list_dataset(str(tmp_path)).sizes} >= {"index"}
 
 
 def test_the_only_dataset_below_a_pipelines_root_is_the_one_that_is_meant(tmp_path):

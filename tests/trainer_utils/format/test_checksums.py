@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.trainer_utils.format.manifests import SEALED
+from tests.trainer_utils.format.test_manifest import SEALED
 from trainer_utils.format import DatasetError, Manifest, combine_checksums, multiset_checksum
 from trainer_utils.format.checksums import (
     combine_crc32c,

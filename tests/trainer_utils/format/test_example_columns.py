@@ -155,7 +155,13 @@ def test_lists_of_a_sequence_example_come_step_by_step():
 
 @pytest.mark.parametrize(
     "bad",
-    [example_of({"s": [b"a"]})[:-1], b"\xff\xff", field(1, field(1, field(1, b"\xff")))],
+    [
+        example_of({"s": [b"a"]})[:-1],
+        b"\xff" * 12,  # a number without an end
+        b"\x0b\x0a",  # a group
+        field(1, field(1, field(1, b"\xff"))),
+        field(1, field(1, field(1, b"x") + field(2, field(2, field(1, b"abc"))))),  # cut float
+    ],
 )
 def test_what_is_no_example_is_refused_with_its_number(bad):
     with pytest.raises(DatasetError) as caught:

@@ -8,9 +8,30 @@ import json
 import google_crc32c
 import pytest
 
-from tests.trainer_utils.format.manifests import MANIFEST, SEALED, SHARDS
-from trainer_utils.format import Accounting, DatasetError, Manifest
+from trainer_utils.format import Accounting, DatasetError, Manifest, Shard
 from trainer_utils.format.checksums import seal
+from trainer_utils.format.manifest import FileDigest
+
+SHARDS = tuple(
+    Shard(path=f"Split-train/{n}", split="train", records=3, bytes=100 + n, crc32c=n)
+    for n in range(2)
+)
+MANIFEST = Manifest(
+    shards=SHARDS,
+    accounting={
+        "train": Accounting(found=8, written=6, rejected=1, skipped=1),
+        "eval": Accounting(),
+    },
+    producer="test",
+    config={"seed": 1, "é": [1.5, None]},
+    input_fingerprint="abc",
+    label_counts={"train": {"cat": 6}},
+    conversions={"CMYK": 2},
+    reject_counts={"EMPTY_FILE": 1},
+    versions={"tfx": "1.16.0"},
+)
+FILES = {"vocab/label.txt": FileDigest.of(b"cat\n"), "schema.pbtxt": FileDigest.of(b"")}
+SEALED = dataclasses.replace(MANIFEST, files=FILES)
 
 
 def test_its_keys_are_sorted_and_its_text_is_plain():
@@ -74,15 +95,13 @@ def test_an_accounting_that_does_not_add_up_is_refused():
             dataclasses.replace(right, **{field: getattr(right, field) + 1})
 
 
-SIZES = {shard.path: shard.bytes for shard in SHARDS}
-
-
 def test_files_that_are_not_the_manifests_are_named():
-    MANIFEST.check_files(SIZES)
+    right = {shard.path: shard.bytes for shard in SHARDS}
+    MANIFEST.check_files(right)
     for sizes, name in (
-        ({**SIZES, "Split-train/0": 99}, "Split-train/0"),
+        ({**right, "Split-train/0": 99}, "Split-train/0"),
         ({"Split-train/1": 101}, "Split-train/0"),
-        ({**SIZES, "Split-train/9": 1}, "Split-train/9"),
+        ({**right, "Split-train/9": 1}, "Split-train/9"),
     ):
         with pytest.raises(DatasetError, match=f"'{name}'"):
             MANIFEST.check_files(sizes)

@@ -7,8 +7,7 @@ import pytest
 pytest.importorskip("tfx", reason="components needs TFX")
 import pipelines
 from pipelines.tools.conversion.convert import point_to
-from trainer_utils.dataset.files import read_manifest
-from trainer_utils.dataset.location import newest_dataset
+from trainer_utils.dataset.location import newest_dataset, read_manifest
 from trainer_utils.format import ConfigError, InputError
 
 

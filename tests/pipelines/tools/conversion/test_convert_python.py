@@ -11,7 +11,7 @@ pytest.importorskip("tfx", reason="components needs TFX")
 import pipelines
 import trainer_utils
 from pipelines.tools.verification import verify_dataset
-from trainer_utils.dataset.files import read_manifest
+from trainer_utils.dataset.location import read_manifest
 
 pytestmark = pytest.mark.slow
 

@@ -8,7 +8,7 @@ pytest.importorskip("tfx", reason="components needs TFX")
 import pipelines
 from pipelines.tools.conversion.dry_run import plan_conversion
 from pipelines.tools.conversion.settings import prepare
-from trainer_utils.dataset.files import read_manifest
+from trainer_utils.dataset.location import read_manifest
 
 
 def test_a_dry_run_of_images_says_what_a_run_then_makes(pictures, tmp_path):

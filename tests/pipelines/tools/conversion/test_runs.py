@@ -16,7 +16,7 @@ from pipelines.cli.app import app
 from pipelines.tools.conversion import convert as conversion
 from pipelines.tools.verification import verify_dataset
 from tests.make import photo, wav, write_files
-from trainer_utils.dataset.files import read_manifest
+from trainer_utils.dataset.location import read_manifest
 from trainer_utils.format import ConfigError, InputError
 
 HIDDEN = (

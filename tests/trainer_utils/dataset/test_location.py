@@ -9,8 +9,7 @@ import tensorflow as tf
 
 import trainer_utils
 from trainer_utils.dataset import open_dataset
-from trainer_utils.dataset.files import find_named_files
-from trainer_utils.dataset.location import newest_dataset, uri_and_split
+from trainer_utils.dataset.location import find_named_files, newest_dataset, uri_and_split
 from trainer_utils.format import DatasetError, Feature
 
 NUM_FILES = {"train": 4, "validation": 2}
