@@ -25,8 +25,14 @@ from trainer_utils.machine import free_memory
 from trainer_utils.options import InputOptions, callback_of
 from trainer_utils.order import InputState
 from trainer_utils.planning import check_has_records, order_of
-from trainer_utils.reading.arrangement import LabelEncoding, arrange, call_hook
-from trainer_utils.reading.arrays import ArraySpec, Ragged, stack
+from trainer_utils.reading.elements import (
+    ArraySpec,
+    LabelEncoding,
+    Ragged,
+    arrange,
+    call_hook,
+    stack,
+)
 from trainer_utils.reading.features import FeatureArrays, is_audio
 from trainer_utils.reading.packing import Packs, packed_sources
 from trainer_utils.reading.processes import BatchProcesses

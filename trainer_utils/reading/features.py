@@ -16,7 +16,8 @@ import numpy.typing as npt
 from trainer_utils.format import DatasetError, Feature
 from trainer_utils.format.example_columns import Column
 from trainer_utils.format.tensors import decode_tensor, item_bytes, numpy_dtype, tensor_header
-from trainer_utils.reading.arrays import (
+from trainer_utils.reading.crops import Keys, are_mirrored, boxes_of, check_followers, mirror_boxes
+from trainer_utils.reading.elements import (
     ArraySpec,
     array_of,
     end_to_end,
@@ -25,7 +26,6 @@ from trainer_utils.reading.arrays import (
     splits_of,
     stack,
 )
-from trainer_utils.reading.crops import Keys, are_mirrored, boxes_of, check_followers, mirror_boxes
 from trainer_utils.reading.images import ImageDecoder
 from trainer_utils.reading.record_reader import Rows
 from trainer_utils.storage import is_fault

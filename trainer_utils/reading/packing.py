@@ -20,7 +20,7 @@ from trainer_utils.format import ConfigError, Feature
 from trainer_utils.format.errors import did_you_mean
 from trainer_utils.format.slices import FileRange, RecordPositions
 from trainer_utils.order.packing import MOST_TOKEN, PACK_FEATURES, PackIndex, PackOptions, Pieces
-from trainer_utils.reading.arrays import ArraySpec, splits_of
+from trainer_utils.reading.elements import ArraySpec, splits_of
 from trainer_utils.reading.record_reader import RecordReader, Rows
 from trainer_utils.storage import exists, join, read_bytes, write_atomically
 from trainer_utils.storage.cache_folder import own_folder
