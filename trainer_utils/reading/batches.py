@@ -125,7 +125,7 @@ class Batches:
             rule = f"None with augment={mixing!r}, which mixes rows as they were read"
             cure = "Change batches in a post_batching_callback"
             raise ConfigError.of("pre_batching_callback", self.before, allowed=rule, advice=cure)
-        self._arguments = {
+        self._arguments: dict[str, Any] = {
             "worker": worker,
             "num_workers": num_workers,
             "num_replicas": num_replicas,

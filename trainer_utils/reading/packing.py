@@ -159,14 +159,14 @@ class PackRows(NamedTuple):
         places: `(pieces,) int64`, which of these each piece is of.
         lengths: `(documents,) int64`, the tokens of each, as the index has them.
         pieces: of the packs, row by row.
-        count: how many packs.
+        num_packs: how many packs.
     """
 
     rows: Rows
     places: Numbers
     lengths: Numbers
     pieces: Pieces
-    count: int
+    num_packs: int
 
 
 class Packs:
@@ -229,7 +229,7 @@ class Packs:
     def examples(self, rows: PackRows, keys: None = None) -> list[dict[str, Array]]:
         """Each pack by itself."""
         arrays = self._arrays(rows)
-        return [{name: own[n] for name, own in arrays.items()} for n in range(rows.count)]
+        return [{name: own[n] for name, own in arrays.items()} for n in range(rows.num_packs)]
 
     def batches(
         self, rows: PackRows, sizes: Sequence[int], keys: None = None
@@ -242,7 +242,7 @@ class Packs:
     def _arrays(self, rows: PackRows) -> dict[str, Array]:
         tokens, ends = self._tokens(rows)
         arrays = {
-            name: np.zeros((rows.count, *spec.shape), spec.dtype)  # type: ignore[arg-type]
+            name: np.zeros((rows.num_packs, *spec.shape), spec.dtype)  # type: ignore[arg-type]
             for name, spec in self.structure.items()
         }
         flat = [arrays[name].reshape(-1) for name in PACK_FEATURES]
