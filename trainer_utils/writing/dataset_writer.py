@@ -10,7 +10,6 @@ exception, there is nothing at `uri`.
 import collections
 import contextlib
 import dataclasses
-import errno
 import hashlib
 import logging
 import os
@@ -135,9 +134,7 @@ class DatasetWriter:
         self._vocabularies: Mapping[str, Sequence[str]] = dict(self._settings.vocabulary)  # type: ignore[arg-type]
         self._splits: dict[str, _OpenShards] = {}
         self._record = FeatureRecord()
-        self._labels: dict[str, collections.Counter[int]] = collections.defaultdict(
-            collections.Counter
-        )
+        self._labels = collections.defaultdict[str, collections.Counter[int]](collections.Counter)
         self._ids = {
             feature: {label.encode(): number for number, label in enumerate(labels)}
             for feature, labels in self._vocabularies.items()
@@ -313,9 +310,8 @@ class DatasetWriter:
         whole = os.path.abspath(self.uri)
         try:
             storage.rename(self._folder, whole)
-        except OSError as error:
-            if error.errno in (errno.ENOTEMPTY, errno.EEXIST, errno.ENOTDIR):
-                publishing.check_is_free(self.uri)
+        except OSError:
+            publishing.check_is_free(self.uri)  # maybe something came there meanwhile
             raise
         storage.sync_folder(os.path.dirname(whole))
 
