@@ -201,7 +201,7 @@ class Call:
         try:
             self(task)
         except DatasetError as error:
-            self._write(f"{_ERRORS}/{name}", error)
+            self._write(f"{_ERRORS}/{name}", error.__reduce__())  # Dask pickles errors its own way
             raise
         beam.metrics.Metrics.counter("tfx_shards", "tasks").inc()
 
@@ -209,7 +209,12 @@ class Call:
         """The first by name of those that were kept."""
         folder = storage.join(self.workspace, _ERRORS)
         names = sorted(storage.list_names(folder, may_lack=True))
-        return read_plain(storage.join(folder, names[0])) if names else None
+        if not names:
+            return None
+        kind, values, data = read_plain(storage.join(folder, names[0]))
+        error: DatasetError = kind(*values)
+        vars(error).update(data)
+        return error
 
     def _write(self, path: str, value: object) -> None:
         storage.make_folder(storage.join(self.workspace, path.partition("/")[0]))
