@@ -222,16 +222,10 @@ def decide_column(
     is_text: bool,
     place: Callable[[Any, int], str],
 ) -> Column | None:
-    """What a column is; None where no row has a value.
+    """What a column is, by the facts of its pieces; None where no row has a value.
 
-    Args:
-        facts: of the pieces, each with what `place` knows it by.
-        given: the kind that the user says, or None.
-        is_text: whether it is the text of the examples, whatever stands in it.
-        place: names a row, for messages.
-
-    Raises:
-        InputError: a value is not of the kind; the message names column and row.
+    A value that is not of the kind that is `given`, or that most are, is an `InputError` with its
+    place. `is_text`: it is the text of the examples, whatever stands in it.
     """
     found = [fact for _, fact in facts]
     values, numbers = sum(fact.values for fact in found), sum(fact.numbers for fact in found)

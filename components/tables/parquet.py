@@ -112,14 +112,9 @@ def read_columns(
     ignored: frozenset[str] = frozenset(),
     unread: frozenset[str] = frozenset(),
 ) -> pa.Table:
-    """All columns that can be read; of those that cannot, ignored ones are left out.
+    """All columns of row groups, or of some rows of one, that can be read; ignored ones need not.
 
-    Args:
-        groups: numbers of the row groups; None for all.
-        rows: of the only group, from which to which; None for all.
-
-    Raises:
-        InputError: the file is damaged, or two columns have one name.
+    An `InputError` where the file is damaged, or two columns have one name.
     """
     file = open_file(stream, source)
     groups = range(file.metadata.num_row_groups) if groups is None else groups
