@@ -124,7 +124,10 @@ def column_facts(
         facts.note("text", array, array.is_valid(), records)
     if facts.has_floats:
         facts.note("float", array, array.is_valid(), records)
-        numbers, rows = _flat(array, records)
+        numbers, rows = array, records
+        if facts.lists:
+            parents = pc.list_parent_indices(array).to_numpy(zero_copy_only=False)
+            numbers, rows = array.flatten(), records[parents]
         are_finite = pc.is_finite(numbers)
         facts.note("not_finite", numbers, pc.invert(are_finite), rows)
         _note_sizes(facts, numbers, numbers, rows, are_finite=are_finite)
@@ -171,16 +174,6 @@ def _facts_of_texts(array: pa.Array, records: npt.NDArray[np.int64]) -> ColumnFa
 def not_finite(array: pa.Array, records: npt.NDArray[np.int64]) -> Place | None:
     """The first of floats, or of lists of them, that is infinite or no number."""
     return column_facts(array, records, are_texts=False).first.get("not_finite")
-
-
-def _flat(
-    array: pa.Array, records: npt.NDArray[np.int64]
-) -> tuple[pa.Array, npt.NDArray[np.int64]]:
-    """The values of lists, each with its row; other values as they are."""
-    if not pa.types.is_list(array.type):
-        return array, records
-    parents = pc.list_parent_indices(array).to_numpy(zero_copy_only=False)
-    return array.flatten(), records[parents]
 
 
 def _note_sizes(

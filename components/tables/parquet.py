@@ -127,7 +127,7 @@ def read_columns(
     columns = {}
     for name in names:  # alone, so that one that cannot be read is known
         try:
-            columns[name] = _read_groups(file, groups, rows, [name]).column(0)
+            columns[name] = _read_groups(file, groups, rows, [name]).column(name)
         except (pa.ArrowException, OSError) as error:
             if is_fault(error):
                 raise
