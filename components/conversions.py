@@ -35,11 +35,10 @@ from components.example_gen.settings import (
     TextSettings,
 )
 from components.layouts import texts
-from components.shuffle.external import ExternalShuffle
-from components.shuffle.layout import plan_tasks
+from components.shuffle.external import ExternalShuffle, plan_tasks
+from components.tables.column_roles import TextRules
 from components.tables.delimited import check_agreement
 from components.tables.pieces import Piece, TableOptions, select_settings
-from components.tables.texts import TextRules
 from components.tables.tokenizing import load_tokenizer
 from trainer_utils.format import ConfigError, Shard
 from trainer_utils.format.checksums import combine_crc32c, extend_crc32c

@@ -7,7 +7,7 @@ audit.outputs["anomalies"]
 from collections.abc import Sequence
 
 from tfx import types
-from tfx.dsl.components.base import base_component, base_executor, executor_spec
+from tfx.dsl.components.base import base_executor, executor_spec
 from tfx.types import artifact_utils, standard_artifacts
 
 from components import steps
@@ -16,9 +16,9 @@ from components.schema.properties import of_audit
 from components.settings import AuditSettings
 from components.tfx.component import (
     Artifacts,
+    DatasetComponent,
     Runtime,
     channel,
-    checked_properties,
     parameters_of,
     set_properties,
     uris_of,
@@ -58,7 +58,7 @@ class DatasetAuditSpec(types.ComponentSpec):
     OUTPUTS = {"anomalies": channel(standard_artifacts.ExampleAnomalies)}
 
 
-class DatasetAudit(base_component.BaseComponent):
+class DatasetAudit(DatasetComponent):
     """Finds copies, leakage between splits, conflicts of labels, shifts and odd images.
 
     Copies are records of the same content, pictures that were encoded anew, resized, made
@@ -95,10 +95,4 @@ class DatasetAudit(base_component.BaseComponent):
             label: the feature that has the class of a record.
             most: findings of each kind that are listed; all of them are counted. At least 0.
         """
-        spec = DatasetAuditSpec(
-            examples=examples,
-            against=against,
-            anomalies=types.Channel(type=standard_artifacts.ExampleAnomalies),
-            **checked_properties(AuditSettings, locals()),
-        )
-        super().__init__(spec=spec)
+        super().__init__(AuditSettings, locals())

@@ -5,7 +5,7 @@ report.outputs["report"]                # a folder with `report.html`, and no ot
 """
 
 from tfx import types
-from tfx.dsl.components.base import base_component, base_executor, executor_spec
+from tfx.dsl.components.base import base_executor, executor_spec
 from tfx.types import standard_artifacts
 from tfx.types.experimental import simple_artifacts
 
@@ -14,9 +14,9 @@ from components.common.settings import ExecProperties
 from components.settings import DatasetReportSettings
 from components.tfx.component import (
     Artifacts,
+    DatasetComponent,
     Runtime,
     channel,
-    checked_properties,
     parameters_of,
     uris_of,
 )
@@ -59,7 +59,7 @@ class DatasetReportSpec(types.ComponentSpec):
     OUTPUTS = {"report": channel(simple_artifacts.File)}
 
 
-class DatasetReport(base_component.BaseComponent):
+class DatasetReport(DatasetComponent):
     """Writes one page of HTML that shows what is in an Examples artifact; it needs no network.
 
     Splits, shards and their balance, labels and how they shift between splits, pictures by class
@@ -90,11 +90,4 @@ class DatasetReport(base_component.BaseComponent):
             sample_records: most records of each split that are read; counts are the manifest's. At
                 least 1.
         """
-        spec = DatasetReportSpec(
-            examples=examples,
-            statistics=statistics,
-            schema=schema,
-            report=types.Channel(type=simple_artifacts.File),
-            **checked_properties(DatasetReportSettings, locals()),
-        )
-        super().__init__(spec=spec)
+        super().__init__(DatasetReportSettings, locals())

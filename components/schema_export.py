@@ -6,7 +6,7 @@ schema.outputs["datum_dataset"]     # for Datum's load(uri), and for everybody e
 """
 
 from tfx import types
-from tfx.dsl.components.base import base_component, base_executor, executor_spec
+from tfx.dsl.components.base import base_executor, executor_spec
 from tfx.types import artifact_utils, standard_artifacts
 from tfx.types.experimental import simple_artifacts
 
@@ -15,9 +15,9 @@ from components.common.settings import ExecProperties
 from components.settings import SchemaExportSettings
 from components.tfx.component import (
     Artifacts,
+    DatasetComponent,
     Runtime,
     channel,
-    checked_properties,
     parameters_of,
     set_properties,
     uris_of,
@@ -72,7 +72,7 @@ class SchemaExportSpec(types.ComponentSpec):
     }
 
 
-class SchemaExport(base_component.BaseComponent):
+class SchemaExport(DatasetComponent):
     """Writes what an Examples artifact holds: `schema.pbtxt` for TFX, two JSON files for Datum.
 
     TFX's components take a Schema whose folder holds one file and no other, Datum wants two in
@@ -108,12 +108,4 @@ class SchemaExport(base_component.BaseComponent):
             tfds: write TFDS's two JSON files too, so that `tfds.builder_from_directory` opens the
                 uri of `datum_dataset`.
         """
-        spec = SchemaExportSpec(
-            examples=examples,
-            schema=schema,
-            statistics=statistics,
-            datum_schema=types.Channel(type=standard_artifacts.Schema),
-            datum_dataset=types.Channel(type=simple_artifacts.Dataset),
-            **checked_properties(SchemaExportSettings, locals()),
-        )
-        super().__init__(spec=spec)
+        super().__init__(SchemaExportSettings, locals())

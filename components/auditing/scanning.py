@@ -144,17 +144,14 @@ class Scan(TextSketches):
         self._waiting.clear()
 
     def _label_of(self, values: Mapping[str, Sequence[Any]]) -> int:
-        if not (found := values.get(self._label)):
-            return -1
-        name = ", ".join(map(self._class_name, found))
-        return self._labels.setdefault(name, len(self._labels))
-
-    def _class_name(self, value: Any) -> str:
-        if isinstance(value, memoryview):
-            return bytes(value).decode("utf-8", "backslashreplace")
-        vocabulary = self._dataset.vocabularies.get(self._label, ())
-        is_known = isinstance(value, int) and 0 <= value < len(vocabulary)
-        return vocabulary[value] if is_known else str(value)
+        names, vocabulary = [], self._dataset.vocabularies.get(self._label, ())
+        for value in values.get(self._label, ()):
+            if isinstance(value, memoryview):
+                names.append(bytes(value).decode("utf-8", "backslashreplace"))
+            else:
+                is_known = isinstance(value, int) and 0 <= value < len(vocabulary)
+                names.append(vocabulary[value] if is_known else str(value))
+        return self._labels.setdefault(", ".join(names), len(self._labels)) if names else -1
 
     def _parts(
         self, values: Mapping[str, Sequence[Any]]

@@ -32,7 +32,7 @@ from components.example_gen.plan import (
     lay_out_shards,
 )
 from components.example_gen.settings import MediaSettings
-from components.tables.vocabularies import make_vocabularies
+from components.tables.column_roles import make_vocabularies
 from trainer_utils.format.naming import check_feature_names
 from trainer_utils.format.planning import keyed_digests, remainders
 

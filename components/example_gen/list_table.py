@@ -21,6 +21,7 @@ from components.common.fingerprint import sum_facts
 from components.common.layout_inputs import LayoutInputs, decode_text
 from components.example_gen.boxes import BOX_COLUMNS, Box, box_values
 from components.example_gen.file_kinds import kind_of_name
+from components.tables.column_roles import is_split_word
 from components.tables.delimited import refuse_doubtful
 from components.tables.kinds import cast_column, column_facts, decide_column
 from components.tables.parquet import open_file, read_columns
@@ -33,7 +34,6 @@ from components.tables.pieces import (
     select_settings,
 )
 from components.tables.reading import DELIMITERS, kind_of_table, pieces_of, read_piece
-from components.tables.splits import is_split_word
 from trainer_utils.format import InputError
 from trainer_utils.storage import is_fault
 

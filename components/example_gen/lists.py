@@ -19,10 +19,10 @@ from components.common.rejects import RejectedInputError
 from components.example_gen.file_kinds import kind_of_heads, kind_of_name
 from components.example_gen.list_table import ListTable, read_list
 from components.example_gen.settings import MEDIA
+from components.tables.column_roles import NoSplit, split_column, split_of_word
 from components.tables.delimited import check_agreement
 from components.tables.kinds import LABEL_NAMES, check_columns
 from components.tables.reading import DELIMITERS, SUFFIXES, kind_of_table
-from components.tables.splits import NoSplit, split_column, split_of_word
 from trainer_utils.format import InputError, canonical_split
 
 WORDS = {"image": "image", "audio": "sound"}

@@ -18,7 +18,7 @@ import numpy.typing as npt
 from components.common.entry import Column, ExcludedInput, label_column
 from components.common.rejects import Reject
 from components.example_gen.settings import ExampleGenSettings
-from components.shuffle.layout import SplitLayout
+from components.shuffle.external import SplitLayout
 from trainer_utils.format import ConfigError, Feature, Shard, keyed_hash, settings, shard_bounds
 from trainer_utils.format.errors import did_you_mean
 from trainer_utils.format.json_text import JsonObject

@@ -20,6 +20,13 @@ from components.common.entry import Column, label_column
 from components.common.example_batch import encode_batch, frame_batch
 from components.example_gen.plan import EXCLUDED, Numbers
 from components.shuffle.external import ExternalShuffle, read_batch, run_of, write_batches
+from components.tables.column_roles import (
+    MAYBE_SPLIT,
+    SPLIT_NAMES,
+    TextRules,
+    label_ids,
+    text_columns,
+)
 from components.tables.kinds import (
     LABEL_NAMES,
     ColumnFacts,
@@ -31,10 +38,7 @@ from components.tables.kinds import (
 )
 from components.tables.pieces import BadRow, Piece, TableOptions
 from components.tables.reading import read_piece
-from components.tables.splits import MAYBE_SPLIT, SPLIT_NAMES
-from components.tables.texts import TextRules, text_columns
 from components.tables.tokenizing import same_tokenizer
-from components.tables.vocabularies import label_ids
 from trainer_utils.format import Shard
 from trainer_utils.format.index import name_crc
 from trainer_utils.format.naming import NAME_FEATURES

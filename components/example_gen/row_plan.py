@@ -40,12 +40,17 @@ from components.example_gen.row_pieces import (
     read_digests,
 )
 from components.example_gen.settings import TextSettings
+from components.tables.column_roles import (
+    NoSplit,
+    label_ids,
+    make_vocabularies,
+    split_column,
+    split_of_word,
+    text_columns,
+)
 from components.tables.kinds import cast_column, check_columns, decide_column, texts_of
 from components.tables.pieces import MAX_COLUMNS, Piece
-from components.tables.splits import NoSplit, split_column, split_of_word
-from components.tables.texts import text_columns
 from components.tables.tokenizing import load_tokenizer
-from components.tables.vocabularies import label_ids, make_vocabularies
 from trainer_utils.format import ConfigError, Feature, InputError, keyed_hashes
 from trainer_utils.format.json_text import JsonObject
 from trainer_utils.format.naming import check_feature_names

@@ -32,7 +32,7 @@ from components.example_gen.file_shards import KnownShard
 from components.example_gen.inputs import LocatedInputs
 from components.example_gen.plan import lay_out_shards
 from components.example_gen.settings import MediaSettings
-from components.shuffle.layout import SplitLayout
+from components.shuffle.external import SplitLayout
 from trainer_utils.dataset import Dataset, open_dataset
 from trainer_utils.format import ConfigError, Shard
 from trainer_utils.format.checksums import NO_CHECKSUM, is_sealed, seal

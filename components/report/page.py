@@ -24,6 +24,12 @@ from trainer_utils.format.naming import REJECTS_FILE, SCHEMA_FILE
 from trainer_utils.storage import is_fault, join, read_text, write_text
 
 SAMPLE_RECORDS = 1000  # of each split
+_NUMBERS = {"least": "min", "median": "median", "mean": "mean", "most": "max"}
+_COLUMNS = {  # of a table of TFX's statistics
+    "num_stats": {**_NUMBERS, "standard deviation": "std_dev", "zeros": "num_zeros"},
+    "string_stats": {"unique": "unique"},
+    "bytes_stats": {"unique": "unique"},
+}
 _MOST_LABELS, _MOST_SHARDS, _MOST_REJECTS, _MOST_VALUES = 60, 400, 5, 8
 
 
@@ -82,7 +88,13 @@ def _render(
     checks = [*dataset_checks(uri), *([_schema_check(schema, facts)] if schema else [])]
     parts = [part for part in facts.uri.split("/") if part]  # an artifact's ends with a number
     totals = facts.label_totals
-    labels = sorted(totals, key=lambda label: (-totals[label], label))[:_MOST_LABELS]
+    frequent = sorted(totals, key=lambda label: (-totals[label], label))[:_MOST_LABELS]
+    labels: dict[str, list[tuple[int, float]]] = {label: [] for label in frequent}
+    for split in facts.splits:
+        counts = facts.labels.get(split, {})
+        in_all = max(sum(counts.values()), 1)
+        for label, rows in labels.items():  # how often it occurs, and its share of the split
+            rows.append((counts.get(label, 0), counts.get(label, 0) / in_all))
     page = load_template("page.html").render(
         facts=facts,
         name="/".join(parts[-3:] if parts[-1].isdigit() else parts[-1:]),
@@ -91,7 +103,7 @@ def _render(
         total_bytes=sum(split.bytes for split in facts.splits.values()),
         left_out=_left_out(facts),
         shards={name: _shards(facts, name) for name in facts.splits},
-        labels={label: [_share(facts, split, label) for split in facts.splits] for label in labels},
+        labels=labels,
         num_labels=len(totals),
         shifts=[
             (first, second, total_variation(facts.labels[first], facts.labels[second]))
@@ -106,12 +118,6 @@ def _render(
         steps=_steps(facts),
     )
     return page, sample.damage
-
-
-def _share(facts: DatasetFacts, split: str, label: str) -> tuple[int, float]:
-    """How often a label occurs, and its share of the split."""
-    counts = facts.labels.get(split, {})
-    return counts.get(label, 0), counts.get(label, 0) / max(sum(counts.values()), 1)
 
 
 def _shards(facts: DatasetFacts, split: str) -> dict[str, object]:
@@ -177,12 +183,8 @@ def _read_statistics(uri: str) -> dict[str, list[dict[str, object]]]:
             present = stats.common_stats.num_non_missing if kind else 0
             missing = stats.common_stats.num_missing if kind else 0
             row = {"split": split, "present": present, "missing": missing}
-            if kind == "num_stats":
-                row |= {"least": stats.min, "median": stats.median, "mean": stats.mean}
-                row |= {"most": stats.max, "standard deviation": stats.std_dev}
-                row["zeros"] = stats.num_zeros
-            if kind in ("string_stats", "bytes_stats"):
-                row["unique"] = stats.unique
+            for column, field in _COLUMNS.get(kind or "", {}).items():
+                row[column] = getattr(stats, field)
             if kind == "string_stats":
                 top = [value for value in stats.top_values if value.frequency > 1][:_MOST_VALUES]
                 row["frequent"] = ", ".join(f"{one.value} ({one.frequency:,.0f})" for one in top)

@@ -74,12 +74,18 @@ class ColumnFacts:
     has_floats: bool = False  # whether one of the numbers is a float without doubt
     has_doubtful: bool = False  # whether a text is a float only beside others, as `nan` is
     has_codes: bool = False  # whether a text is like a number that is written in another way
-    first_float: Place | None = None  # the first that is no int
-    first_text: Place | None = None  # the first that is no number
-    too_large: Place | None = None  # the first int that 64 bits do not hold
-    not_finite: Place | None = None  # the first number, no text, that is infinite or none
-    overflow: Place | None = None  # the first finite number that a float of 32 bits does not hold
-    rounded: Place | None = None  # the first whole number that a float of 32 bits changes
+    # the first of each: `float` is no int, `text` no number, `too_large` an int that 64 bits do not
+    # hold; `not_finite` is a number, no text; `overflow` a finite number that a float of 32 bits
+    # does not hold, `rounded` a whole one that it changes
+    first: dict[str, Place] = dataclasses.field(default_factory=dict)
+
+    def note(
+        self, what: str, array: pa.Array, mask: pa.Array, records: npt.NDArray[np.int64]
+    ) -> None:
+        """Keeps the first value that a mask has."""
+        row = pc.index(mask, True).as_py()
+        if row >= 0:
+            self.first[what] = int(records[row]), repr(array[row].as_py())[:_SHOWN]
 
 
 def check_columns(given: Mapping[str, str], names: Collection[str], *, of: str) -> None:
@@ -115,12 +121,13 @@ def column_facts(
     elif pa.types.is_integer(kind) or pa.types.is_floating(kind):
         facts.numbers, facts.has_floats = values, pa.types.is_floating(kind)
     else:
-        facts.first_text = _place(array, array.is_valid(), records)
+        facts.note("text", array, array.is_valid(), records)
     if facts.has_floats:
-        facts.first_float = _place(array, array.is_valid(), records)
-        facts.not_finite = not_finite(array, records)
+        facts.note("float", array, array.is_valid(), records)
         numbers, rows = _flat(array, records)
-        _note_sizes(facts, numbers, numbers, rows, are_finite=pc.is_finite(numbers))
+        are_finite = pc.is_finite(numbers)
+        facts.note("not_finite", numbers, pc.invert(are_finite), rows)
+        _note_sizes(facts, numbers, numbers, rows, are_finite=are_finite)
     return facts
 
 
@@ -130,7 +137,7 @@ def _facts_of_texts(array: pa.Array, records: npt.NDArray[np.int64]) -> ColumnFa
     if not facts.numbers:
         is_missing = pc.match_substring_regex(array, _MISSING)
         facts.missing = _count(is_missing)
-        facts.first_text = _place(array, pc.invert(is_missing), records)
+        facts.note("text", array, pc.invert(is_missing), records)
         return facts
     is_int = is_number = pc.match_substring_regex(array, _INT)
     ints, floats = _count(is_int), 0
@@ -145,23 +152,25 @@ def _facts_of_texts(array: pa.Array, records: npt.NDArray[np.int64]) -> ColumnFa
         is_int = pc.match_substring_regex(array, _GIVEN_INT)
         is_missing = pc.match_substring_regex(array, _MISSING)
         facts.missing = _count(is_missing)
-        facts.first_text = _place(array, pc.invert(pc.or_(is_number, is_missing)), records)
+        facts.note("text", array, pc.invert(pc.or_(is_number, is_missing)), records)
     facts.has_floats = floats > 0
-    facts.first_float = _place(array, pc.and_(is_number, pc.invert(is_int)), records)
+    facts.note("float", array, pc.and_(is_number, pc.invert(is_int)), records)
     shown, rows = array.filter(is_number), records[_flags(is_number)]
     are_finite = pc.invert(pc.match_substring_regex(shown, "[nN]"))  # `1e999` is read as inf
     _note_sizes(facts, shown, numbers_of_texts(shown, pa.float64()), rows, are_finite=are_finite)
-    facts.too_large = _too_large(array, is_int, records)
-    facts.has_codes |= facts.too_large is not None
+    try:
+        numbers_of_texts(array.filter(is_int), pa.int64())
+    except pa.ArrowInvalid:
+        pairs = zip(array.to_pylist(), _flags(is_int).tolist(), strict=True)
+        outside = [flag and not -(2**63) <= int(value) < 2**63 for value, flag in pairs]
+        facts.note("too_large", array, pa.array(outside), records)
+        facts.has_codes |= "too_large" in facts.first
     return facts
 
 
 def not_finite(array: pa.Array, records: npt.NDArray[np.int64]) -> Place | None:
     """The first of floats, or of lists of them, that is infinite or no number."""
-    array, records = _flat(array, records)
-    if not pa.types.is_floating(array.type):
-        return None
-    return _place(array, pc.invert(pc.is_finite(array)), records)
+    return column_facts(array, records, are_texts=False).first.get("not_finite")
 
 
 def _flat(
@@ -183,9 +192,8 @@ def _note_sizes(
     are_finite: pa.Array,
 ) -> None:
     """Notes a finite number that 32 bits cannot hold, and a whole one that they change."""
-    facts.overflow = _place(
-        shown, pc.and_(pc.greater(pc.abs(numbers), _MOST_FLOAT), are_finite), records
-    )
+    are_large = pc.and_(pc.greater(pc.abs(numbers), _MOST_FLOAT), are_finite)
+    facts.note("overflow", shown, are_large, records)
     if not facts.has_floats:
         return
     values = numbers.to_numpy(zero_copy_only=False)
@@ -194,7 +202,7 @@ def _note_sizes(
         is_other &= values.astype(np.float32) != values
     if pa.types.is_string(shown.type):  # `1e30` is no id
         is_other &= _flags(pc.greater_equal(pc.binary_length(shown), len("16777217")))
-    facts.rounded = _place(shown, pa.array(is_other), records)
+    facts.note("rounded", shown, pa.array(is_other), records)
 
 
 def _flags(mask: pa.Array) -> npt.NDArray[np.bool_]:
@@ -204,22 +212,6 @@ def _flags(mask: pa.Array) -> npt.NDArray[np.bool_]:
 
 def _count(mask: pa.Array) -> int:
     return pc.sum(mask).as_py() or 0
-
-
-def _too_large(array: pa.Array, is_int: pa.Array, records: npt.NDArray[np.int64]) -> Place | None:
-    try:
-        numbers_of_texts(array.filter(is_int), pa.int64())
-    except pa.ArrowInvalid:
-        pairs = zip(array.to_pylist(), _flags(is_int).tolist(), strict=True)
-        outside = [flag and not -(2**63) <= int(value) < 2**63 for value, flag in pairs]
-        return _place(array, pa.array(outside), records)
-    return None
-
-
-def _place(array: pa.Array, mask: pa.Array, records: npt.NDArray[np.int64]) -> Place | None:
-    """The first value that a mask has."""
-    row = pc.index(mask, True).as_py()
-    return None if row < 0 else (int(records[row]), repr(array[row].as_py())[:_SHOWN])
 
 
 def decide_column(
@@ -253,14 +245,14 @@ def decide_column(
     kind = "string" if is_text else given or _kind_by_values(found, values - missing, numbers)
     if kind in (None, "string", "text", "label"):
         for piece, fact in facts:
-            if fact.not_finite is not None:
-                row, value = fact.not_finite
+            if "not_finite" in fact.first:
+                row, value = fact.first["not_finite"]
                 raise no_text(name, value, place(piece, row))
         is_label = kind == "label" or (kind is None and name.lower() in LABEL_NAMES)
         return Column(name, "label" if is_label else "string", is_list=is_list and not is_text)
 
-    def first(trouble: str) -> str | None:
-        places = ((piece, getattr(fact, trouble)) for piece, fact in facts)
+    def first(what: str) -> str | None:
+        places = ((piece, fact.first.get(what)) for piece, fact in facts)
         return next((f"{at[1]} ({place(piece, at[0])})" for piece, at in places if at), None)
 
     assert kind is not None
@@ -268,11 +260,11 @@ def decide_column(
     of_kind = f"{kind}{' in lists' if is_list else ''}{of_all}"
     texts = f"columns={{{name!r}: 'string'}}"
     in_32_bits = "numbers that a float of 32 bits holds, up to 3.4e38"
-    rules = {"first_text": of_kind, "overflow": in_32_bits}
+    rules = {"text": of_kind, "overflow": in_32_bits}
     if kind == "int":
-        rules = dict.fromkeys(("first_text", "too_large", "first_float"), of_kind)
-    for trouble, rule in rules.items():
-        if wrong := first(trouble):
+        rules = dict.fromkeys(("text", "too_large", "float"), of_kind)
+    for what, rule in rules.items():
+        if wrong := first(what):
             cure = f"Mend it, or say what the column is: {texts}"
             raise InputError(f"column {name!r}: expected {rule}, got {wrong}. {cure}.")
     if missing:
@@ -296,7 +288,7 @@ def _kind_by_values(found: Sequence[ColumnFacts], values: int, numbers: int) -> 
         return None  # one `08123` says what all of them are
     if any(fact.has_doubtful for fact in found) and not any(fact.has_floats for fact in found):
         return None
-    return "float" if any(fact.first_float for fact in found) else "int"
+    return "float" if any("float" in fact.first for fact in found) else "int"
 
 
 # Values of the type that was decided --------------------------------------------------------------

@@ -5,13 +5,14 @@ from collections.abc import Mapping
 from typing import Any, TypeAlias
 
 from tfx import types
+from tfx.dsl.components.base import base_component
 from tfx.orchestration import data_types
 from tfx.types import artifact_utils, component_spec
 
 from components.common.settings import ComponentSettings, ExecProperties, without_runtime_parameters
 from components.schema.properties import SPLIT_NAMES, Properties
 from components.tfx.files import register_object_stores
-from trainer_utils.format.settings import Setting, settings_of
+from trainer_utils.format.settings import settings_of
 
 Runtime = data_types.RuntimeParameter
 Artifacts: TypeAlias = dict[str, list[types.Artifact]]
@@ -31,20 +32,16 @@ def channel(kind: type, *, optional: bool = False) -> component_spec.ChannelPara
 def parameters_of(
     settings: type[ComponentSettings],
 ) -> dict[str, component_spec.ExecutionParameter]:
-    """A spec's parameters: settings as `to_properties` makes them."""
-    return {
-        name: component_spec.ExecutionParameter(
-            type=_property_types(one), optional=one.is_optional or one.is_collection
+    """A spec's parameters, as `to_properties` makes them; a float may be an int, such as 0."""
+    parameters = {}
+    held = {bool: (int,), int: (int,), float: (int, float)}
+    for name, one in settings_of(settings).items():
+        kinds = tuple(dict.fromkeys(k for given in one.kinds for k in held.get(given, (str,))))
+        parameters[name] = component_spec.ExecutionParameter(
+            type=kinds if len(kinds) > 1 else kinds[0],
+            optional=one.is_optional or one.is_collection,
         )
-        for name, one in settings_of(settings).items()
-    }
-
-
-def _property_types(one: Setting) -> type | tuple[type, ...]:
-    """What an execution property may be; a float setting may be an int, such as 0 or 1."""
-    held = {bool: (int,), int: (int,), float: (int, float), str: (str,)}
-    types = dict.fromkeys(kind for one_kind in one.kinds for kind in held.get(one_kind, (str,)))
-    return tuple(types) if len(types) > 1 else next(iter(types))
+    return parameters
 
 
 def checked_properties(
@@ -75,6 +72,16 @@ def document_constructor(
     entries = "\n".join(wrapper.fill(f"{name}: {text}") for name, text in sentences.items())
     constructor: Any = component.__init__  # type: ignore[misc]
     constructor.__doc__ = f"{constructor.__doc__}\n\nArgs:\n{entries}"
+
+
+class DatasetComponent(base_component.BaseComponent):
+    """A component of a dataset; subclasses write out their constructor's signature."""
+
+    def __init__(self, settings: type[ComponentSettings], arguments: Mapping[str, Any]) -> None:
+        given = {name: arguments[name] for name in self.SPEC_CLASS.INPUTS}
+        made = {name: types.Channel(type=o.type) for name, o in self.SPEC_CLASS.OUTPUTS.items()}
+        properties = checked_properties(settings, arguments)
+        super().__init__(spec=self.SPEC_CLASS(**given, **made, **properties))
 
 
 def set_properties(artifact: types.Artifact, properties: Properties) -> None:

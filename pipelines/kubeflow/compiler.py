@@ -122,7 +122,7 @@ def compile_pipeline(
 
         made = create_kubeflow_pipeline(pipeline, name=name, pipeline_root=pipeline_root)
     else:
-        made = _call(_load(pipeline), pipeline, pipeline_root)
+        made = _make(pipeline, pipeline_root)
     if hasattr(made, "pipeline_spec"):
         documents = _compile_native(made, name, pipeline_root, image)
     else:
@@ -154,39 +154,29 @@ def _needed_by_tfx(pipeline: str, image: str | None, root: str | None) -> tuple[
     return str(image), str(root)
 
 
-def _load(pipeline: str) -> Any:
-    """The function that `PATH.py:FUNCTION` names."""
+def _make(pipeline: str, pipeline_root: str | None) -> Any:
+    """The pipeline that `PATH.py:FUNCTION` gives, of TFX or kfp; one of kfp it may be itself."""
     path, _, function = str(pipeline).rpartition(":")
     if not path.endswith(".py") or not os.path.isfile(path):
         rule = f"{', '.join(READY)} or PATH.py:FUNCTION, of a file that there is"
         raise ConfigError.of("pipeline", pipeline, allowed=rule)
     sys.path.insert(0, os.path.dirname(os.path.abspath(path)))  # as `python PATH.py` has it
     try:
-        found = runpy.run_path(path, run_name=os.path.basename(path)[:-3]).get(function)
+        found: Any = runpy.run_path(path, run_name=os.path.basename(path)[:-3]).get(function)
+        if hasattr(found, "pipeline_spec"):
+            return found
+        wants_root = "pipeline_root" in inspect.signature(found).parameters
+        made = found(**({"pipeline_root": pipeline_root} if wants_root else {}))
+    except ConfigError:
+        raise
     except Exception as error:
         raise ConfigError(
-            f"pipeline {pipeline!r}: {path!r} cannot be imported: {type(error).__name__}: {error}",
+            f"pipeline {pipeline!r}: expected a function {function!r} in {path!r} that needs no "
+            f"argument but pipeline_root, got {type(error).__name__}: {error}",
             setting="pipeline",
         ) from error
     finally:
         sys.path.pop(0)
-    if not callable(found):
-        raise ConfigError.of("pipeline", pipeline, allowed=f"a function {function!r} in {path!r}")
-    return found
-
-
-def _call(function: Any, pipeline: str, pipeline_root: str | None) -> Any:
-    """The pipeline: of a component or pipeline of kfp itself, else what the function returns."""
-    made = function
-    if not hasattr(function, "pipeline_spec"):
-        signature = inspect.signature(function)
-        given = {n: pipeline_root for n in ("pipeline_root",) if n in signature.parameters}
-        try:
-            signature.bind(**given)
-        except TypeError as error:
-            rule = f"a function that needs no argument but pipeline_root ({error})"
-            raise ConfigError.of("pipeline", pipeline, allowed=rule) from None
-        made = function(**given)
     is_tfx = all(hasattr(made, part) for part in ("pipeline_info", "components"))
     if not is_tfx and not hasattr(made, "pipeline_spec"):
         rule = f"one that gives a TFX pipeline or one of kfp.dsl, not {type(made).__name__}"

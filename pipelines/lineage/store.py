@@ -87,7 +87,7 @@ def find_artifact(metadata: str, uri: str) -> Lineage | str:
         spellings += [f(uri) for f in (os.path.abspath, os.path.realpath, os.path.relpath)]
     with open_store(metadata) as store:
         asked = (store.get_artifacts_by_uri(s + end) for s in spellings for end in ("", "/"))
-        found = next(filter(None, asked), [])
+        found = next(filter(None, asked), list[Any]())
         if not found:
             known = sorted(store.get_artifacts(), key=lambda artifact: -artifact.id)
             newest = ", ".join([artifact.uri for artifact in known if artifact.uri][:_SHOWN])

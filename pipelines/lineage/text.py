@@ -10,7 +10,6 @@ from typing import TypeAlias
 from pipelines.lineage.graph import MISSING_PREFIX, Artifact, Execution, Id, Lineage, RecordStep
 from pipelines.lineage.lookup import RUN_UNKNOWN
 from trainer_utils.format.json_text import JsonObject
-from trainer_utils.format.printable import printable
 from trainer_utils.text_output import as_text, quantity
 
 _MOST_LEVELS = 50  # of a tree: models that each start from the one before make chains of any length
@@ -56,7 +55,7 @@ def _artifact(artifact: Artifact) -> str:
     number = "" if isinstance(artifact.id, str) else f" {artifact.id}"
     name = f" {artifact.name!r}" if artifact.name else ""
     state = "" if artifact.state in ("LIVE", "UNKNOWN") else f" ({artifact.state})"
-    return printable(f"{artifact.type}{number}{name}{state}  {place}")
+    return f"{artifact.type}{number}{name}{state}  {place}"
 
 
 def _execution(execution: Execution) -> str:
@@ -64,7 +63,7 @@ def _execution(execution: Execution) -> str:
     pipeline = f" of {execution.pipeline}" if execution.pipeline else ""
     state = "" if execution.state == "COMPLETE" else f", {execution.state}"
     number = "" if isinstance(execution.id, str) else f" (execution {execution.id}{state})"
-    return printable(f"{execution.component}{number}{run}{pipeline}")
+    return f"{execution.component}{number}{run}{pipeline}"
 
 
 def _facts(lineage: Lineage) -> Iterator[str]:

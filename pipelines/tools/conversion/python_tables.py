@@ -20,7 +20,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from components.example_gen.settings import MEDIA
-from components.tables.splits import SPLIT_COLUMNS
+from components.tables.column_roles import SPLIT_COLUMNS
 from pipelines.tools.conversion.python_sources import Options, Row, rows_of
 from trainer_utils.format import InputError
 from trainer_utils.format.naming import check_feature_names

@@ -83,15 +83,10 @@ def test_what_is_planted_is_found_by_name(audit):
     assert "'2'" in found.detail
 
 
-def test_records_are_named_with_place_and_label(audit):
+def test_records_are_named_and_findings_refused_by_kind(audit):
     (found,) = [one for one in audit.findings if one.kind == "label_conflict"]
-    assert [(r.split, r.number, r.label) for r in found.records] == [
-        ("train", 1, "1"),
-        ("train", 13, "0"),
-    ]
-
-
-def test_findings_of_some_kinds_are_refused(audit):
+    places = [(r.split, r.number, r.label) for r in found.records]
+    assert places == [("train", 1, "1"), ("train", 13, "0")]
     audit.check(["label_shift"])
     with pytest.raises(DatasetError, match=r"1 leakage: .*train: t3\.jpg"):
         audit.check(["leakage"])
@@ -99,15 +94,12 @@ def test_findings_of_some_kinds_are_refused(audit):
         audit.check(["leakge"])
 
 
-def test_a_label_that_no_dataset_has_is_refused(photos):
-    with pytest.raises(ConfigError, match=r"label: expected one of .*'labl'.*Did you mean 'label'"):
-        audit_dataset(photos, label="labl")
-
-
-def test_all_are_counted_though_few_are_listed(photos, audit):
+def test_few_are_listed_and_a_label_that_no_dataset_has_is_refused(photos, audit):
     short = audit_dataset(photos, most=0)
     assert short.counts == audit.counts
     assert not short.findings
+    with pytest.raises(ConfigError, match=r"label: expected one of .*'labl'.*Did you mean 'label'"):
+        audit_dataset(photos, label="labl")
 
 
 def text_dataset(folder: Path, write_dataset, train: list[str], held: list[str]) -> str:
@@ -134,33 +126,21 @@ def test_texts_that_leak_or_shift_are_found(tmp_path, write_dataset):
     assert {"length_shift", "vocabulary_shift"} <= set(audit.counts)
 
 
-def sound_dataset(uri: Path, write_dataset, splits: dict[str, dict[str, bytes]]) -> str:
-    """Of sounds by name, before whose feature comes one of text."""
-    groups = {
-        split: [[{"a": [b"spoken"], "audio": [data], "id": [n.encode()]} for n, data in of.items()]]
-        for split, of in splits.items()
-    }
-    features = {name: Feature(type="string") for name in ("a", "audio", "id")}
-    return str(write_dataset(uri, groups, features))
-
-
-def test_the_same_sound_in_two_splits_leaks(tmp_path, write_dataset):
-    made = [f"RIFF....WAVE{n}".encode() for n in range(4)]
-    splits = {"train": {"a": made[0], "b": made[1]}, "eval": {"c": made[1], "d": made[2]}}
-    audit = audit_dataset(sound_dataset(tmp_path / "sounds", write_dataset, splits))
-    assert names(audit, "leakage") == [{"b", "c"}]
-    assert audit.counts == {"leakage": 1}
-
-
-def test_a_record_with_an_image_is_compared_by_it_and_not_by_its_sound(
+def test_sounds_are_compared_by_their_bytes_and_records_with_an_image_by_that(
     tmp_path, write_dataset, tiles
 ):
+    spoken = [{"a": [b"spoken"], "audio": [f"RIFF....WAVE{n}".encode()]} for n in range(3)]
+    rows = [{**spoken[n], "id": [i]} for n, i in ((0, b"a"), (1, b"b"), (1, b"c"), (2, b"d"))]
+    features = {name: Feature(type="string") for name in ("a", "audio", "image", "id")}
+    splits = {"train": [rows[:2]], "eval": [rows[2:]]}
+    audit = audit_dataset(str(write_dataset(tmp_path / "sounds", splits, features)))
+    assert names(audit, "leakage") == [{"b", "c"}]
+    assert audit.counts == {"leakage": 1}
     shown = [jpeg(tiles[1]), jpeg(tiles[1], 60), jpeg(tiles[5])]
     rows = [
-        {"audio": [f"RIFF....WAVE{sound}".encode()], "image": [shown[image]], "id": [name.encode()]}
-        for name, sound, image in (("a", 0, 0), ("b", 1, 1), ("c", 0, 2))
+        {**spoken[sound], "image": [shown[image]], "id": [name]}
+        for name, sound, image in ((b"a", 0, 0), (b"b", 1, 1), (b"c", 0, 2))
     ]
-    features = {name: Feature(type="string") for name in ("audio", "image", "id")}
     uri = write_dataset(tmp_path / "both", {"train": [rows]}, features)
     assert names(audit_dataset(str(uri)), "near_duplicates") == [{"a", "b"}]
 

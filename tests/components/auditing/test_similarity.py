@@ -1,4 +1,4 @@
-"""Copies of images and texts are found, others are not: by Pillow, scipy, and Jaccard's index."""
+"""Copies of images and texts are found, others are not: by Pillow and Jaccard's index."""
 
 import io
 import itertools
@@ -11,7 +11,6 @@ from PIL import Image, ImageStat
 from components.auditing.similarity import (
     IMAGE_SKETCH,
     LEAST_JACCARD,
-    DisjointSets,
     TextSketches,
     group_similar_images,
     look_at_image,
@@ -21,20 +20,6 @@ from components.auditing.similarity import (
 )
 from tests.components.auditing.pictures import copies_of, cut_tiles, jpeg, png
 from tests.components.auditing.prose import altered, paragraphs
-
-
-@pytest.mark.parametrize("pairs", [0, 60])
-def test_sets_that_are_united_are_connected_components(pairs):
-    csgraph = pytest.importorskip("scipy.sparse.csgraph")
-    from scipy.sparse import coo_matrix
-
-    some = np.random.default_rng(pairs).integers(0, 100, (pairs, 2))
-    sets = DisjointSets(100)
-    sets.unite(some)
-    graph = coo_matrix((np.ones(pairs), (some[:, 0], some[:, 1])), (100, 100))
-    _, labels = csgraph.connected_components(graph, directed=False)
-    first = [labels.tolist().index(label) for label in labels.tolist()]
-    assert sets.groups().tolist() == first
 
 
 @pytest.mark.parametrize("encode", [jpeg, png])

@@ -1,4 +1,4 @@
-"""Labels, and the ids that they become."""
+"""Labels, and the ids that they become; columns of texts."""
 
 import unicodedata
 
@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from components.tables.vocabularies import label_ids, make_vocabularies
+from components.tables.column_roles import TextRules, label_ids, make_vocabularies
+from components.tables.pieces import Rows
 from trainer_utils.format import InputError
 
 TEXTS = st.text(st.characters(exclude_categories=("Cs", "Cc")), min_size=1)
@@ -36,3 +37,9 @@ def test_a_label_in_two_forms_of_unicode_is_two_classes_only_where_the_user_says
     with pytest.raises(InputError, match=r"'cafe\\u0301' and 'caf\\xe9', which look alike"):
         make_vocabularies({"label": {*labels, "dog"}}, given={})
     assert make_vocabularies({"label": {*labels}}, given={"label": labels}) == {"label": labels}
+
+
+def test_a_column_of_lists_holds_no_texts():
+    rows = Rows({"text": pa.array([["a", "b"], ["c"]])}, found=2)
+    with pytest.raises(InputError, match="text"):
+        TextRules().apply(rows, ["text"])

@@ -1,0 +1,188 @@
+"""Columns with a part of their own: splits, what their words mean; labels and ids; texts."""
+
+import dataclasses
+import os
+import unicodedata
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from components.tables.kinds import texts_of
+from components.tables.pieces import Rows
+from trainer_utils.format import ConfigError, InputError, canonical_split
+from trainer_utils.format.errors import did_you_mean
+from trainer_utils.format.naming import vocabulary_file
+from trainer_utils.format.printable import printable
+from trainer_utils.storage.file_system import display_path
+
+SPLIT_NAMES = ("split", "ml_use")
+MAYBE_SPLIT = "set"  # a column of that name is one of splits where each of its values names one
+SPLIT_COLUMNS = frozenset(SPLIT_NAMES)
+_UNASSIGNED = ("", "unassigned")
+_DISCARDED = "discard"  # TFRecorder's word for rows that are in no split
+_TEXT_NAMES = ("text", "sentence", "review", "content", "document", "body", "comment")
+
+
+class NoSplit(NamedTuple):
+    """Why a row is in no split: a reject's code, None where it is skipped, and a sentence."""
+
+    code: str | None
+    detail: str
+
+
+def split_column(
+    names: Sequence[str], *, given: Mapping[str, str], words_of: Callable[[str], Iterable[str]]
+) -> str | None:
+    """The column that says each row's split, if there is one; `given` may not name two."""
+    asked = [name for name, kind in given.items() if kind == "split"]
+    if len(asked) > 1:
+        raise ConfigError.of("columns", ", ".join(asked), allowed="one 'split'")
+    if asked:
+        return asked[0]
+    free = {name.lower(): name for name in reversed(names) if name not in given}
+    found = next((free[name] for name in SPLIT_NAMES if name in free), None)
+    if found is None and MAYBE_SPLIT in free:
+        words = [word for word in words_of(free[MAYBE_SPLIT]) if word]
+        if words and all(map(is_split_word, words)):
+            return free[MAYBE_SPLIT]
+    return found
+
+
+def is_split_word(word: str) -> bool:
+    """Whether a value says something of a row's split."""
+    found = split_of_word(word, column="")
+    return not isinstance(found, NoSplit) or found.code is None
+
+
+def split_of_word(word: str, *, column: str) -> str | NoSplit | None:
+    """The split that a value of a column names; None where it leaves that to the hash."""
+    word = word.strip()
+    if word.lower() in _UNASSIGNED:
+        return None
+    if word.lower() == _DISCARDED:
+        return NoSplit(None, f"{column} {word!r}")
+    return canonical_split(word) or NoSplit(
+        "UNKNOWN_SPLIT",
+        f"column {column!r}: expected TRAIN, VALIDATION, TEST, UNASSIGNED or DISCARD, got "
+        f"{word!r}. If it is no split: columns={{{column!r}: 'string'}}",
+    )
+
+
+def make_vocabularies(
+    labels: Mapping[str, Iterable[str]],
+    *,
+    given: Mapping[str, tuple[str, ...]],
+    known: Mapping[str, Sequence[str]] | None = None,
+) -> dict[str, tuple[str, ...]]:
+    """The vocabulary of each feature of labels: as given, or its values, sorted.
+
+    Where none is given, labels that are `known` come first, whose ids do not move.
+
+    Raises:
+        ConfigError: one is given for no such feature.
+        InputError: a label cannot be a line of a file, or two that were not given look alike.
+    """
+    for name in given:
+        if name not in labels:
+            allowed = f"a feature of labels ({', '.join(labels) or 'there is none'})"
+            meant = did_you_mean(name, labels).strip()
+            raise ConfigError.of("vocabulary", name, allowed=allowed, advice=meant)
+    vocabularies = {}
+    for name, values in labels.items():
+        found = [*(known or {}).get(name, ()), *sorted(set(values), key=os.fsencode)]
+        vocabularies[name] = given.get(name) or tuple(dict.fromkeys(found))
+        vocabulary_file(name)  # refuses a name that no file can have
+        forms: dict[str, str] = {}
+        for label in vocabularies[name]:
+            rule = None
+            if "\n" in label or "\r" in label:
+                rule = "one line, since a vocabulary has one each"
+            elif label != display_path(label):
+                rule = "a name in UTF-8. Rename that folder"
+            if rule:
+                raise InputError(f"{printable(name)} {display_path(label)!r}: expected {rule}.")
+            # In two of Unicode's forms, as copies from a Mac and others' have it.
+            other = forms.setdefault(unicodedata.normalize("NFC", label), label)
+            if other != label and name not in given:
+                raise InputError(
+                    f"{printable(name)} {label!r}: expected one spelling of it, got {other!a} and "
+                    f"{label!a}, which look alike (Unicode normal forms). Rename one, or say that "
+                    "they are two classes: name both in the setting vocabulary."
+                )
+    return vocabularies
+
+
+def label_ids(array: pa.Array, vocabulary: Sequence[str]) -> pa.Array:
+    """Texts, or lists of them, as places in a vocabulary; null where it lacks one."""
+    values = pa.array(vocabulary, pa.string())
+    if pa.types.is_list(array.type):
+        ids = pc.index_in(array.values, value_set=values).cast(pa.int64())
+        return pa.ListArray.from_arrays(array.offsets, ids)
+    return pc.index_in(array, value_set=values, skip_nulls=True).cast(pa.int64())
+
+
+def text_columns(names: Sequence[str], columns: Mapping[str, str]) -> list[str]:
+    """Those columns that hold the texts of the examples: as the user says, or by their names."""
+    given = [name for name, kind in columns.items() if kind == "text"]
+    if given:
+        return [name for name in given if name in names]
+    by_lower = {name.lower(): name for name in reversed(names) if name not in columns}
+    return [by_lower[name] for name in _TEXT_NAMES if name in by_lower][:1]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class TextRules:
+    """How settings change texts, and which texts they skip."""
+
+    lowercase: bool = False
+    normalize: str | None = None  # the form of Unicode that texts are brought into, or None
+    min_chars: int = 0  # shorter and longer texts are skipped
+    max_chars: int | None = None
+    deduplicate: bool = False  # whether texts that came before are skipped, once all are known
+
+    def apply(self, rows: Rows, texts: Sequence[str]) -> list[int]:
+        """Changes the texts, and leaves out rows; returns the numbers of these.
+
+        Refuses columns of lists, and rules where no column is known to hold texts.
+        """
+        asked = self.lowercase or self.normalize or self.min_chars
+        if (asked or self.max_chars or self.deduplicate) and rows.columns and not texts:
+            raise ConfigError(
+                "lowercase, normalize, min_chars, max_chars, deduplicate: expected a column with "
+                f"the texts, got {', '.join(rows.columns)}. "
+                "Name it: columns={'<column>': 'text'}."
+            )
+        for name in texts:
+            array = rows.columns[name]
+            if pa.types.is_nested(array.type):
+                advice = f"Take them as they are: columns={{{name!r}: 'string'}}."
+                raise InputError(f"column {name!r}: expected texts, got lists. {advice}")
+            array = texts_of(array)
+            if self.normalize:
+                array = _normalized(array, self.normalize)
+            if self.lowercase:
+                array = pc.utf8_lower(array)
+            rows.columns[name] = array
+        if not self.min_chars and self.max_chars is None:
+            return []
+        fits = np.ones(len(rows.records), np.bool_)
+        for name in texts:
+            lengths = pc.fill_null(pc.utf8_length(rows.columns[name]), 0)
+            sizes = lengths.to_numpy(zero_copy_only=False)
+            fits &= (sizes >= self.min_chars) & (sizes <= (self.max_chars or np.inf))
+        gone: list[int] = rows.records[~fits].tolist()
+        if gone:
+            rows.keep(fits)
+        return gone
+
+
+def _normalized(array: pa.Array, form: Any) -> pa.Array:
+    """By Python, since Arrow 10 leaves out the composition of NFC and NFKC."""
+    others = pc.fill_null(pc.invert(pc.string_is_ascii(array)), False)
+    if not pc.any(others).as_py():
+        return array
+    texts = [unicodedata.normalize(form, text) for text in array.filter(others).to_pylist()]
+    return pc.replace_with_mask(array, others, pa.array(texts, pa.string()))
