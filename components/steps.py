@@ -8,7 +8,6 @@ whole at its place when a function returns; a run that fails leaves no file ther
 
 import contextlib
 import dataclasses
-import functools
 import gc
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -19,7 +18,7 @@ from components.common.settings import ExecProperties
 from components.common.tasks import Runner
 from components.common.workspace import check_folder, is_within, path_of, removed_on_failure
 from components.example_gen.inputs import ALL_FILES, InputSelection, LocatedInputs
-from components.example_gen.plan import OWN_NAME, Partition
+from components.example_gen.plan import OWN_NAME
 from components.example_gen.settings import (
     AudioSettings,
     ExampleGenSettings,
@@ -108,51 +107,48 @@ def convert(
         ConfigError: a setting is not allowed.
     """
     from components import conversions
-    from components.example_gen.conversion import Conversion, check_tensors
+    from components.example_gen.conversion import Conversion
 
     _check_settings(settings, *_PRODUCERS)
     uri, producer = _output(uri), _PRODUCERS[type(settings)]
     module = conversions.conversion_class(settings).workers_module
     runs = runner or Runner(module=f"components.{module}")
     with runs as runner, spare_old_objects():
-        if isinstance(source, Conversion):
-            conversion = source
-        else:
-            conversion = conversion_of(source, settings, runner)
+        conversion: Conversion[Any] = (
+            source if isinstance(source, Conversion) else conversion_of(source, settings, runner)
+        )
         selection = conversion.selection
         if selection.patterns == ALL_FILES and is_within(uri, selection.base):
             rule = f"a folder outside the input {selection.base!r}"
             raise ConfigError.of("uri", uri, allowed=rule)
         with removed_on_failure(uri):
             plan = conversion.plan(uri)
-            conversion.check(plan, uri)
             written = conversion.write(plan, uri)
             rejects = (*plan.rejects, *written.rejects)
             records = sum(shard.records for shard in written.shards)
             conversion.check_outcome(plan, rejects, written=records, uri=uri)
             manifest = conversion.make_manifest(producer, plan, written)
-            tell = describe or functools.partial(_told, settings, selection.partition)
-            features = conversion.settings.described_features(written.features)
-            check_tensors(uri, manifest.shards, features)
+            features = conversion.described_features(written, uri)
+            located = conversion.located
+            told = describe(located) if describe else _told(conversion.selection, settings, located)
             publish_dataset(
                 uri,
                 manifest,
                 features,
                 vocabularies=plan.vocabularies,
                 rejects=rejects,
-                origin=make_origin(
-                    producer, tell(conversion.located), output="examples", inputs=conversion.parents
-                ),
+                origin=make_origin(producer, told, output="examples", inputs=conversion.parents),
                 inputs=written.inputs,
             )
-    told = of_dataset(manifest, plan.vocabularies, gzip=settings.gzip)
-    return Converted(manifest, plan.vocabularies, told, conversion.located)
+    properties = of_dataset(manifest, plan.vocabularies, gzip=settings.gzip)
+    return Converted(manifest, plan.vocabularies, properties, located)
 
 
 def _told(
-    settings: ExampleGenSettings, partition: Partition | None, located: LocatedInputs
+    selection: InputSelection, settings: ExampleGenSettings, located: LocatedInputs
 ) -> ExecProperties:
     """Settings and inputs in the words of TFX's execution properties."""
+    partition = selection.partition
     patterns = [{"name": one.name, "pattern": one.pattern} for one in located.patterns]
     output: dict[str, Any] = {}
     if partition is not None:

@@ -23,7 +23,7 @@ STATE_FILE = "input_state.json"
 
 def load_state(folder: str) -> InputState | None:
     """The token that `InputBackup` saved in a folder; None where there is none yet."""
-    return _parse(_read(folder))[0]
+    return _read(folder)[0]
 
 
 class InputBackup(tf.keras.callbacks.Callback):  # type: ignore[misc]
@@ -56,7 +56,7 @@ class InputBackup(tf.keras.callbacks.Callback):  # type: ignore[misc]
         self._since_saved = 0
         self._last_batch = 0
         self._recorder = InputRecorder(backup_dir)
-        saved, ledger = _parse(_read(backup_dir))
+        saved, ledger = _read(backup_dir)
         if ledger is not None and saved and (saved.epoch, saved.step) == (start.epoch, start.step):
             self._recorder.restore(ledger)
         self._is_begun = False
@@ -159,10 +159,9 @@ class InputProgress(tf.train.experimental.PythonState):  # type: ignore[misc]
             self._recorder.restore(ledger)
 
 
-def _read(folder: str) -> str:
-    """What `InputBackup` saved in a folder; nothing where it did not yet."""
+def _read(folder: str) -> tuple[InputState | None, InputLedger | None]:
     path = join(folder, STATE_FILE)
-    return read_text(path) if exists(path) else ""
+    return _parse(read_text(path) if exists(path) else "")
 
 
 def _render(state: InputState, ledger: InputLedger) -> str:

@@ -50,17 +50,19 @@ def _is_normalization(value: Any) -> bool:
     return are_shaped and bool(np.isfinite(mean).all() and (deviation > 0).all())
 
 
-def _are_two(value: Any, kind: Any) -> bool:
-    is_pair = isinstance(value, (list, tuple)) and len(value) == 2
-    return is_pair and all(isinstance(n, kind) and not isinstance(n, bool) and n > 0 for n in value)
+def _are_positive(values: Any, kind: Any = (int, float)) -> bool:
+    return isinstance(values, (list, tuple)) and all(
+        isinstance(n, kind) and not isinstance(n, bool) and n > 0 for n in values
+    )
 
 
 def _is_range(value: Any) -> bool:
-    return _are_two(value, (int, float)) and value[0] <= value[1]
+    return _are_positive(value) and len(value) == 2 and bool(value[0] <= value[1])
 
 
 def _image_size(name: str, value: Any) -> tuple[int, int]:
-    if not _are_two(value, int) or 3 * value[0] * value[1] >= MOST_VALUES:
+    is_pair = _are_positive(value, int) and len(value) == 2
+    if not is_pair or 3 * value[0] * value[1] >= MOST_VALUES:
         rule = f"(height, width) in pixels, with three channels fewer than {MOST_VALUES:,} values"
         raise ConfigError.of(name, value, allowed=rule)
     return tuple(value)
@@ -174,11 +176,6 @@ def _cache(name: str, value: Any) -> CacheOptions:
     return settings_or_dict(CacheOptions)(name, value)  # type: ignore[no-any-return]
 
 
-def _is_duration(value: Any) -> bool:
-    is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
-    return is_number and 0 < value <= _DAY
-
-
 def _are_names(value: Any) -> bool:
     names = [value] if isinstance(value, str) else value
     return isinstance(names, (list, tuple)) and all(isinstance(name, str) for name in names)
@@ -267,7 +264,9 @@ class InputOptions(OrderOptions):
     )
     audio_seconds: float | None = setting(
         None,
-        where(_is_duration, f"seconds above 0, up to {_DAY:,} (a day), or None"),
+        where(
+            lambda value: _are_positive([value]) and value <= _DAY, "seconds above 0, up to a day"
+        ),
         "length that sounds are cut or padded with silence to; None keeps theirs.",
     )
     ragged: bool = setting(

@@ -7,7 +7,6 @@ read_ledger("checkpoints/"), read_losses("checkpoints/")[1234]      # of all wor
 
 import dataclasses
 import io
-import posixpath
 import re
 import sys
 from collections.abc import Iterator, Mapping
@@ -84,8 +83,7 @@ class InputRecorder:
             self._before = self._before.merged([own])
         self._batches = batches
         if self._keeps_losses and self._losses is None:
-            assert self._folder is not None
-            self._losses = LossLog(self._folder, worker=self._worker)
+            self._losses = LossLog(str(self._folder), worker=self._worker)
         self._segment = Segment(
             first_step=self._before.steps if self._before.segments else start,
             steps=0,
@@ -128,9 +126,8 @@ class InputRecorder:
 
     @property
     def _path(self) -> str:
-        assert self._folder is not None
-        stem, suffix = posixpath.splitext(LEDGER_FILE)
-        return join(self._folder, f"{stem}-{self._worker}{suffix}" if self._worker else LEDGER_FILE)
+        name = f"input_ledger-{self._worker}.json" if self._worker else LEDGER_FILE
+        return join(str(self._folder), name)
 
 
 def read_ledger(place: str) -> InputLedger:
@@ -211,22 +208,18 @@ class LossLog:
     def _take(self) -> None:
         waiting, self._waiting = self._waiting, []
         for step, losses, expected in waiting:
-            replicas = getattr(losses, "values", losses)
-            parts = replicas if isinstance(replicas, (tuple, list)) else [losses]
+            parts = getattr(losses, "values", losses)
+            parts = parts if isinstance(parts, (tuple, list)) else [losses]
             try:
                 # Of PyTorch they may be on a device, or in bfloat16.
-                parts = [
-                    one.detach().cpu().float() if hasattr(one, "detach") else one for one in parts
-                ]
-                arrays = [np.atleast_1d(np.asarray(one).astype(np.float32)) for one in parts]
+                found = [o.detach().cpu().float() if hasattr(o, "detach") else o for o in parts]
+                arrays = [np.atleast_1d(np.asarray(one).astype(np.float32)) for one in found]
                 rows = np.concatenate(arrays)
             except (TypeError, ValueError) as error:
                 raise ConfigError.of("losses", losses, allowed="a number a row") from error
-            if rows.ndim != 1:
-                raise ConfigError.of("losses", rows.shape, allowed="the shape (rows,)")
             least, most = expected or (len(rows), len(rows))
-            if not least <= len(rows) <= most:
-                rule = f"one for each of the {least} rows of step {step}"
+            if rows.ndim != 1 or not least <= len(rows) <= most:
+                rule = f"the shape (rows,), one for each of the {least} rows of step {step}"
                 raise ConfigError.of("losses", rows.shape, allowed=rule)
             rows = rows[:least]
             finite = np.clip(rows, -_LARGEST, _LARGEST)

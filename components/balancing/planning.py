@@ -29,8 +29,13 @@ from components.shuffle.edits import (
     total_counts,
     values_by_name,
 )
-from components.shuffle.external import HELD_TIMES, ExternalShuffle
-from components.shuffle.layout import SplitLayout, plan_tasks, shuffle_seed
+from components.shuffle.external import (
+    HELD_TIMES,
+    ExternalShuffle,
+    SplitLayout,
+    plan_tasks,
+    shuffle_seed,
+)
 from components.shuffle.picking import GatherIndices
 from trainer_utils import text_output
 from trainer_utils.format import ShardName, shard_bounds

@@ -3,6 +3,7 @@
 import dataclasses
 import functools
 from collections.abc import Mapping, Sequence
+from concurrent import futures
 
 from components.balancing.inputs import Inputs
 from components.balancing.parts import JobContext, ShardSurvey, TaskResult, run_part, survey_shard
@@ -24,6 +25,7 @@ from trainer_utils.writing.shards import verify_shard
 # What one core takes for a byte: of records that are moved, compressed, parsed, or whose lengths
 # alone are read.
 _MOVE_SECONDS, _GZIP_SECONDS, _PARSE_SECONDS, _SCAN_SECONDS = 1 / 300e6, 1 / 30e6, 1 / 50e6, 1 / 2e9
+_THREADS = 16
 _PICK_BYTES = 128 << 20  # of memory that a process needs that holds nothing
 
 
@@ -81,16 +83,21 @@ def _survey(
 ) -> dict[str, list[ShardSurvey]]:
     """Surveys of the shards of each split."""
     shards = [given for group in inputs.shards.values() for given in group]
+    survey = functools.partial(survey_shard, context, settings.stratify_by)
     parses = bool(context.edits) or settings.stratify_by is not None
-    seconds = _PARSE_SECONDS if parses else _SCAN_SECONDS
-    found = map_tasks(
-        functools.partial(survey_shard, context, settings.stratify_by),
-        [Task(f"survey-{n:06d}", given, 0, given.shard.bytes) for n, given in enumerate(shards)],
-        workspace=working_folder(context.uri),
-        runner=runner,
-        cost=Cost(seconds * sum(given.shard.bytes for given in shards)),
-        paths=[given.shard.path for given in shards[:1]],
-    )
+    if not parses and all(given.shard.index_path is not None for given in shards):
+        with futures.ThreadPoolExecutor(_THREADS) as pool:  # a small file each
+            found = [*pool.map(survey, shards)]
+    else:
+        seconds = _PARSE_SECONDS if parses else _SCAN_SECONDS
+        found = map_tasks(
+            survey,
+            [Task(f"survey-{n:06d}", one, 0, one.shard.bytes) for n, one in enumerate(shards)],
+            workspace=working_folder(context.uri),
+            runner=runner,
+            cost=Cost(seconds * sum(given.shard.bytes for given in shards)),
+            paths=[given.shard.path for given in shards[:1]],
+        )
     in_order = iter(found)
     return {split: [next(in_order) for _ in group] for split, group in inputs.shards.items()}
 

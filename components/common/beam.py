@@ -126,7 +126,7 @@ def call_on_beam(pipeline: "beam.Pipeline", call: Call, tasks: Sequence[Task]) -
             raise
         raise told from error
     finally:
-        result = getattr(pipeline, "result", None)
+        result: Any = getattr(pipeline, "result", None)
         if type(result).__name__ == "DaskRunnerResult":  # which leaves its client open, and the
             result.client.close()  # cluster that it began
     return [call.read(name) for name in names]

@@ -39,7 +39,7 @@ def encode_batch(columns: Mapping[str, pa.Array]) -> pa.Array:
         raise ValueError("expected columns, got none")
     entries = [_entry(name, columns[name]) for name in sorted(columns)]
     parts = [part for parts, _ in entries for part in parts]
-    total = sum(sizes for _, sizes in entries)
+    total = np.sum([sizes for _, sizes in entries], axis=0)
     # An example without any feature is empty: not even its tag stands there.
     return _joined(_where(total > 0, _delimited(_FIRST, [], total)[0]) + parts)
 

@@ -201,15 +201,20 @@ class Call:
         try:
             self(task)
         except DatasetError as error:
-            self._write(f"{_ERRORS}/{name}", error)
+            # Its parts: what pickles it may be tblib, which Dask brings, and which is not read.
+            self._write(f"{_ERRORS}/{name}", error.__reduce__())
             raise
         beam.metrics.Metrics.counter("tfx_shards", "tasks").inc()
 
     def reported(self) -> DatasetError | None:
         """The first by name of those that were kept."""
         folder = storage.join(self.workspace, _ERRORS)
-        names = sorted(storage.list_names(folder, may_lack=True))
-        return read_plain(storage.join(folder, names[0])) if names else None
+        for name in sorted(storage.list_names(folder, may_lack=True)):
+            kind, arguments, data = read_plain(storage.join(folder, name))
+            error: DatasetError = kind(*arguments)
+            vars(error).update(data)
+            return error
+        return None
 
     def _write(self, path: str, value: object) -> None:
         storage.make_folder(storage.join(self.workspace, path.partition("/")[0]))

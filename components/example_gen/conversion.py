@@ -36,9 +36,9 @@ from trainer_utils.format import (
     Feature,
     InputError,
     Manifest,
-    Shard,
 )
 from trainer_utils.format.checksums import extend_crc32c
+from trainer_utils.format.errors import did_you_mean
 from trainer_utils.format.example import decode_example
 from trainer_utils.format.json_text import JsonObject
 from trainer_utils.format.tensors import TensorSpec, decode_tensor
@@ -105,9 +105,6 @@ class Conversion(abc.ABC, Generic[_Plan]):
     @abc.abstractmethod
     def plan(self, uri: str) -> _Plan:
         """Decides splits, features and shards."""
-
-    def check(self, plan: _Plan, uri: str) -> None:
-        """Refuses what is known to fail before anything is written."""
 
     @abc.abstractmethod
     def write(self, plan: _Plan, uri: str) -> Written:
@@ -183,6 +180,26 @@ class Conversion(abc.ABC, Generic[_Plan]):
         if exists(listed_in):  # of a run before, which failed
             remove_file(listed_in)
 
+    def described_features(self, written: Written, uri: str) -> dict[str, Feature]:
+        """The features with what `tensors` says; a ConfigError where their first values deny it."""
+        features, specs = dict(written.features), dict[str, TensorSpec]()
+        for name, text in self.settings.tensors.items():
+            if name not in features or features[name].type != "string" or features[name].is_image:
+                rule = f"columns of bytes, of {', '.join(features)}"
+                advice = did_you_mean(name, features).strip()
+                raise ConfigError.of("tensors", name, allowed=rule, advice=advice)
+            specs[name] = TensorSpec.parse(text)
+            extra = {**features[name].extra, "tensor": specs[name].to_json()}
+            features[name] = dataclasses.replace(features[name], extra=extra)
+        firsts = {one.split: one for one in reversed(written.shards) if one.records and specs}
+        for shard in firsts.values():
+            block = next(read_shard_blocks(join(uri, shard.path)))
+            for number in range(min(len(block), _TENSORS_LOOKED_AT)):
+                for name, values in decode_example(block.record(number), list(specs)).items():
+                    for value in values:
+                        _check_tensor(name, value, specs[name])
+        return features
+
     def make_manifest(self, producer: str, plan: Plan, written: Written) -> Manifest:
         """What the manifest says, but for the small files beside it."""
         rejects = (*plan.rejects, *written.rejects)
@@ -223,18 +240,6 @@ class Conversion(abc.ABC, Generic[_Plan]):
             reject_counts=dict(collections.Counter(reject.code for reject in rejects)),
             versions=package_versions(),
         )
-
-
-def check_tensors(uri: str, shards: Sequence[Shard], features: Mapping[str, Feature]) -> None:
-    """Refuses features that `tensors` describes and whose first values are no such tensors."""
-    specs = {name: one.tensor for name, one in features.items() if one.tensor is not None}
-    firsts = {shard.split: shard for shard in reversed(shards) if shard.records and specs}
-    for shard in firsts.values():
-        block = next(read_shard_blocks(join(uri, shard.path)))
-        for number in range(min(len(block), _TENSORS_LOOKED_AT)):
-            for name, values in decode_example(block.record(number), list(specs)).items():
-                for value in values:
-                    _check_tensor(name, value, specs[name])
 
 
 def _check_tensor(name: str, value: Any, spec: TensorSpec) -> None:

@@ -18,6 +18,7 @@ from components.common.tasks import Cost, Runner, Task, map_tasks
 from components.common.workspace import start_working
 from components.example_gen import lists
 from components.example_gen.conversion import Conversion
+from components.example_gen.file_examples import DESCRIPTIONS, ShardSummary
 from components.example_gen.file_plan import FilePlan, plan_shards
 from components.example_gen.file_shards import EncodedPart, WriteMediaShard
 from components.example_gen.folder import read_simple, without_reserved
@@ -28,11 +29,9 @@ from components.example_gen.inputs import (
     refuse_overlap,
     roots_of,
 )
-from components.example_gen.media import DESCRIPTIONS
 from components.example_gen.near_duplicates import find_near_duplicates
 from components.example_gen.plan import Written
 from components.example_gen.settings import LISTS, MEDIA, MediaSettings
-from components.example_gen.shard_summary import ShardSummary
 from components.example_gen.updating import (
     BaseDataset,
     Listing,
@@ -195,7 +194,7 @@ class FileConversion(Conversion[FilePlan]):
         results = run(write, whole, unit="" if parts else self.unit, check=write.check)
         shards = _keep_full_shards([shard for shard, _ in results], uri)
         filled = [
-            (summary, self._listing.of_task(task.argument, summary))
+            (summary, self._listing.of_records(task.argument.places, summary.names))
             for task, (shard, summary) in zip(tasks, results, strict=True)
             if shard.records
         ]

@@ -24,9 +24,8 @@ from components.common.file_table import encode_path
 from components.common.fingerprint import sum_blobs
 from components.common.input_table import entries_of
 from components.common.rejects import Reject, RejectedInputError, reject_errors
-from components.example_gen.media import Stored, make_example
+from components.example_gen.file_examples import ShardSummary, Stored, make_example
 from components.example_gen.settings import MediaSettings
-from components.example_gen.shard_summary import ShardSummary
 from trainer_utils.format import (
     CorruptShardError,
     RecordIndex,

@@ -18,8 +18,8 @@ from components.common.file_table import bytes_of, decode_path, encode_path
 from components.common.input_table import InputTable, with_excluded, without_column
 from components.common.layout_inputs import LayoutInputs, select_readable
 from components.example_gen import lists
+from components.example_gen.file_examples import DESCRIPTIONS
 from components.example_gen.file_kinds import kind_of_name
-from components.example_gen.media import DESCRIPTIONS
 from components.example_gen.settings import LISTS
 from components.tables.reading import kind_of_table
 from trainer_utils.format import ConfigError, InputError, canonical_split
@@ -103,7 +103,8 @@ def read(inputs: LayoutInputs) -> InputTable:
     places = folders.indices.to_numpy()
 
     def of_files(of_folders: Iterable[bool]) -> npt.NDArray[np.bool_]:
-        return np.array([*of_folders], np.bool_)[places]
+        found: npt.NDArray[np.bool_] = np.array([*of_folders], np.bool_)[places]
+        return found
 
     is_clutter_of = of_files(map(is_clutter, parts))
     is_clutter_of |= np.asarray(pc.match_substring_regex(paths, pattern=_CLUTTER_NAME))

@@ -18,7 +18,7 @@ import numpy.typing as npt
 from components.common.entry import Column, ExcludedInput, label_column
 from components.common.rejects import Reject
 from components.example_gen.settings import ExampleGenSettings
-from components.shuffle.layout import SplitLayout
+from components.shuffle.external import SplitLayout
 from trainer_utils.format import ConfigError, Feature, Shard, keyed_hash, settings, shard_bounds
 from trainer_utils.format.errors import did_you_mean
 from trainer_utils.format.json_text import JsonObject
@@ -162,7 +162,7 @@ def lay_out_shards(
 
 
 class SplitRules:
-    """The splits of a dataset, by name in order, and those that a hash assigns.
+    """The splits of a dataset, by name in order, and those that a hash assigns (`hashed`).
 
     Args:
         own: the splits that inputs name.
@@ -184,16 +184,39 @@ class SplitRules:
         settings: ExampleGenSettings,
         groups: Sequence[str] = (),
     ) -> None:
-        self.hashed = _hashed(partition, own, columns, settings, groups)
-        names = {*own, *(self.hashed.names if some_have_none or not own else ())}
-        self.splits = order_splits(names, self.hashed.names)
+        hashed, group_by, stratify = partition or Partition(), settings.group_by, settings.stratify
+        if group_by is not None:
+            if hashed.feature != OWN_NAME:
+                rule = f"none beside output_config's partition_feature_name {hashed.feature!r}"
+                raise ConfigError.of("group_by", group_by, allowed=rule)
+            hashed = dataclasses.replace(hashed, feature=group_by)
+        asked = {
+            "output_config": partition and ", ".join(hashed.names),
+            "group_by": group_by,
+            "stratify": stratify or None,
+        }
+        for setting, value in asked.items():
+            if own and value is not None:
+                rule = f"none, since the inputs name their own splits ({', '.join(sorted(own))})"
+                raise ConfigError.of(setting, value, allowed=rule)
+        known = [OWN_NAME, *groups, *(column.name for column in columns)]
+        if hashed.feature not in known:
+            setting = "group_by" if group_by else "output_config partition_feature_name"
+            rule, advice = f"one of {', '.join(known)}", did_you_mean(hashed.feature, known).strip()
+            raise ConfigError.of(setting, hashed.feature, allowed=rule, advice=advice)
+        if stratify and hashed.feature != OWN_NAME:
+            rule = f"False where {hashed.feature!r} decides the split"
+            raise ConfigError.of("stratify", True, allowed=rule)
+        if stratify and label_column(columns) is None:
+            rule = "False, or inputs that all have labels"
+            raise ConfigError.of("stratify", True, allowed=rule)
+        self.hashed, self.has_own, self._seed = hashed, bool(own), settings.seed
+        names = {*own, *(hashed.names if some_have_none or not own else ())}
+        self.splits = order_splits(names, hashed.names)
         settings.check_splits(self.splits)
-        self.has_own = bool(own)
-        self._seed = settings.seed
         # Where one of them is no split, no input is left to the hash.
-        self._numbers = np.array(
-            [self.number_of(n if n in self.splits else None) for n in self.hashed.names], np.uint16
-        )
+        numbers = [self.number_of(n if n in self.splits else None) for n in hashed.names]
+        self._numbers = np.array(numbers, np.uint16)
 
     def number_of(self, name: str | None) -> int:
         """The number of a split; `EXCLUDED` of None."""
@@ -256,41 +279,3 @@ class SplitRules:
             else:
                 rejects.append(Reject(split, left.name, left.code, left.detail))
         return rejects, skipped
-
-
-def _hashed(
-    partition: Partition | None,
-    own: Collection[str],
-    columns: Sequence[Column],
-    settings: ExampleGenSettings,
-    groups: Sequence[str],
-) -> Partition:
-    """The splits that the hash assigns, where the inputs name none, as settings allow it."""
-    names = [OWN_NAME, *groups, *(column.name for column in columns)]
-    hashed, group_by, stratify = partition or Partition(), settings.group_by, settings.stratify
-    if group_by is not None:
-        if hashed.feature != OWN_NAME:
-            rule = f"none beside output_config's partition_feature_name {hashed.feature!r}"
-            raise ConfigError.of("group_by", group_by, allowed=rule)
-        hashed = dataclasses.replace(hashed, feature=group_by)
-    asked = {
-        "output_config": partition and ", ".join(hashed.names),
-        "group_by": group_by,
-        "stratify": stratify or None,
-    }
-    for setting, value in asked.items():
-        if own and value is not None:
-            rule = f"none, since the inputs name their own splits ({', '.join(sorted(own))})"
-            raise ConfigError.of(setting, value, allowed=rule)
-    if hashed.feature not in names:
-        setting = "group_by" if group_by else "output_config partition_feature_name"
-        advice = did_you_mean(hashed.feature, names).strip()
-        rule = f"one of {', '.join(names)}"
-        raise ConfigError.of(setting, hashed.feature, allowed=rule, advice=advice)
-    if stratify and hashed.feature != OWN_NAME:
-        rule = f"False where {hashed.feature!r} decides the split"
-        raise ConfigError.of("stratify", True, allowed=rule)
-    if stratify and label_column(columns) is None:
-        rule = "False, or inputs that all have labels"
-        raise ConfigError.of("stratify", True, allowed=rule)
-    return hashed

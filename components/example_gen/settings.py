@@ -16,8 +16,7 @@ from components.common.settings import (
     shard_counts,
 )
 from components.media.options import AudioOptions, ImageOptions
-from trainer_utils.format import ConfigError, DatasetError, Feature
-from trainer_utils.format.errors import did_you_mean
+from trainer_utils.format import ConfigError, DatasetError
 from trainer_utils.format.json_text import JsonObject
 from trainer_utils.format.settings import (
     Rule,
@@ -191,18 +190,6 @@ class ExampleGenSettings(Sharding, ComponentSettings):
         """The vocabularies that are given, by feature."""
         return cast(dict[str, tuple[str, ...]], self.vocabulary)
 
-    def described_features(self, features: Mapping[str, Feature]) -> dict[str, Feature]:
-        """Features with what `tensors` says of them; ConfigError where it names none of bytes."""
-        found = dict(features)
-        for name, text in self.tensors.items():
-            if name not in found or found[name].type != "string" or found[name].is_image:
-                rule = f"columns of bytes, of {', '.join(features)}"
-                advice = did_you_mean(name, features).strip()
-                raise ConfigError.of("tensors", name, allowed=rule, advice=advice)
-            extra = {**found[name].extra, "tensor": TensorSpec.parse(text).to_json()}
-            found[name] = dataclasses.replace(found[name], extra=extra)
-        return found
-
     def for_manifest(self) -> JsonObject:
         """The settings as a manifest keeps them: no paths, and of a vocabulary its size."""
         config = {n: v for n, v in dataclasses.asdict(self).items() if n not in _PATHS}
@@ -210,40 +197,6 @@ class ExampleGenSettings(Sharding, ComponentSettings):
             if name in config and config[name] == settings_of(type(self))[name].default:
                 del config[name]
         config["vocabulary"] = {name: len(labels) for name, labels in self.vocabularies.items()}
-        return config
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class MediaSettings(ExampleGenSettings):
-    """Those of all ExampleGens, and what becomes of images and sounds.
-
-    Subclasses say which of the latter can be set.
-
-    Args:
-        feature_names: other names for features, by those that they have: `{'image':
-            'image/encoded', 'label': 'image/class/label'}`. All other settings know them by the
-            ones that they have.
-        base_dataset: a dataset that an earlier run of this component made of the same inputs with
-            the same settings: its shards whose inputs are as they were are linked or copied, not
-            made again. Ids of labels do not move: new ones come last.
-    """
-
-    feature_names: Mapping[str, str] = setting({}, _names_by_feature)
-    base_dataset: str | None = setting(None, where(is_text, "the uri of a dataset"))
-    images: ImageOptions = group(ImageOptions, only=())
-    audio: AudioOptions = group(AudioOptions, only=())
-
-    @property
-    def layout_names(self) -> dict[str, str]:
-        """Names of folders and files that replace those of the layouts; of sounds none."""
-        return {}
-
-    def for_manifest(self) -> JsonObject:
-        """The settings as a manifest keeps them, those of images and sounds among them."""
-        config = super().for_manifest()
-        images, audio = config.pop("images"), config["audio"]
-        config.update(images)
-        config.update(audio)  # which stays by itself too, as in every manifest so far
         return config
 
 
@@ -272,6 +225,41 @@ class LayoutNames(Settings):
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
+class MediaSettings(ExampleGenSettings):
+    """Those of all ExampleGens, and what becomes of images and sounds.
+
+    Subclasses say which of the latter, and of the names, can be set.
+
+    Args:
+        feature_names: other names for features, by those that they have: `{'image':
+            'image/encoded', 'label': 'image/class/label'}`. All other settings know them by the
+            ones that they have.
+        base_dataset: a dataset that an earlier run of this component made of the same inputs with
+            the same settings: its shards whose inputs are as they were are linked or copied, not
+            made again. Ids of labels do not move: new ones come last.
+    """
+
+    feature_names: Mapping[str, str] = setting({}, _names_by_feature)
+    base_dataset: str | None = setting(None, where(is_text, "the uri of a dataset"))
+    images: ImageOptions = group(ImageOptions, only=())
+    audio: AudioOptions = group(AudioOptions, only=())
+    names: LayoutNames = group(LayoutNames, only=())
+
+    @property
+    def layout_names(self) -> dict[str, str]:
+        """The folders and files that replace those of the layouts, by setting."""
+        return {name: path for name, path in dataclasses.asdict(self.names).items() if path}
+
+    def for_manifest(self) -> JsonObject:
+        """The settings as a manifest keeps them, those of images and sounds among them."""
+        config = super().for_manifest()
+        images, audio = config.pop("images"), config["audio"]
+        config.update(images)
+        config.update(audio)  # which stays by itself too, as in every manifest so far
+        return {**config, **self.layout_names}
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class ImageSettings(MediaSettings):
     """The settings of ImageExampleGen.
 
@@ -289,14 +277,6 @@ class ImageSettings(MediaSettings):
     names: LayoutNames = group(LayoutNames)
     images: ImageOptions = group(ImageOptions)
     audio: AudioOptions = group(AudioOptions, only=("sample_rate",))  # of sounds in a list
-
-    @property
-    def layout_names(self) -> dict[str, str]:
-        """The folders and files that are named, by setting."""
-        return {name: path for name, path in dataclasses.asdict(self.names).items() if path}
-
-    def for_manifest(self) -> JsonObject:  # noqa: D102
-        return {**super().for_manifest(), **self.layout_names}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

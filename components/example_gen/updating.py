@@ -26,13 +26,13 @@ import pyarrow.compute as pc
 from components.common.file_table import bytes_of
 from components.common.input_table import array_of, blob_paths, sizes_of
 from components.common.workspace import is_within
+from components.example_gen.file_examples import ShardSummary
 from components.example_gen.file_plan import FilePlan
-from components.example_gen.file_shards import KnownShard, ShardTask
+from components.example_gen.file_shards import KnownShard
 from components.example_gen.inputs import LocatedInputs
 from components.example_gen.plan import lay_out_shards
 from components.example_gen.settings import MediaSettings
-from components.example_gen.shard_summary import ShardSummary
-from components.shuffle.layout import SplitLayout
+from components.shuffle.external import SplitLayout
 from trainer_utils.dataset import Dataset, open_dataset
 from trainer_utils.format import ConfigError, Shard
 from trainer_utils.format.checksums import NO_CHECKSUM, is_sealed, seal
@@ -146,14 +146,10 @@ class Listing:
             digest.update(batch.serialize())
         return digest.hexdigest()
 
-    def of_task(self, task: ShardTask, summary: ShardSummary) -> str:
-        """Of those inputs of a shard that became records."""
-        if task.known is not None and task.known.is_listed:
-            return task.known.listing
-        places = task.places
-        assert places is not None
-        if len(places) != len(summary.names):
-            places = places[np.isin(self.names[places], np.array(summary.names, np.uint64))]
+    def of_records(self, places: npt.NDArray[np.int64], names: Sequence[int]) -> str:
+        """Of those of some inputs that became records, by the sums of their names."""
+        if len(places) != len(names):
+            places = places[np.isin(self.names[places], np.array(names, np.uint64))]
         return self.digest(places)
 
 

@@ -15,7 +15,7 @@ from typing import Any, TypeGuard
 
 from absl import logging
 
-from components.common.entry import Blob, Column, Entry, ExcludedInput, Value
+from components.common.entry import Column, Entry, ExcludedInput, Value
 from components.common.input_table import InputTable, join_inputs, with_excluded
 from components.common.layout_inputs import LayoutInputs, select_readable
 from components.common.rejects import RejectedInputError, reject_errors
@@ -129,7 +129,9 @@ def _read_file(
                 if not _is_text(uri := image.get("file_name")):
                     raise _bad({}, "file_name", "a text", uri)
                 name = uri
-                name, blob = _find(inputs, uri, folders)
+                paths = {f: posixpath.normpath(posixpath.join(f, uri)) for f in folders}
+                having = (folder for folder in folders if paths[folder] in inputs.files)
+                name, blob = inputs.resolve(uri, folder=next(having, folders[-1]))
             other_path, other_id = named_by.setdefault(name, (path, image_id))
             if other_path != path:
                 got, advice = f"{other_path} and {path}", "Move the other away."
@@ -144,13 +146,6 @@ def _read_file(
         except RejectedInputError as error:
             excluded.append(ExcludedInput(name, split, error.code, error.detail))
     return InputTable.of(entries, excluded, _COLUMNS)
-
-
-def _find(inputs: LayoutInputs, name: str, folders: Sequence[str]) -> tuple[str, Blob]:
-    """The image of a name, in the first of these folders that has it."""
-    paths = (posixpath.normpath(posixpath.join(folder, name)) for folder in folders)
-    having = (folder for folder, path in zip(folders, paths, strict=True) if path in inputs.files)
-    return inputs.resolve(name, folder=next(having, folders[-1]))
 
 
 def _folders(inputs: LayoutInputs, path: str) -> list[str]:

@@ -268,7 +268,10 @@ def count_mpeg_frames(data: bytes) -> tuple[bytes, int | None]:
     first = _mpeg_frame(data, start)
     if first is None:
         return data, None  # free format, or nothing that we know: libsndfile's to say
-    expected = _count_in_tag(data, start + first.tag)
+    expected, tag = None, data[start + first.tag : start + first.tag + 12]
+    if tag[:4] in (b"Xing", b"Info") and len(tag) == 12:
+        flags, frames = struct.unpack(">II", tag[4:])
+        expected = frames if flags & 1 else 0
     number = -1 if expected is not None else 0  # the tag's own frame is none of sound
     while (frame := _mpeg_frame(data, position)) is not None:
         if position + frame.size > len(data):
@@ -311,13 +314,6 @@ def _mpeg_frame(data: bytes, position: int) -> _MpegFrame | None:
     is_mono = data[position + 3] >> 6 == 3
     side_info = (17 if is_mono else 32) if is_first else (9 if is_mono else 17)
     return _MpegFrame(size, 4 + side_info, 1152 if is_first else 576)
-
-
-def _count_in_tag(data: bytes, place: int) -> int | None:
-    if data[place : place + 4] not in (b"Xing", b"Info") or len(data) < place + 12:
-        return None
-    flags, frames = struct.unpack(">II", data[place + 4 : place + 12])
-    return frames if flags & 1 else 0
 
 
 def check_ogg_pages(data: bytes) -> None:

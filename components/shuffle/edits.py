@@ -21,10 +21,9 @@ import numpy.typing as npt
 from absl import logging
 
 from components.shuffle.condition import parse_condition
-from components.shuffle.example_editing import replace_feature
 from trainer_utils.format import ConfigError, DatasetError, Feature, RecordBlock
 from trainer_utils.format.errors import did_you_mean
-from trainer_utils.format.example import decode_example
+from trainer_utils.format.example import decode_example, encode_example, read_fields, varint
 from trainer_utils.format.example_columns import Column, parse_examples
 from trainer_utils.format.json_text import JsonObject
 from trainer_utils.format.naming import NAME_FEATURES
@@ -40,6 +39,9 @@ LABEL = "label"
 _UNDECODED = "surrogateescape"  # as `os.fsdecode` has names of files that are no UTF-8
 _MOST_NAMED = 20  # features in a message
 _INT64 = range(-(2**63), 2**63)
+_FEATURES, _ENTRY, _KEY = 1, 1, 1  # field numbers: of Example, of Features, of a map's entry
+_DELIMITED = 2  # wire type
+_FIRST = b"\x0a"  # the tag of a field 1 with a length
 
 
 class EditCounts(collections.Counter[tuple[Any, ...]]):
@@ -241,6 +243,51 @@ def _refuse_feature(setting: str, name: str, known: Iterable[str]) -> NoReturn:
     names = sorted(known)
     allowed = f"one of the features {', '.join(names[:_MOST_NAMED])}"
     raise ConfigError.of(setting, name, allowed=allowed, advice=did_you_mean(name, names).strip())
+
+
+def replace_feature(record: bytes, name: str, value: bytes | int | float) -> bytes:
+    """The record with another value of a feature, which it gets where it has none.
+
+    Of a `tf.train.SequenceExample` the context is meant; ints are of 64 bits, signed. What is no
+    such message is a `DatasetError`.
+    """
+    kept: list[bytes] = []  # entries of the features' map
+    others: list[bytes] = []  # fields of the record beside the features
+    place: int | None = None  # of the entry among those kept
+    try:
+        for content, is_features in _parts(record, _FEATURES):
+            if not is_features:
+                others.append(content)
+                continue
+            for part, is_entry in _parts(content, _ENTRY):
+                if not is_entry or _key(part) != name.encode():
+                    kept.append(_delimited(part) if is_entry else part)
+                elif place is None:
+                    place = len(kept)
+    except ValueError as error:
+        raise DatasetError(f"record: expected a tf.train.Example, got another: {error}") from error
+    # An example of one feature is the map's entry, framed as it stands in `Features`.
+    example = b"".join(encode_example({name: value}))
+    kept.insert(len(kept) if place is None else place, _parts(example, _FEATURES)[0][0])
+    return _delimited(b"".join(kept)) + b"".join(others)
+
+
+def _parts(message: bytes, wanted: int) -> list[tuple[bytes, bool]]:
+    """A message's fields: the content of those that are wanted, and the others with their tags."""
+    parts, start = [], 0
+    for number, wire, begin, end in read_fields(message, 0, len(message)):
+        is_wanted = number == wanted and wire == _DELIMITED
+        parts.append((message[begin if is_wanted else start : end], is_wanted))
+        start = end
+    return parts
+
+
+def _key(entry: bytes) -> bytes:
+    return next((content for content, is_key in reversed(_parts(entry, _KEY)) if is_key), b"")
+
+
+def _delimited(content: bytes) -> bytes:
+    return _FIRST + varint(len(content)) + content
 
 
 def names_to_exclude(exclude: str | Sequence[str]) -> list[str]:

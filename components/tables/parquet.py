@@ -5,7 +5,6 @@ dictionaries in lists) is refused by name.
 """
 
 import dataclasses
-import datetime
 import itertools
 from collections.abc import Iterator, Sequence
 from typing import Any, BinaryIO
@@ -19,7 +18,6 @@ from components.common.layout_inputs import LayoutInputs
 from components.tables.json_rows import flatten, is_ignored
 from components.tables.pieces import PIECE_BYTES, Piece, Rows, one_array
 from trainer_utils.format import InputError
-from trainer_utils.format.json_text import JsonObject
 from trainer_utils.storage import is_fault
 
 _HELD_BYTES = 128 << 20  # of a row group, beyond which it is read in parts; takes five times that
@@ -45,10 +43,14 @@ def find_pieces(
     start = size = 0
     for stop, group_bytes in enumerate([*sizes, PIECE_BYTES]):
         if stop > start and size + group_bytes > PIECE_BYTES:
-            if size <= _HELD_BYTES:
-                yield dataclasses.replace(whole, start=start, stop=stop, details={"bytes": size})
-            else:  # which is one group
-                yield from _parts_of_group(whole, start, groups[start].num_rows, size)
+            piece = dataclasses.replace(whole, start=start, stop=stop, details={"bytes": size})
+            if size > _MOST_GROUP_BYTES:
+                raise _too_large(whole.source, start, _MOST_GROUP_BYTES, size)
+            parts = max(1, -(-size // _HELD_BYTES))  # more than one only of one group
+            bounds = [groups[start].num_rows * part // parts for part in range(parts + 1)]
+            for first, last in itertools.pairwise(bounds):
+                details = {"bytes": size // parts, "rows": [first, last]}
+                yield piece if parts == 1 else dataclasses.replace(piece, details=details)
             start, size = stop, 0
         size += group_bytes
 
@@ -60,17 +62,6 @@ def _least_bytes(group: Any, left_out: frozenset[str]) -> int:
         for chunk in map(group.column, range(group.num_columns))
         if chunk.path_in_schema.partition(".")[0] not in left_out
     )
-
-
-def _parts_of_group(whole: Piece, group: int, rows: int, size: int) -> Iterator[Piece]:
-    """A group that is too large to be held, a range of its rows at a time."""
-    if size > _MOST_GROUP_BYTES:
-        raise _too_large(whole.source, group, _MOST_GROUP_BYTES, size)
-    parts = -(-size // _HELD_BYTES)
-    bounds = [rows * part // parts for part in range(parts + 1)]
-    for first, stop in itertools.pairwise(bounds):
-        details: JsonObject = {"bytes": size // parts, "rows": [first, stop]}
-        yield dataclasses.replace(whole, start=group, stop=group + 1, details=details)
 
 
 def _too_large(source: str, group: int, most: int, size: int) -> InputError:
@@ -256,7 +247,8 @@ def _plain(array: pa.Array, name: str, source: str) -> pa.Array:
         if pa.types.is_temporal(kind) and not pa.types.is_duration(kind):
             rule = "times of the years 1 to 9999, those of a day in microseconds"
             exact = array.cast(pa.time64("us")) if pa.types.is_time64(kind) else array
-            return pa.array([_iso(value) for value in exact.to_pylist()], pa.string())
+            texts = [None if value is None else value.isoformat() for value in exact.to_pylist()]
+            return pa.array(texts, pa.string())
         if str(kind) in ("string", "large_string", "string_view"):
             return array.cast(pa.string())
         if any(is_kind(kind) for is_kind in _BINARY):
@@ -284,10 +276,3 @@ def _plain_lists(array: pa.Array, name: str, source: str) -> pa.Array:
 
 def _is_list(kind: pa.DataType) -> bool:
     return any(is_kind(kind) for is_kind in _LISTS)
-
-
-def _iso(value: object) -> str | None:
-    """A time as a text, which says no other than it was."""
-    if isinstance(value, (datetime.date, datetime.time)):
-        return value.isoformat()
-    return None if value is None else str(value)

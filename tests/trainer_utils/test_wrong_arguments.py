@@ -110,6 +110,34 @@ def test_groups(uri, group):
         answers(call, uri, field.name, {})
 
 
+def test_a_value_that_is_not_allowed_is_named():
+    wrong: dict[str, tuple[Any, ...]] = {
+        "batch_size": (0, -1, True, 1.5, "64"),
+        "image_size": ((0, 8), (8, -8), (8, 8.0), (8, 8, 3), 224),
+        "repeat": (0, -1, 1.5),
+        "seed": (1.5,),
+        "prefetch": (-3,),
+        "features": ([],),
+        "augment": ("mixin",),
+        "audio_seconds": (0, -1, 1e12, float("inf"), True, "1"),
+    }
+    images: dict[str, tuple[Any, ...]] = {
+        "resize": ("fit",),
+        "channels": (4, True),
+        "normalize": ("zscore", (1, 0), ([1, 2], 3), (1, 2, 3), 5, ("a", "b"), (10**400, 1)),
+        "dtype": ("float64",),
+        "dct_scaling": (2,),
+        "crop_area": ((0.5, 1.5), (0.6, 0.5)),
+        "crop_aspect": ((0, 1),),
+    }
+    for options, settings in ((InputOptions, wrong), (ImageOptions, images)):
+        for setting, value in [(name, one) for name, values in settings.items() for one in values]:
+            with pytest.raises(ConfigError) as caught:
+                options(**{setting: value})
+            assert (caught.value.setting, caught.value.value) == (setting, value)
+    assert InputOptions(audio_seconds=3600).audio_seconds == 3600
+
+
 def test_what_is_no_setting_of_a_group():
     for options in (*GROUPS.values(), InputOptions):
         with pytest.raises(ConfigError) as caught:
@@ -120,6 +148,7 @@ def test_what_is_no_setting_of_a_group():
 @pytest.mark.parametrize(
     ("arguments", "setting"),
     [
+        ({"artifact_uri": []}, "artifact_uri"),
         ({"worker": "0"}, "worker"),
         ({"worker": 2, "num_workers": 2}, "worker"),
         ({"num_workers": "2"}, "num_workers"),
@@ -137,7 +166,7 @@ def test_what_is_no_setting_of_a_group():
 )
 def test_the_error_names_the_argument(uri, arguments, setting):
     with pytest.raises(ConfigError) as caught:
-        read(uri, **{"batch_size": 4, "image_size": (8, 8), **arguments})
+        read(**{"artifact_uri": uri, "batch_size": 4, "image_size": (8, 8), **arguments})
     assert caught.value.setting == setting
 
 
@@ -184,11 +213,3 @@ class TestSizes:
     )
     def test_that_are_large(self, uri, settings):
         iterate(uri, "train", **settings)
-
-    def test_sounds(self, tmp_path, monkeypatch):
-        from trainer_utils import InputOptions
-
-        for seconds in (0, -1, 1e12, float("inf"), float("nan"), "1", True):
-            with pytest.raises(ConfigError):
-                InputOptions(audio_seconds=seconds)
-        assert InputOptions(audio_seconds=3600).audio_seconds == 3600

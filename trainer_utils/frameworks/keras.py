@@ -7,13 +7,14 @@ TensorFlow is imported only where it is Keras's backend.
 """
 
 import functools
-from concurrent.futures import Future, ThreadPoolExecutor
+import itertools
 from typing import Any
 
 from trainer_utils.dataset.location import Inputs
 from trainer_utils.format import ConfigError
 from trainer_utils.frameworks.numpy import SHOWN_OF_INPUT, Input, import_framework
 from trainer_utils.options import InputOptions, choose_options, shows_settings
+from trainer_utils.reading.threads import run_ahead
 
 
 @shows_settings
@@ -67,13 +68,9 @@ def _keras_class() -> Any:
         def __init__(self, source: Input) -> None:
             # Keras's own threads would not begin anew after the batch that it builds a model by.
             super().__init__(workers=1)
-            self._pool = ThreadPoolExecutor(
-                source.calls_at_once, thread_name_prefix="tfx-shards-keras"
-            )
-            self._ahead: dict[int, Future[Any]] = {}
             self._taken = 0
             self._source, start = source, source.input_start
-            self._prefetch = max(source.options.prefetch, source.options.processes)
+            self._coming = -1  # the step of those that are made ahead
             self._first = start.epoch * source.input_steps + start.step  # of Keras's epoch
 
         def __getattr__(self, name: str) -> Any:
@@ -86,13 +83,20 @@ def _keras_class() -> Any:
 
         def __getitem__(self, index: int) -> Any:
             self._taken += 1
-            number = self._first + index
-            is_next = number in self._ahead or not index
-            window = range(number, number + 1 + self._prefetch * is_next)
-            self._ahead = {
-                n: self._ahead.get(n) or self._pool.submit(self._source.element, n) for n in window
-            }
-            return self._ahead.pop(number).result()
+            source, number = self._source, self._first + index
+            if index and number != self._coming:  # in another order
+                return source.element(number)
+            if number != self._coming:
+                self._made = run_ahead(
+                    source.element,
+                    itertools.count(number),
+                    threads=source.calls_at_once,
+                    most=max(source.options.prefetch, source.options.processes),
+                )
+            self._coming = -1  # where this one cannot be made
+            found = next(self._made)
+            self._coming = number + 1
+            return found
 
         def on_epoch_end(self) -> None:
             """Keras calls it, also after one batch that it only builds a model by."""

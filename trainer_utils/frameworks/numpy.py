@@ -4,8 +4,8 @@ for batch in iterate(uri, "train", batch_size=256, features=["text", "label"]):
     batch["text"], batch["label"]        # (256,) object: bytes; (256,) int64
 """
 
-import functools
 import importlib
+import itertools
 import logging
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
@@ -76,10 +76,6 @@ class Input(Batches):
         """The input of what `input_fn` and `Batches` take; raises what they do."""
         return Input(*open_input(artifact_uri, split, options), **arguments)
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        again, arguments = super().__reduce__()
-        return functools.partial(Input, **again.keywords), arguments
-
     @property
     def class_names(self) -> Sequence[str] | None:
         """What the ids of the label stand for, in their order; None where the dataset says none."""
@@ -91,11 +87,6 @@ class Input(Batches):
         found = numbers_of_classes(self.sources, self.options.label or "label")
         said = found.pop() if len(found) == 1 else None
         return self.options.labels.num_classes or said or None
-
-    def begin(self) -> tuple[int, range]:
-        """The epoch that an iterator reads now, and its steps, of that epoch."""
-        epoch, start = self._next_epoch, self.input_start
-        return epoch, range(start.step if epoch == start.epoch else 0, self.input_steps)
 
     def end(self, step: int) -> None:
         """The last batch of an epoch was taken, by all steps of all epochs: the next one comes."""
@@ -134,29 +125,32 @@ class Input(Batches):
         return self.input_steps
 
     def __iter__(self) -> Iterator[Any]:
-        repeat = self.options.repeat
-        epoch, steps = self.begin()
-        while self.input_steps and (isinstance(repeat, bool) or epoch < repeat):
-            for step, batch in self.made_ahead(epoch, steps):
-                if step == steps[-1]:  # before the last batch, after which nobody may ask for more
-                    self.end(epoch * self.input_steps + step)
-                yield self.arranged(batch)
-            if repeat is False:
-                return
-            epoch, steps = epoch + 1, range(self.input_steps)
+        repeat, first = self.options.repeat, self._next_epoch
+        epochs: Iterable[int] = [first] if repeat is False else range(first, int(repeat))
+        epochs = itertools.count(first) if repeat is True else epochs
+        for epoch, step, batch in self.made_ahead(epochs if self.input_steps else ()):
+            if step == self.input_steps - 1:  # before the last, after which nobody may ask for more
+                self.end(epoch * self.input_steps + step)
+            yield self.arranged(batch)
 
-    def made_ahead(self, epoch: int, steps: Sequence[int]) -> Iterator[tuple[int, Batch]]:
-        """Some rising steps and their batches, made in threads ahead of whoever takes them."""
-        at_once = self.steps_at_once
-        groups = [steps[first : first + at_once] for first in range(0, len(steps), at_once)]
+    def made_ahead(self, epochs: Iterable[int]) -> Iterator[tuple[int, int, Batch]]:
+        """Epochs, steps and their batches, made in threads ahead of whoever takes them."""
+        at_once, begun = self.steps_at_once, self.input_start
+        groups = (
+            (epoch, range(first, min(first + at_once, self.input_steps)))
+            for epoch in epochs
+            for first in range(begun.step * (epoch == begun.epoch), self.input_steps, at_once)
+        )
+
+        def make(group: tuple[int, range]) -> list[tuple[int, int, Batch]]:
+            epoch, steps = group
+            made = zip(steps, self.batches(epoch, steps), strict=True)
+            return [(epoch, step, batch) for step, batch in made]
+
         ahead = max(self.options.prefetch, self.options.processes)
-        make = functools.partial(self.batches, epoch)
-        made: Iterable[list[Batch]] = map(make, groups)
-        if ahead:
-            most = max(1, ahead // at_once)
-            made = run_ahead(make, groups, threads=self.calls_at_once, most=most)
-        for group, batches in zip(groups, made, strict=True):
-            yield from zip(group, batches, strict=True)
+        most = max(1, ahead // at_once)
+        made = run_ahead(make, groups, threads=self.calls_at_once, most=most)
+        return itertools.chain.from_iterable(made if ahead else map(make, groups))
 
     def report_empty(self, empty: int, num_replicas: int) -> None:
         """Warns where some replicas get no row of the last batch."""

@@ -23,8 +23,7 @@ from trainer_utils.frameworks.numpy import SHOWN_OF_INPUT, Input
 from trainer_utils.frameworks.read_timer import add_read_timer
 from trainer_utils.machine import usable_cores
 from trainer_utils.order import InputState
-from trainer_utils.reading.arrangement import call_hook
-from trainer_utils.reading.arrays import ArraySpec, Ragged
+from trainer_utils.reading.elements import ArraySpec, Ragged, call_hook
 
 _EXIT_SECONDS, _TURN_SECONDS, _STILL_TURNS = 10, 0.01, 3  # see `_wait_for_calls`
 

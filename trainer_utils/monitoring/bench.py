@@ -189,11 +189,10 @@ def _stages(source: Input) -> dict[str, Iterator[int]]:
 
         return run_ahead(make, itertools.count(), threads=cores, most=2 * cores)
 
-    made = (source.made_ahead(epoch, range(steps)) for epoch in itertools.count())
     return {
         "read": side_by_side(source.records),
         "decode": side_by_side(source.batch),
-        "batch": (rows[step] for step, _ in itertools.chain.from_iterable(made)),
+        "batch": (rows[step] for _, step, _ in source.made_ahead(itertools.count())),
     }
 
 

@@ -131,11 +131,11 @@ class InputOrder:
 
         All of their batches are gone through: 0.1 ms each.
         """
-        wanted = [position for record in records for position in self._files.positions_of(record)]
+        wanted = {position for record in records for position in self._files.positions_of(record)}
         for step in steps if wanted and self.steps_per_epoch else ():
             epoch, within = divmod(step, self.steps_per_epoch)
             size = self.layout.size(within // self.options.echoing)
-            if np.isin(self._batch(epoch, within, 0, size), wanted).any():
+            if not wanted.isdisjoint(self._batch(epoch, within, 0, size).tolist()):
                 yield step
 
     def next_of(self, record: RecordName, is_good: Callable[[RecordName], bool]) -> RecordName:

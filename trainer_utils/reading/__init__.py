@@ -1,5 +1,5 @@
 """The arrays of a batch as a function of epoch, step and worker, for every framework.
 
 `batches` is the whole way; on it lie `record_reader` (records read and checked; `shard_files` is
-where they lie), `features`, `images` and `audio` (what their values become), and `arrangement`.
+where they lie), `features` and `images` (what their values become), and `elements`.
 """

@@ -25,10 +25,16 @@ from trainer_utils.machine import free_memory
 from trainer_utils.options import InputOptions, callback_of
 from trainer_utils.order import InputState
 from trainer_utils.planning import check_has_records, order_of
-from trainer_utils.reading.arrangement import LabelEncoding, arrange, call_hook
-from trainer_utils.reading.arrays import ArraySpec, Ragged, stack
+from trainer_utils.reading.elements import (
+    ArraySpec,
+    LabelEncoding,
+    Ragged,
+    arrange,
+    call_hook,
+    stack,
+)
 from trainer_utils.reading.features import FeatureArrays, is_audio
-from trainer_utils.reading.packing import PackArrays, PackReader, packed_sources
+from trainer_utils.reading.packing import Packs, packed_sources
 from trainer_utils.reading.processes import BatchProcesses
 from trainer_utils.reading.record_reader import RecordReader, Rows
 from trainer_utils.reading.threads import MadeOnce
@@ -97,13 +103,13 @@ class Batches:
             )
         self.input_start: InputState = self.order.start
         self.input_steps: int = self.order.steps_per_epoch
-        self._decoder: Any = FeatureArrays(self.features, options)
+        self._decoder: Any
         self._reader: Any
         if pack is None:
+            self._decoder = FeatureArrays(self.features, options)
             self._reader = RecordReader(sources, options, self.order.ranges)
         else:
-            self._decoder = PackArrays(sources, options)
-            self._reader = PackReader(sources, options, self.order.ranges)
+            self._decoder = self._reader = Packs(sources, options, self.order.ranges)
         self.encoding = LabelEncoding.of(options, self.features, sources)
         self._mixes = bool(options.augmentation.mixing and self._decoder.images)
         self.unreadable = self._reader.unreadable
@@ -119,13 +125,12 @@ class Batches:
             rule = f"None with augment={mixing!r}, which mixes rows as they were read"
             cure = "Change batches in a post_batching_callback"
             raise ConfigError.of("pre_batching_callback", self.before, allowed=rule, advice=cure)
-        self._again = functools.partial(
-            Batches,
-            worker=worker,
-            num_workers=num_workers,
-            num_replicas=num_replicas,
-            callbacks=callbacks,
-        )
+        self._arguments: dict[str, Any] = {
+            "worker": worker,
+            "num_workers": num_workers,
+            "num_replicas": num_replicas,
+            "callbacks": callbacks,
+        }
         processes = options.processes
         self._processes = BatchProcesses(self, processes) if processes else None
         self.calls_at_once = max(2, processes)
@@ -136,11 +141,11 @@ class Batches:
     def __reduce__(self) -> tuple[Any, ...]:
         """For another process, which opens the files anew, and has no processes of its own."""
         options = self.options.replace(processes=0)
-        if not self._again.keywords["callbacks"]:  # a framework's own, which need not be picklable
-            for name in ("pre_batching_callback", "post_batching_callback"):
-                if getattr(options, name) is not None:
-                    options = options.replace(**{name: _called_elsewhere})
-        return self._again, (self.sources, options)
+        for name in ("pre_batching_callback", "post_batching_callback"):
+            # A framework's own need not be picklable.
+            if getattr(options, name) is not None and not self._arguments["callbacks"]:
+                options = options.replace(**{name: _called_elsewhere})
+        return functools.partial(type(self), **self._arguments), (self.sources, options)
 
     def state(self, step: int) -> InputState:
         """The token to go on from after so many steps of all epochs, by the trainer's count."""

@@ -16,7 +16,8 @@ import numpy.typing as npt
 from trainer_utils.format import DatasetError, Feature
 from trainer_utils.format.example_columns import Column
 from trainer_utils.format.tensors import decode_tensor, item_bytes, numpy_dtype, tensor_header
-from trainer_utils.reading.arrays import (
+from trainer_utils.reading.crops import Keys, are_mirrored, boxes_of, check_followers, mirror_boxes
+from trainer_utils.reading.elements import (
     ArraySpec,
     array_of,
     end_to_end,
@@ -25,7 +26,6 @@ from trainer_utils.reading.arrays import (
     splits_of,
     stack,
 )
-from trainer_utils.reading.crops import Keys, are_mirrored, boxes_of, check_followers, mirror_boxes
 from trainer_utils.reading.images import ImageDecoder
 from trainer_utils.reading.record_reader import Rows
 from trainer_utils.storage import is_fault
@@ -36,7 +36,6 @@ if TYPE_CHECKING:
 _DTYPES: Mapping[str, Any] = {"int": np.int64, "float": np.float32, "string": object}
 _NAMES = {"int": "int64", "float": "float32", "string": "bytes"}
 _COMPANION = "_shape"  # of a sparse feature of rank 2 or more, as Datum writes it
-_CURE = "The dataset was changed: write it again."
 
 Array = npt.NDArray[Any]
 
@@ -93,7 +92,7 @@ class FeatureArrays:
         values = {}
         for name in self._features:
             try:
-                values[name] = list(self._values(name, rows, columns, keys))
+                values[name] = list(self._values(name, columns, keys))
             except Exception as error:  # whatever a decoder raises
                 if isinstance(error, DatasetError) or is_fault(error):
                     raise
@@ -107,11 +106,12 @@ class FeatureArrays:
         """Arrays of so many records each; lists are padded with zeros or `b""`.
 
         Raises:
-            DatasetError: a value is not what the dataset says of it; it has path and record.
+            DatasetError: a value is not what the dataset says of it; `examples` of a single record
+                says whether it is that one's.
         """
         parts = list(itertools.pairwise(itertools.accumulate(sizes, initial=0)))
         columns = self._parsed(rows, keys)
-        arrays = {name: self._arrays(name, rows, columns, parts, keys) for name in self._features}
+        arrays = {name: self._arrays(name, columns, parts, keys) for name in self._features}
         return [{name: own[n] for name, own in arrays.items()} for n in range(len(parts))]
 
     def _channels(self, feature: Feature) -> int:
@@ -162,7 +162,7 @@ class FeatureArrays:
         for name, feature in self._features.items():
             kind = columns[name].kind
             if kind not in ("", feature.type):
-                raise _unlike(rows, 0, f"feature {name!r} of {feature.type} values", kind)
+                raise _unlike(f"feature {name!r} of {feature.type} values", kind)
             if "default" in feature.extra:
                 columns[name] = _filled(columns[name], feature)
         if self._mirrors_boxes and keys is not None:
@@ -176,7 +176,6 @@ class FeatureArrays:
     def _arrays(
         self,
         name: str,
-        rows: Rows,
         columns: Mapping[str, Any],
         parts: Sequence[tuple[int, int]],
         keys: Keys | None,
@@ -184,91 +183,83 @@ class FeatureArrays:
         """The feature of the records of each part."""
         feature, column = self._features[name], columns[name]
         if name in self._decoders:
-            images = self._encoded(name, rows, columns)
-            return [self._decoded(name, rows, images, part, keys) for part in parts]
+            images = self._encoded(name, column)
+            return [self._decoded(name, images, part, keys) for part in parts]
         whole = None
         if feature.dense and _is_plain(feature):
-            whole = _dense(name, column, feature, rows)
+            whole = _dense(name, column, feature)
         elif feature.dense and feature.tensor is not None and feature.tensor.is_fixed:
-            whole = self._equal_tensors(name, column, rows)
+            whole = self._equal_tensors(name, column)
         elif _is_plain(feature) and not _has_companion(feature):
             part = ragged if self._options.ragged else padded
             return [part(column, _DTYPES[feature.type], start, stop) for start, stop in parts]
         if whole is not None:
             return [whole[start:stop] for start, stop in parts]
-        each = list(self._values(name, rows, columns, keys))
+        each = list(self._values(name, columns, keys))
         if self.structure[name].is_ragged:
             return [end_to_end(each[start:stop]) for start, stop in parts]
         return [stack(each[start:stop], name) for start, stop in parts]
 
     def _decoded(
-        self, name: str, rows: Rows, images: Sequence[Any], part: tuple[int, int], keys: Keys | None
+        self, name: str, images: Sequence[Any], part: tuple[int, int], keys: Keys | None
     ) -> Array:
         """The pixels of some images, which may be too large or too small for the dataset."""
         own = None if keys is None else keys[slice(*part)]
         found = self._decoders[name].decode(images[slice(*part)], own)
         size = self.structure[name].shape
         if any(n not in (None, one) for n, one in zip(size, found.shape[1:], strict=True)):
-            said = f"pixels {size} as the dataset says, got {found.shape[1:]}"
-            raise DatasetError(f"feature {name!r}: expected {said}")
+            raise _unlike(f"feature {name!r} of pixels {size}", str(found.shape[1:]))
         return found
 
-    def _encoded(self, name: str, rows: Rows, columns: Mapping[str, Column]) -> list[Any]:
+    def _encoded(self, name: str, column: Column) -> list[Any]:
         """The images of all records: encoded, or as pixels where they are stored so."""
-        feature, column = self._features[name], columns[name]
-        _check_dense(name, column, (), rows)
+        _check_dense(name, column, ())
         values: list[Any] = column.values.tolist()
-        if feature.is_image:
+        if self._features[name].is_image:
             return values
-        shape = feature.extra["image_shape"]
-        for row, value in enumerate(values):
-            if len(value) != math.prod(shape):
-                raise _unlike(
-                    rows, row, f"feature {name!r} of pixels {shape}", f"{len(value)} bytes"
-                )
+        shape = self._features[name].extra["image_shape"]
+        if sizes := {len(value) for value in values} - {math.prod(shape)}:
+            raise _unlike(f"feature {name!r} of pixels {shape}", f"{min(sizes)} bytes")
         return [np.frombuffer(value, np.uint8).reshape(shape) for value in values]
 
-    def _equal_tensors(self, name: str, column: Column, rows: Rows) -> Array | None:
+    def _equal_tensors(self, name: str, column: Column) -> Array | None:
         """Tensors of one shape at once; None where that is not so simple."""
         spec = self._features[name].tensor
         assert spec is not None
         if spec.dtype == "string" or not spec.num_elements:
             return None
-        _check_dense(name, column, (), rows)
+        _check_dense(name, column, ())
         header = tensor_header(spec.dtype, tuple(size or 0 for size in spec.shape))
         size = len(header) + spec.num_elements * item_bytes(spec.dtype)
         values = column.values.tolist()
-        for row, value in enumerate(values):
-            if len(value) != size or not value.startswith(header):
-                raise _unlike(rows, row, f"feature {name!r} of tensors {spec}", "another")
+        if not all(len(value) == size and value.startswith(header) for value in values):
+            raise _unlike(f"feature {name!r} of tensors {spec}", "another")
         content = b"".join([value[len(header) :] for value in values])
         return np.frombuffer(content, numpy_dtype(spec.dtype)).reshape(len(values), *spec.shape)
 
-    def _values(
-        self, name: str, rows: Rows, columns: Mapping[str, Any], keys: Keys | None
-    ) -> Iterator[Any]:
+    def _values(self, name: str, columns: Mapping[str, Any], keys: Keys | None) -> Iterator[Any]:
         """The feature of each record."""
         feature, column = self._features[name], columns[name]
         if name in self._decoders:
-            images = self._encoded(name, rows, columns)
-            for row in range(len(rows)):  # each by itself, so that an error is its own
-                yield self._decoded(name, rows, images, (row, row + 1), keys)[0]
+            images = self._encoded(name, column)
+            for row in range(len(images)):  # each of its own size
+                yield self._decoded(name, images, (row, row + 1), keys)[0]
         elif feature.is_sequence:
             yield from (_steps(feature, one) for one in column.values)
         elif feature.tensor is not None:
             sizes = [size or 0 for size in feature.tensor.shape]
             nothing = np.zeros(sizes, numpy_dtype(feature.tensor.dtype))
             if feature.dense:
-                _check_dense(name, column, (), rows)
+                _check_dense(name, column, ())
             found = iter(column.values)
             for count in column.counts:
                 yield decode_tensor(next(found)) if count else nothing
         elif is_audio(feature):
-            _check_dense(name, column, (), rows)
+            _check_dense(name, column, ())
             for value in column.values:
                 yield _decode_wav(value, feature, self._options.audio_seconds)
         elif feature.dense:
-            yield from _dense(name, column, feature, rows)
+            yield from _dense(name, column, feature)
         else:
             yield from _own_values(feature, column, columns.get(name + _COMPANION))
 
@@ -317,22 +308,23 @@ def _filled(column: Column, feature: Feature) -> Column:
     return Column(feature.type, counts, np.insert(values, places, default))
 
 
-def _dense(name: str, column: Column, feature: Feature, rows: Rows) -> Array:
+def _dense(name: str, column: Column, feature: Feature) -> Array:
     """`(rows, *shape)` of a feature that every record has."""
-    _check_dense(name, column, feature.shape, rows)
+    _check_dense(name, column, feature.shape)
     values = column.values.astype(_DTYPES[feature.type], copy=False)
-    return values.reshape(len(rows), *feature.shape)
+    return values.reshape(len(column.counts), *feature.shape)
 
 
-def _check_dense(name: str, column: Column, shape: Sequence[int], rows: Rows) -> None:
+def _check_dense(name: str, column: Column, shape: Sequence[int]) -> None:
     size = math.prod(shape)
     if (column.counts != size).any():
-        row = int((column.counts != size).argmax())
-        raise _unlike(rows, row, f"feature {name!r} of {size} values", str(column.counts[row]))
+        wrong = column.counts[column.counts != size]
+        raise _unlike(f"feature {name!r} of {size} values", str(wrong[0]))
 
 
-def _unlike(rows: Rows, row: int, expected: str, got: str) -> DatasetError:
-    return rows.error(row, expected=f"{expected} as the dataset says", got=got, advice=_CURE)
+def _unlike(expected: str, got: str) -> DatasetError:
+    said = f"expected {expected} as the dataset says, got {got}"
+    return DatasetError(f"{said}. The dataset was changed: write it again.")
 
 
 def is_audio(feature: Feature) -> bool:

@@ -116,7 +116,7 @@ def _dtype(name: str) -> np.dtype[Any]:
 
 
 class ImageDecoder:
-    """Decodes images as options say, to 1 or 3 channels, in at most so many threads.
+    """Decodes images as options say, to 1 or 3 channels.
 
     Of a `label_map` the nearest value is taken, and none are mixed; it is cut, mirrored and moved
     as the image of the same key is.
@@ -128,10 +128,9 @@ class ImageDecoder:
         *,
         channels: int,
         label_map: bool = False,
-        threads: int | None = None,
     ) -> None:
         self._options, self._channels, self._label_map = options, channels, label_map
-        self._threads, self._normalization = threads, None
+        self._normalization = None
         if options.image.normalize is not None and not label_map:
             self._normalization = Normalization.of(
                 options.image.normalize, channels=channels, dtype=options.image.dtype
@@ -163,14 +162,6 @@ class ImageDecoder:
         import cv2
 
         cv2.setNumThreads(1)  # the threads are ours
-        if self._are_done(images):
-            done = np.stack(images)  # type: ignore[arg-type]
-            if (normalization := self._normalization) is None:
-                return done
-            batch = self._buffers.take(done.shape, self.dtype)
-            write = lambda row: normalization.write(done[row], to=batch[row])  # noqa: E731
-            run_in_threads(write, len(done), threads=self._threads)
-            return batch
         found = [self._size(image) for image in images]
         sizes, are_plain = [size for size, _ in found], [is_plain for _, is_plain in found]
         plans = plan_images(self._options, sizes, keys, scales=not self._label_map)
@@ -195,18 +186,8 @@ class ImageDecoder:
             elif not np.may_share_memory(pixels, batch[row]):
                 batch[row] = pixels
 
-        run_in_threads(work, len(images), threads=self._threads)
+        run_in_threads(work, len(images))
         return batch
-
-    def _are_done(self, images: Sequence[Image]) -> bool:
-        """Whether they are pixels, of one shape, that need no change but of their values."""
-        shapes = {one.shape if isinstance(one, np.ndarray) else None for one in images}
-        shape = (
-            shapes.pop() if len(shapes) == 1 and not self._options.augmentation.is_random else None
-        )
-        if shape is None:
-            return False
-        return shape == (*(self._options.image_size or shape[:2]), self._channels)
 
     def _size(self, image: Image) -> tuple[tuple[int, int], bool]:
         """Height and width, and whether that is a plain JPEG's."""

@@ -1,8 +1,8 @@
 """Rows that are packs of documents: found by an index, cut out of records, laid side by side.
 
 sources = packed_sources(sources, options)        # their ranges now count packs
-rows = PackReader(sources, options, order.ranges).read(positions)
-PackArrays(sources, options).batches(rows, [8])   # [{'tokens': (8, 4096) int32, …}]
+packs = Packs(sources, options, order.ranges)
+packs.batches(packs.read(positions), [8])         # [{'tokens': (8, 4096) int32, …}]
 """
 
 import dataclasses
@@ -10,7 +10,7 @@ import hashlib
 import itertools
 import zlib
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -20,7 +20,7 @@ from trainer_utils.format import ConfigError, Feature
 from trainer_utils.format.errors import did_you_mean
 from trainer_utils.format.slices import FileRange, RecordPositions
 from trainer_utils.order.packing import MOST_TOKEN, PACK_FEATURES, PackIndex, PackOptions, Pieces
-from trainer_utils.reading.arrays import ArraySpec, splits_of
+from trainer_utils.reading.elements import ArraySpec, splits_of
 from trainer_utils.reading.record_reader import RecordReader, Rows
 from trainer_utils.storage import exists, join, read_bytes, write_atomically
 from trainer_utils.storage.cache_folder import own_folder
@@ -151,8 +151,7 @@ def _documents(rows: Rows, name: str, feature: Feature) -> tuple[Numbers, Array]
     return lengths, tokens
 
 
-@dataclasses.dataclass(frozen=True)
-class PackRows:
+class PackRows(NamedTuple):
     """What some packs are made of.
 
     Attributes:
@@ -160,33 +159,39 @@ class PackRows:
         places: `(pieces,) int64`, which of these each piece is of.
         lengths: `(documents,) int64`, the tokens of each, as the index has them.
         pieces: of the packs, row by row.
-        count: how many packs.
+        num_packs: how many packs.
     """
 
     rows: Rows
     places: Numbers
     lengths: Numbers
     pieces: Pieces
-    count: int
-
-    def __len__(self) -> int:
-        return self.count
+    num_packs: int
 
 
-class PackReader:
-    """Reads the documents of packs: a `RecordReader` of them; `ranges` are of packs."""
+class Packs:
+    """Reads the documents of packs as `RecordReader` does records, whose positions are those of
+    packs in `ranges`; and makes arrays of packs, as `FeatureArrays` does of records."""
+
+    decodes = is_random = False
+    images: Sequence[str] = ()
 
     def __init__(
         self, sources: Sequence[Source], options: "InputOptions", ranges: Sequence[FileRange]
     ) -> None:
+        assert options.pack is not None
+        self._pack = options.pack
+        self._feature = merged_features(sources, self._pack.feature, ())[self._pack.feature]
+        dtypes = {name: "int32" for name in PACK_FEATURES} | {"loss_mask": "float32"}
+        shape = (self._pack.length,)
+        self.structure = {name: ArraySpec(shape, dtype) for name, dtype in dtypes.items()}
         own = [source for source in sources if isinstance(source, PackedSource)]
         self._packs = [source.packs for source in own]
         records = [source.records for source in own]
         inner = [part for source in records for part in source.ranges]
         self._reader = RecordReader(records, options, inner)
         self.unreadable, self.reads_ahead = self._reader.unreadable, self._reader.reads_ahead
-        counts = [len(index.lengths) for index in self._packs]
-        self._firsts = np.cumsum([0, *counts])[:-1]
+        self._firsts = np.cumsum([0, *(len(index.lengths) for index in self._packs)])
         self._positions = RecordPositions(ranges)
         numbers = {part.path: n for n, source in enumerate(own) for part in source.ranges}
         self._sources = np.array([numbers[part.path] for part in ranges], np.int64)
@@ -221,25 +226,10 @@ class PackReader:
         order = np.argsort(pieces.rows, kind="stable")
         return Pieces(*(one[order] for one in pieces)), np.concatenate(lengths)[order]
 
-
-class PackArrays:
-    """Makes arrays of packs, as `FeatureArrays` does of records."""
-
-    decodes = is_random = False
-    images: Sequence[str] = ()
-
-    def __init__(self, sources: Sequence[Source], options: "InputOptions") -> None:
-        assert options.pack is not None
-        self._pack = options.pack
-        self._feature = merged_features(sources, self._pack.feature, ())[self._pack.feature]
-        dtypes = {name: "int32" for name in PACK_FEATURES} | {"loss_mask": "float32"}
-        shape = (self._pack.length,)
-        self.structure = {name: ArraySpec(shape, dtype) for name, dtype in dtypes.items()}
-
     def examples(self, rows: PackRows, keys: None = None) -> list[dict[str, Array]]:
         """Each pack by itself."""
         arrays = self._arrays(rows)
-        return [{name: own[n] for name, own in arrays.items()} for n in range(len(rows))]
+        return [{name: own[n] for name, own in arrays.items()} for n in range(rows.num_packs)]
 
     def batches(
         self, rows: PackRows, sizes: Sequence[int], keys: None = None
@@ -252,7 +242,7 @@ class PackArrays:
     def _arrays(self, rows: PackRows) -> dict[str, Array]:
         tokens, ends = self._tokens(rows)
         arrays = {
-            name: np.zeros((len(rows), *spec.shape), spec.dtype)  # type: ignore[arg-type]
+            name: np.zeros((rows.num_packs, *spec.shape), spec.dtype)  # type: ignore[arg-type]
             for name, spec in self.structure.items()
         }
         flat = [arrays[name].reshape(-1) for name in PACK_FEATURES]

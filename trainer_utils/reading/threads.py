@@ -29,8 +29,8 @@ if hasattr(os, "register_at_fork"):  # a child has none of its parent's threads
     os.register_at_fork(after_in_child=_pool.cache_clear)
 
 
-def run_in_threads(work: Callable[[int], None], count: int, *, threads: int | None = None) -> None:
-    """Calls `work` with the numbers below `count`, each of so many threads taking the next.
+def run_in_threads(work: Callable[[int], None], count: int) -> None:
+    """Calls `work` with the numbers below `count`, each of some threads taking the next.
 
     The calling thread works too, so that it may be one of these. What the lowest number raised is
     raised, the same with any number of threads.
@@ -47,7 +47,7 @@ def run_in_threads(work: Callable[[int], None], count: int, *, threads: int | No
 
     started = []
     with contextlib.suppress(RuntimeError):  # Python is ending: the calling thread works alone
-        for _ in range(min(threads or most or usable_cores(), count) - 1):
+        for _ in range(min(most or usable_cores(), count) - 1):
             started.append(_pool().submit(run))
     run()
     for one in started:

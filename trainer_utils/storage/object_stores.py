@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 _PART_BYTES = 8 << 20  # of a request to write, of which S3 wants 5 MiB or more
 
-_STREAM_BYTES = 1 << 20  # of a request for a stream, of which the head is there soon
+_STREAM_BYTES = 2 << 20  # of a request for a stream, of which the head is there soon
 _PARTS_AHEAD = 8  # requests under way for a stream that is read on
 _PARTS_AT_ONCE = 4  # of one object that is written
 _LISTED_AT_ONCE = 1000  # objects, a page of the stores

@@ -259,8 +259,8 @@ class FeatureRecord:
         then."""
         kinds = {name: self._agreed(name, value) for name, value in example.items()}
         self.kinds |= {name: kind for name, kind in kinds.items() if kind is not None}
-        values: dict[str, tuple[Scalar, ...] | bytes] = {}
-        lists: dict[str, tuple[tuple[Scalar, ...], ...]] = {}
+        values: dict[str, Any] = {}
+        lists: dict[str, Any] = {}
         for name, value in example.items():
             kind = self.kinds.get(name, "")
             if isinstance(value, Tensor):

@@ -12,10 +12,10 @@ import itertools
 import tempfile
 from collections.abc import Mapping
 
+from components.conversions import TextConversion
 from components.example_gen.file_conversion import FileConversion
 from components.example_gen.folder import name_simple
 from components.example_gen.plan import Plan
-from components.example_gen.row_conversion import RowConversion
 from components.layouts import name_layout
 from components.steps import conversion_of
 from pipelines.tools.conversion.settings import Conversion
@@ -104,7 +104,7 @@ def plan_conversion(conversion: Conversion) -> ConversionPlan:
             sizes[task.argument.name.split] += task.bytes + _MESSAGE_BYTES * task.records
         kinds = {blob.name: blob.kind for blob in files.blobs}
     else:
-        assert isinstance(steps, RowConversion)
+        assert isinstance(steps, TextConversion)
         with tempfile.TemporaryDirectory(prefix="tfx-shards-") as folder:
             plan = (rows := steps.plan(folder))
         layouts = {piece.layout for piece in steps.pieces}

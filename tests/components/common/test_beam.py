@@ -9,10 +9,10 @@ from typing import Any
 import apache_beam as beam
 import pytest
 from tfx.dsl.components.base.base_beam_executor import BaseBeamExecutor
-from tfx.types import standard_artifacts
 
 from components.text_example_gen import Executor as TextExecutor
 from components.tfx.executor import LocalFirstBeamExecutor
+from tests.components.runs import run
 from trainer_utils.format import DatasetError
 
 IMAGE = "--sdk_container_image=registry/image:1"  # so that TFX does not pack itself for workers
@@ -87,28 +87,6 @@ def test_arguments_reach_beam_as_they_are(tmp_path, monkeypatch, arguments):
     assert type(made.runner).__name__ in arguments[0] + arguments[1]  # which Beam took, and checked
 
 
-def run(executor: type, given: dict[str, Any], uri: Path, context: Any, **settings: Any) -> None:
-    artifact = standard_artifacts.Examples()
-    artifact.uri = str(uri)
-    output = "balanced_examples" if given else "examples"
-    executor(context).Do(given, {output: [artifact]}, settings)
-
-
-EXAMPLE_GEN = {
-    "input_config": '{"splits": [{"name": "all", "pattern": "*"}]}',
-    "output_config": "{}",
-    "max_reject_fraction": 0.5,
-}
-
-
-@pytest.fixture(scope="module")
-def table(tmp_path_factory) -> Path:
-    path = tmp_path_factory.mktemp("in") / "table.csv"
-    text = "word " * 2000  # train is more than the balancer's least memory holds, eval is less
-    path.write_text("text,label\n" + "".join(f"{n} {text},{n % 3}\n" for n in range(50)))
-    return path
-
-
 def test_workers_start_without_importing_tfx_or_tensorflow():
     # Importing them takes some five seconds, and a worker is a process for each job.
     modules = "common.beam, components.common.tasks, components.balancing.parts"
@@ -121,15 +99,9 @@ def test_workers_start_without_importing_tfx_or_tensorflow():
     assert shown.strip() == "[]"
 
 
-def test_dataflow_takes_the_whole_job_and_a_run_that_made_nothing_is_an_error(tmp_path, table):
+def test_dataflow_takes_the_whole_job_and_a_run_that_made_nothing_is_an_error(tmp_path):
+    (tmp_path / "table.csv").write_text("text,label\n" + "word word,1\n" * 50)
     # A dry run makes the description of the job, and runs it nowhere.
     with pytest.raises(DatasetError, match="expected the part 'inspect-000000', got none"):
-        run(
-            TextExecutor,
-            {},
-            tmp_path / "out",
-            context(DATAFLOW, tmp_path),
-            input_base=str(table),
-            **EXAMPLE_GEN,
-        )
+        run(TextExecutor, tmp_path / "table.csv", tmp_path / "out", beam_args=DATAFLOW)
     assert list((tmp_path / "out").iterdir()) == []

@@ -6,15 +6,13 @@ import re
 from pathlib import Path
 
 import pytest
-from tfx.types import standard_artifacts
 
-from components.image_example_gen import Executor as Images
-from components.schema_export import Executor as SchemaExport
-from components.shard_balancer import Executor as Balancer
-from components.text_example_gen import Executor as Texts
+from components import steps
+from components.balancing.settings import BalancerSettings
+from components.example_gen.settings import ImageSettings, TextSettings
 from pipelines.tools.verification import verify_dataset
-from tests.components.runs import run
 from tests.make import jpeg
+from trainer_utils.dataset import open_dataset
 
 COLUMNS = [
     "../../../x", "/etc/x", "..", ".", ".hidden", "trailing.", "a/b", "a\\b", "C:\\x", "new\nline",
@@ -33,14 +31,10 @@ def labelled(tmp_path_factory) -> Path:
         for number in range(12):
             row = {"text": f"text {number}", **dict.fromkeys(COLUMNS, f"value {number % 3}")}
             stream.write(json.dumps(row) + "\n")
-    kinds = json.dumps(dict.fromkeys(COLUMNS, "label"))
-    examples = run(Texts, root / "in", root / "out", columns=kinds)
-    balanced = standard_artifacts.Examples()
-    balanced.uri = str(root / "balanced")
-    Balancer().Do({"examples": [examples]}, {"balanced_examples": [balanced]}, {"num_shards": "2"})
-    schema = standard_artifacts.Schema()
-    schema.uri = str(root / "schema")
-    SchemaExport().Do({"examples": [balanced]}, {"datum_schema": [schema]}, {"tfds": 0})
+    settings = TextSettings(columns=dict.fromkeys(COLUMNS, "label"))
+    steps.convert(str(root / "in"), str(root / "out"), settings)
+    steps.balance([str(root / "out")], str(root / "balanced"), BalancerSettings(num_shards=2))
+    steps.export_schema(str(root / "balanced"), str(root / "schema"))
     return root
 
 
@@ -56,8 +50,6 @@ def test_nothing_is_written_outside_whatever_a_column_is_called(labelled):
 
 
 def test_every_vocabulary_is_found_again_by_its_features_name(labelled):
-    from trainer_utils.dataset import open_dataset
-
     for name in ("out", "balanced"):
         vocabularies = open_dataset(str(labelled / name)).vocabularies
         assert set(vocabularies) == set(COLUMNS)
@@ -82,7 +74,7 @@ def photos(tmp_path_factory) -> Path:
 
 
 def test_rejects_with_such_names_are_lines_of_their_own_and_the_dataset_is_good(photos, tmp_path):
-    run(Images, photos, tmp_path / "out", max_reject_fraction=0.9)
+    steps.convert(str(photos), str(tmp_path / "out"), ImageSettings(max_reject_fraction=0.9))
     text = (tmp_path / "out/rejects.jsonl").read_text("utf-8")
     assert len(text.splitlines()) == 8
     assert not UNPRINTABLE.search(text)
@@ -98,7 +90,7 @@ def test_no_command_passes_such_names_on(photos, labelled, tmp_path):
     from pipelines.cli.app import app
 
     uri = tmp_path / "out\x1b[2J\nError: forged"
-    run(Images, photos, uri, max_reject_fraction=0.9)
+    steps.convert(str(photos), str(uri), ImageSettings(max_reject_fraction=0.9))
     commands = ("inspect", "verify", "plan --workers 2 --batch-size 2", "doctor", "show", "diff")
     for where in (str(uri), str(labelled / "balanced"), str(uri / "gone\u2028\x07")):
         for command in commands:

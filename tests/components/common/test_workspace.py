@@ -1,4 +1,4 @@
-"""Two runs that write one dataset at the same time: one is whole, the other says so and goes."""
+"""Who writes into an output folder: one run at a time, and never over the files of others."""
 
 import contextlib
 import contextvars
@@ -19,9 +19,11 @@ import pytest
 from components.common.publish import publish_dataset
 from components.common.workspace import removed_on_failure, start_working
 from pipelines.tools.verification import verify_dataset
-from trainer_utils import iterate
+from tests.make import everything as contents
+from trainer_utils import iterate, storage
 from trainer_utils.format import (
     Accounting,
+    ConfigError,
     DatasetError,
     Feature,
     Manifest,
@@ -47,31 +49,32 @@ with removed_on_failure(sys.argv[1]):
 """
 
 
-def write(uri: str, labels: list[int]) -> Shard:
-    name = ShardName(split="train", shard_index=0, num_shards=1)
-
+def write(uri: str, labels: list[int], shards: int = 1) -> list[Shard]:
     def fill(writer: ShardWriter) -> None:
         for label in labels:
             writer.write(encode_example({"label": label}))
 
-    return write_shard(name, fill, uri=uri)
+    names = (ShardName(split="train", shard_index=n, num_shards=shards) for n in range(shards))
+    return [write_shard(name, fill, uri=uri) for name in names]
 
 
-def publish(uri: str, shard: Shard) -> None:
+def publish(uri: str, shards: list[Shard]) -> None:
+    records = sum(shard.records for shard in shards)
     manifest = Manifest(
-        shards=(shard,),
-        accounting={"train": Accounting(found=shard.records, written=shard.records)},
+        shards=tuple(shards),
+        accounting={"train": Accounting(found=records, written=records)},
         producer="test",
         config={},
         input_fingerprint="",
     )
-    publish_dataset(uri, manifest, {"label": Feature(type="int")}, vocabularies={})
+    vocabularies = {"label": [*"abcdefghij"]}
+    publish_dataset(uri, manifest, {"label": Feature(type="int")}, vocabularies=vocabularies)
 
 
-def run(uri: str, labels: list[int]) -> None:
+def run(uri: str, labels: list[int], shards: int = 1) -> None:
     with removed_on_failure(uri):
         start_working(uri)
-        publish(uri, write(uri, labels))
+        publish(uri, write(uri, labels, shards))
 
 
 def labels_of(uri: str) -> list[int]:
@@ -182,3 +185,82 @@ def test_what_is_left_beside_is_taken_over_from_a_run_of_the_same_key_that_is_ov
     with removed_on_failure(str(tmp_path / "4")):
         start_working(str(tmp_path / "4"), key="k")
         assert (tmp_path / "4/.tfx-shards-tmp/results/a").exists()
+
+
+def test_a_disk_that_fails_to_keep_a_file_leaves_no_manifest(tmp_path, monkeypatch):
+    def fail(descriptor):
+        raise OSError(5, "Input/output error")
+
+    monkeypatch.setattr(os, "fsync", fail)
+    with pytest.raises(OSError, match="Input/output"):
+        run(str(tmp_path / "out"), [1])
+    assert not (tmp_path / "out/manifest.json").exists()
+
+
+OTHERS = [
+    "Split-train/notes.txt",
+    "Split-train/data_tfrecord-00000-of-00001.bak",
+    "Split-mine/x",
+    "Split-train/deep/er/x",
+    "index/my.npy",
+    "vocab/label.md",
+]
+
+
+@pytest.mark.parametrize("state", ["nothing", "a whole dataset", "a killed run"])
+def test_files_of_others_are_named_and_nothing_is_touched(tmp_path, state):
+    for number, other in enumerate(OTHERS):
+        check_it_is_left(tmp_path / f"{number}", other, state)
+
+
+def check_it_is_left(uri: Path, other: str, state: str) -> None:
+    if state != "nothing":
+        run(str(uri), [1], shards=2)
+    if state == "a killed run":
+        (uri / "manifest.json").unlink()
+        (uri / ".tfx-shards-tmp").mkdir()
+    (uri / other).parent.mkdir(parents=True, exist_ok=True)
+    (uri / other).write_text("mine")
+    before = contents(uri)
+    with pytest.raises(ConfigError) as raised:
+        start_working(str(uri))
+    assert "/".join(other.split("/")[:2]) in str(raised.value)
+    assert contents(uri) == before
+
+
+@pytest.mark.parametrize("before", ["nothing", "a dataset"])
+def test_a_run_that_is_killed_anywhere_leaves_what_the_next_knows_for_its_own(
+    tmp_path, monkeypatch, before
+):
+    uri, left = tmp_path / "out", -1
+    run(str(tmp_path / "whole"), [1, 2], shards=2)
+    if before == "a dataset":
+        run(str(uri), [3], shards=5)
+
+    def mortal(work):
+        def run(*arguments, **settings):
+            nonlocal left
+            if not left:
+                raise KeyboardInterrupt
+            left -= 1
+            return work(*arguments, **settings)
+
+        return run
+
+    monkeypatch.setattr(storage, "rename", mortal(storage.rename))
+    for name in ("remove_file", "remove_tree", "make_folder"):
+        monkeypatch.setattr(storage, name, mortal(getattr(storage, name)))
+    kills = 0
+    while True:
+        left = kills
+        try:
+            start_working(str(uri))
+            publish(str(uri), write(str(uri), [1, 2], shards=2))
+        except KeyboardInterrupt:
+            kills += 1
+            continue
+        break
+    left = -1
+    assert kills > 15
+    assert contents(uri) == contents(tmp_path / "whole")
+    assert not os.path.exists(working_folder(str(uri)))

@@ -1,7 +1,5 @@
 """Shards of files: reading ahead, parts that are joined, indices, and reading back."""
 
-import gzip
-import io
 import itertools
 import threading
 from collections.abc import Sequence
@@ -25,7 +23,7 @@ from tests.components.runs import manifest_of, run
 from tests.make import everything, photo, wav, write_files
 from tests.record_names import check_record_names
 from trainer_utils import storage
-from trainer_utils.format import CorruptShardError, RecordIndex, Shard
+from trainer_utils.format import CorruptShardError
 
 FILES = 100
 
@@ -89,24 +87,6 @@ def convert(base: Path, uri: Path, **settings: Any) -> dict[str, Any]:
 @pytest.fixture
 def photos(tmp_path) -> Path:
     return write_files(tmp_path / "in", {f"train/{n}.jpg": photo(n) for n in range(12)})
-
-
-@pytest.mark.parametrize("compression", ["none", "gzip"])
-def test_the_index_leads_to_every_record_of_every_shard(photos, tmp_path, compression):
-    manifest = convert(photos, tmp_path / "out", compression=compression)
-    shards = manifest["shards"]
-    assert len(shards) > 1
-    for entry in shards:
-        path = tmp_path / "out" / entry["path"]
-        kind = "GZIP" if compression == "gzip" else ""
-        records = [*tf.data.TFRecordDataset(str(path), kind).as_numpy_iterator()]
-        name = path.name.removesuffix(".gz").replace("data_tfrecord", "train")
-        data = (tmp_path / f"out/index/{name}.npy").read_bytes()
-        assert f"{google_crc32c.value(data):08x}" == entry["index_crc32c"]
-        index = RecordIndex.from_bytes(data, path=name, shard=Shard.from_entries([entry])[0])
-        stream = io.BytesIO(gzip.decompress(path.read_bytes()) if kind else path.read_bytes())
-        assert [index.read(stream, n, path="") for n in range(len(index))] == records
-    assert check_record_names(tmp_path / "out") == 12
 
 
 def test_a_shard_without_records_goes_with_its_index_and_the_others_are_renumbered(

@@ -14,7 +14,7 @@ from PIL import Image
 from components.common.file_table import FileTable
 from components.common.layout_inputs import LayoutInputs
 from components.common.workspace import start_working
-from components.example_gen import file_shards, media
+from components.example_gen import file_examples, file_shards
 from components.example_gen.settings import AudioSettings, ImageSettings, TextSettings
 from components.layouts.texts import find_pieces
 from components.media import audio, images
@@ -108,12 +108,11 @@ STEPS = [
     (file_shards.BlobReader, "read"),
     (images, "scan_image"),
     (images, "_reasons"),
-    (images, "frames_of"),
     (images, "orientation_of"),
     (images, "in_plain_colours"),
     (images, "encode_image"),
-    (media, "describe_media"),
-    (media, "encode_values"),
+    (file_examples, "describe_media"),
+    (file_examples, "encode_values"),
     (file_shards, "encode_example"),
 ]
 

@@ -6,18 +6,13 @@ import itertools
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from components.common.file_table import FileTable
 from components.common.layout_inputs import LayoutInputs
 from components.example_gen.list_table import ListTable, read_list
-from components.tables.kinds import column_facts, decide_column
-from components.tables.pieces import TableOptions, row_starts
-from components.tables.reading import pieces_of, read_piece
-from tests.make import table as table_bytes
+from components.tables.pieces import row_starts
 from trainer_utils.storage import list_files
 
 
@@ -29,32 +24,6 @@ def inputs_of(base: Path, **settings: Any) -> LayoutInputs:
 def table_of(base: Path, name: str, data: str | bytes, **settings: Any) -> ListTable:
     (base / name).write_bytes(data if isinstance(data, bytes) else data.encode())
     return read_list(inputs_of(base, **settings), name)
-
-
-COLUMNS: dict[str, list[Any]] = {
-    "image": ["1.jpg", "2.jpg", "3.jpg"],
-    "code": ["08123", "7", "12"],
-    "words": ["a", "b", "3"],
-    "label": ["cat", "dog", "cat"],
-}
-
-
-@pytest.mark.parametrize("kind", ["csv", "jsonl", "parquet"])
-def test_a_list_and_a_table_are_the_same_in_every_form(tmp_path, kind):
-    """The same file, read as TextExampleGen reads it, piece by piece."""
-    name = f"list.{kind}"
-    rows = [dict(zip(COLUMNS, row, strict=True)) for row in zip(*COLUMNS.values(), strict=True)]
-    table = table_of(tmp_path, name, table_bytes(rows, kind))
-    options = TableOptions()
-    (piece,) = pieces_of(
-        inputs_of(tmp_path), name, kind=kind, split=None, options=options, folder=""
-    )
-    rows = read_piece(str(tmp_path), piece, options)
-    for column in COLUMNS:
-        facts = column_facts(rows.columns[column], np.arange(3), are_texts=column in rows.texts)
-        place = lambda *_: ""  # noqa: E731
-        decided = decide_column(column, [(0, facts)], given=None, is_text=False, place=place)
-        assert table.cast_column(column, None) == (decided, COLUMNS[column])
 
 
 def test_positions_are_lines_whatever_stands_before_the_rows(tmp_path):

@@ -19,6 +19,7 @@ from components import ImageExampleGen
 from components.image_example_gen import Executor
 from tests.components.image_example_gen.image_runs import photo, write_photos
 from tests.components.runs import input_config
+from tests.make import write_files
 
 
 def properties_of(base: Path, config: str | None, range_config: str | None) -> dict:
@@ -32,12 +33,8 @@ def properties_of(base: Path, config: str | None, range_config: str | None) -> d
 
 def drive(base: Path, config: str | None = None, range_config: str | None = None) -> dict:
     """The execution properties as TFX's launcher gets them from the component's driver."""
-    properties = properties_of(base, config, range_config)
-    pipeline_info = data_types.PipelineInfo("name", "root")
     driver = ImageExampleGen.DRIVER_CLASS(None)  # type: ignore[arg-type]  # needs no metadata here
-    return driver.resolve_exec_properties(
-        properties, pipeline_info, data_types.ComponentInfo("type", "id", pipeline_info)
-    )
+    return driver.resolve(properties_of(base, config, range_config))
 
 
 def fingerprint(base: Path, config: str | None = None) -> str:
@@ -60,15 +57,15 @@ def edit(path: Path) -> None:
     assert (after.st_size, after.st_mtime_ns) == (before.st_size, before.st_mtime_ns)
 
 
+@pytest.fixture
+def base(tmp_path) -> Path:
+    return write_base(tmp_path)
+
+
 def write_base(folder: Path) -> Path:
     """Photos in folders three deep, where TFX's own driver does not look."""
     names = ["train/cat/1.jpg", "train/cat/2.jpg", "train/dog/deep/3.jpg", "eval/dog/4.jpg"]
     return write_photos(folder / "in", *names)
-
-
-@pytest.fixture
-def base(tmp_path) -> Path:
-    return write_base(tmp_path / "x")
 
 
 def swap_two(base: Path) -> None:
@@ -110,14 +107,9 @@ def test_a_change_of_the_photos_changes_the_fingerprint(tmp_path):
         assert fingerprint(base) != before, name
 
 
-def write_outside(base: Path) -> None:
-    (base.parent / "outside.jpg").write_bytes(photo(9))
-    os.utime(base.parent)
-
-
 OTHERS: dict[str, Callable[[Path], object]] = {
     "a photo read": lambda base: (base / "train/cat/1.jpg").read_bytes(),
-    "a file outside": write_outside,
+    "a file outside": lambda base: (base.parent / "outside.jpg").write_bytes(photo(9)),
     "a folder alike": lambda base: write_photos(base.with_name("in-2"), "train/cat/1.jpg"),
     "folders touched": lambda base: [os.utime(base / n, (0, 0)) for n in ("", "train", "eval")],
     "an empty folder": lambda base: (base / "train/emu").mkdir(),
@@ -151,29 +143,22 @@ def test_what_no_pattern_selects_does_not_change_the_fingerprint(base):
     assert fingerprint(base, config) != before
 
 
-@pytest.fixture
-def listed(tmp_path) -> Path:
+def test_an_edit_of_a_csv_or_of_what_it_lists_changes_the_fingerprint(tmp_path):
     base = write_photos(tmp_path / "x" / "in", "photos/cat/1.jpg", "photos/dog/2.jpg")
-    (base / "lists/mine").mkdir(parents=True)
-    rows = "TRAIN,../../photos/cat/1.jpg,cat\nTEST,../../photos/dog/2.jpg,dog\n"
-    (base / "lists/mine/list.csv").write_text(rows)
-    return base
-
-
-def test_an_edit_of_a_csv_or_of_what_it_lists_changes_the_fingerprint(listed):
-    path = listed / "lists/mine/list.csv"
-    text = path.read_text()
-    seen = [fingerprint(listed, input_config(all="lists/mine/list.csv"))]
+    text = "TRAIN,../../photos/cat/1.jpg,cat\nTEST,../../photos/dog/2.jpg,dog\n"
+    path = write_files(base, {"lists/mine/list.csv": text}) / "lists/mine/list.csv"
+    seen = []
     for change in (
         lambda: None,
-        lambda: edit(listed / "photos/dog/2.jpg"),
+        lambda: None,
+        lambda: edit(base / "photos/dog/2.jpg"),
         lambda: edit(path),
         lambda: path.write_text(text.replace("TEST", "TRAIN")),
         lambda: path.write_text(text + "TEST,../../photos/new.jpg,dog\n"),
-        lambda: (listed / "photos/cat/1.jpg").unlink(),
+        lambda: (base / "photos/cat/1.jpg").unlink(),
     ):
         change()
-        seen.append(fingerprint(listed, input_config(all="lists/mine/list.csv")))
+        seen.append(fingerprint(base, input_config(all="lists/mine/list.csv")))
     assert seen[0] == seen[1]
     assert len({*seen}) == 6
 

@@ -7,18 +7,25 @@ import pytest
 from components.common.file_table import FileTable
 from components.common.input_table import InputTable
 from components.common.layout_inputs import LayoutInputs
+from components.common.rejects import Reject, render_rejects
 from components.layouts import read_layout
 from trainer_utils.storage import list_files
 
 
 @pytest.fixture
 def read():
-    """Reads the files of a folder; the images may be stand-ins, since no layout opens them."""
+    """Reads the files of a folder; the images may be stand-ins, since no layout opens them.
+
+    Every reject can be written, whatever the bytes of its name.
+    """
 
     def read(base: Path, layout: str = "auto", root: str = "", **names: str) -> InputTable:
         files = FileTable.of(list_files(str(base)))
         inputs = LayoutInputs(base=str(base), root=root, files=files, names=names)
-        return read_layout(inputs, layout=layout)
+        listing = read_layout(inputs, layout=layout)
+        rejects = [Reject("train", o.name, o.code, o.detail) for o in listing.excluded if o.code]
+        assert len(render_rejects(rejects).encode().splitlines()) == len(rejects)
+        return listing
 
     return read
 

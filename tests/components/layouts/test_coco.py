@@ -6,10 +6,8 @@ import re
 import numpy as np
 import pytest
 
-from components.common.rejects import Reject, render_rejects
 from tests.components.layouts.layout_files import image, instances, thing, values
 from trainer_utils.format import InputError
-from trainer_utils.storage import display_path
 
 TRAIN = instances(
     [image(1, "1.jpg"), image(2, "sub/2.jpg"), image(9, "gone.jpg")],
@@ -116,8 +114,6 @@ def test_a_name_of_no_image_is_a_reject_that_can_be_written(tmp_path, read, writ
         text = instances([image(1, name), image(2, "1.jpg")], [])
         listing = read(write(tmp_path, **{"instances_val.json": text, "1.jpg": b""}))
         assert [(o.name, o.split, o.code) for o in listing.excluded] == [(source, "eval", code)]
-        rejects = [Reject("eval", o.name, o.code, o.detail) for o in listing.excluded]
-        assert json.loads(render_rejects(rejects).encode())["source"] == display_path(source)
 
 
 # Annotations --------------------------------------------------------------------------------------

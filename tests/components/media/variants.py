@@ -3,6 +3,7 @@
 Sources: PNG (ISO 15948); ITU-T T.81.
 """
 
+import base64
 import io
 import struct
 import zlib
@@ -11,8 +12,6 @@ from collections.abc import Iterator
 import numpy as np
 from PIL import Image, ImageFilter
 from sklearn.datasets import load_sample_images
-
-from tests.components.media.arithmetic_jpeg import miscoded_jpegs
 
 WIDTH, HEIGHT = 45, 30  # so that rows of BMP and of bits are padded
 RGB = (
@@ -24,6 +23,13 @@ GREY = RGB.convert("L")
 PIXELS = np.asarray(RGB)
 INDEXED = RGB.convert("P", palette=Image.Palette.ADAPTIVE, colors=16)
 INDICES = np.asarray(INDEXED)
+# Of 16 x 12 pixels, which no encoder of Python makes: `cjpeg -arithmetic -quality 50`.
+ARITHMETIC = base64.b64decode(
+    "/9j/4AAQSkZJRgABAQAAAQABAAD/2wBDABALDA4MChAODQ4SERATGCgaGBYWGDEjJR0oOjM9PDkzODdASFxOQERX"
+    "RTc4UG1RV19iZ2hnPk1xeXBkeFxlZ2P/2wBDARESEhgVGC8aGi9jQjhCY2NjY2NjY2NjY2NjY2NjY2NjY2NjY2Nj"
+    "Y2NjY2NjY2NjY2NjY2NjY2NjY2NjY2NjY2P/yQARCAAMABADASIAAhEBAxEB/8wACgAQEAUBEBEF/9oADAMBAAIR"
+    "AxEAPwD/AAkiNadk82yNBeb1qapy/VoUNwUAb2EqVa6w/9k="
+)
 COLOURS = bytes(INDEXED.getpalette() or ())[:48].ljust(48, b"\0")
 
 
@@ -267,7 +273,11 @@ def jpegs() -> Iterator[tuple[str, bytes]]:
     yield "JPEG, grey", grey
     yield "JPEG, grey, sampled oddly", patched(grey, 0xC0, 11, b"\x22")
     yield "JPEG, extended", patched(plain, 0xC0, 1, b"\xc1")
-    yield from miscoded_jpegs(plain, progressive)
+    yield "JPEG, arithmetic", ARITHMETIC
+    yield "JPEG, said to be arithmetic", plain.replace(b"\xff\xc0", b"\xff\xc9", 1)
+    name = "JPEG, progressive, said to be arithmetic"
+    yield name, progressive.replace(b"\xff\xc2", b"\xff\xca", 1)
+    yield "JPEG, arithmetic, said to be baseline", ARITHMETIC.replace(b"\xff\xc9", b"\xff\xc0", 1)
     yield "JPEG, lossless", lossless_jpeg(PIXELS)
     yield "JPEG, lossless grey", lossless_jpeg(np.asarray(GREY)[:, :, np.newaxis])
     yield "JPEG, 12 bits", patched(plain, 0xC0, 4, b"\x0c")

@@ -89,14 +89,15 @@ def names_of(uri):
     ]
 
 
-def test_without_a_shuffle_they_are_linked_too_and_gzip_stays(tmp_path):
-    uri = made(tmp_path, compression="gzip")
-    settings = BalancerSettings(**SHARDS, compression="gzip", shuffle=False)
+@pytest.mark.parametrize("compression", ["none", "gzip"])
+def test_without_a_shuffle_they_are_linked_too(tmp_path, compression):
+    uri = made(tmp_path, compression=compression)
+    settings = BalancerSettings(**SHARDS, compression=compression, shuffle=False)
     steps.balance([uri], str(tmp_path / "out"), settings)
     assert are_linked(uri, tmp_path / "out") == {"Split-train": True, "Split-eval": True}
 
 
-def test_with_other_settings_they_are_written_anew(tmp_path):
+def test_with_other_settings_or_another_dataset_they_are_written_anew(tmp_path):
     uri = made(tmp_path)
     before = names_of(uri)
     for number, others in enumerate(
@@ -111,18 +112,13 @@ def test_with_other_settings_they_are_written_anew(tmp_path):
             {"stratify_by": "label"},
             {"where": "height > 3"},
             {"exclude": ["a/00.png"]},
+            {"add": [uri]},
         )
     ):
         out = str(tmp_path / f"out-{number}")
         steps.balance([uri], out, BalancerSettings(**{**SHARDS, **others}))
         assert not any(are_linked(uri, out).values()), others
         assert names_of(out) != before, others
-
-
-def test_two_datasets_become_one(tmp_path):
-    uri = made(tmp_path)
-    steps.balance([uri, uri], str(tmp_path / "out"), BalancerSettings(**SHARDS))
-    assert not any(are_linked(uri, tmp_path / "out").values())
 
 
 def test_a_split_whose_shards_are_not_equal_is_written_anew(tmp_path):

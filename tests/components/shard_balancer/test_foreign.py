@@ -1,19 +1,32 @@
-"""Other people's formats go in: by the real package where it runs, else files that it wrote."""
+"""Other people's formats go in: by the real package where it runs, else files that it wrote.
+
+What the features of such a dataset are has one answer, whoever asks. The oracle of each stock
+dataset is how it was made; the component's are the files that they wrote.
+"""
 
 import collections
 import json
+from collections.abc import Callable, Iterable
 from pathlib import Path
+from typing import Any
 
 import pytest
 import tensorflow as tf
 
 import trainer_utils
-from tests.components.shard_balancer.test_executor import balance, example, read
+from components import steps
+from components.report.inspection import inspect_dataset
+from tests.components.shard_balancer.test_executor import balance, example, write_stock
+from trainer_utils.dataset import open_dataset
+from trainer_utils.format import Feature
+from trainer_utils.format.datum import parse_features
 
 GOLDEN = Path(__file__).parents[2] / "golden"
+TYPES = "datum_to_type_and_shape_mapping.json"
 
 
-def records_of(paths: list[Path]) -> collections.Counter[bytes]:
+def moved(paths: Iterable[Path]) -> collections.Counter[bytes]:
+    """The records of some shards, by TensorFlow's own reader."""
     return collections.Counter(
         record.numpy()
         for path in paths
@@ -21,19 +34,14 @@ def records_of(paths: list[Path]) -> collections.Counter[bytes]:
     )
 
 
-def moved(folder: Path, split: str) -> collections.Counter[bytes]:
-    return collections.Counter(record for shard in read(folder, split) for record in shard)
-
-
 @pytest.fixture
 def bare(tmp_path):
     records = [example(number, number % 50 + 1) for number in range(300)]
-    (tmp_path / "bare").mkdir()
-    for name, group in (("train-a.tfrecord", records[:120]), ("train-b.tfrecord", records[120:])):
-        with tf.io.TFRecordWriter(str(tmp_path / "bare" / name)) as writer:
-            for record in group:
-                writer.write(record)
-    return tmp_path / "bare"
+    write_stock(tmp_path, "bare", [records[:120], records[120:]], suffix="")
+    folder = (tmp_path / "Split-bare").rename(tmp_path / "bare")
+    for name, path in zip("ab", sorted(folder.iterdir()), strict=True):
+        path.rename(folder / f"train-{name}.tfrecord")
+    return folder
 
 
 @pytest.mark.parametrize(
@@ -50,13 +58,11 @@ def test_every_record_of_others_is_moved(tmp_path, datum_photos, bare, kind, cou
     manifest = balance(given, tmp_path / "out", num_shards="3")
     assert {split: entry["written"] for split, entry in manifest["splits"].items()} == counts
     for split in counts:
-        assert moved(tmp_path / "out", split) == records_of(
-            sorted(given.glob(pattern.format(split)))
-        )
-    mapping = "datum_to_type_and_shape_mapping.json"
-    features = json.loads((tmp_path / "out" / mapping).read_text())
+        made = (tmp_path / "out" / f"Split-{split}").iterdir()
+        assert moved(made) == moved(given.glob(pattern.format(split)))
+    features = json.loads((tmp_path / "out" / TYPES).read_text())
     if kind == "datum":
-        assert features == json.loads((given / mapping).read_text())
+        assert features == json.loads((given / TYPES).read_text())
     if kind == "tfds":
         assert (tmp_path / "out/vocab/label.txt").read_text() == "cat\ndog\nowl\n"
         assert features["vec"] == {"type": "float", "shape": [3], "dense": True}
@@ -104,3 +110,64 @@ def test_feature_lists_that_no_schema_holds_are_refused_by_file(tmp_path):
     ):
         balance(source, tmp_path / "out", num_shards="1")
     assert not (tmp_path / "out" / "manifest.json").exists()
+
+
+RECORDS = 300  # more than the 256 that input_fn once looked at
+TEXT = Feature(type="string")
+IMAGE = Feature(type="string", shape=(40, 48, 3), extra={"sizes": "fixed"})
+Values = Callable[[int, bytes], list[bytes]]
+# Which values the n-th of 300 records has, and what feature that is.
+IMAGES: dict[str, tuple[Values, Feature]] = {
+    "all": (lambda n, photo: [photo], IMAGE),
+    "all but the last": (lambda n, photo: [photo if n < RECORDS - 1 else b"none"], TEXT),
+    "the last alone": (lambda n, photo: [b"none" if n < RECORDS - 1 else photo], TEXT),
+    "missing in the last": (
+        lambda n, photo: [photo] if n < RECORDS - 1 else [],
+        Feature(type="string", shape=(1,), dense=False),
+    ),
+    "two each": (
+        lambda n, photo: [photo, photo],
+        Feature(type="string", shape=(2,), dense=False),
+    ),
+}
+
+
+def answers(uri: Path, tmp_path: Path) -> dict[str, dict[str, Feature]]:
+    """What each that opens a dataset takes its features for."""
+    balance(uri, tmp_path / "balanced", num_shards="1")
+    steps.export_schema(str(uri), str(tmp_path / "schema"))
+    written = {
+        name: parse_features((tmp_path / name / TYPES).read_text(), path=name)
+        for name in ("balanced", "schema")
+    }
+    return {
+        "opened": dict(open_dataset(str(uri)).features),
+        "inspected": dict(inspect_dataset(str(uri)).features),
+        **written,
+    }
+
+
+def spec_of(uri: Path, **settings: Any) -> Any:
+    return trainer_utils.input_fn(str(uri), "train", batch_size=2, **settings).element_spec
+
+
+@pytest.mark.parametrize("kind", IMAGES)
+def test_a_stock_dataset_has_one_set_of_features(tmp_path, photos, serialize, kind):
+    values, expected = IMAGES[kind]
+    photo = tf.io.encode_jpeg(photos[0]).numpy()
+    records = [serialize(id=[n], image=values(n, photo)) for n in range(RECORDS)]
+    write_stock(uri := tmp_path / "stock", "train", [records[:9], records[9:]])
+    found = answers(uri, tmp_path)
+    assert found == {who: {"id": Feature(type="int"), "image": expected} for who in found}
+    assert spec_of(uri) == spec_of(tmp_path / "balanced") == spec_of(tmp_path / "schema")
+    is_picture = spec_of(uri)["image"].dtype == tf.uint8
+    assert is_picture == (kind == "all")
+
+
+@pytest.mark.parametrize("name", ["tfds", "tfrecorder", "datum"])
+def test_the_datasets_of_others_have_one_set_of_features(tmp_path, datum_photos, name):
+    uri = Path(datum_photos) if name == "datum" else GOLDEN / name
+    found = answers(uri, tmp_path)
+    assert found == dict.fromkeys(found, found["opened"])
+    read = {"features": ["vec", "label", "image"], "image_size": (8, 8)} if name == "tfds" else {}
+    assert spec_of(uri, **read) == spec_of(tmp_path / "balanced", **read)

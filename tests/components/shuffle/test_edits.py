@@ -10,11 +10,12 @@ from tfx.orchestration.portable.data_types import ExecutionInfo
 
 from components import ShardBalancer
 from components.shard_balancer import FINGERPRINT, plan
+from components.shuffle.edits import replace_feature
 from tests.components.shard_balancer.test_executor import balance, read
 from tests.make import everything as contents
 from tests.record_names import check_record_names
 from trainer_utils import DatasetWriter
-from trainer_utils.format import ConfigError
+from trainer_utils.format import ConfigError, DatasetError
 
 CLASSES = ["cat", "dog", "unknown"]
 
@@ -200,3 +201,29 @@ def test_what_lies_in_files_and_datasets_makes_the_fingerprint(tmp_path):
     seen.append(drive(**settings))
     assert len({found[FINGERPRINT] for found in seen}) == 4
     assert drive(num_shards=3, exclude=json.dumps(["a"]), where="height > 3") == {}
+
+
+def test_the_one_feature_is_another_and_all_else_stays(serialize):
+    parse = tf.train.Example.FromString
+    for values in ({"label": [7], "image": [b"x" * 300]}, {"image": [b"x"]}, {}):
+        for value in (3, -(2**63), 0.5, b"", b"lynx" * 100):
+            changed = replace_feature(serialize(**values), "label", value)
+            assert parse(changed) == parse(serialize(**{**values, "label": [value]}))
+            kind = {int: tf.int64, float: tf.float32}.get(type(value), tf.string)
+            parsed = tf.io.parse_single_example(changed, {"label": tf.io.FixedLenFeature([], kind)})
+            assert parsed["label"].numpy() == value
+    twice = replace_feature(serialize(label=[1]) + serialize(label=[2], a=[3]), "label", 9)
+    assert parse(twice) == parse(serialize(label=[9], a=[3]))
+    assert twice.count(b"label") == 1
+    with pytest.raises(DatasetError, match=r"expected a tf\.train\.Example"):
+        replace_feature(b"\x0a\xff", "label", 3)
+
+
+def test_lists_and_features_without_values_stay():
+    made = tf.train.SequenceExample()
+    made.context.feature["label"].int64_list.value.append(1)
+    made.context.feature["empty"].SetInParent()
+    made.feature_lists.feature_list["steps"].feature.add().int64_list.value.append(4)
+    changed = replace_feature(made.SerializeToString(), "label", 5)
+    made.context.feature["label"].int64_list.value[:] = [5]
+    assert tf.train.SequenceExample.FromString(changed) == made

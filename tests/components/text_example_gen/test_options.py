@@ -14,7 +14,6 @@ import pytest
 
 from components.tables import pieces
 from tests.components.runs import output_config
-from tests.components.text_runs import run
 from tests.make import everything, write_files
 from tests.record_names import check_record_names
 from trainer_utils.format import InputError
@@ -217,8 +216,8 @@ TABLES = {
 
 
 @pytest.mark.parametrize("rows", TABLES.values(), ids=TABLES)
-def test_names_are_those_of_the_records(tmp_path, rows):
+def test_names_are_those_of_the_records(run_text, tmp_path, rows):
     lines = "".join(json.dumps(row) + "\n" for row in rows)
     base = write_files(tmp_path / "in", {"t.jsonl": lines})
-    run(base, tmp_path / "out", target_shard_bytes=1500)
+    run_text(base, tmp_path / "out", target_shard_bytes=1500)
     assert check_record_names(tmp_path / "out") == ROWS

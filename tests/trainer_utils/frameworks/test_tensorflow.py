@@ -159,26 +159,6 @@ def test_a_dataset_repeats_without_end(uneven):
     assert counts == dict.fromkeys(range(23), 20)
 
 
-# --- Settings ---
-
-
-def test_a_setting_that_is_not_allowed_is_named_with_its_value(uneven):
-    wrong = {
-        "batch_size": (0, -1, True, 1.5, "64"),
-        "image_size": ((0, 8), (8, -8), (8, 8.0), (8, 8, 3), 224),
-        "repeat": (0, -1, 1.5),
-        "seed": (1.5,),
-        "prefetch": (-3,),
-        "features": ([],),
-    }
-    for setting, value in [(name, value) for name, values in wrong.items() for value in values]:
-        with pytest.raises(ConfigError) as caught:
-            input_fn(uneven, **{setting: value})
-        assert (caught.value.setting, caught.value.value) == (setting, value)
-    with pytest.raises(ConfigError):
-        input_fn([])
-
-
 # --- What it has beside batches ---
 
 

@@ -81,6 +81,22 @@ def test_records_are_mixed_alike_on_any_number_of_workers(uri, settings, divisio
     assert all(label.max() == 1 for _, label in whole[1].values())  # not a full batch
 
 
+def test_each_epoch_augments_anew_and_a_seed_repeats_it_in_any_order(uri):
+    def epoch(dataset):
+        return {number: row[0].tobytes() for step in steps(dataset) for number, row in step.items()}
+
+    chain = {"augment": "random_resized_crop"}
+    one, other, in_order = (read(uri, **chain, shuffle=how) for how in (True, True, False))
+    first, second = epoch(one), epoch(one)
+    assert len(first.items() & second.items()) <= 1
+    assert [epoch(other), epoch(other)] == [epoch(in_order), epoch(in_order)] == [first, second]
+    twice = steps(read(uri, **chain, repeat=2))
+    assert {**twice[2], **twice[3]}.keys() == first.keys()
+    for step, whole in zip(twice, (first, first, second, second), strict=True):
+        assert all(image.tobytes() == whole[number] for number, (image, _) in step.items())
+    assert len(epoch(read(uri, **chain, seed=1)).items() & first.items()) <= 1
+
+
 def test_values_are_normalised_after_the_chain(uri):
     settings = {"augment": ["flip", ("colour", 0.4)], "shuffle": False}
     plain = steps(read(uri, **settings))

@@ -1,24 +1,108 @@
-"""What one element looks like: features, or these with a label, weights and a mask.
+"""What elements are made of and look like: arrays of rows, with a label, weights and a mask.
 
-arrange(options, {"image": …, "label": …})
+stack([np.arange(2), np.arange(3)], "tokens")               # [[0, 1, 0], [0, 1, 2]]
+arrange(options, {"image": …, "label": …})                  # what the trainer gets
 LabelEncoding.of(options, features, sources).encode(np.array([0, 2]))   # (2, classes) float32
 """
 
 import dataclasses
 from collections.abc import Collection, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from trainer_utils.dataset.selection import Source, numbers_of_classes
-from trainer_utils.format import ConfigError, Feature
+from trainer_utils.format import ConfigError, DatasetError, Feature
+from trainer_utils.format.example_columns import Column
 
 if TYPE_CHECKING:
     from trainer_utils.options import InputOptions
 
 
 MADE = "\0made"  # no feature's name: the key of what a callback returns instead of a dict
+
+Array = npt.NDArray[Any]
+
+
+class ArraySpec(NamedTuple):
+    """What is known of an array before it is read.
+
+    Attributes:
+        shape: None where it is not known.
+        dtype: a name that numpy knows, or `bfloat16`, or `bytes` of arrays of objects.
+        is_ragged: whether it is a `Ragged`, whose rows have lengths of their own.
+    """
+
+    shape: tuple[int | None, ...]
+    dtype: str
+    is_ragged: bool = False
+
+
+class Ragged(NamedTuple):
+    """Values of all rows, end to end, which may be rows again, and `(rows + 1,)` splits of them."""
+
+    values: Any
+    row_splits: npt.NDArray[np.int64]
+
+
+def stack(values: Sequence[Array], name: str, *, pads: bool = True) -> Array:
+    """Arrays of one rank as one; of unequal ones the shorter are filled up, if `pads`.
+
+    Raises:
+        DatasetError: they cannot be one array; the message names the feature.
+    """
+    arrays = [np.asarray(value) for value in values]
+    if not arrays:
+        return np.zeros(0)
+    shapes = {array.shape for array in arrays}
+    if len(shapes) == 1:
+        return np.stack(arrays)
+    if not pads or len({len(shape) for shape in shapes}) > 1:
+        raise DatasetError(
+            f"feature {name!r}: expected values of one shape in a batch, got {sorted(shapes)[:3]}. "
+            "Set image_size, or read them one by one, with batch_size=None."
+        )
+    most = np.max([array.shape for array in arrays], axis=0)
+    filler = b"" if arrays[0].dtype == object else 0
+    batch = np.full((len(arrays), *most), filler, arrays[0].dtype)
+    for row, array in zip(batch, arrays, strict=True):
+        row[tuple(slice(size) for size in array.shape)] = array
+    return batch
+
+
+def end_to_end(values: Sequence[Array]) -> Ragged:
+    """Arrays as the rows of one."""
+    return Ragged(np.concatenate(values), splits_of(np.array([*map(len, values)], np.int64)))
+
+
+def splits_of(counts: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    """Where rows of so many values begin, and where the last one ends."""
+    return np.concatenate([np.zeros(1, np.int64), np.cumsum(counts)])
+
+
+def array_of(values: list[Any], dtype: Any) -> Array:
+    """`(values,)`; bytes keep the zeros at their end in an array of objects."""
+    array = np.empty(len(values), dtype)
+    array[:] = values
+    return array
+
+
+def padded(column: Column, dtype: Any, start: int, stop: int) -> Array:
+    """`(batch, longest of it)` for some of the records."""
+    values, splits = ragged(column, dtype, start, stop)
+    counts = np.diff(splits)
+    most = int(counts.max(initial=0))
+    batch = np.full((len(counts), most), b"" if dtype is object else 0, dtype)
+    batch[np.arange(most) < counts[:, np.newaxis]] = values
+    return batch
+
+
+def ragged(column: Column, dtype: Any, start: int, stop: int) -> Ragged:
+    """The values of some of the records, end to end."""
+    splits = splits_of(column.counts)[start : stop + 1]
+    values = column.values[splits[0] : splits[-1]].astype(dtype, copy=False)
+    return Ragged(values, splits - splits[0])
 
 
 def arrange(options: "InputOptions", tensors: dict[str, Any]) -> Any:
