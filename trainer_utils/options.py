@@ -181,17 +181,16 @@ def _are_names(value: Any) -> bool:
     return isinstance(names, (list, tuple)) and all(isinstance(name, str) for name in names)
 
 
-def _are_functions(value: Any) -> bool:
-    return all(map(callable, value.values() if isinstance(value, Mapping) else [value]))
-
-
 _NOT_OF_PACKS = (
     *("default_values", "image_size", "augment", "image", "audio_seconds", "ragged"),
     "pre_batching_callback",
 )
 
 _DAY = 86_400  # seconds
-_FUNCTIONS = where(_are_functions, "a function, or functions by split")
+_FUNCTIONS = where(
+    lambda value: all(map(callable, value.values() if isinstance(value, Mapping) else [value])),
+    "a function, or functions by split",
+)
 
 _MOVED: Mapping[str, str] = {
     **{name: f"image=ImageOptions({name}=…)" for name in settings_of(ImageOptions)},

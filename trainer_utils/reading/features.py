@@ -122,34 +122,30 @@ class FeatureArrays:
         return stored if asked is None or feature.extra.get("label_map") else asked
 
     def _spec_of(self, name: str, feature: Feature) -> ArraySpec:
-        shape, dtype = self._shape_of(name, feature)
-        is_list = name not in self._decoders and shape[:1] == (None,) and None not in shape[1:]
-        is_batched = self._options.batch_size is not None
-        return ArraySpec(shape, dtype, self._options.ragged and is_batched and is_list)
-
-    def _shape_of(self, name: str, feature: Feature) -> tuple[tuple[int | None, ...], str]:
-        """Of one example, and its dtype."""
+        """Of one example."""
         if (decoder := self._decoders.get(name)) is not None:
             height, width, channels = decoder.shape
             if self._options.image_size is None and "image_shape" in feature.extra:
                 height, width = feature.extra["image_shape"][:2]
             elif self._options.image_size is None and feature.is_fixed_size:
                 height, width = feature.shape[:2]
-            return (height, width, channels), decoder.dtype.name
+            return ArraySpec((height, width, channels), decoder.dtype.name)
+        shape: tuple[int | None, ...] = feature.shape
+        dtype = _NAMES[feature.type]
         if feature.tensor is not None:
-            dtype = feature.tensor.dtype
-            return feature.tensor.shape, "bytes" if dtype == "string" else dtype
-        if is_audio(feature):
+            shape, dtype = feature.tensor.shape, feature.tensor.dtype.replace("string", "bytes")
+        elif is_audio(feature):
             length, rate = feature.extra.get("num_frames"), feature.extra.get("sample_rate")
             if (seconds := self._options.audio_seconds) is not None:
                 length = None if rate is None else round(rate * seconds)
-            return (length, feature.extra.get("channels")), "float32"
-        shape: tuple[int | None, ...] = feature.shape
-        if feature.is_sequence:
+            shape, dtype = (length, feature.extra.get("channels")), "float32"
+        elif feature.is_sequence:
             shape = (None, *((None,) if feature.extra["sequence"] == "ragged" else shape))
         elif not feature.dense:
             shape = (None,) * max(len(shape), 1)
-        return shape, _NAMES[feature.type]
+        is_list = shape[:1] == (None,) and None not in shape[1:]
+        is_ragged = self._options.ragged and self._options.batch_size is not None and is_list
+        return ArraySpec(shape, dtype, is_ragged)
 
     def _parsed(self, rows: Rows, keys: Keys | None) -> dict[str, Any]:
         """The columns of all features; their kinds are as the dataset says."""
