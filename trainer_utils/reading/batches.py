@@ -217,7 +217,7 @@ class Batches:
     @property
     def steps_at_once(self) -> int:
         """How many steps `batches` takes with profit."""
-        if self._decoder.decodes or self.before is not None:
+        if self._decoder.images or self.before is not None:
             return 1
         rows = min(_ROWS_AT_ONCE, int(_BYTES_AT_ONCE / max(self._mean_bytes, 1)))
         return max(1, rows // max(self._rows, 1)) * self.options.echoing

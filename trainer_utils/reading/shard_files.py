@@ -8,7 +8,6 @@ Short records are cut out of mapped files: a call of the system for each would c
 """
 
 import contextlib
-import functools
 import mmap
 import os
 import resource
@@ -127,15 +126,8 @@ class RemoteParts:
     def __init__(self, folder: CacheFolder, *, is_global: bool) -> None:
         self.folder, self._is_global = folder, is_global
         self.recent = MadeOnce[bytes](_MOST_RECENT)
-
-    @functools.cached_property
-    def ahead(self) -> ThreadPoolExecutor:
-        """Fetches parts that nobody waits for yet."""
-        return ThreadPoolExecutor(_FETCHES, thread_name_prefix="tfx-shards-parts")
-
-    @functools.cached_property
-    def _reads(self) -> ThreadPoolExecutor:
-        return ThreadPoolExecutor(_READS, thread_name_prefix="tfx-shards-reads")
+        self.ahead = ThreadPoolExecutor(_FETCHES, thread_name_prefix="tfx-shards-parts")
+        self._reads = ThreadPoolExecutor(_READS, thread_name_prefix="tfx-shards-reads")
 
     @property
     def is_ranged(self) -> bool:
