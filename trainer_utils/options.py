@@ -14,7 +14,6 @@ from typing import Any, TypeVar
 import numpy as np
 
 from trainer_utils.format import ConfigError
-from trainer_utils.format.naming import canonical_split
 from trainer_utils.format.settings import (
     Settings,
     check_names,
@@ -375,23 +374,6 @@ class InputOptions(OrderOptions):
     def replace(self, **changes: Any) -> "InputOptions":
         """The same options but for some."""
         return dataclasses.replace(self, **changes)
-
-
-def callback_of(
-    name: str, given: Callback | Mapping[str, Callback] | None, splits: Sequence[str]
-) -> Callback | None:
-    """The callback for the splits that are read: one for all, or that of their name."""
-    if not isinstance(given, Mapping):
-        return given
-    same = {canonical_split(split): one for split, one in given.items() if canonical_split(split)}
-    found = {given.get(split, same.get(canonical_split(split))) for split in splits}
-    if len(found) > 1:
-        raise ConfigError(
-            f"{name}: expected one function for all splits that are read together, got different "
-            f"ones for {', '.join(splits)}",
-            setting=name,
-        )
-    return found.pop() if found else None
 
 
 def choose_options(
