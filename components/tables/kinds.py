@@ -124,7 +124,10 @@ def column_facts(
         facts.note("text", array, array.is_valid(), records)
     if facts.has_floats:
         facts.note("float", array, array.is_valid(), records)
-        numbers, rows = _flat(array, records)
+        numbers, rows = array, records
+        if facts.lists:
+            parents = pc.list_parent_indices(array).to_numpy(zero_copy_only=False)
+            numbers, rows = array.flatten(), records[parents]
         are_finite = pc.is_finite(numbers)
         facts.note("not_finite", numbers, pc.invert(are_finite), rows)
         _note_sizes(facts, numbers, numbers, rows, are_finite=are_finite)
@@ -173,16 +176,6 @@ def not_finite(array: pa.Array, records: npt.NDArray[np.int64]) -> Place | None:
     return column_facts(array, records, are_texts=False).first.get("not_finite")
 
 
-def _flat(
-    array: pa.Array, records: npt.NDArray[np.int64]
-) -> tuple[pa.Array, npt.NDArray[np.int64]]:
-    """The values of lists, each with its row; other values as they are."""
-    if not pa.types.is_list(array.type):
-        return array, records
-    parents = pc.list_parent_indices(array).to_numpy(zero_copy_only=False)
-    return array.flatten(), records[parents]
-
-
 def _note_sizes(
     facts: ColumnFacts,
     shown: pa.Array,
@@ -222,16 +215,10 @@ def decide_column(
     is_text: bool,
     place: Callable[[Any, int], str],
 ) -> Column | None:
-    """What a column is; None where no row has a value.
+    """What a column is, by the facts of its pieces; None where no row has a value.
 
-    Args:
-        facts: of the pieces, each with what `place` knows it by.
-        given: the kind that the user says, or None.
-        is_text: whether it is the text of the examples, whatever stands in it.
-        place: names a row, for messages.
-
-    Raises:
-        InputError: a value is not of the kind; the message names column and row.
+    A value that is not of the kind that is `given`, or that most are, is an `InputError` with its
+    place. `is_text`: it is the text of the examples, whatever stands in it.
     """
     found = [fact for _, fact in facts]
     values, numbers = sum(fact.values for fact in found), sum(fact.numbers for fact in found)

@@ -112,14 +112,9 @@ def read_columns(
     ignored: frozenset[str] = frozenset(),
     unread: frozenset[str] = frozenset(),
 ) -> pa.Table:
-    """All columns that can be read; of those that cannot, ignored ones are left out.
+    """All columns of row groups, or of some rows of one, that can be read; ignored ones need not.
 
-    Args:
-        groups: numbers of the row groups; None for all.
-        rows: of the only group, from which to which; None for all.
-
-    Raises:
-        InputError: the file is damaged, or two columns have one name.
+    An `InputError` where the file is damaged, or two columns have one name.
     """
     file = open_file(stream, source)
     groups = range(file.metadata.num_row_groups) if groups is None else groups
@@ -132,7 +127,7 @@ def read_columns(
     columns = {}
     for name in names:  # alone, so that one that cannot be read is known
         try:
-            columns[name] = _read_groups(file, groups, rows, [name]).column(0)
+            columns[name] = _read_groups(file, groups, rows, [name]).column(name)
         except (pa.ArrowException, OSError) as error:
             if is_fault(error):
                 raise
