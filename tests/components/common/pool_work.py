@@ -8,7 +8,7 @@ import sys
 import time
 from pathlib import Path
 
-from trainer_utils.format import CorruptShardError, DatasetError, Shard
+from trainer_utils.format import DatasetError, Shard
 
 SHARD = Shard(split="train", path="a", records=1, bytes=2, crc32c=3)
 HEAVY = ("tfx", "apache_beam", "tensorflow", "tfx_bsl", "ml_metadata", "pandas")
@@ -23,10 +23,6 @@ def describe(_: object) -> tuple[int, list[str], int]:
     """The process's id, which large libraries it has, what its garbage collector never looks at."""
     time.sleep(0.05)
     return os.getpid(), [name for name in HEAVY if name in sys.modules], gc.get_freeze_count()
-
-
-def find_damage(_: object) -> None:
-    raise CorruptShardError.at("a b", expected="a good sum", got="another", record=3, offset=77)
 
 
 def end_itself(number: int) -> None:
