@@ -14,7 +14,6 @@ from typing import Any, TypeVar
 import numpy as np
 
 from trainer_utils.format import ConfigError
-from trainer_utils.format.naming import canonical_split
 from trainer_utils.format.settings import (
     Settings,
     check_names,
@@ -181,17 +180,16 @@ def _are_names(value: Any) -> bool:
     return isinstance(names, (list, tuple)) and all(isinstance(name, str) for name in names)
 
 
-def _are_functions(value: Any) -> bool:
-    return all(map(callable, value.values() if isinstance(value, Mapping) else [value]))
-
-
 _NOT_OF_PACKS = (
     *("default_values", "image_size", "augment", "image", "audio_seconds", "ragged"),
     "pre_batching_callback",
 )
 
 _DAY = 86_400  # seconds
-_FUNCTIONS = where(_are_functions, "a function, or functions by split")
+_FUNCTIONS = where(
+    lambda value: all(map(callable, value.values() if isinstance(value, Mapping) else [value])),
+    "a function, or functions by split",
+)
 
 _MOVED: Mapping[str, str] = {
     **{name: f"image=ImageOptions({name}=…)" for name in settings_of(ImageOptions)},
@@ -376,23 +374,6 @@ class InputOptions(OrderOptions):
     def replace(self, **changes: Any) -> "InputOptions":
         """The same options but for some."""
         return dataclasses.replace(self, **changes)
-
-
-def callback_of(
-    name: str, given: Callback | Mapping[str, Callback] | None, splits: Sequence[str]
-) -> Callback | None:
-    """The callback for the splits that are read: one for all, or that of their name."""
-    if not isinstance(given, Mapping):
-        return given
-    same = {canonical_split(split): one for split, one in given.items() if canonical_split(split)}
-    found = {given.get(split, same.get(canonical_split(split))) for split in splits}
-    if len(found) > 1:
-        raise ConfigError(
-            f"{name}: expected one function for all splits that are read together, got different "
-            f"ones for {', '.join(splits)}",
-            setting=name,
-        )
-    return found.pop() if found else None
 
 
 def choose_options(

@@ -16,7 +16,7 @@ from trainer_utils.format import ConfigError, DatasetError, canonical_split
 from trainer_utils.format.errors import did_you_mean
 from trainer_utils.format.printable import printable
 from trainer_utils.format.settings import number
-from trainer_utils.options import InputOptions, choose_options
+from trainer_utils.options import Callback, InputOptions, choose_options
 from trainer_utils.order import InputOrder, InputPlan, MixPart, plan_workers
 from trainer_utils.order.mixing import Weights, WeightSchedule
 from trainer_utils.order.recipe import Recipe
@@ -52,6 +52,7 @@ def plan(
     replicas = workers if replicas is None else number(1)("replicas", replicas)
     sources, chosen = open_input(artifact_uri, split, chosen)
     sources = packed_sources(sources, chosen)
+    callbacks_of(sources, chosen)
     return plan_workers(order_of(sources, chosen, num_workers=workers, num_replicas=replicas))
 
 
@@ -63,8 +64,6 @@ def order_of(
     num_replicas: int | None = None,
 ) -> InputOrder:
     """The order in which workers, as `InputOrder` takes them, read the records of some sources."""
-    for name in ("pre_batching_callback", "post_batching_callback"):
-        _check_splits(name, getattr(options, name), sources)
     return InputOrder(
         [part for source in sources for part in source.ranges],
         options,
@@ -131,14 +130,31 @@ def open_input(
     return sources, options.replace(weights=recipe.weights)
 
 
-def _check_splits(name: str, callbacks: object, sources: Sequence[Source]) -> None:
-    """Refuses functions for splits that no dataset has, but for the usual names of splits."""
+def callbacks_of(sources: Sequence[Source], options: InputOptions) -> list[Callback | None]:
+    """The functions before and after batching: each one for all splits, or that of those read.
+
+    Refuses functions for splits that no dataset has, but for the usual names of splits.
+    """
     there = dict.fromkeys(split for source in sources for split in source.dataset.shards)
-    for split in callbacks if isinstance(callbacks, Mapping) else ():
-        if split not in there and (not isinstance(split, str) or canonical_split(split) is None):
-            rule = f"one of the splits {', '.join(there)}.{did_you_mean(split, there)}"
-            said = f"{name}[{split!r}]: expected {rule}".removesuffix(".")
-            raise ConfigError(said, setting=name, value=split)
+    read = dict.fromkeys(split for source in sources for split in source.split_names)
+    chosen: list[Callback | None] = []
+    for name in ("pre_batching_callback", "post_batching_callback"):
+        given = getattr(options, name)
+        if not isinstance(given, Mapping):
+            chosen.append(given)
+            continue
+        for split in given:
+            if split not in there and (not isinstance(split, str) or not canonical_split(split)):
+                rule = f"one of the splits {', '.join(there)}.{did_you_mean(split, there)}"
+                said = f"{name}[{split!r}]: expected {rule}".removesuffix(".")
+                raise ConfigError(said, setting=name, value=split)
+        same = {canonical_split(split): one for split, one in given.items()}
+        found = {given.get(one, same.get(canonical_split(one) or one)) for one in read}
+        if len(found) > 1:
+            rule = f"one function for all of {', '.join(read)}, which are read together"
+            raise ConfigError(f"{name}: expected {rule}, got different ones", setting=name)
+        chosen.append(found.pop() if found else None)
+    return chosen
 
 
 def check_has_records(sources: Sequence[Source], options: InputOptions) -> None:

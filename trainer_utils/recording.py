@@ -27,6 +27,7 @@ from trainer_utils.storage import (
     read_bytes,
     read_text,
     write_atomically,
+    write_text,
 )
 
 LEDGER_FILE = "input_ledger.json"
@@ -120,9 +121,7 @@ class InputRecorder:
             return
         if self._losses is not None:
             self._losses.save()
-        make_folder(self._folder)
-        with write_atomically(self._path, temporary_folder=self._folder) as stream:
-            stream.write(self.ledger.to_json().encode())
+        write_text(self._path, self.ledger.to_json(), temporary_folder=self._folder)
 
     @property
     def _path(self) -> str:

@@ -4,7 +4,6 @@ The same inputs and settings make the same, in whatever run, by whatever runner,
 """
 
 import contextlib
-import dataclasses
 import functools
 import hashlib
 import json
@@ -27,12 +26,7 @@ from trainer_utils.format.json_text import Json, JsonObject
 from trainer_utils.format.naming import INPUTS_FILE, LINEAGE_FILE, REJECTS_FILE, check_inner_path
 from trainer_utils.format.origin import Ancestor, DatasetInput, DatasetSummary, Origin, Step
 from trainer_utils.format.printable import printable
-from trainer_utils.writing.publishing import (
-    publish_manifest,
-    texts_of_dataset,
-    working_folder,
-    write_texts,
-)
+from trainer_utils.writing.publishing import publish, working_folder
 from trainer_utils.writing.shards import verify_shard
 
 _PACKAGES = ("tfx-shards", "pillow")  # neither TFX nor Beam: with and without is the same
@@ -167,20 +161,19 @@ def publish_dataset(
         for shard in manifest.shards:
             verify_shard(shard, uri=uri)
     text = render_rejects(rejects)
-    texts = texts_of_dataset(
+    beside = {} if origin is None else {LINEAGE_FILE: origin.to_json()}
+    if inputs:
+        beside[INPUTS_FILE] = inputs
+    publish(
+        uri,
         manifest,
         features,
         vocabularies=vocabularies,
         schema=render_schema(schema_from_features(features, vocabularies=vocabularies)),
         others={REJECTS_FILE: text} if text else {},
+        beside=beside,
+        check=functools.partial(check_own, uri),
     )
-    beside = {} if origin is None else {LINEAGE_FILE: origin.to_json()}
-    if inputs:
-        beside[INPUTS_FILE] = inputs
-    written = write_texts(uri, texts | beside)
-    files = {path: digest for path, digest in written.items() if path not in beside}
-    manifest = dataclasses.replace(manifest, files=files)
-    publish_manifest(uri, manifest, beside=beside, check=functools.partial(check_own, uri))
     counts = [
         f"{n} {what}" for what, n in manifest.config.get("update", {}).items() if what != "base"
     ]

@@ -67,9 +67,7 @@ class Conversion(abc.ABC, Generic[_Plan]):
         self.settings, self.selection = settings, selection
         self._runner = runner or Runner(processes=1)
         self.located = locate(
-            selection.base,
-            selection.patterns,
-            selection.range_config,
+            selection,
             image_roots=settings.image_roots if self.sees_siblings else (),
             is_source_file=self.is_source_file,
             sees_siblings=self.sees_siblings,

@@ -37,8 +37,11 @@ def make_example(
     media = store_media(entry, blobs, blob_columns, settings)
     if blob_columns[0].kind == "image":  # a sound's `height` is a feature like others
         media = check_annotation(media, blobs[0], columns, entry.values, settings.images)
-    features = encode_values(columns, entry.values)
-    features |= {"filename": encode_path(entry.name), **describe_media(media.values())}
+    sizes: dict[str, int] = {}  # of the first image and of the first sound
+    for stored in media.values():
+        for name in DESCRIPTIONS["audio" if isinstance(stored, StoredAudio) else "image"]:
+            sizes.setdefault(name, getattr(stored, name))
+    features = encode_values(columns, entry.values) | {"filename": encode_path(entry.name), **sizes}
     return media, features | {feature: stored.data for feature, stored in media.items()}
 
 
@@ -70,16 +73,6 @@ def store_media(
             detail = f"{column.name}, {place}: {error.detail}"
             raise RejectedInputError(error.code, detail) from error
     return media
-
-
-def describe_media(media: Iterable[Stored]) -> dict[str, int]:
-    """The sizes of the first image and of the first sound, as features."""
-    features: dict[str, int] = {}
-    for stored in media:
-        kind = "audio" if isinstance(stored, StoredAudio) else "image"
-        for name in DESCRIPTIONS[kind]:
-            features.setdefault(name, getattr(stored, name))
-    return features
 
 
 def encode_values(columns: Sequence[Column], values: Sequence[Value]) -> dict[str, Any]:

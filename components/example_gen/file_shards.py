@@ -254,7 +254,16 @@ def _read_ahead(entries: Sequence[Entry], base: str, image_roots: Sequence[str])
     def read_group(group: Sequence[Entry]) -> list[_Read]:
         if not hasattr(readers, "own"):
             readers.own = BlobReader(base, image_roots)
-        return [_read(readers.own, entry) for entry in group]
+        found: list[_Read] = []
+        for entry in group:
+            try:
+                with reject_errors():
+                    blobs = [persist(blob.path, readers.own.read, blob) for blob in entry.blobs]
+            except RejectedInputError as error:
+                found.append((entry, error, [None] * len(entry.blobs)))
+            else:
+                found.append((entry, blobs, [extend_crc32c(0, blob) for blob in blobs]))
+        return found
 
     for group in groups if kind is _LOCAL else ():
         waits = _count_waits()
@@ -288,12 +297,3 @@ def _groups(entries: Sequence[Entry], group_files: int) -> Iterator[Sequence[Ent
         group_bytes += size
     if start < len(entries):
         yield entries[start:]
-
-
-def _read(reader: BlobReader, entry: Entry) -> _Read:
-    try:
-        with reject_errors():
-            blobs = [persist(blob.path, reader.read, blob) for blob in entry.blobs]
-    except RejectedInputError as error:
-        return entry, error, [None] * len(entry.blobs)
-    return entry, blobs, [extend_crc32c(0, blob) for blob in blobs]

@@ -91,9 +91,7 @@ class LocatedInputs:
 
 
 def locate(
-    input_base: str,
-    patterns: Sequence[SplitPattern],
-    range_config: Any = None,
+    selection: InputSelection,
     *,
     image_roots: Sequence[str] = (),
     is_source_file: Callable[[str], bool],
@@ -103,12 +101,13 @@ def locate(
     """Resolves spans as TFX does, and lists every file that the patterns select.
 
     Args:
-        input_base, patterns, range_config: as of `InputSelection`.
         image_roots: folders beside it that a list may point into.
         is_source_file: whether a path is by itself what examples are made of, as a list is.
         sees_siblings: whether such a file may name others.
         unit: what the inputs are called, such as `images`.
     """
+
+    input_base = selection.base
 
     def refuse(what: str) -> NoReturn:
         raise InputError(f"input_base {input_base!r}: expected {what}", path=input_base)
@@ -119,7 +118,7 @@ def locate(
     if not is_folder(input_base):
         base, list_name = os.path.split(input_base)
         base = base or os.curdir  # a file of the working folder, by its name alone
-    span, version, resolved = _resolve_spans(base, patterns, range_config)
+    span, version, resolved = _resolve_spans(base, selection)
     files = _list("input_base", input_base, base, only=None if sees_siblings else list_name)
     if not files:
         refuse(f"{unit}, found an empty folder")
@@ -159,9 +158,10 @@ def _selects(wanted: Sequence[str], path: str) -> bool:
 
 
 def _resolve_spans(
-    base: str, patterns: Sequence[SplitPattern], range_config: Any
+    base: str, selection: InputSelection
 ) -> tuple[int, int | None, list[SplitPattern]]:
     """The span and version to take, and the patterns with these filled in."""
+    patterns, range_config = selection.patterns, selection.range_config
     if range_config is None and not any("{" in pattern for _, pattern in patterns):
         return 0, None, list(patterns)
     try:  # TFX decides, where spans are asked for; nothing else here needs it
@@ -236,16 +236,14 @@ def layout_inputs(located: LocatedInputs, **options: Any) -> list[LayoutInputs]:
 
 def refuse_overlap(filenames: Iterable[str]) -> None:
     """Refuses an input that two patterns select."""
-    seen: set[str] = set()
-    for filename in filenames:
-        if filename in seen:
+    for filename, count in collections.Counter(filenames).items():
+        if count > 1:
             raise InputError.at(
                 display_path(filename),
                 expected="one pattern of input_config to select it",
                 got="two",
                 advice="An example must not be in two splits.",
             )
-        seen.add(filename)
 
 
 def roots_of(files: Mapping[str, InputFile]) -> tuple[ImageRoot, ...]:

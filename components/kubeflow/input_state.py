@@ -14,7 +14,13 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from components.example_gen.inputs import ALL_FILES, SplitPattern, fingerprint, locate
+from components.example_gen.inputs import (
+    ALL_FILES,
+    InputSelection,
+    SplitPattern,
+    fingerprint,
+    locate,
+)
 from trainer_utils.format.json_text import Json
 
 
@@ -38,10 +44,9 @@ def fingerprint_inputs(
     Raises:
         InputError: the inputs are missing, or cannot be listed.
     """
+    splits = [SplitPattern(name, one) for name, one in sorted((patterns or {}).items())]
     located = locate(
-        input_base,
-        [SplitPattern(name, one) for name, one in sorted((patterns or {}).items())] or ALL_FILES,
-        range_config,
+        InputSelection(base=input_base, patterns=splits or ALL_FILES, range_config=range_config),
         is_source_file=lambda path: True,
         image_roots=image_roots,
         sees_siblings=siblings,

@@ -158,8 +158,9 @@ def _read_archive(
             key, exclusion = posixpath.join(folder, stem), _exclusion(member, name)
             if exclusion is not None:
                 excluded.append(ExcludedInput(f"{path}/{name}", split, *exclusion))
-                if kind == "image" and exclusion[0] is not None:
-                    samples.setdefault(key, {})[_LEFT_OUT] = _Member(name)
+                if exclusion[0] is not None and ".." not in name.split("/"):
+                    left_out = {_LEFT_OUT: _Member(name)} if kind == "image" else {}
+                    samples.setdefault(key, {}).update(left_out)
                 continue
             sample = samples.setdefault(key, {})
             if kind != "image" and kind not in _SIDECARS:
@@ -173,7 +174,8 @@ def _read_archive(
                 blob = Blob(path, member.size, offset=member.offset_data)
                 sample["image"] = _Member(name, blob, label=label)
             else:
-                sample[kind] = _read_sidecar(inputs, stream, path, kind, name, member)
+                place = f"{path}/{name}"
+                sample[kind] = _Member(name, *_read_sidecar(inputs, stream, kind, place, member))
     return samples
 
 
@@ -224,33 +226,27 @@ def _exclusion(member: tarfile.TarInfo, name: str) -> tuple[str | None, str] | N
 
 
 def _read_sidecar(
-    inputs: LayoutInputs,
-    stream: BinaryIO,
-    path: str,
-    kind: str,
-    name: str,
-    member: tarfile.TarInfo,
-) -> _Member:
-    """A file's text, None for an empty class, or the fields of its JSON object by name."""
-    place = f"{path}/{name}"
+    inputs: LayoutInputs, stream: BinaryIO, kind: str, place: str, member: tarfile.TarInfo
+) -> tuple[Json, str | None]:
+    """A file's text, None for an empty class, or its JSON object's fields; and what is wrong."""
     if member.size > _MAX_SIDECAR_BYTES:
-        detail = f"{place!r}: expected at most {_MAX_SIDECAR_BYTES} bytes, got {member.size}"
-        return _Member(name, problem=detail)
+        rule = f"expected at most {_MAX_SIDECAR_BYTES} bytes, got {member.size}"
+        return None, f"{place!r}: {rule}"
     stream.seek(member.offset_data)
     data = stream.read(member.size)
     inputs.contents[place] = extend_crc32c(0, data)
     try:
         text = data.decode("utf-8-sig")
         if kind != "json":
-            return _Member(name, (text.strip() or None) if kind == "cls" else text)
+            return (text.strip() or None) if kind == "cls" else text, None
         value = json.loads(text)
         if "\\u" in text:  # JSON can spell halves of characters, which UTF-8 cannot
             json.dumps(value, ensure_ascii=False).encode()
         if not isinstance(value, dict):
             raise ValueError(f"expected an object, got {type(value).__name__}")
-        return _Member(name, dict(flatten_object(value)))
+        return dict(flatten_object(value)), None
     except (ValueError, RecursionError) as error:
-        return _Member(name, problem=f"{place!r}: expected {kind} in UTF-8: {error}")
+        return None, f"{place!r}: expected {kind} in UTF-8: {error}"
 
 
 def _make_columns(

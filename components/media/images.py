@@ -241,16 +241,10 @@ class ImageBytes(io.BytesIO):
 def open_image(
     data: bytes, structure: ImageStructure = _UNKNOWN, *, max_pixels: int
 ) -> Image.Image:
-    """Opens a file, and refuses what is none of ours or too large, before any pixel is decoded.
+    """Opens a file, and rejects what is none of ours or too large, before any pixel is decoded.
 
-    Args:
-        structure: what its marks say. Pillow must read the same: it decodes into memory of the
-            size that it found, libjpeg as much as it found itself.
-        max_pixels: of all frames together.
-
-    Raises:
-        RejectedInputError: NOT_AN_IMAGE, UNSUPPORTED_FORMAT, TRUNCATED_IMAGE, DAMAGED_IMAGE or
-            TOO_MANY_PIXELS.
+    Pillow must read what `structure` says: it decodes into memory of the size that it found,
+    libjpeg as much as it found itself. `max_pixels` are of all frames together.
     """
     try:
         image = Image.open(ImageBytes(data), formats=_FORMATS)
@@ -339,11 +333,9 @@ def _load_as_it_lies(image: Image.Image, orientation: int) -> Image.Image:
 
 
 def orientation_of(image: Image.Image, structure: ImageStructure) -> int:
-    """How a camera was held, by EXIF, in its own chunk or in a PNG's text, or else by XMP.
+    """How a camera was held, by EXIF or XMP, of an image that was just opened.
 
-    Of an image that was just opened: Pillow turns a TIFF while it is loaded. Returns 2 to 8 as EXIF
-    counts them, or `UPRIGHT`, also where EXIF is damaged; rejects one whose EXIF comes after pixels
-    that are damaged.
+    2 to 8 as EXIF counts them, or `UPRIGHT`, also where EXIF is damaged.
     """
     if not structure.has_metadata:
         return UPRIGHT

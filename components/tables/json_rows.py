@@ -70,14 +70,8 @@ def columns_of_objects(
 ) -> tuple[dict[str, pa.Array], list[str]]:
     """Arrow arrays of flat objects' fields; and those columns whose numbers became texts.
 
-    They do where there are texts among them, or ints that floats would change.
-
-    Args:
-        objects: one a row.
-        place: names the place of the n-th, for messages.
-
-    Raises:
-        InputError: a value is nothing that an example can hold; the message names the column.
+    They do where there are texts among them, or ints that floats would change. `place` names the
+    place of the n-th object. An `InputError` names a column that no example can hold.
     """
     columns, mixed = {}, []
     for name in dict.fromkeys(name for value in objects for name in value):

@@ -58,7 +58,8 @@ _MISSING = r"^\s*(NA|N/A|n/a|#N/A|<NA>|NULL|null|None|\\N)\s*$"
 _MOST_FLOAT = float(np.finfo(np.float32).max)
 _SHOWN = 60  # characters of a value in a message
 
-Place = tuple[int, str]  # a row's number in its piece, and the value as it stands there
+Records = npt.NDArray[np.int64]  # the rows' numbers in their piece
+Place = tuple[int, str]  # such a number, and the value as it stands there
 
 
 @dataclasses.dataclass
@@ -79,9 +80,7 @@ class ColumnFacts:
     # does not hold, `rounded` a whole one that it changes
     first: dict[str, Place] = dataclasses.field(default_factory=dict)
 
-    def note(
-        self, what: str, array: pa.Array, mask: pa.Array, records: npt.NDArray[np.int64]
-    ) -> None:
+    def note(self, what: str, array: pa.Array, mask: pa.Array, records: Records) -> None:
         """Keeps the first value that a mask has."""
         row = pc.index(mask, True).as_py()
         if row >= 0:
@@ -96,9 +95,7 @@ def check_columns(given: Mapping[str, str], names: Collection[str], *, of: str) 
             raise ConfigError.of("columns", name, allowed=allowed, advice=meant.strip())
 
 
-def column_facts(
-    array: pa.Array, records: npt.NDArray[np.int64], *, are_texts: bool
-) -> ColumnFacts:
+def column_facts(array: pa.Array, records: Records, *, are_texts: bool) -> ColumnFacts:
     """Looks at every value of an array of int64, float64, string, binary, or lists of these.
 
     `are_texts` says whether numbers and lists may stand as texts.
@@ -124,14 +121,17 @@ def column_facts(
         facts.note("text", array, array.is_valid(), records)
     if facts.has_floats:
         facts.note("float", array, array.is_valid(), records)
-        numbers, rows = _flat(array, records)
+        numbers, rows = array, records
+        if facts.lists:
+            parents = pc.list_parent_indices(array).to_numpy(zero_copy_only=False)
+            numbers, rows = array.flatten(), records[parents]
         are_finite = pc.is_finite(numbers)
         facts.note("not_finite", numbers, pc.invert(are_finite), rows)
-        _note_sizes(facts, numbers, numbers, rows, are_finite=are_finite)
+        _note_sizes(facts, numbers, numbers, are_finite, rows)
     return facts
 
 
-def _facts_of_texts(array: pa.Array, records: npt.NDArray[np.int64]) -> ColumnFacts:
+def _facts_of_texts(array: pa.Array, records: Records) -> ColumnFacts:
     facts = ColumnFacts(values=len(array) - array.null_count, bytes=array.nbytes)
     facts.numbers = _count(pc.match_substring_regex(array, _LIKE_NUMBER))
     if not facts.numbers:
@@ -157,7 +157,7 @@ def _facts_of_texts(array: pa.Array, records: npt.NDArray[np.int64]) -> ColumnFa
     facts.note("float", array, pc.and_(is_number, pc.invert(is_int)), records)
     shown, rows = array.filter(is_number), records[_flags(is_number)]
     are_finite = pc.invert(pc.match_substring_regex(shown, "[nN]"))  # `1e999` is read as inf
-    _note_sizes(facts, shown, numbers_of_texts(shown, pa.float64()), rows, are_finite=are_finite)
+    _note_sizes(facts, shown, numbers_of_texts(shown, pa.float64()), are_finite, rows)
     try:
         numbers_of_texts(array.filter(is_int), pa.int64())
     except pa.ArrowInvalid:
@@ -168,28 +168,13 @@ def _facts_of_texts(array: pa.Array, records: npt.NDArray[np.int64]) -> ColumnFa
     return facts
 
 
-def not_finite(array: pa.Array, records: npt.NDArray[np.int64]) -> Place | None:
+def not_finite(array: pa.Array, records: Records) -> Place | None:
     """The first of floats, or of lists of them, that is infinite or no number."""
     return column_facts(array, records, are_texts=False).first.get("not_finite")
 
 
-def _flat(
-    array: pa.Array, records: npt.NDArray[np.int64]
-) -> tuple[pa.Array, npt.NDArray[np.int64]]:
-    """The values of lists, each with its row; other values as they are."""
-    if not pa.types.is_list(array.type):
-        return array, records
-    parents = pc.list_parent_indices(array).to_numpy(zero_copy_only=False)
-    return array.flatten(), records[parents]
-
-
 def _note_sizes(
-    facts: ColumnFacts,
-    shown: pa.Array,
-    numbers: pa.Array,
-    records: npt.NDArray[np.int64],
-    *,
-    are_finite: pa.Array,
+    facts: ColumnFacts, shown: pa.Array, numbers: pa.Array, are_finite: pa.Array, records: Records
 ) -> None:
     """Notes a finite number that 32 bits cannot hold, and a whole one that they change."""
     are_large = pc.and_(pc.greater(pc.abs(numbers), _MOST_FLOAT), are_finite)
@@ -222,16 +207,10 @@ def decide_column(
     is_text: bool,
     place: Callable[[Any, int], str],
 ) -> Column | None:
-    """What a column is; None where no row has a value.
+    """What a column is, by the facts of its pieces; None where no row has a value.
 
-    Args:
-        facts: of the pieces, each with what `place` knows it by.
-        given: the kind that the user says, or None.
-        is_text: whether it is the text of the examples, whatever stands in it.
-        place: names a row, for messages.
-
-    Raises:
-        InputError: a value is not of the kind; the message names column and row.
+    A value that is not of the kind that is `given`, or that most are, is an `InputError` with its
+    place. `is_text`: it is the text of the examples, whatever stands in it.
     """
     found = [fact for _, fact in facts]
     values, numbers = sum(fact.values for fact in found), sum(fact.numbers for fact in found)

@@ -24,6 +24,7 @@ _HELD_BYTES = 128 << 20  # of a row group, beyond which it is read in parts; tak
 _MOST_GROUP_BYTES = 4 << 30
 _MOST_REPEATED_BYTES = 1 << 30  # of texts that the file has once
 _BATCH_ROWS, _BUFFER_BYTES = 4096, 1 << 20
+_File = pa.parquet.ParquetFile
 _RULE = "numbers, texts, times, or lists of these"
 _LISTS = (pa.types.is_list, pa.types.is_large_list, pa.types.is_fixed_size_list)
 _BINARY = (pa.types.is_binary, pa.types.is_large_binary, pa.types.is_fixed_size_binary)
@@ -70,7 +71,7 @@ def _too_large(source: str, group: int, most: int, size: int) -> InputError:
     return InputError.at(source, expected=rule, got=f"{got} (TOO_LARGE)", advice=cure)
 
 
-def open_file(stream: BinaryIO, source: str) -> pa.parquet.ParquetFile:
+def open_file(stream: BinaryIO, source: str) -> _File:
     """Opens a file; an `InputError` where it is no Parquet."""
     try:
         return pyarrow.parquet.ParquetFile(stream, buffer_size=_BUFFER_BYTES)
@@ -112,14 +113,9 @@ def read_columns(
     ignored: frozenset[str] = frozenset(),
     unread: frozenset[str] = frozenset(),
 ) -> pa.Table:
-    """All columns that can be read; of those that cannot, ignored ones are left out.
+    """All columns of row groups, or of some rows of one, that can be read; ignored ones need not.
 
-    Args:
-        groups: numbers of the row groups; None for all.
-        rows: of the only group, from which to which; None for all.
-
-    Raises:
-        InputError: the file is damaged, or two columns have one name.
+    An `InputError` where the file is damaged, or two columns have one name.
     """
     file = open_file(stream, source)
     groups = range(file.metadata.num_row_groups) if groups is None else groups
@@ -132,7 +128,7 @@ def read_columns(
     columns = {}
     for name in names:  # alone, so that one that cannot be read is known
         try:
-            columns[name] = _read_groups(file, groups, rows, [name]).column(0)
+            columns[name] = _read_groups(file, groups, rows, [name]).column(name)
         except (pa.ArrowException, OSError) as error:
             if is_fault(error):
                 raise
@@ -154,10 +150,7 @@ def _bad_column(
 
 
 def _read_groups(
-    file: pa.parquet.ParquetFile,
-    groups: Sequence[int],
-    rows: Sequence[int] | None,
-    names: Sequence[str],
+    file: _File, groups: Sequence[int], rows: Sequence[int] | None, names: Sequence[str]
 ) -> pa.Table:
     """Some columns of row groups; of one group those rows that are asked for, batch by batch.
 
@@ -180,11 +173,7 @@ def _read_groups(
 
 
 def _check_repeated(
-    file: pa.parquet.ParquetFile,
-    stream: BinaryIO,
-    groups: Sequence[int],
-    names: frozenset[str],
-    source: str,
+    file: _File, stream: BinaryIO, groups: Sequence[int], names: frozenset[str], source: str
 ) -> None:
     """Refuses texts that stand in a file once, and so often in its rows that no memory holds them.
 

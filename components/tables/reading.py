@@ -63,13 +63,10 @@ def pieces_of(
     folder: str,
     unread: frozenset[str] = frozenset(),
 ) -> Iterator[Piece]:
-    """Cuts a table into pieces of whole rows.
+    """Cuts a table into pieces of whole rows; `folder` is for a copy in UTF-8, where it needs one.
 
     Args:
         kind: what it is read as: a value of `SUFFIXES`, `json` or `lines`.
-        split: that all of its rows belong to, or None.
-        folder: for a copy in UTF-8, where it needs one.
-        unread: as `read_piece` takes it.
 
     Raises:
         InputError: the file is malformed as a whole.

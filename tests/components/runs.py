@@ -6,7 +6,7 @@ import functools
 import itertools
 import json
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,6 @@ import apache_beam as beam
 import tensorflow as tf
 from tfx.components.example_gen import utils
 from tfx.dsl.components.base.base_beam_executor import BaseBeamExecutor
-from tfx.proto import example_gen_pb2
 from tfx.types import standard_artifacts
 from tfx.utils import proto_utils
 
@@ -22,28 +21,21 @@ from components.common.beam import IN_PROCESS_RUNNER
 from components.text_example_gen import Executor as TextExecutor
 
 Row = dict[str, list[Any]]
-_JSON = ("columns", "column_names", "vocabulary", "image_roots")
 
 
 def input_config(**patterns: str) -> str:
     """TFX's property: `input_config(train=pattern, …)`."""
-    splits = [
-        example_gen_pb2.Input.Split(name=name, pattern=pattern)
-        for name, pattern in patterns.items()
-    ]
-    return proto_utils.proto_to_json(example_gen_pb2.Input(splits=splits))
+    return json.dumps({"splits": [{"name": n, "pattern": one} for n, one in patterns.items()]})
 
 
-def output_config(*, partition_feature_name: str = "", **shares: int) -> str:
+def output_config(**shares: int) -> str:
     """TFX's property: `output_config(train=2, eval=1)`."""
-    splits = [
-        example_gen_pb2.SplitConfig.Split(name=name, hash_buckets=share)
-        for name, share in shares.items()
-    ]
-    config = example_gen_pb2.SplitConfig(
-        splits=splits, partition_feature_name=partition_feature_name
-    )
-    return proto_utils.proto_to_json(example_gen_pb2.Output(split_config=config))
+    splits = [{"name": name, "hash_buckets": share} for name, share in shares.items()]
+    return json.dumps({"split_config": {"splits": splits}})
+
+
+def _make_pipeline() -> beam.Pipeline:
+    return beam.Pipeline(runner=IN_PROCESS_RUNNER)
 
 
 def run(
@@ -51,32 +43,24 @@ def run(
     base: Path | str,
     uri: Path,
     *,
-    between: Callable[[], object] = lambda: None,
     beam_args: list[Any] | None = None,
     **settings: Any,
 ) -> standard_artifacts.Examples:
-    """Runs an executor class; `between` is called after listing and before reading."""
-
-    def make_pipeline() -> beam.Pipeline:
-        between()
-        return beam.Pipeline(runner=IN_PROCESS_RUNNER)
-
+    """Runs an executor class; without Beam's arguments in this process."""
     artifact = standard_artifacts.Examples()
     artifact.uri = str(uri)
     context = BaseBeamExecutor.Context(
         beam_pipeline_args=beam_args,
-        make_beam_pipeline_fn=None if beam_args else make_pipeline,
+        make_beam_pipeline_fn=None if beam_args else _make_pipeline,
         tmp_dir=f"{uri}.tmp",
         unique_id="1",
     )
+    given = {n: json.dumps(v) if isinstance(v, (dict, list)) else v for n, v in settings.items()}
     properties = {
         "input_base": str(base),
         "input_config": proto_utils.proto_to_json(utils.make_default_input_config()),
-        "output_config": proto_utils.proto_to_json(example_gen_pb2.Output()),
-        **{
-            name: json.dumps(value) if name in _JSON and not isinstance(value, str) else value
-            for name, value in settings.items()
-        },
+        "output_config": "{}",
+        **given,
     }
     executor(context).Do({}, {"examples": [artifact]}, properties)
     return artifact

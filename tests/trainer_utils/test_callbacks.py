@@ -204,6 +204,10 @@ def test_each_batch_is_echoed(uri, read_by):
     assert found == [[0, 1, 2, 3]] * 2 + [[4, 5]] * 2
     dataset = read_by(uri, echoing=3, batch_size=4)
     assert len(dataset) == len(list(dataset)) == 9
+    made: list[Any] = []  # once each, though it comes twice
+    note = {"pre_batching_callback": lambda example: made.append(example) or example}
+    assert len(read(uri, iterate, "train[:6]", features="id", echoing=2, **note)) == 4
+    assert len(made) == 6
 
 
 def test_weights_come_third_and_padding_weighs_nothing(uri):

@@ -105,7 +105,8 @@ def test_the_ledger_tells_a_run_that_was_changed(uris, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("shuffle", "steps"), [(True, 1), (True, 13), ("global", 7), ("global", 40), (False, 13)]
+    ("shuffle", "steps"),
+    [(True, 0), (True, 1), (True, 13), ("global", 7), ("global", 40), (False, 13)],
 )
 def test_a_dataset_that_grew_gives_what_its_epoch_has_not_seen(
     tmp_path, write_dataset, uris, shuffle, steps

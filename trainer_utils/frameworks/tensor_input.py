@@ -91,9 +91,20 @@ class TensorInput:
         dataset = add_read_timer(dataset.prefetch(self.options.prefetch), self._counted)
         if count != tf.data.UNKNOWN_CARDINALITY:
             dataset = dataset.apply(tf.data.experimental.assert_cardinality(count))
-        return dataset.with_options(
-            _tf_options(is_shared=self._is_shared, processes=self.options.processes)
-        )
+        tf_options = tf.data.Options()
+        # A thread more for each process that is waited for.
+        threads = max(usable_cores(), self.options.processes) + 1
+        tf_options.threading.private_threadpool_size = threads
+        tf_options.threading.max_intra_op_parallelism = 1
+        # tf.data's autotuner thread holds up the end of an iterator for as much as a second.
+        tf_options.autotune.enabled = False
+        tf_options.deterministic = True
+        # Rewriting the graph would take as long as all the rest of an iterator's start.
+        tf_options.experimental_optimization.apply_default_optimizations = False
+        policy = tf.data.experimental.AutoShardPolicy
+        shards = policy.OFF if self._is_shared else policy.DATA
+        tf_options.experimental_distribute.auto_shard_policy = shards
+        return dataset.with_options(tf_options)
 
     @property
     def _parts(self) -> int:
@@ -208,8 +219,12 @@ class TensorInput:
             )
 
             def example(row: tf.Tensor) -> Element:
-                left = iter(values)
-                made: Element = {name: _row(row, left, spec) for name, spec in specs.items()}
+                made: Element = {}
+                pairs = zip(specs.items(), values[::2], values[1::2], strict=True)
+                for (name, spec), flat, places in pairs:
+                    place = tf.ensure_shape(places, [None, 2 + len(spec.shape)])[row]
+                    value = tf.reshape(flat[place[0] : place[1]], place[2:])
+                    made[name] = tf.ensure_shape(value, spec.shape)
                 made = call_hook(self._before, made)
                 if mask_feature is not None:
                     made = {**made, mask_feature: tf.ensure_shape(mask, [None])[row]}
@@ -226,7 +241,11 @@ class TensorInput:
                     some = tf.nest.map_structure(lambda v: self._with_rows(v[:size]), whole)
                     return self._last_part(begin, number), self._encoded(some)
 
-                return _batched(examples, tf.maximum(size, 1), ragged=options.ragged).map(cut)
+                shapes = [spec.shape for spec in tf.nest.flatten(examples.element_spec)]
+                # Padding is for lists, not for images of different sizes.
+                pads = any(s.rank != 3 and not s.is_fully_defined() for s in shapes)
+                how = "ragged_batch" if options.ragged else "padded_batch" if pads else "batch"
+                return getattr(examples, how)(tf.maximum(size, 1)).map(cut)
 
             if is_batched:
                 return tf.data.Dataset.range(parts).flat_map(batch)
@@ -373,39 +392,8 @@ def _tensor(left: Any, spec: ArraySpec) -> Any:
     return tf.RaggedTensor.from_row_splits(values, splits, validate=False)
 
 
-def _row(row: tf.Tensor, left: Any, spec: ArraySpec) -> tf.Tensor:
-    """One of the rows of `_make_examples`."""
-    values, places = next(left), tf.ensure_shape(next(left), [None, 2 + len(spec.shape)])
-    place = places[row]
-    return tf.ensure_shape(tf.reshape(values[place[0] : place[1]], place[2:]), spec.shape)
-
-
-def _batched(examples: tf.data.Dataset, size: tf.Tensor, *, ragged: bool) -> tf.data.Dataset:
-    if ragged:
-        return examples.ragged_batch(size)
-    shapes = [spec.shape for spec in tf.nest.flatten(examples.element_spec)]
-    # Padding is for lists, not for images of different sizes.
-    pads = any(shape.rank != 3 and not shape.is_fully_defined() for shape in shapes)
-    return examples.padded_batch(size) if pads else examples.batch(size)
-
-
 def _in_a_graph(callback: Any) -> Any:
     """A callback as AutoGraph makes it; it may change the dict that it is given."""
     if callback is None:
         return None
     return tf.function(lambda *element: callback(*tf.nest.map_structure(tf.identity, element)))
-
-
-def _tf_options(*, is_shared: bool, processes: int) -> tf.data.Options:
-    """How TensorFlow runs an input: with a thread more for each process that it waits for."""
-    options = tf.data.Options()
-    options.threading.private_threadpool_size = max(usable_cores(), processes) + 1
-    options.threading.max_intra_op_parallelism = 1
-    # tf.data's autotuner thread holds up the end of an iterator for as much as a second.
-    options.autotune.enabled = False
-    options.deterministic = True
-    # Rewriting the graph would take as long as all the rest of an iterator's start.
-    options.experimental_optimization.apply_default_optimizations = False
-    policy = tf.data.experimental.AutoShardPolicy
-    options.experimental_distribute.auto_shard_policy = policy.OFF if is_shared else policy.DATA
-    return options

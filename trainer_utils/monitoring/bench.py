@@ -22,17 +22,20 @@ from trainer_utils.options import choose_options
 from trainer_utils.reading.threads import run_ahead
 from trainer_utils.text_output import Part, Shown, make_table, quantity
 
-_WARM_UP = 5  # batches: opening of files
-_BUSY = 0.8  # of the cores' time that others leave: the processor bounds it
-_NOISE = 0.15  # of the cores' time: of other processes, to be told
-_CURES = {
-    "storage": "Set cache= to a folder on a fast disk, or put the shards nearer.",
-    "processor": ("Decode less: ImageExampleGen(resize_shorter_side=…) or encoding='raw'."),
+BUSY = 0.8
+"""Of the cores' time that others leave: from there on the processor bounds an input."""
+CURES = {
+    "storage": "Set cache= to a fast disk, put the shards nearer, or write more, smaller ones.",
+    "processor": "Decode less: ImageExampleGen(resize_shorter_side=…) or encoding='raw'.",
     "copying": (
         "Cores are idle while one thread hands on. Ask for less: uint8 in place of normalize=…, "
         "fewer features, a smaller image_size; or take a larger batch_size."
     ),
 }
+"""What to change, by what bounds an input."""
+
+_WARM_UP = 5  # batches: opening of files
+_NOISE = 0.15  # of the cores' time: of other processes, to be told
 
 
 @dataclasses.dataclass(frozen=True)
@@ -97,7 +100,7 @@ class InputReport(Shown):
             make_table(header, rows, right=header[3:]),
             *([noise] if self.others >= _NOISE else []),
             f"Bound by: {self.bound}, mostly in {self.slowest}, on "
-            f"{quantity(self.cores, 'core')}. {_CURES[self.bound]}",
+            f"{quantity(self.cores, 'core')}. {CURES[self.bound]}",
             f"A step of {quantity(self.batch_size, 'record')} that takes the accelerator at least "
             f"{self.step_seconds * 1000:,.1f} ms never waits for this input.",
         ]
@@ -164,7 +167,7 @@ def report_of(
     last = stages[-1]
     slowest = max(stages, key=lambda stage: stage.added_milliseconds)
     bound = "storage" if slowest.name == "read" else "copying"  # idle cores could decode more
-    if max(last.busy, slowest.busy) >= _BUSY * (1 - others):
+    if max(last.busy, slowest.busy) >= BUSY * (1 - others):
         bound = "processor"
     return InputReport(
         stages=tuple(stages),

@@ -6,9 +6,8 @@
 It works with Keras 3 and with tf-keras, for datasets of `input_fn`, or of `add_read_timer`.
 """
 
-import time
 import warnings
-from collections.abc import Callable
+from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -18,6 +17,7 @@ import tensorflow as tf
 from trainer_utils.format import ConfigError
 from trainer_utils.frameworks.read_timer import time_in_reads
 from trainer_utils.machine import cpu_seconds, usable_cores
+from trainer_utils.monitoring.bench import BUSY, CURES
 
 if TYPE_CHECKING:
     _Callback = object
@@ -25,7 +25,6 @@ else:
     _Callback = tf.keras.callbacks.Callback  # Keras 3, or tf-keras where TF_USE_LEGACY_KERAS is set
 
 _WARM_UP = 3  # steps: tracing, and filling of buffers
-_BUSY = 0.8  # of all cores' time: then more of it would help, and waiting for storage is not it
 
 
 class StepTimer(_Callback):
@@ -54,8 +53,6 @@ class StepTimer(_Callback):
         self.every = every
         self.shares: list[float] = []
         self._supports_tf_logs = True  # for tf-keras: no numbers need be fetched for our hooks
-        self._clock: Callable[[], float] = time.perf_counter
-        self._cpu: Callable[[], float] = cpu_seconds
         self._steps = 0
         self._has_warned = False
         # The first steps that are measured together, and what the clocks said before them.
@@ -99,7 +96,7 @@ class StepTimer(_Callback):
     def _clocks(self) -> npt.NDArray[Any]:
         """Seconds, those of the cores and those of waiting, and the batches waited for."""
         waiting = time_in_reads()
-        return np.array([self._clock(), self._cpu(), waiting.seconds, waiting.batches])
+        return np.array([perf_counter(), cpu_seconds(), waiting.seconds, waiting.batches])
 
     def _close(self, first_step: int, before: npt.NDArray[Any]) -> None:
         spent, self._window = self._clocks() - before, None
@@ -108,9 +105,11 @@ class StepTimer(_Callback):
         if self._has_warned or (batches and share <= self.threshold):
             return
         self._has_warned = True
+        busy = spent[1] / max(spent[0], 1e-9) / usable_cores()
         message = (
             f"{share:.0%} of the time of steps {first_step + 1} to {self._steps} went into waiting "
-            f"for input. {advice(spent[1] / max(spent[0], 1e-9) / usable_cores())}"
+            f"for input. The cores are {min(busy, 1):.0%} busy. "
+            f"{CURES['processor' if busy >= BUSY else 'storage']}"
         )
         if not batches:
             message = (
@@ -122,17 +121,3 @@ class StepTimer(_Callback):
 
 def _share(spent: npt.NDArray[Any]) -> float:
     return min(float(spent[2]) / max(float(spent[0]), 1e-9), 1.0)
-
-
-def advice(busy: float) -> str:
-    """The setting to change, from the share of the cores' time that the process takes."""
-    used = f"The cores are {min(busy, 1):.0%} busy"
-    if busy >= _BUSY:
-        return (
-            f"{used}, so decode less: convert images with ImageExampleGen("
-            "resize_shorter_side=…) or encoding='raw'"
-        )
-    return (
-        f"{used}, so it is reading that is slow: set cache= to a folder, write more "
-        "and smaller shards with ShardBalancer, or set a larger prefetch where batches differ"
-    )

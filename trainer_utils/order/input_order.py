@@ -240,8 +240,9 @@ class InputOrder:
             return Mixture(self.layout, self._stages, self._parts, self._order_of_part)
         return self._order_of(self.layout, self.options.seed, self._mean_record_bytes)
 
-    def _order_of_part(self, name: str, part: MixPart, layout: BatchLayout) -> Order:
+    def _order_of_part(self, name: str, part: MixPart, records: int) -> Order:
         size = self._mean_record_bytes if part.record_bytes is None else part.record_bytes
+        layout = BatchLayout(num_records=records, batch_size=1)
         return self._order_of(layout, part_seed(self.options.seed, name), size)
 
     def _order_of(self, layout: BatchLayout, seed: int, record_bytes: float | None) -> Order:
@@ -291,9 +292,7 @@ def _layout_of(
     size, remainder = options.batch_size, options.remainder
     if size is None:
         size, num_replicas, remainder = num_workers, num_workers, "drop"
-    elif (
-        num_replicas < num_workers
-    ):  # a context that does not know its replicas: a whole batch each
+    elif num_replicas < num_workers:  # of a context that does not know them: a whole batch each
         size, num_replicas = size // num_replicas * num_workers, num_workers
     if options.batch_size and remainder == "drop" and 0 < num_records < size:
         rule = f"at most the {num_records} records that there are, since remainder='drop' would "

@@ -172,7 +172,7 @@ class _PartOrder:
     def records(self, numbers: Positions) -> Positions:
         """The positions, within the part, of neighbouring numbers."""
         epochs, places = np.divmod(numbers + self._skipped, self._records)
-        found = []
+        found = [numbers[:0]]
         for epoch in np.unique(epochs).tolist():
             own = places[epochs == epoch]
             if epoch or self._unread is None:
@@ -206,6 +206,8 @@ class _Turns:
 
     def rows(self, first: int, stop: int) -> dict[str, tuple[Positions, Positions]]:
         """By part: which of some rows of the run are its own, and its how-many-eth records."""
+        if first >= stop:
+            return {}
         turns = self._turns[(np.arange(first, stop) - self.row) % len(self._turns)]
         begun, found = self.begun_by(first), {}
         for index, name in enumerate(self._shares):
@@ -236,7 +238,7 @@ class Mixture:
         layout: BatchLayout,
         stages: Sequence[Stage],
         parts: Mapping[str, MixPart],
-        make_order: Callable[[str, MixPart, BatchLayout], Order],
+        make_order: Callable[[str, MixPart, int], Order],
     ) -> None:
         self._layout, self._make_order = layout, make_order
         starts = itertools.accumulate((part.records for part in parts.values()), initial=0)
@@ -254,8 +256,8 @@ class Mixture:
         positions = np.empty(end - begin, np.int64)
         stops = [*(stage.row for stage in self._stages[1:]), max(end, self._stages[-1].row)]
         for stage, stop_row in zip(self._stages, stops, strict=True):
-            start = max(begin, stage.row)
-            for name, (rows, counts) in stage.rows(start, max(start, min(end, stop_row))).items():
+            start, stop_row = max(begin, stage.row), min(end, stop_row)
+            for name, (rows, counts) in stage.rows(start, stop_row).items():
                 if name not in self._orders:
                     rule = "a step at which no part is read that the recipe has no more"
                     raise ConfigError.of("step", name, allowed=rule)
@@ -265,10 +267,7 @@ class Mixture:
 
     def _order_of(self, name: str, part: MixPart) -> _PartOrder:
         """The order of a part; of a newer version without what the older one gave."""
-
-        def make(records: int) -> Order:
-            return self._make_order(name, part, BatchLayout(num_records=records, batch_size=1))
-
+        make = functools.partial(self._make_order, name, part)
         if part.after is None or part.keys is None:
             return _PartOrder(part, make)
         return _PartOrder(part, make, _unread(part.keys(), self._read_by(*part.after)))

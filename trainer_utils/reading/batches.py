@@ -22,9 +22,9 @@ from trainer_utils.format.planning import splitmix64
 from trainer_utils.format.settings import number
 from trainer_utils.format.tensors import item_bytes
 from trainer_utils.machine import free_memory
-from trainer_utils.options import InputOptions, callback_of
+from trainer_utils.options import InputOptions
 from trainer_utils.order import InputState
-from trainer_utils.planning import check_has_records, order_of
+from trainer_utils.planning import callbacks_of, check_has_records, order_of
 from trainer_utils.reading.elements import (
     ArraySpec,
     LabelEncoding,
@@ -114,11 +114,7 @@ class Batches:
         self._mixes = bool(options.augmentation.mixing and self._decoder.images)
         self.unreadable = self._reader.unreadable
         self._mean_bytes = mean_bytes(sources)
-        splits = [name for source in sources for name in source.split_names]
-        self.before, self.after = (
-            callback_of(name, getattr(options, name), splits)
-            for name in ("pre_batching_callback", "post_batching_callback")
-        )
+        self.before, self.after = callbacks_of(sources, options)
         self._before, self._after = (self.before, self.after) if callbacks else (None, None)
         if self.before is not None and self._mixes:
             mixing = options.augmentation.mixing[0].name
@@ -217,7 +213,7 @@ class Batches:
     @property
     def steps_at_once(self) -> int:
         """How many steps `batches` takes with profit."""
-        if self._decoder.decodes or self.before is not None:
+        if self._decoder.images or self.before is not None:
             return 1
         rows = min(_ROWS_AT_ONCE, int(_BYTES_AT_ONCE / max(self._mean_bytes, 1)))
         return max(1, rows // max(self._rows, 1)) * self.options.echoing

@@ -13,10 +13,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from trainer_utils.format import DatasetError, Feature
+from trainer_utils.format import ConfigError, DatasetError, Feature
 from trainer_utils.format.example_columns import Column
 from trainer_utils.format.tensors import decode_tensor, item_bytes, numpy_dtype, tensor_header
-from trainer_utils.reading.crops import Keys, are_mirrored, boxes_of, check_followers, mirror_boxes
 from trainer_utils.reading.elements import (
     ArraySpec,
     array_of,
@@ -26,7 +25,7 @@ from trainer_utils.reading.elements import (
     splits_of,
     stack,
 )
-from trainer_utils.reading.images import ImageDecoder
+from trainer_utils.reading.images import ImageDecoder, Keys, are_mirrored
 from trainer_utils.reading.record_reader import Rows
 from trainer_utils.storage import is_fault
 
@@ -35,6 +34,7 @@ if TYPE_CHECKING:
 
 _DTYPES: Mapping[str, Any] = {"int": np.int64, "float": np.float32, "string": object}
 _NAMES = {"int": "int64", "float": "float32", "string": "bytes"}
+_BOXES = ("xmin", "xmax", "ymin", "ymax")  # shares of the whole image's width and height
 _COMPANION = "_shape"  # of a sparse feature of rank 2 or more, as Datum writes it
 
 Array = npt.NDArray[Any]
@@ -44,7 +44,6 @@ class FeatureArrays:
     """Parses and decodes the features that it is given, and no others.
 
     Attributes:
-        decodes: whether there is more to do than parsing.
         images: the features that are images or label maps.
         is_random: whether the keys of records are needed.
         structure: of one example.
@@ -68,12 +67,10 @@ class FeatureArrays:
             if feature.has_pixels
         }
         self.images = list(self._decoders)
-        self.decodes = bool(self._decoders)
-        if self.decodes:
+        if self.images:
             check_followers(features, options)
-        self.is_random = self.decodes and options.augmentation.is_random
-        mirrors = self.decodes and options.augmentation.flips
-        self._mirrors_boxes = mirrors and "xmin" in boxes_of(features)
+        self.is_random = bool(self.images) and options.augmentation.is_random
+        self._mirrors_boxes = self.is_random and options.augmentation.flips and "xmin" in features
         self._lists = [name for name, feature in features.items() if feature.is_sequence]
         self._names = [name for name, feature in features.items() if not feature.is_sequence]
         self._names += [
@@ -122,34 +119,30 @@ class FeatureArrays:
         return stored if asked is None or feature.extra.get("label_map") else asked
 
     def _spec_of(self, name: str, feature: Feature) -> ArraySpec:
-        shape, dtype = self._shape_of(name, feature)
-        is_list = name not in self._decoders and shape[:1] == (None,) and None not in shape[1:]
-        is_batched = self._options.batch_size is not None
-        return ArraySpec(shape, dtype, self._options.ragged and is_batched and is_list)
-
-    def _shape_of(self, name: str, feature: Feature) -> tuple[tuple[int | None, ...], str]:
-        """Of one example, and its dtype."""
+        """Of one example."""
         if (decoder := self._decoders.get(name)) is not None:
             height, width, channels = decoder.shape
             if self._options.image_size is None and "image_shape" in feature.extra:
                 height, width = feature.extra["image_shape"][:2]
             elif self._options.image_size is None and feature.is_fixed_size:
                 height, width = feature.shape[:2]
-            return (height, width, channels), decoder.dtype.name
+            return ArraySpec((height, width, channels), decoder.dtype.name)
+        shape: tuple[int | None, ...] = feature.shape
+        dtype = _NAMES[feature.type]
         if feature.tensor is not None:
-            dtype = feature.tensor.dtype
-            return feature.tensor.shape, "bytes" if dtype == "string" else dtype
-        if is_audio(feature):
+            shape, dtype = feature.tensor.shape, feature.tensor.dtype.replace("string", "bytes")
+        elif is_audio(feature):
             length, rate = feature.extra.get("num_frames"), feature.extra.get("sample_rate")
             if (seconds := self._options.audio_seconds) is not None:
                 length = None if rate is None else round(rate * seconds)
-            return (length, feature.extra.get("channels")), "float32"
-        shape: tuple[int | None, ...] = feature.shape
-        if feature.is_sequence:
+            shape, dtype = (length, feature.extra.get("channels")), "float32"
+        elif feature.is_sequence:
             shape = (None, *((None,) if feature.extra["sequence"] == "ragged" else shape))
         elif not feature.dense:
             shape = (None,) * max(len(shape), 1)
-        return shape, _NAMES[feature.type]
+        is_list = shape[:1] == (None,) and None not in shape[1:]
+        is_ragged = self._options.ragged and self._options.batch_size is not None and is_list
+        return ArraySpec(shape, dtype, is_ragged)
 
     def _parsed(self, rows: Rows, keys: Keys | None) -> dict[str, Any]:
         """The columns of all features; their kinds are as the dataset says."""
@@ -168,9 +161,8 @@ class FeatureArrays:
         if self._mirrors_boxes and keys is not None:
             left, right = columns["xmin"], columns["xmax"]
             flips = np.repeat(are_mirrored(keys), left.counts)
-            values = mirror_boxes(left.values, right.values, flips)
-            columns["xmin"] = left._replace(values=values[0])
-            columns["xmax"] = right._replace(values=values[1])
+            columns["xmin"] = left._replace(values=np.where(flips, 1 - right.values, left.values))
+            columns["xmax"] = right._replace(values=np.where(flips, 1 - left.values, right.values))
         return columns
 
     def _arrays(
@@ -351,3 +343,25 @@ def _decode_wav(data: bytes, feature: Feature, seconds: float | None) -> npt.NDA
         return samples
     count = round(rate * seconds)
     return np.pad(samples[:count], [(0, max(count - len(samples), 0)), (0, 0)])
+
+
+def check_followers(features: Mapping[str, Feature], options: "InputOptions") -> None:
+    """Refuses features that cannot follow the images that they are read with, as a ConfigError."""
+    boxes, chain = [name for name in _BOXES if name in features], options.augmentation
+    maps = [name for name, feature in features.items() if feature.extra.get("label_map")]
+    is_whole = options.image_size is None or options.image.resize == "stretch"
+    if boxes and (chain.crops or not is_whole):
+        rule = "no boxes beside images that are cut or padded, which they do not fit"
+        cure = "Set resize='stretch' without random_resized_crop, or leave these features out"
+        raise ConfigError.of("features", boxes, allowed=rule, advice=cure)
+    for one in (*chain.pixels, *chain.mixing):
+        followers = boxes if one.name in ("rotation", "randaugment") else []
+        if one.function or one in chain.mixing:
+            followers = [*boxes, *maps]
+        if followers:
+            names = ", ".join(followers)
+            rule = f"no {one.name!r} where {names} are read, which cannot follow their image"
+            raise ConfigError.of("augment", options.augment, allowed=rule)
+    if chain.flips and len({"xmin", "xmax"} & set(boxes)) == 1:
+        rule = "both xmin and xmax or neither, since flip exchanges them"
+        raise ConfigError.of("features", boxes, allowed=rule)

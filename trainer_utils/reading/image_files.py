@@ -5,7 +5,7 @@ and the like within a level. Tags of EXIF turn nothing: images are turned when t
 """
 
 import io
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -20,7 +20,10 @@ from trainer_utils.format.media_formats import (
     frame_at,
     jpeg_segments,
 )
-from trainer_utils.reading.crops import ImagePlan
+
+if TYPE_CHECKING:
+    from trainer_utils.reading.images import ImagePlan
+
 
 _COLOURS = {1: "GRAY", 3: "RGB"}
 _MODES = {1: "L", 3: "RGB"}
@@ -48,7 +51,7 @@ def plain_jpeg_size(data: Data) -> tuple[int, int] | None:
 
 
 def decode_jpeg_part(
-    data: Data, size: tuple[int, int], plan: ImagePlan, *, channels: int
+    data: Data, size: tuple[int, int], plan: "ImagePlan", *, channels: int
 ) -> Pixels | None:
     """What is kept of a plain JPEG, at the scale that is enough; None: decode it otherwise."""
     import simplejpeg

@@ -1,22 +1,22 @@
 """Images to batches of arrays, in threads, without a framework.
 
-Only the part that is kept is decoded, by libjpeg at 1/2, 1/4 or 1/8 of the scale where the target
-is less than that; each image goes through all steps in one thread, while it is in the cache.
+It is planned which part of each image is kept, at what scale, and its new size: points and extents
+are `(images, 2)` integers, rows before columns, in pixels, and what is random follows from a
+record's key alone. Only that part is decoded, by libjpeg at 1/2, 1/4 or 1/8 of the scale where the
+target is less than that; each image goes through all steps in one thread, while it is in the cache.
 """
 
 import collections
-import dataclasses
-import functools
 import math
 import weakref
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from trainer_utils.format import ConfigError, DatasetError
-from trainer_utils.reading.crops import ImagePlan, Keys, plan_images
+from trainer_utils.format.planning import splitmix64
 from trainer_utils.reading.image_files import (
     decode_image,
     decode_jpeg_part,
@@ -31,11 +31,16 @@ if TYPE_CHECKING:
 
 Array = npt.NDArray[Any]
 Pixels = npt.NDArray[np.uint8]
+Pairs = npt.NDArray[np.int64]
+Keys = npt.NDArray[np.uint64]
+Box = tuple[int, int, int, int]
 Image = bytes | memoryview | Pixels
 """Encoded, or `(height, width, channels) uint8`."""
 
 _ALIGNMENT = 64  # bytes; TensorFlow copies what lies otherwise
 _MOST_KEPT = 4  # that nobody holds
+_ATTEMPTS = 10  # at a crop of the area and aspect drawn
+_MOST_SCALING = 3  # powers of two: libjpeg decodes at 1/2, 1/4 and 1/8
 MOST_VALUES = 1 << 29
 """Of an image: TensorFlow takes no more, either."""
 # By name: mean and standard deviation, of all channels or of each.
@@ -47,22 +52,138 @@ NORMALIZATIONS: Mapping[str, tuple[Any, Any]] = {
 }
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
+class ImagePlan(NamedTuple):
+    """What becomes of one image.
+
+    Attributes:
+        box: what is kept of it: top, left, height, width.
+        ratio, scaled_box: a JPEG is decoded at 1 / `ratio`, where the box has these corners.
+        target: height and width that what is kept is resized to.
+        is_mirrored: whether that is then mirrored.
+    """
+
+    box: Box
+    ratio: int
+    scaled_box: Box
+    target: tuple[int, int]
+    is_mirrored: bool
+
+
+def plan_images(
+    options: "InputOptions",
+    sizes: Sequence[tuple[int, int]],
+    keys: Keys | None = None,
+    *,
+    scales: bool = True,
+) -> list[ImagePlan]:
+    """A plan for each image, of a height and width.
+
+    `keys` are `(images,) uint64`, where the options are random; `scales` says whether JPEGs may be
+    decoded at a smaller scale, if the options allow it.
+    """
+    whole = np.array(sizes, np.int64).reshape(-1, 2)
+    begin, extent, ratios = np.zeros_like(whole), whole, np.ones_like(whole)
+    mirrored = np.zeros(len(whole), bool)
+    chain = options.augmentation
+    if chain.is_random:
+        assert keys is not None
+        if chain.crops:
+            begin, extent = _random_boxes(
+                whole, keys, options.image.crop_area, options.image.crop_aspect
+            )
+        if chain.flips:
+            mirrored = are_mirrored(keys)
+    if options.image_size is None:
+        targets = extent
+    else:
+        size = np.array(options.image_size)
+        if options.image.resize == "crop" and not chain.crops:
+            # The largest box of that aspect; of an odd rest, the smaller half comes before it.
+            of_aspect = (whole[:, ::-1] * size + size[::-1] // 2) // size[::-1]
+            extent = np.clip(of_aspect, 1, whole)
+            begin = (whole - extent) // 2
+        targets = np.broadcast_to(size, whole.shape)
+        if options.pads:  # rounded down as `tf.image.resize_with_pad` does
+            targets = np.clip(extent * size[::-1] // extent[:, ::-1], 1, size)
+        if scales and options.image.dct_scaling:  # the largest that leaves more than that both ways
+            fits = ((extent - 1) // targets).min(axis=1, keepdims=True)
+            powers = np.log2(np.maximum(fits, 1)).astype(np.int64)
+            ratios = 1 << np.minimum(powers, _MOST_SCALING)
+    first, last = ((corner + ratios // 2) // ratios for corner in (begin, begin + extent))
+    last = np.where(begin + extent == whole, -(-whole // ratios), last)
+    columns: list[list[Any]] = [
+        np.concatenate([begin, extent], axis=1).tolist(),
+        ratios[:, 0].tolist(),
+        np.concatenate([first, last - first], axis=1).tolist(),
+        targets.tolist(),
+        mirrored.tolist(),
+    ]
+    return [
+        ImagePlan(tuple(box), ratio, tuple(scaled), tuple(target), flips)
+        for box, ratio, scaled, target, flips in zip(*columns, strict=True)
+    ]
+
+
+def are_mirrored(keys: Keys) -> npt.NDArray[np.bool_]:
+    """Whether the image of each key is mirrored, where images are: half of them."""
+    return draw_uniforms(keys, count=1, purpose=1)[:, 0] < 0.5
+
+
+def draw_uniforms(keys: Keys, *, count: int, purpose: int = 0) -> npt.NDArray[np.float64]:
+    """`(images, count)` numbers in [0, 1) for each key, multiples of 2**-53, on every machine.
+
+    The purpose, from 0, goes into the state, rather than along one sequence, which
+    would overlap.
+    """
+    state = splitmix64(
+        keys ^ splitmix64(np.zeros(1, np.uint64), np.array([purpose + 1], np.uint64))
+    )
+    bits = splitmix64(state[:, np.newaxis], np.arange(1, count + 1, dtype=np.uint64))
+    return (bits >> np.uint64(11)) * 2.0**-53
+
+
+def _random_boxes(
+    whole: Pairs, keys: Keys, area: tuple[float, float], aspect: tuple[float, float]
+) -> tuple[Pairs, Pairs]:
+    """Boxes of random shares of images, of random aspects, at random places: begin and extent.
+
+    Of the first attempt that lies within the image; where none of ten does, as in a very long
+    image, the middle with the nearest aspect.
+
+    Source: "Going deeper with convolutions" (Szegedy et al., 2014), the augmentation of Inception.
+    """
+    uniforms = draw_uniforms(keys, count=4 * _ATTEMPTS).reshape(len(keys), _ATTEMPTS, 4)
+    low, high = (math.log(limit) for limit in aspect)
+    pixels = (area[0] + (area[1] - area[0]) * uniforms[..., 0]) * whole.prod(axis=1)[:, np.newaxis]
+    aspects = np.exp(low + (high - low) * uniforms[..., 1])
+    drawn = np.rint(np.sqrt(np.stack([pixels / aspects, pixels * aspects], axis=-1)))
+    fits = ((drawn >= 1) & (drawn <= whole[:, np.newaxis])).all(axis=-1)
+    chosen = np.arange(len(keys)), fits.argmax(axis=1)
+    extent = drawn[chosen].astype(np.int64)
+    begin = (uniforms[..., 2:][chosen] * (whole - extent + 1)).astype(np.int64)
+    limits = np.rint(whole[:, ::-1] * (1 / aspect[0], aspect[1])).astype(np.int64)
+    middle = np.clip(limits, 1, whole)
+    found = fits.any(axis=1)[:, np.newaxis]
+    return np.where(found, begin, (whole - middle) // 2), np.where(found, extent, middle)
+
+
 class Normalization:
-    """(value - mean) / deviation, each `(1,)` or `(channels,) float64`."""
+    """(value - mean) / deviation, by a name or `(mean, deviation)`, in floats of `dtype`."""
 
-    mean: npt.NDArray[np.float64]
-    deviation: npt.NDArray[np.float64]
-    dtype: np.dtype[Any]
-
-    @classmethod
-    def of(cls, given: Any, *, channels: int, dtype: str) -> "Normalization":
-        """That of a name, or of `(mean, deviation)`, for so many channels."""
+    def __init__(self, given: Any, *, channels: int, dtype: str) -> None:
         pair: Any = NORMALIZATIONS[given] if isinstance(given, str) else given
-        mean, deviation = (np.asarray(part, np.float64) for part in pair)
+        mean, deviation = (np.asarray(part, np.float64).reshape(-1) for part in pair)
         if {mean.size, deviation.size} - {1, channels}:
             raise ConfigError.of("normalize", given, allowed=f"numbers for {channels} channels")
-        return cls(mean.reshape(-1), deviation.reshape(-1), _dtype(dtype))
+        self.dtype = _dtype(dtype)
+        # What each value becomes: `(1, 256, 1 or channels)`. Floats of 16 bits as integers of the
+        # same bits, since OpenCV does not know them.
+        table = ((np.arange(256)[:, np.newaxis] - mean) / deviation).astype(self.dtype)
+        table = table if table.itemsize == 4 else table.view(np.uint16)
+        self._table = np.ascontiguousarray(table[np.newaxis])
+        # What makes a pixel of itself and a 1 after it: `(channels, channels + 1)`.
+        scales = np.diag(np.broadcast_to(1 / deviation, channels))
+        self._matrix = np.column_stack([scales, np.broadcast_to(-mean / deviation, channels)])
 
     def write(self, pixels: npt.NDArray[np.uint8], *, to: npt.NDArray[Any]) -> None:
         """Of `(height, width, channels) uint8` into an array of that shape and of `dtype`.
@@ -72,32 +193,13 @@ class Normalization:
         """
         import cv2
 
-        table = self._table
-        if table.shape[-1] == 1:  # all channels are alike, which takes less
+        if self._table.shape[-1] == 1:  # all channels are alike, which takes less
             pixels, to = pixels.reshape(len(pixels), -1), to.reshape(len(to), -1)
         elif self.dtype == np.float32:
             np.copyto(to, pixels)
             cv2.transform(to, self._matrix, to)
             return
-        cv2.LUT(pixels, table, to.view(table.dtype))
-
-    @functools.cached_property
-    def _matrix(self) -> npt.NDArray[np.float64]:
-        """What makes a pixel of itself and a 1 after it: `(channels, channels + 1)`."""
-        channels = max(self.mean.size, self.deviation.size)
-        offsets = np.broadcast_to(-self.mean / self.deviation, channels)
-        scales = np.broadcast_to(1 / self.deviation, channels)
-        return np.column_stack([np.diag(scales), offsets])
-
-    @functools.cached_property
-    def _table(self) -> npt.NDArray[Any]:
-        """What each value becomes: `(1, 256, 1 or channels)`.
-
-        Floats of 16 bits as integers of the same bits, since OpenCV does not know them.
-        """
-        floats = ((np.arange(256)[:, np.newaxis] - self.mean) / self.deviation).astype(self.dtype)
-        table = floats if floats.itemsize == 4 else floats.view(np.uint16)
-        return np.ascontiguousarray(table[np.newaxis])
+        cv2.LUT(pixels, self._table, to.view(self._table.dtype))
 
 
 def _dtype(name: str) -> np.dtype[Any]:
@@ -106,12 +208,9 @@ def _dtype(name: str) -> np.dtype[Any]:
     try:
         import ml_dtypes
     except ImportError as error:
-        raise ConfigError.of(
-            "dtype",
-            name,
-            allowed="float32 or float16 where ml_dtypes is not installed",
-            advice="pip install ml_dtypes, which TensorFlow and jax bring",
-        ) from error
+        rule = "float32 or float16 where ml_dtypes is not installed"
+        cure = "pip install ml_dtypes, which TensorFlow and jax bring"
+        raise ConfigError.of("dtype", name, allowed=rule, advice=cure) from error
     return np.dtype(ml_dtypes.bfloat16)
 
 
@@ -122,17 +221,11 @@ class ImageDecoder:
     as the image of the same key is.
     """
 
-    def __init__(
-        self,
-        options: "InputOptions",
-        *,
-        channels: int,
-        label_map: bool = False,
-    ) -> None:
+    def __init__(self, options: "InputOptions", *, channels: int, label_map: bool = False) -> None:
         self._options, self._channels, self._label_map = options, channels, label_map
         self._normalization = None
         if options.image.normalize is not None and not label_map:
-            self._normalization = Normalization.of(
+            self._normalization = Normalization(
                 options.image.normalize, channels=channels, dtype=options.image.dtype
             )
         self._buffers = Buffers()

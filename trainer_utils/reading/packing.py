@@ -173,7 +173,7 @@ class Packs:
     """Reads the documents of packs as `RecordReader` does records, whose positions are those of
     packs in `ranges`; and makes arrays of packs, as `FeatureArrays` does of records."""
 
-    decodes = is_random = False
+    is_random = False
     images: Sequence[str] = ()
 
     def __init__(

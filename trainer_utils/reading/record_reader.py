@@ -113,7 +113,6 @@ class RecordReader:
         self._skips = options.on_corrupt == "skip"
         self.unreadable: dict[RecordName, str] = {}
         self._bad: set[tuple[int, int]] = set()  # shard's index and record's number
-        self._ends: dict[int, int] = {}  # of shards that have no record from there on
         self._seen_bad: set[tuple[int, int, int]] = set()  # shard's index and bytes, once
         self._indices = {shard.path: index for index, shard in enumerate(self._shards)}
         self._ranges, self._positions = ranges, RecordPositions(ranges)
@@ -170,9 +169,7 @@ class RecordReader:
         """The same but for those that cannot be read: the next that can stand in for these."""
         for row, record in enumerate(zip(shards.tolist(), numbers.tolist(), strict=True)):
             place, tried = int(positions[row]), 0
-            while (is_behind := record[1] >= self._ends.get(record[0], record[1] + 1)) or (
-                record in self._bad
-            ):
+            while (is_behind := record[1] >= self._files.counts[record[0]]) or record in self._bad:
                 if is_behind and not tried:
                     self._note(*record, self._missing(*record))
                 tried += 1
@@ -199,7 +196,6 @@ class RecordReader:
             for row in np.flatnonzero(begins < 0).tolist():
                 index, number = int(shards[row]), int(numbers[row])
                 self._note(index, number, self._missing(index, number))
-                self._ends[index] = min(number, self._ends.get(index, number))
             return None
         data, starts = self._files.gather(shards, begins, ends)
         stops = starts + (ends - begins)

@@ -8,7 +8,6 @@ Short records are cut out of mapped files: a call of the system for each would c
 """
 
 import contextlib
-import functools
 import mmap
 import os
 import resource
@@ -127,15 +126,8 @@ class RemoteParts:
     def __init__(self, folder: CacheFolder, *, is_global: bool) -> None:
         self.folder, self._is_global = folder, is_global
         self.recent = MadeOnce[bytes](_MOST_RECENT)
-
-    @functools.cached_property
-    def ahead(self) -> ThreadPoolExecutor:
-        """Fetches parts that nobody waits for yet."""
-        return ThreadPoolExecutor(_FETCHES, thread_name_prefix="tfx-shards-parts")
-
-    @functools.cached_property
-    def _reads(self) -> ThreadPoolExecutor:
-        return ThreadPoolExecutor(_READS, thread_name_prefix="tfx-shards-reads")
+        self.ahead = ThreadPoolExecutor(_FETCHES, thread_name_prefix="tfx-shards-parts")
+        self._reads = ThreadPoolExecutor(_READS, thread_name_prefix="tfx-shards-reads")
 
     @property
     def is_ranged(self) -> bool:
@@ -252,6 +244,7 @@ class ShardFiles:
 
     Attributes:
         damage: what is wrong with shards, by index, behind the last record that they have.
+        counts: `(shards,) int64`, records of shards that were opened; of others the most there are.
         reads_ahead: whether it is worth while to say what is read soon.
     """
 
@@ -273,7 +266,7 @@ class ShardFiles:
         self._open = MadeOnce[File](self._most_open)
         self._loading = threading.Lock()  # of the offsets: those of a shard are side by side
         self._first = np.full(len(shards), -1, np.int64)
-        self._counts = np.zeros(len(shards), np.int64)
+        self.counts = np.full(len(shards), np.iinfo(np.int64).max)
         self._offsets, self._used = np.zeros(1 << 16, np.int64), 0
         self._crcs, self._has_crcs = np.zeros(1 << 16, np.uint32), np.zeros(len(shards), bool)
 
@@ -288,7 +281,7 @@ class ShardFiles:
         """
         with self._loading:
             self._load(indices)
-            counts, offsets = self._counts[indices], self._offsets
+            counts, offsets = self.counts[indices], self._offsets
             is_there = numbers < counts
             places = self._first[indices] + np.minimum(numbers, counts)
             begins, ends = offsets[places], offsets[places + is_there]
@@ -384,7 +377,7 @@ class ShardFiles:
             self._has_crcs[index] = places.payload_crcs is not None
             if places.payload_crcs is not None:
                 self._crcs[self._used : stop - 1] = places.payload_crcs
-            self._first[index], self._counts[index] = self._used, len(places)
+            self._first[index], self.counts[index] = self._used, len(places)
             self._used = stop
 
     def _index_of(self, index: int) -> RecordIndex:

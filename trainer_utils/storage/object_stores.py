@@ -95,8 +95,7 @@ class _ObjectStores(FileSystem):
         self.remove(source)
 
     def duplicate(self, source: str, target: str, temporary: str) -> bool | None:
-        with _os_errors(target):
-            (store, key), (others, new) = _find(source), _find(target)
+        with _at(source) as (store, key), _at(target) as (others, new):
             if store is not others:
                 return None
             store.copy(key, new)
@@ -243,13 +242,7 @@ def _pool() -> ThreadPoolExecutor:
 
 @contextmanager
 def _at(url: str, *, to_read: bool = False) -> "Iterator[tuple[ObjectStore, str]]":
-    """What `_find` finds, to be asked with `_os_errors`."""
-    with _os_errors(url):
-        yield _find(url, to_read=to_read)
-
-
-def _find(url: str, *, to_read: bool = False) -> "tuple[ObjectStore, str]":
-    """The store of a url, and the object's key in it; empty: the bucket."""
+    """The store of a url, to be asked with `_os_errors`, and the key in it; empty: the bucket."""
     if _forked_from:  # obstore's threads are not there, and would be waited for without end
         raise OSError(
             f"{url!r}: expected a process of its own, got one that was forked from process "
@@ -259,7 +252,8 @@ def _find(url: str, *, to_read: bool = False) -> "tuple[ObjectStore, str]":
     bucket, _, key = rest.partition("/")
     if not bucket:
         raise ConfigError(f"{url!r}: expected the name of a bucket after {scheme}://, got none")
-    return _store(scheme, bucket, _environment(), to_read), key.strip("/")
+    with _os_errors(url):
+        yield _store(scheme, bucket, _environment(), to_read), key.strip("/")
 
 
 # As CPython holds them: to decode 64 variables took as long as a third of a photo's request.

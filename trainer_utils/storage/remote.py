@@ -80,8 +80,7 @@ class _FsspecFileSystem(FileSystem):
             return cast(BinaryIO, files.open(inner, "wb"))
 
     def rename(self, source: str, target: str) -> None:
-        with _os_errors(target):
-            (files, inner), (_, new) = _find(source), _find(target)
+        with _at(source) as (files, inner), _at(target) as (_, new):
             if type(files).mv is not fsspec.AbstractFileSystem.mv:
                 files.mv(inner, new)  # a real rename
                 return
@@ -89,8 +88,7 @@ class _FsspecFileSystem(FileSystem):
             files.rm_file(inner)
 
     def duplicate(self, source: str, target: str, temporary: str) -> bool | None:
-        with _os_errors(target):
-            (files, inner), (others, new) = _find(source), _find(target)
+        with _at(source) as (files, inner), _at(target) as (others, new):
             if files is not others:
                 return None
             files.cp_file(inner, new)
@@ -188,26 +186,22 @@ REMOTE: FileSystem = _FsspecFileSystem()
 
 @contextmanager
 def _at(url: str, *, is_fresh: bool = False) -> Iterator[tuple[Any, str]]:
-    """fsspec's file system of a url, and the path in it, to be asked with `_os_errors`."""
-    with _os_errors(url):
-        yield _find(url, is_fresh=is_fresh)
-
-
-def _find(url: str, *, is_fresh: bool = False) -> tuple[Any, str]:
-    """The same by itself; `is_fresh`: listings that fsspec remembers are forgotten."""
+    """fsspec's file system of a url, to be asked with `_os_errors`, and the path in it; `is_fresh`:
+    listings that fsspec remembers are forgotten."""
     scheme = url.partition("://")[0]
-    try:
-        files, path = url_to_fs(url, **(_google_settings() if scheme in ("gs", "gcs") else {}))
-    except (ImportError, ValueError) as error:
-        extra = _EXTRAS.get(scheme)
-        cure = f"Run pip install 'tfx-shards[{extra}]'." if extra else f"{error}."
-        raise ConfigError(
-            f"{url!r}: expected a local path, or a url of a scheme whose package is installed, "
-            f"such as s3://, got {scheme}://. {cure}"
-        ) from error
-    if is_fresh:
-        files.invalidate_cache()
-    return files, path
+    with _os_errors(url):
+        try:
+            files, path = url_to_fs(url, **(_google_settings() if scheme in ("gs", "gcs") else {}))
+        except (ImportError, ValueError) as error:
+            extra = _EXTRAS.get(scheme)
+            cure = f"Run pip install 'tfx-shards[{extra}]'." if extra else f"{error}."
+            raise ConfigError(
+                f"{url!r}: expected a local path, or a url of a scheme whose package is "
+                f"installed, such as s3://, got {scheme}://. {cure}"
+            ) from error
+        if is_fresh:
+            files.invalidate_cache()
+        yield files, path
 
 
 def _google_settings() -> dict[str, Any]:

@@ -10,7 +10,6 @@ exception, there is nothing at `uri`.
 import collections
 import contextlib
 import dataclasses
-import errno
 import hashlib
 import logging
 import os
@@ -135,9 +134,7 @@ class DatasetWriter:
         self._vocabularies: Mapping[str, Sequence[str]] = dict(self._settings.vocabulary)  # type: ignore[arg-type]
         self._splits: dict[str, _OpenShards] = {}
         self._record = FeatureRecord()
-        self._labels: dict[str, collections.Counter[int]] = collections.defaultdict(
-            collections.Counter
-        )
+        self._labels = collections.defaultdict[str, collections.Counter[int]](collections.Counter)
         self._ids = {
             feature: {label.encode(): number for number, label in enumerate(labels)}
             for feature, labels in self._vocabularies.items()
@@ -263,11 +260,9 @@ class DatasetWriter:
             features[name] = dataclasses.replace(features[name], extra=extra)
         manifest = self._manifest(shards)
         schema = render_schema_text(features, vocabularies=vocabularies)
-        texts = publishing.texts_of_dataset(
-            manifest, features, vocabularies=vocabularies, schema=schema
+        publishing.publish(
+            self._folder, manifest, features, vocabularies=vocabularies, schema=schema
         )
-        files = publishing.write_texts(self._folder, texts)
-        publishing.publish_manifest(self._folder, dataclasses.replace(manifest, files=files))
 
     def _warn_of_unused(self, features: Collection[str]) -> None:
         """Names splits and features that settings are for, and that no example had."""
@@ -315,9 +310,8 @@ class DatasetWriter:
         whole = os.path.abspath(self.uri)
         try:
             storage.rename(self._folder, whole)
-        except OSError as error:
-            if error.errno in (errno.ENOTEMPTY, errno.EEXIST, errno.ENOTDIR):
-                publishing.check_is_free(self.uri)
+        except OSError:
+            publishing.check_is_free(self.uri)  # maybe something came there meanwhile
             raise
         storage.sync_folder(os.path.dirname(whole))
 

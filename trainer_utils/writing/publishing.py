@@ -1,10 +1,11 @@
 """The small files of a dataset, and its manifest last of all: whoever writes one ends here."""
 
 import contextlib
+import dataclasses
 import os
 import socket
 import uuid
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from trainer_utils import storage
 from trainer_utils.format import ConfigError, Feature, Manifest, naming
@@ -42,22 +43,30 @@ def describing_texts(
     return texts
 
 
-def texts_of_dataset(
+def publish(
+    uri: str,
     manifest: Manifest,
     features: Mapping[str, Feature],
     *,
     vocabularies: Mapping[str, Sequence[str]],
     schema: str,
     others: Mapping[str, str] | None = None,
-) -> dict[str, str]:
-    """All that stands beside the shards but the manifest, by path relative to the dataset, with
-    `others` such as the list of rejects."""
+    beside: Mapping[str, str] | None = None,
+    check: Callable[[], None] = lambda: None,
+) -> None:
+    """Makes a dataset of the shards at `uri`: writes its small files, and once all of it is on the
+    disk the manifest.
+
+    `others` are further texts by path, such as the list of rejects; the manifest does not name
+    those of `beside`. `check` raises where somebody else writes there; it is called before the
+    manifest is written, and again before the working folder, which may be theirs, is removed.
+    """
     records_by_shard = {
         split: {shard.path: shard.records for shard in manifest.shards_of(split)}
         for split in manifest.splits
     }
     texts = describing_texts(features, records_by_shard, vocabularies=vocabularies, schema=schema)
-    texts |= dict(others or {})
+    texts |= others or {}
     texts[naming.CROISSANT_FILE] = render_croissant(
         features,
         {split: sum(records.values()) for split, records in records_by_shard.items()},
@@ -66,37 +75,18 @@ def texts_of_dataset(
         producer=manifest.producer,
         fingerprint=manifest.input_fingerprint,
     )
-    return texts
-
-
-def write_texts(uri: str, texts: Mapping[str, str]) -> dict[str, FileDigest]:
-    """Writes below `uri`, and returns digests by path relative to it."""
-    storage.make_folder(working_folder(uri))
-    for path in texts:
-        naming.check_inner_path(path)
-    for path, text in texts.items():
-        storage.write_text(storage.join(uri, path), text, temporary_folder=working_folder(uri))
-    return {path: FileDigest.of(text.encode()) for path, text in texts.items()}
-
-
-def publish_manifest(
-    uri: str,
-    manifest: Manifest,
-    *,
-    beside: Iterable[str] = (),
-    check: Callable[[], None] = lambda: None,
-) -> None:
-    """Makes a dataset of what is at `uri`, and `beside`s that the manifest does not name, once all
-    of it is on the disk.
-
-    `check` raises where somebody else writes there; it is called before the manifest is written,
-    and again before the working folder, which may be theirs by then, is removed.
-    """
+    written, working = texts | dict(beside or {}), working_folder(uri)
+    storage.make_folder(working)
+    for path, text in written.items():
+        target = storage.join(uri, naming.check_inner_path(path))
+        storage.write_text(target, text, temporary_folder=working)
+    files = {path: FileDigest.of(text.encode()) for path, text in texts.items()}
     shards = [shard.path for shard in manifest.shards]
-    storage.sync_files(uri, [*shards, *manifest.published, *beside])
+    manifest = dataclasses.replace(manifest, files=files)
+    storage.sync_files(uri, {*shards, *manifest.published, *written})
     check()
-    path, text = storage.join(uri, naming.MANIFEST_FILE), manifest.to_json()
-    storage.write_text(path, text, temporary_folder=working_folder(uri), is_durable=True)
+    path = storage.join(uri, naming.MANIFEST_FILE)
+    storage.write_text(path, manifest.to_json(), temporary_folder=working, is_durable=True)
     storage.sync_folder(uri)
     check()
     # Last of all: what lies here without a manifest is known for unfinished by this folder.

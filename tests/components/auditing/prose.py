@@ -1,33 +1,22 @@
-"""Texts that people wrote: the paragraphs of what installed packages say of themselves."""
+"""Texts that people wrote: the paragraphs of Python's own manual, as `help()` shows it."""
 
 import functools
-import importlib.metadata
 import random
 import re
+from pydoc_data.topics import topics
 
-_WORDS = re.compile(r"[A-Za-z]{2,}")
+_WORD = re.compile(r"[A-Za-z]{2,}")
 
 
 @functools.cache
-def _all() -> tuple[str, ...]:
-    found: dict[str, None] = {}
-    for package in sorted(importlib.metadata.distributions(), key=lambda one: one.metadata["Name"]):
-        text = package.read_text("METADATA") or ""
-        for paragraph in re.split(r"\n\s*\n", text):
-            words = paragraph.split()
-            if _is_prose(words):
-                found[" ".join(words)] = None
-    return tuple(found)
-
-
-def _is_prose(words: list[str]) -> bool:
-    """Whether it is of words, none of which, such as an address, is an eighth of it or more."""
-    is_worded = len(words) >= 12 and 12 <= sum(len(_WORDS.findall(word)) for word in words) <= 400
-    return is_worded and 8 * max(map(len, words)) < sum(map(len, words))
+def _all() -> list[str]:
+    found = re.split(r"\n\s*\n", "\n\n".join(topics[name] for name in sorted(topics)))
+    plain = dict.fromkeys(" ".join(paragraph.split()) for paragraph in found)
+    return [text for text in plain if 12 <= len(_WORD.findall(text)) <= 400]
 
 
 def paragraphs(count: int) -> list[str]:
-    """So many different ones, in an order that does not follow their packages."""
+    """So many different ones, in an order that does not follow their places."""
     return random.Random(7).sample(_all(), count)
 
 

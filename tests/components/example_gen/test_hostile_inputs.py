@@ -111,7 +111,6 @@ STEPS = [
     (images, "orientation_of"),
     (images, "in_plain_colours"),
     (images, "encode_image"),
-    (file_examples, "describe_media"),
     (file_examples, "encode_values"),
     (file_shards, "encode_example"),
 ]

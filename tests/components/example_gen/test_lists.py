@@ -1,19 +1,28 @@
-"""Lists of images in every form, against hand-counted truth."""
+"""Lists of images in every form, against hand-counted truth; their lines, and their roots."""
 
+import csv
+import io
+import itertools
+import uuid
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from components.common.entry import Blob, BlobReader, Column
 from components.common.file_table import FileTable
 from components.common.input_table import InputTable
-from components.common.layout_inputs import ImageRoot, LayoutInputs
+from components.common.layout_inputs import FilesElsewhere, ImageRoot, LayoutInputs
+from components.example_gen.inputs import roots_of
+from components.example_gen.list_table import read_list
 from components.layouts import read_layout
+from components.tables.pieces import row_starts
 from trainer_utils.format import ConfigError, InputError
-from trainer_utils.storage import list_files
+from trainer_utils.storage import InputFile, file_system_of, list_files
 
 IMAGES = ("1.jpg", "2.jpg", "sub/3.jpg")
 
@@ -82,7 +91,6 @@ def test_every_form_says_the_same(tmp_path, form):
 
 
 AUTOML = {
-    "split, uri, label": "TRAIN,{}1.jpg,cat\nTEST,{}2.jpg,dog\n",
     "uri, label": "{}1.jpg,cat\n{}2.jpg,dog\n",
     "uri alone": "{}1.jpg\n{}2.jpg\n",
     "uri, labels": "{}1.jpg,cat,red\n{}2.jpg,dog\n",
@@ -91,7 +99,7 @@ AUTOML = {
 
 
 def test_a_list_of_automl_s_has_no_header(tmp_path):
-    splits = {"split, uri, label": ["train", "test"], "split, uri": [None, "train"]}
+    splits = {"split, uri": [None, "train"]}
     labels = {"uri, labels": [("cat", "red"), ("dog",)], "uri alone": None, "split, uri": None}
     for number, (form, text) in enumerate(AUTOML.items()):
         base = folder(tmp_path / f"{number}")
@@ -245,3 +253,85 @@ def test_of_several_columns_each_row_group_is_read_once(tmp_path, monkeypatch):
             data = reader.read(Blob("a.parquet", 3, row=row, column=name))
             assert data == rows[name][row]
     assert sorted(calls) == [(group, name) for group in range(3) for name in rows]
+
+
+def test_positions_are_lines_whatever_stands_before_the_rows(tmp_path):
+    for mark, header, blank in itertools.product(["", "\ufeff"], ["", "image,a\n"], ["", "\n\n"]):
+        text = mark + blank + header + '1.jpg,"x\ny"\n\n2.jpg,z\n'
+        (tmp_path / "list.csv").write_text(text)
+        files = FileTable.of(list_files(str(tmp_path)))
+        inputs = LayoutInputs(base=str(tmp_path), root="", files=files, column_names=["image", "a"])
+        table, first = read_list(inputs, "list.csv"), 1 + len(blank) + bool(header)
+        assert table.values("a") == ["x\ny", "z"]
+        assert table.positions == (first, first + 3)
+
+
+FIELDS = st.text(st.sampled_from('ab ,"\n'), min_size=1, max_size=4)
+
+
+@given(st.lists(st.tuples(FIELDS, FIELDS), max_size=8), st.lists(st.booleans(), max_size=8))
+def test_a_row_begins_where_the_one_before_ends_by_pythons_reader(rows, blanks):
+    stream = io.StringIO(newline="")
+    writer = csv.writer(stream, quoting=csv.QUOTE_ALL, lineterminator="\n")
+    starts = []
+    for number, row in enumerate(rows):
+        if number < len(blanks) and blanks[number]:
+            stream.write("\n")
+        starts.append(stream.tell())
+        writer.writerow(row)
+    data = stream.getvalue().encode()
+    assert row_starts(data, b",").tolist() == starts
+    assert [*csv.reader(io.StringIO(data.decode(), newline=""))].count([]) == sum(
+        blanks[: len(rows)]
+    )
+
+
+def test_a_relative_root_is_meant_from_where_the_process_stands_now(tmp_path, monkeypatch):
+    """Also where an earlier folder of the same process had a root of that name."""
+    for name in ("one", "two"):
+        folder = tmp_path / name / "photos"
+        folder.mkdir(parents=True)
+        (folder / "1.jpg").write_bytes(b"x")
+        monkeypatch.chdir(tmp_path / name)
+        roots = (ImageRoot("photos", {"1.jpg": InputFile("1.jpg", 1, "")}),)
+        inputs = LayoutInputs(base="lists", root="", files={}, image_roots=roots)
+        path, blob = inputs.resolve(str(folder / "1.jpg"), folder="")
+        assert (path, blob.path) == ("1.jpg", str(folder / "1.jpg"))
+
+
+@pytest.mark.parametrize("store", [True, False])
+def test_files_elsewhere_are_found_and_have_few_roots(tmp_path, store):
+    base = f"memory://{uuid.uuid4().hex}" if store else str(tmp_path)
+    names = ["photos/cat/1.jpg", "photos/cat/2.jpg", "photos/dog/1.jpg"]
+    for name in [*names, "photos/dog/unnamed.jpg"]:
+        if not store:
+            (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        with file_system_of(base).create(f"{base}/{name}") as stream:
+            stream.write(name.encode())
+    elsewhere = FilesElsewhere()
+    for name in names:
+        found = elsewhere.find(f"{base}/{name}")
+        assert found is not None
+        assert found.size == len(name)
+    for gone in ("photos/cat/3.jpg", "nowhere/1.jpg"):
+        assert elsewhere.find(f"{base}/{gone}") is None
+    (root,) = roots_of(elsewhere.found)
+    assert root.base == f"{base}/photos"
+    assert list(root.files) == ["cat/1.jpg", "cat/2.jpg", "dog/1.jpg"]
+    assert all(file.path == path for path, file in root.files.items())
+
+
+def test_a_folder_behind_a_link_is_a_root_of_its_own(tmp_path):
+    for folder in ("photos", "disk"):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "1.jpg").write_bytes(b"x")
+    (tmp_path / "photos/more").symlink_to(tmp_path / "disk")
+    elsewhere = FilesElsewhere()
+    for name in ("photos/1.jpg", "photos/more/1.jpg"):
+        assert elsewhere.find(str(tmp_path / name)) is not None
+    roots = roots_of(elsewhere.found)
+    assert {root.base for root in roots} == {f"{tmp_path}/photos", f"{tmp_path}/photos/more"}
+    reader = BlobReader("lists", [root.base for root in roots])
+    for root in roots:
+        for file in root.files.values():
+            assert reader.read(Blob(f"{root.base}/{file.path}", file.size)) == b"x"

@@ -1,6 +1,5 @@
 """ImageExampleGen on lists that name photos, splits and labels, and files of any name."""
 
-import json
 import os
 
 import pytest
@@ -31,7 +30,7 @@ def test_a_bad_row_of_a_csv_is_a_line_of_rejects_with_one_code(tmp_path):
         f"TRAIN,{base}-2/1.jpg,cat\n"
         "TRAIN,link.jpg,cat\n"
     )
-    roots = json.dumps([str(base)])  # and nothing else
+    roots = [str(base)]  # and nothing else
     manifest = convert(base, tmp_path / "out", max_reject_fraction=0.9, image_roots=roots)
     lines = rejects_in(tmp_path / "out")
     assert sorted((line["source"], line["code"], line["split"]) for line in lines) == [
@@ -153,8 +152,8 @@ def test_features_may_have_the_names_that_are_wanted(tmp_path):
     names = {"image": "image/encoded", "label": "image/class/label"}
     base = write_photos(tmp_path / "in", "train/cat/1.jpg", "train/dog/2.jpg", "val/cat/3.jpg")
     given = {
-        "feature_names": json.dumps(names),
-        "vocabulary": json.dumps({"label": ["dog", "cat"]}),
+        "feature_names": names,
+        "vocabulary": {"label": ["dog", "cat"]},
     }
     manifest = convert(base, tmp_path / "out", **given)
     assert manifest["splits"]["train"]["labels"] == {"cat": 1, "dog": 1}
@@ -178,4 +177,4 @@ def test_a_name_that_is_missed_or_taken_is_refused(tmp_path):
     base = write_photos(tmp_path / "in", "cat/1.jpg")
     for names in ({"imge": "x"}, {"image": "height"}, {"image": "label"}):
         with pytest.raises(ConfigError, match="feature_names"):
-            convert(base, tmp_path / "out", feature_names=json.dumps(names))
+            convert(base, tmp_path / "out", feature_names=names)

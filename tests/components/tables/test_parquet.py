@@ -118,3 +118,8 @@ def test_a_damaged_file_is_rows_or_an_error_of_the_family(tmp_path):
                 inputs, "a.parquet", kind="parquet", split=None, options=options, folder=""
             )
             assert sum(read_piece(str(tmp_path), piece, options).found for piece in pieces) <= 60
+
+
+def test_a_column_whose_name_begins_anothers_is_itself():
+    columns = {"x.y": [1, 2, 3], "x": ["a", "b", "c"]}
+    assert read(parquet_of(columns, row_group_size=1)) == columns

@@ -10,9 +10,9 @@ import tensorflow as tf
 from click.testing import CliRunner
 from PIL import Image
 
+import trainer_utils
 from pipelines.examples import imagenet_trainer
 from pipelines.examples.imagenet_trainer import ImagenetConfig, learning_rates, train
-from trainer_utils.format import Feature
 
 pytestmark = pytest.mark.slow
 TRAIN, EVAL = 22, 7
@@ -34,19 +34,13 @@ def tiny(config: ImagenetConfig, num_classes: int):
 
 
 @pytest.fixture(scope="module")
-def uri(tmp_path_factory, photos, write_dataset) -> str:
-    def encode(pixels: np.ndarray) -> bytes:
-        stream = io.BytesIO()
-        Image.fromarray(pixels).save(stream, "JPEG", quality=95)
-        return stream.getvalue()
-
-    rows = [{"image": [encode(photo)], "label": [n % 2]} for n, photo in enumerate(photos)]
-    features = {
-        "image": Feature(type="string", shape=(40, 48, 3), extra={"formats": ["JPEG"]}),
-        "label": Feature(type="int", extra={"num_classes": 2}),
-    }
-    splits = {"train": [rows[:TRAIN]], "eval": [rows[TRAIN : TRAIN + EVAL]]}
-    return write_dataset(tmp_path_factory.mktemp("scenes"), splits, features)
+def uri(tmp_path_factory, photos) -> str:
+    folder = str(tmp_path_factory.mktemp("scenes") / "photos")
+    with trainer_utils.DatasetWriter(folder, vocabulary=["a", "b"]) as writer:
+        for number, photo in enumerate(photos[: TRAIN + EVAL]):
+            split = "train" if number < TRAIN else "eval"
+            writer.write(split, {"image": photo, "label": "ab"[number % 2]})
+    return folder
 
 
 @pytest.fixture(scope="module")

@@ -107,7 +107,10 @@ def test_datasets_whose_images_differ_in_size_need_a_size(
         input_fn(uris, batch_size=4)
     (batch,) = input_fn(uris, features="image", image_size=(8, 8)).as_numpy_iterator()
     assert batch.shape == (4, 8, 8, 3)
-    assert len(list(input_fn(uris, batch_size=None))) == 4
+    for batch_size in (None, 1):
+        images = input_fn(uris, features="image", batch_size=batch_size, shuffle=False)
+        assert {image.shape[-3:] for image in images} >= {(first[0], 48, 3)}
+        assert len(list(images)) == 4
 
 
 # --- Order ---

@@ -17,8 +17,8 @@ class Trainer:
         self.seconds = self.waited = self.batches = self.cpu = 0.0
         self.busy, self.is_timed = busy, is_timed
         self.timer = StepTimer(**options)
-        self.timer._clock = lambda: self.seconds
-        self.timer._cpu = lambda: self.cpu
+        monkeypatch.setattr(step_timer, "perf_counter", lambda: self.seconds)
+        monkeypatch.setattr(step_timer, "cpu_seconds", lambda: self.cpu)
         monkeypatch.setattr(step_timer, "usable_cores", lambda: 4)
         monkeypatch.setattr(
             step_timer, "time_in_reads", lambda: ReadTime(self.batches, self.waited)

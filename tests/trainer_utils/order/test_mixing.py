@@ -5,7 +5,6 @@ import math
 
 import numpy as np
 import pytest
-import tensorflow as tf
 
 from trainer_utils import ConfigError, input_fn, iterate
 from trainer_utils.format import Feature
@@ -36,21 +35,6 @@ def test_an_epoch_shows_all_records_and_each_dataset_as_often_as_it_weighs(uris,
     assert {counts[n] for n in range(300)} == {1}
     assert {counts[n] for n in range(1000, 1050)} == {2}
     assert {sum(n >= 1000 for n in batch) for batch in batches} == {10}
-
-
-def test_mixed_datasets_are_shared_and_gone_on_from_as_one(uris):
-    options = {"features": "id", "batch_size": 40, "weights": [3, 1], "remainder": "drop"}
-    whole = [sorted(batch.tolist()) for batch in input_fn(uris, **options).as_numpy_iterator()]
-    parts = [
-        list(
-            input_fn(
-                uris, input_context=tf.distribute.InputContext(2, w, 2), state=4, **options
-            ).as_numpy_iterator()
-        )
-        for w in range(2)
-    ]
-    together = [sorted([*a.tolist(), *b.tolist()]) for a, b in zip(*parts, strict=True)]
-    assert together == whole[4:]
 
 
 NO_WEIGHTS = [

@@ -11,17 +11,6 @@ def ranges_of(sizes, folder=""):
     return [FileRange(f"{folder}{n}", 0, size) for n, size in enumerate(sizes)]
 
 
-@pytest.mark.parametrize("shuffle", [True, 500, "global"])
-def test_epochs_and_seeds_differ_unless_they_shall_not(shuffle):
-    def first(epoch, **changes):
-        options = OrderOptions(**{"batch_size": 32, "shuffle": shuffle, **changes})
-        order = InputOrder(ranges_of([5000]), options, mean_record_bytes=1 << 20)
-        return order.positions(epoch, 0).tolist()
-
-    assert len({tuple(sorted(first(e, seed=s))) for e in range(3) for s in (0, 1, -1)}) == 9
-    assert first(7, reshuffle_each_iteration=False) == first(0)
-
-
 def test_a_block_is_shuffled_as_a_whole():
     order = InputOrder(ranges_of([60_000]), OrderOptions(batch_size=60, shuffle=6000))
     step_of = np.empty(60_000)

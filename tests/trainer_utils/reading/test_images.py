@@ -20,8 +20,13 @@ from PIL import Image
 
 from tests.trainer_utils.reading.jpegs import LARGE, ODD, PIXELS, PLAIN, cuts, encode, image_options
 from trainer_utils import ConfigError, DatasetError
-from trainer_utils.reading.crops import are_mirrored, plan_images
-from trainer_utils.reading.images import NORMALIZATIONS, Buffers, ImageDecoder
+from trainer_utils.reading.images import (
+    NORMALIZATIONS,
+    Buffers,
+    ImageDecoder,
+    are_mirrored,
+    plan_images,
+)
 
 KEYS = np.arange(1, 1000, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)
 CROPS = {"augment": ["random_resized_crop"]}
@@ -291,7 +296,8 @@ GIVEN = ["unit", "symmetric", "imagenet", (10, 3.5), ((1, 2, 3), (4, 5, 6))]
 )
 def test_values_are_those_of_the_formula(given, dtype):
     pixels = np.concatenate([RAMP, RAMP[::-1], RAMP.transpose(1, 0, 2)], axis=-1)
-    mean, deviation = map(np.array, NORMALIZATIONS[given] if isinstance(given, str) else given)
+    pair = NORMALIZATIONS[given] if isinstance(given, str) else given
+    mean, deviation = (np.asarray(part, np.float64) for part in pair)
     (written,) = decode([pixels], normalize=given, dtype=dtype)
     expected = (pixels - mean) / deviation
     assert written.dtype == tf.as_dtype(dtype).as_numpy_dtype

@@ -17,7 +17,6 @@ IMAGES = {
     "image": Feature(type="string", shape=(40, 48, 3), extra={"sizes": "fixed"}),
     "id": Feature(type="int"),
 }
-MIXED = {**IMAGES, "image": Feature(type="string", shape=(40, 48, 3), extra={"sizes": "mixed"})}
 
 
 def read_with_datum(uri: str, split: str) -> list[dict[str, np.ndarray]]:
@@ -200,33 +199,6 @@ def test_variable_lengths_are_padded_to_the_longest_of_the_batch(
     assert batch["x"].tolist() == padded
     one_by_one = input_fn(uri, batch_size=None, shuffle=False).as_numpy_iterator()
     assert [example["x"].tolist() for example in one_by_one] == values
-
-
-def test_variable_lengths_may_be_ragged(tmp_path, photos, write_dataset):
-    features = {"x": Feature(type="int", shape=(3,), dense=False), **IMAGES}
-    values, image = [[1], [2, 3, 4], [], [5, 6]], encode(photos[0])
-    examples = [{"x": value, "id": [n], "image": [image]} for n, value in enumerate(values)]
-    uri = write_dataset(tmp_path, {"train": [examples]}, features)
-    (batch,) = input_fn(uri, shuffle=False, ragged=True)
-    assert isinstance(batch["x"], tf.RaggedTensor)
-    assert batch["x"].to_list() == values
-    assert batch["id"].numpy().tolist() == [0, 1, 2, 3]
-    assert batch["image"].shape == (4, 40, 48, 3)
-
-
-@pytest.fixture
-def two_sizes(tmp_path, photos, write_dataset) -> str:
-    shard = [
-        {"id": [number], "image": [encode(pixels)]}
-        for number, pixels in enumerate([photos[0], photos[1][:20]])
-    ]
-    return write_dataset(tmp_path / "two sizes", {"train": [shard]}, MIXED)
-
-
-@pytest.mark.parametrize("batch_size", [None, 1])
-def test_images_of_mixed_sizes_are_read_one_by_one(two_sizes, batch_size):
-    images = input_fn(two_sizes, features="image", batch_size=batch_size, shuffle=False)
-    assert [image.shape[-3:] for image in images] == [(40, 48, 3), (20, 48, 3)]
 
 
 @pytest.mark.parametrize("sparse_features", [[], ["tags"]], ids=["dense", "beside sparse"])

@@ -94,11 +94,8 @@ def test_a_doubt_is_an_error_that_names_what_was_seen(tmp_path):
 
 
 def test_a_dataset_is_no_raw_input_and_the_error_says_where_it_goes(tmp_path):
-    from tfx.proto import example_gen_pb2
+    from components.example_gen.inputs import InputSelection, locate
 
-    from components.example_gen.inputs import locate, patterns_of
-
-    patterns = patterns_of(example_gen_pb2.Input(splits=[{"name": "all", "pattern": "*"}]))
     for number, names in enumerate(
         (
             ["manifest.json", "Split-train/data_tfrecord-00000-of-00001", "rejects.jsonl"],
@@ -115,7 +112,7 @@ def test_a_dataset_is_no_raw_input_and_the_error_says_where_it_goes(tmp_path):
         with pytest.raises(InputError, match="tfx-shards balance"):
             recognise(str(base), {})
         with pytest.raises(InputError, match="tfx-shards balance"):
-            locate(str(base), patterns, is_source_file=lambda path: False)
+            locate(InputSelection(base=str(base)), is_source_file=lambda path: False)
 
 
 def test_tfrecords_are_told_by_their_first_bytes_whatever_they_are_called(tmp_path):

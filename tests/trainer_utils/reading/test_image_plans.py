@@ -1,4 +1,4 @@
-"""The geometry of crops against brute force."""
+"""Which part of an image is kept, against brute force; and what cannot follow it."""
 
 import itertools
 from typing import Any
@@ -8,7 +8,10 @@ import pytest
 import scipy.stats
 
 from tests.trainer_utils.reading.jpegs import image_options
-from trainer_utils.reading.crops import are_mirrored, draw_uniforms, plan_images
+from trainer_utils import ConfigError
+from trainer_utils.format import Feature
+from trainer_utils.reading.features import check_followers
+from trainer_utils.reading.images import are_mirrored, draw_uniforms, plan_images
 
 KEYS = np.random.default_rng(0).integers(0, 2**64, 4000, np.uint64)
 
@@ -106,3 +109,43 @@ def test_numbers_are_those_of_splitmix64():
             state = mix(key ^ mix(gamma * (purpose + 1) % 2**64))
             expected = [(mix((state + gamma * n) % 2**64) >> 11) / 2**53 for n in (1, 2, 3)]
             assert row.tolist() == expected
+
+
+# --- What follows an image ---
+
+
+IMAGE = Feature(type="string", shape=(40, 48, 3))
+LABELS = Feature(type="string", shape=(40, 48), extra={"label_map": True})
+SIDE = Feature(type="float", shape=(1,), dense=False)
+FEATURES = {"image": IMAGE, "segmentation": LABELS, "xmin": SIDE, "xmax": SIDE}
+CROP = "random_resized_crop"
+
+
+def invert(image, rng):
+    return 255 - image
+
+
+BOTH = ["xmin", "xmax"]
+
+
+def check(others, **settings):
+    features = {name: FEATURES[name] for name in ("image", *others)}
+    check_followers(features, image_options(image_size=(16, 16), label="y", **settings))
+
+
+def test_what_cannot_follow_its_image_is_refused():
+    for augment in ("rotation", "randaugment", "cutmix", invert):
+        with pytest.raises(ConfigError, match="xmin, xmax"):
+            check(BOTH, augment=[augment])
+    for augment in ("mixup", invert):
+        with pytest.raises(ConfigError, match="segmentation"):
+            check(["segmentation"], augment=augment)
+    for others, settings in ((["xmin"], {"augment": "flip"}), (["xmin"], {"augment": CROP})):
+        with pytest.raises(ConfigError, match="xmin"):
+            check(others, **settings)
+    with pytest.raises(ConfigError, match="xmin"):
+        check(BOTH, resize="pad")
+    check(BOTH, augment=["flip", "colour"])
+    check(["segmentation"], augment=[CROP, "flip", "rotation", "blur"])
+    check(["xmin"], augment=["cutout"])
+    check([], augment=[CROP, invert, "mixup"], resize="crop")
