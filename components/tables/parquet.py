@@ -7,7 +7,7 @@ dictionaries in lists) is refused by name.
 import dataclasses
 import itertools
 from collections.abc import Iterator, Sequence
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -24,7 +24,7 @@ _HELD_BYTES = 128 << 20  # of a row group, beyond which it is read in parts; tak
 _MOST_GROUP_BYTES = 4 << 30
 _MOST_REPEATED_BYTES = 1 << 30  # of texts that the file has once
 _BATCH_ROWS, _BUFFER_BYTES = 4096, 1 << 20
-_File = pa.parquet.ParquetFile
+_File: TypeAlias = Any  # pyarrow.parquet.ParquetFile, which has no types
 _RULE = "numbers, texts, times, or lists of these"
 _LISTS = (pa.types.is_list, pa.types.is_large_list, pa.types.is_fixed_size_list)
 _BINARY = (pa.types.is_binary, pa.types.is_large_binary, pa.types.is_fixed_size_binary)
