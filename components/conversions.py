@@ -154,14 +154,13 @@ class TextConversion(Conversion[RowPlan]):
         return planner.plan(excluded)
 
     def _find_all_pieces(self, uri: str) -> tuple[list[Piece], list[ExcludedInput]]:
-        pieces: list[Piece] = []
-        excluded: list[ExcludedInput] = []
+        pieces, excluded, sources = list[Piece](), list[ExcludedInput](), list[str]()
         for inputs in layout_inputs(self.located, columns=self.settings.columns):
             some, others = texts.find_pieces(inputs, self.settings, folder=working_folder(uri))
-            if pieces:
-                refuse_overlap([*_sources(pieces), *_sources(some)])
+            sources += sorted({piece.source for piece in some if piece.source})
             pieces += some
             excluded += others
+        refuse_overlap(sources)
         if not self._options.header:
             headers = {p.source: p.details for p in pieces if p.details.get("header")}
             check_agreement(
@@ -256,10 +255,6 @@ class TextConversion(Conversion[RowPlan]):
 def _check_shards(uri: str, shards: Sequence[Shard]) -> None:
     for shard in shards:
         verify_shard(shard, uri=uri)
-
-
-def _sources(pieces: Sequence[Piece]) -> list[str]:
-    return sorted({piece.source for piece in pieces if piece.source})
 
 
 def conversion_class(settings: ExampleGenSettings) -> type[Conversion[Any]]:

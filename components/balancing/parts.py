@@ -14,7 +14,7 @@ import pyarrow as pa
 from components.balancing.inputs import InputShard
 from components.shuffle.edits import EditCounts, Edits, parse_block
 from components.shuffle.external import ExternalShuffle, Lot, frames_of, run_of, write_shards
-from components.shuffle.picking import GatherIndices, changed_meanwhile, picked_lots
+from components.shuffle.picking import changed_meanwhile, picked_lots
 from trainer_utils.dataset import read_index, read_shard_blocks
 from trainer_utils.dataset.inspection import DatasetFacts
 from trainer_utils.dataset.opening import check_count
@@ -205,17 +205,25 @@ def _runs(
 
 
 def pick(
-    context: JobContext, *, split: str, indices: GatherIndices, files: Sequence[tuple[str, int]]
+    context: JobContext,
+    *,
+    name: ShardName,
+    inputs: Sequence[tuple[str, int]],
+    files: Lengths,
+    offsets: Ints,
+    lengths: Lengths,
 ) -> TaskResult:
     """Writes one shard, whose records are picked from the files where they lie.
 
     Args:
-        files: their paths, each with the number of the input that it is of.
+        inputs: the paths of the files, each with the number of the input that it is of.
+        files, offsets, lengths: of the records, as `picked_lots` takes them.
     """
-    sources, result = np.array([source for _, source in files], np.int64), context.start(split)
+    result, paths = context.start(name.split), [path for path, _ in inputs]
+    sources = np.array([source for _, source in inputs], np.int64)
 
     def lots() -> Iterator[Lot]:
-        for places, lot in picked_lots([path for path, _ in files], indices):
+        for places, lot in picked_lots(paths, files, offsets, lengths):
             of = sources[places]
             for source in np.unique(of).tolist():
                 own = of == source
@@ -223,8 +231,9 @@ def pick(
                 result.add(source, content, content)
             yield lot
 
-    shards = [(indices.shard, len(indices.files))]
-    result.shards = write_shards(shards, lots(), uri=context.uri, block_bytes=context.block_bytes)
+    result.shards = write_shards(
+        [(name, len(files))], lots(), uri=context.uri, block_bytes=context.block_bytes
+    )
     return result
 
 

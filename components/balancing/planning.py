@@ -36,7 +36,6 @@ from components.shuffle.external import (
     plan_tasks,
     shuffle_seed,
 )
-from components.shuffle.picking import GatherIndices
 from trainer_utils import text_output
 from trainer_utils.format import ShardName, shard_bounds
 from trainer_utils.format.json_text import JsonObject
@@ -274,19 +273,20 @@ def pick_split(plan: SplitPlan, inputs: Inputs, surveys: Sequence[ShardSurvey]) 
     files = np.repeat(np.arange(len(indices)), [*map(len, indices)])
     offsets = np.concatenate([index.offsets[:-1] for index in indices])
     lengths = np.concatenate([index.lengths for index in indices]).astype(np.int64)
-    paths = tuple((given.shard.path, given.source) for given in plan.shards)
+    inputs_of = tuple((given.shard.path, given.source) for given in plan.shards)
     tasks = []
     for number, (start, stop) in enumerate(itertools.pairwise(layout.bounds)):
         own = order[start:stop]
-        gather = GatherIndices(
-            shard=layout.shard_name(number),
+        part = functools.partial(
+            parts.pick,
+            name=layout.shard_name(number),
+            inputs=inputs_of,
             files=compact(files[own]),
             offsets=offsets[own],
             lengths=compact(lengths[own]),
         )
-        part = functools.partial(parts.pick, split=plan.split, indices=gather, files=paths)
-        name = f"pick-{plan.split}-{number:06d}"
-        tasks.append(Task(name, part, stop - start, int(lengths[own].sum())))
+        size = int(lengths[own].sum())
+        tasks.append(Task(f"pick-{plan.split}-{number:06d}", part, stop - start, size))
     return dataclasses.replace(plan, tasks=tuple(tasks), scatters=(), is_picked=True)
 
 

@@ -236,16 +236,14 @@ def layout_inputs(located: LocatedInputs, **options: Any) -> list[LayoutInputs]:
 
 def refuse_overlap(filenames: Iterable[str]) -> None:
     """Refuses an input that two patterns select."""
-    seen: set[str] = set()
-    for filename in filenames:
-        if filename in seen:
+    for filename, count in collections.Counter(filenames).items():
+        if count > 1:
             raise InputError.at(
                 display_path(filename),
                 expected="one pattern of input_config to select it",
                 got="two",
                 advice="An example must not be in two splits.",
             )
-        seen.add(filename)
 
 
 def roots_of(files: Mapping[str, InputFile]) -> tuple[ImageRoot, ...]:

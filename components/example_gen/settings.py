@@ -38,12 +38,8 @@ _ONLY_FOR_TEXTS = (
     *("deduplicate", "tokenizer", "keep_text"),
 )
 _PATHS = ("image_roots", "base_dataset", "names")
-_TOLD_IF_GIVEN = (
-    "tensors",
-    "num_shards",
-    "shard_multiple",
-    "feature_names",
-)  # as before there were any
+# As before there were any.
+_TOLD_IF_GIVEN = ("tensors", "num_shards", "shard_multiple", "feature_names")
 
 _bool = one_of(False, True)
 _texts = where(are_texts, "a list of texts that are not empty")

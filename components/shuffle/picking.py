@@ -4,7 +4,6 @@ An input that is local, and that the system can keep in memory, is a run as it l
 costs one read, and none is held.
 """
 
-import dataclasses
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
@@ -15,7 +14,7 @@ import numpy.typing as npt
 
 from components.shuffle.external import Lot
 from trainer_utils.dataset import read_shard_blocks
-from trainer_utils.format import DatasetError, ShardName
+from trainer_utils.format import DatasetError
 from trainer_utils.format.tfrecord import RECORD_OVERHEAD_BYTES, Lengths, check_frames
 from trainer_utils.storage import file_size, naming_file, open_for_reading
 
@@ -28,51 +27,42 @@ picked alone."""
 _AHEAD_BYTES = 128 << 10  # Linux reads no more of a file ahead at a time unless it is told to
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class GatherIndices:
-    """A new shard, and where its records lie, in order."""
-
-    shard: ShardName
-    files: Lengths = dataclasses.field(repr=False)  # `(records,)`, the number of each record's file
-    # `(records,) int64`, where its frame begins there, in bytes
-    offsets: Ints = dataclasses.field(repr=False)
-    lengths: Lengths = dataclasses.field(repr=False)  # `(records,)`, of its payload, in bytes
-
-
-def picked_lots(paths: Sequence[str], gather: GatherIndices) -> Iterator[tuple[Lengths, Lot]]:
+def picked_lots(
+    paths: Sequence[str], files: Lengths, offsets: Ints, lengths: Lengths
+) -> Iterator[tuple[Lengths, Lot]]:
     """The records of a shard, each lot with the numbers of the files that its records are from.
 
     Args:
         paths: of all files, by number; local, and not compressed.
+        files: `(records,)`, the number of each record's file, in the order of the shard.
+        offsets: `(records,) int64`, where its frame begins there, in bytes.
+        lengths: `(records,)`, of its payload, in bytes.
 
     Raises:
         CorruptShardError: a file is damaged, named as by reading it in order.
         DatasetError: it was changed meanwhile.
     """
-    lengths = gather.lengths.astype(np.int64)
-    sizes = lengths + RECORD_OVERHEAD_BYTES
+    payloads: Ints = lengths.astype(np.int64)
+    sizes = payloads + RECORD_OVERHEAD_BYTES
     ends = np.cumsum(sizes)
     start = done = 0
     with ExitStack() as opened:
-        descriptors: dict[int, int] = {}
+        streams = [opened.enter_context(open_for_reading(path)) for path in paths]
         while start < len(ends):
             stop = max(int(np.searchsorted(ends, done + LOT_BYTES, side="right")), start + 1)
             frames = []
-            of_lot = (array[start:stop].tolist() for array in (gather.files, gather.offsets, sizes))
+            of_lot = (array[start:stop].tolist() for array in (files, offsets, sizes))
             for file, offset, size in zip(*of_lot, strict=True):
                 with naming_file(paths[file]):
-                    if file not in descriptors:
-                        stream = opened.enter_context(open_for_reading(paths[file]))
-                        descriptors[file] = stream.fileno()
-                    frames.append(_read(descriptors[file], size, offset))
+                    frames.append(_read(streams[file].fileno(), size, offset))
                 if len(frames[-1]) < size:
                     _raise_damage(paths[file])
             data = b"".join(frames)
             stops = ends[start:stop] - done
             crcs, is_whole = check_frames(data, stops - sizes[start:stop], stops)
             if not is_whole.all():
-                _raise_damage(paths[int(gather.files[start + is_whole.argmin()])])
-            yield gather.files[start:stop], Lot(data, lengths[start:stop], crcs)
+                _raise_damage(paths[int(files[start + is_whole.argmin()])])
+            yield files[start:stop], Lot(data, payloads[start:stop], crcs)
             start, done = stop, int(ends[stop - 1])
 
 

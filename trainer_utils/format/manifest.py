@@ -13,7 +13,8 @@ itself (`checksum`). Format version 2, whose record indices say lengths alone, i
 import dataclasses
 import functools
 import hashlib
-from collections.abc import Iterable, Mapping
+import operator
+from collections.abc import Mapping, Sequence
 
 from trainer_utils.format.checksums import (
     NO_CHECKSUM,
@@ -42,6 +43,11 @@ FORMAT_VERSION = 3
 
 _VERSIONS = (2, FORMAT_VERSION)  # that are read
 _OBJECT = Mapping[str, Json]
+_KINDS: Mapping[str, set[type]] = {
+    **{"path": {str}, "split": {str}},
+    **{"records": {int}, "bytes": {int}, "crc32c": {int}},
+    **{"content": {int, type(None)}, "index_crc32c": {int, type(None)}},
+}
 _MOST = 1 << 64  # of any number: none is larger in a manifest that was written
 _SUMS = {"crc32c": 8, "content": 16, "index_crc32c": 8}  # hexadecimal digits
 
@@ -95,14 +101,7 @@ class Shard:
     index_crc32c: int | None = None
 
     def __post_init__(self) -> None:
-        sums = self.crc32c, self.content or 0, self.index_crc32c or 0
-        counts = self.records, self.bytes, *sums
-        if type(self.split) is not str or not all(map(_is_count, counts)):
-            raise DatasetError(f"a shard: expected texts and counts, got {vars(self)}")
-        if self.index_crc32c is None:
-            check_inner_path(self.path)
-        elif not is_shard_file(self.path):
-            ShardName.parse(self.path)  # which says what is expected
+        _check_shards([self])
 
     def to_entry(self) -> JsonObject:
         """The shard in JSON: checksums in hexadecimal, without what is not known."""
@@ -112,12 +111,37 @@ class Shard:
         }
 
     @classmethod
-    def from_entries(cls, entries: Iterable[JsonObject]) -> "tuple[Shard, ...]":
-        """Reads what `to_entry` made; raises ValueError, KeyError or TypeError."""
-        return tuple(
-            cls(**entry | {name: int(entry[name], 16) for name in _SUMS if name in entry})
-            for entry in entries
-        )
+    def from_entries(cls, entries: Sequence[JsonObject]) -> "tuple[Shard, ...]":
+        """Reads what `to_entry` made, whose entries it takes over; raises ValueError or KeyError.
+
+        Of 100,000, which take some 0.2 s, the fields come all at once and are checked together.
+        """
+        for name in _SUMS:
+            for entry in entries:
+                if name in entry:
+                    entry[name] = int(entry[name], 16)
+        shards = [object.__new__(cls) for _ in entries]
+        for shard, entry in zip(shards, entries, strict=True):
+            object.__setattr__(shard, "__dict__", entry)
+        _check_shards(shards)
+        return tuple(shards)
+
+
+def _check_shards(shards: Sequence[Shard]) -> None:
+    """Refuses shards whose fields are no texts and counts, or whose path leads elsewhere."""
+    columns = {name: list(map(operator.attrgetter(name), shards)) for name in _KINDS}
+    for name, column in columns.items():
+        is_known = {*map(type, column)} <= _KINDS[name]
+        numbers = [*filter(None, column)] if is_known and int in _KINDS[name] else []
+        if not is_known or min(numbers, default=0) < 0 or max(numbers, default=0) >= _MOST:
+            raise DatasetError(f"{name} of a shard: expected texts and counts, got {column[:3]}")
+    if unknown := set[str]().union(*map(vars, shards)) - {*_KINDS}:
+        raise DatasetError(f"a shard: expected {', '.join(_KINDS)} of it, got {unknown}")
+    for path, index_crc32c in zip(columns["path"], columns["index_crc32c"], strict=True):
+        if index_crc32c is None:
+            check_inner_path(path)
+        elif not is_shard_file(path):
+            ShardName.parse(path)  # which says what is expected
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

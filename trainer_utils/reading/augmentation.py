@@ -164,10 +164,15 @@ class Augmentation:
         # Drawn before anything is done, so that all draw the same who have the key.
         drawn = iter(np.split(rng.random(sum(self._draws)), np.cumsum(self._draws)[:-1]))
         for name, values, function in self.pixels:
-            if function:
-                pixels = _by_function(function, name, pixels, rng)
-            else:
+            if not function:
                 pixels = _changed(pixels, name, values, next(drawn).tolist(), label_map)
+                continue
+            made = function(pixels.copy(), rng)  # which it may write into
+            if getattr(made, "dtype", None) != np.uint8 or made.shape != pixels.shape:
+                got = getattr(made, "dtype", type(made).__name__), getattr(made, "shape", ())
+                rule = f"a function that returns {pixels.shape} uint8, and not {got[1]} {got[0]}"
+                raise ConfigError.of("augment", name, allowed=rule)
+            pixels = np.asarray(made)
         return pixels
 
     def mix(
@@ -191,13 +196,16 @@ class Augmentation:
             rng = np.random.Generator(np.random.Philox(key=[int(keys[row]), _MIXES]))
             operation = self.mixing[int(rng.random() * len(self.mixing))]
             own = weight = rng.beta(operation.values[0], operation.values[0])
-            middle = rng.random(2)
+            middle = rng.random(2).tolist()
             for name in images:
                 image, other = batch[name][row], batch[name][partner]
                 if operation.name == "mixup":
                     mixed[name][row] = _mixed(image, other, weight)
                     continue
-                box = _box(image.shape, weight, middle)
+                # Source: Yun et al., "CutMix: Regularization Strategy to Train Strong Classifiers
+                # with Localizable Features", 2019.
+                halves = [int(side * (1 - weight) ** 0.5) // 2 for side in image.shape[:2]]
+                box = _box(image.shape, [2 * half for half in halves], middle)
                 mixed[name][row] = image
                 mixed[name][row][box] = other[box]
                 own = 1 - image[box].size / image.size
@@ -228,18 +236,6 @@ def _operation(given: object) -> Operation:
     values += [number.default for number in numbers[len(values) :]]
     checked = [number.check(plain, v) for number, v in zip(numbers, values, strict=True)]
     return Operation(plain, tuple(checked))
-
-
-def _by_function(function: Function, name: str, pixels: Pixels, rng: np.random.Generator) -> Pixels:
-    changed = function(pixels.copy(), rng)  # which it may write into
-    if getattr(changed, "dtype", None) != np.uint8 or changed.shape != pixels.shape:
-        got = getattr(changed, "dtype", type(changed).__name__), getattr(changed, "shape", ())
-        raise ConfigError.of(
-            "augment",
-            name,
-            allowed=f"a function that returns {pixels.shape} uint8, and not {got[1]} {got[0]}",
-        )
-    return np.asarray(changed)
 
 
 def _changed(
@@ -308,13 +304,8 @@ def _with_hole(pixels: Pixels, side: float, middle: Sequence[float]) -> Pixels:
     Cutout", 2017.
     """
     length = round(side * min(pixels.shape[:2]))
-    hole = tuple(
-        slice(max(begin, 0), max(begin + length, 0))
-        for extent, place in zip(pixels.shape, middle, strict=False)
-        for begin in [int(place * extent) - length // 2]
-    )
     cut = pixels.copy()
-    cut[hole] = 0
+    cut[_box(pixels.shape, (length, length), middle)] = 0
     return cut
 
 
@@ -392,14 +383,10 @@ def _mixed(own: Array, other: Array, weight: float) -> Array:
     return (np.rint(floats) if own.dtype == np.uint8 else floats).astype(own.dtype)
 
 
-def _box(shape: Sequence[int], weight: float, middle: Array) -> tuple[slice, ...]:
-    """The part that is the other image's, by the share that a row keeps where it lies within.
-
-    Source: Yun et al., "CutMix: Regularization Strategy to Train Strong Classifiers with
-    Localizable Features", 2019.
-    """
-    bounds = []
-    for extent, place in zip(shape, middle.tolist(), strict=False):
-        half, centre = int(extent * (1 - weight) ** 0.5) // 2, int(place * extent)
-        bounds.append(slice(max(centre - half, 0), centre + half))
-    return tuple(bounds)
+def _box(
+    shape: Sequence[int], lengths: Sequence[int], middle: Sequence[float]
+) -> tuple[slice, ...]:
+    """As many rows and columns about a place, shares of the whole, as lie within the image."""
+    places = zip(shape, lengths, middle, strict=False)
+    sides = [(int(share * extent) - length // 2, length) for extent, length, share in places]
+    return tuple(slice(max(begin, 0), max(begin + length, 0)) for begin, length in sides)

@@ -63,20 +63,15 @@ _CV2_NO_MEMORY = -4  # cv::Error::StsNoMem, of an error that is no MemoryError
 
 def is_fault(error: BaseException) -> bool:
     """Whether an error is the machine's, so that no input may be rejected for it."""
-    if isinstance(error, _OF_THE_MACHINE):
+    is_of_cv2 = type(error).__module__ == "cv2" and getattr(error, "code", None) == _CV2_NO_MEMORY
+    if is_of_cv2 or isinstance(error, _OF_THE_MACHINE):
         return True
-    if type(error).__module__ == "cv2" and getattr(error, "code", None) == _CV2_NO_MEMORY:
-        return True
-    if type(error) is OSError and error.errno is None and str(error).startswith(_OF_LIBRARIES):
-        return True
-    if isinstance(error, PermissionError):  # without a number it is a store's, of the credentials
-        return error.errno is None
-    return (
-        isinstance(error, OSError)
-        and error.errno is not None
-        and error.errno not in _OF_THE_FILE
-        and not isinstance(error, FileRefusedError)
-    )
+    if not isinstance(error, OSError):
+        return False
+    if error.errno is None:  # a store's, of the credentials; or a library's
+        is_of_library = type(error) is OSError and str(error).startswith(_OF_LIBRARIES)
+        return is_of_library or isinstance(error, PermissionError)
+    return error.errno not in _OF_THE_FILE
 
 
 def persist(

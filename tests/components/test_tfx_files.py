@@ -1,0 +1,31 @@
+"""TFX's own calls on files in an object store, as its pipelines make them."""
+
+import pytest
+from tfx.dsl.io import fileio, filesystem
+
+from components.tfx.files import register_object_stores
+
+ROOT = "memory://tfx-files/root"
+NAMES = ["4.txt", "a/1.txt", "a/2.txt", "c/d/3.txt"]
+
+
+def test_what_is_written_is_found_moved_and_removed():
+    register_object_stores()
+    for name in NAMES:
+        with fileio.open(f"{ROOT}/{name}", "w") as stream:
+            stream.write(name)
+    walked = [(top, files) for top, _, files in fileio.walk(ROOT)]
+    assert [f"{top}/{name}" for top, files in walked for name in files] == [
+        f"{ROOT}/{name}" for name in NAMES
+    ]
+    assert fileio.glob(f"{ROOT}/*/*.txt") == [f"{ROOT}/{name}" for name in NAMES[1:]]
+    assert fileio.glob(f"{ROOT}/a/*") == [f"{ROOT}/a/1.txt", f"{ROOT}/a/2.txt"]
+    with pytest.raises(OSError, match="expected nothing there"):
+        fileio.copy(f"{ROOT}/4.txt", f"{ROOT}/a/1.txt")
+    fileio.copy(f"{ROOT}/4.txt", f"{ROOT}/a/1.txt", overwrite=True)
+    fileio.rename(f"{ROOT}/a", f"{ROOT}/z")
+    assert sorted(fileio.listdir(ROOT)) == ["4.txt", "c", "z"]
+    assert fileio.open(f"{ROOT}/z/1.txt", "rb").read() == b"4.txt"
+    fileio.rmtree(ROOT)
+    with pytest.raises(filesystem.NotFoundError):
+        fileio.open(f"{ROOT}/4.txt").read()
