@@ -7,7 +7,7 @@ dictionaries in lists) is refused by name.
 import dataclasses
 import itertools
 from collections.abc import Iterator, Sequence
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -24,6 +24,7 @@ _HELD_BYTES = 128 << 20  # of a row group, beyond which it is read in parts; tak
 _MOST_GROUP_BYTES = 4 << 30
 _MOST_REPEATED_BYTES = 1 << 30  # of texts that the file has once
 _BATCH_ROWS, _BUFFER_BYTES = 4096, 1 << 20
+_File: TypeAlias = Any  # pyarrow.parquet.ParquetFile, which has no types
 _RULE = "numbers, texts, times, or lists of these"
 _LISTS = (pa.types.is_list, pa.types.is_large_list, pa.types.is_fixed_size_list)
 _BINARY = (pa.types.is_binary, pa.types.is_large_binary, pa.types.is_fixed_size_binary)
@@ -70,7 +71,7 @@ def _too_large(source: str, group: int, most: int, size: int) -> InputError:
     return InputError.at(source, expected=rule, got=f"{got} (TOO_LARGE)", advice=cure)
 
 
-def open_file(stream: BinaryIO, source: str) -> pa.parquet.ParquetFile:
+def open_file(stream: BinaryIO, source: str) -> _File:
     """Opens a file; an `InputError` where it is no Parquet."""
     try:
         return pyarrow.parquet.ParquetFile(stream, buffer_size=_BUFFER_BYTES)
@@ -149,10 +150,7 @@ def _bad_column(
 
 
 def _read_groups(
-    file: pa.parquet.ParquetFile,
-    groups: Sequence[int],
-    rows: Sequence[int] | None,
-    names: Sequence[str],
+    file: _File, groups: Sequence[int], rows: Sequence[int] | None, names: Sequence[str]
 ) -> pa.Table:
     """Some columns of row groups; of one group those rows that are asked for, batch by batch.
 
@@ -175,11 +173,7 @@ def _read_groups(
 
 
 def _check_repeated(
-    file: pa.parquet.ParquetFile,
-    stream: BinaryIO,
-    groups: Sequence[int],
-    names: frozenset[str],
-    source: str,
+    file: _File, stream: BinaryIO, groups: Sequence[int], names: frozenset[str], source: str
 ) -> None:
     """Refuses texts that stand in a file once, and so often in its rows that no memory holds them.
 
