@@ -82,7 +82,7 @@ class AudioExampleGen(FilesExampleGen):
         sample_rate: int | Runtime | None = None,
         channels: int | Runtime | None = None,
     ) -> None:
-        """Makes the component."""
+        """`AudioSettings` says what each setting is; `help(AudioExampleGen)` shows all of it."""
         super().__init__(AudioSettings, locals())
 
 

@@ -95,7 +95,7 @@ class ImageExampleGen(FilesExampleGen):
         image_set_dir: str | Runtime | None = None,
         label_list: str | Runtime | None = None,
     ) -> None:
-        """Makes the component."""
+        """`ImageSettings` says what each setting is; `help(ImageExampleGen)` shows all of it."""
         super().__init__(ImageSettings, locals())
 
 

@@ -140,7 +140,7 @@ class ShardBalancer(base_beam_component.BaseBeamComponent):
         add: Sequence[str] | Runtime | None = None,
         keep_shards: bool | Runtime = BalancerSettings.keep_shards,
     ) -> None:
-        """Makes the component."""
+        """`BalancerSettings` says what each setting is; `help(ShardBalancer)` shows all of it."""
         properties = checked_properties(BalancerSettings, locals())
         if not isinstance(examples, types.BaseChannel):
             examples = channel_utils.union(examples)

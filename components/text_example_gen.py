@@ -86,7 +86,7 @@ class TextExampleGen(FilesExampleGen):
         tokenizer: str | Runtime | None = None,
         keep_text: bool | Runtime = TextSettings.keep_text,
     ) -> None:
-        """Makes the component."""
+        """`TextSettings` says what each setting is; `help(TextExampleGen)` shows all of it."""
         super().__init__(TextSettings, locals())
 
 

@@ -299,7 +299,7 @@ def test_values_are_those_of_the_formula(given, dtype):
     pair = NORMALIZATIONS[given] if isinstance(given, str) else given
     mean, deviation = (np.asarray(part, np.float64) for part in pair)
     (written,) = decode([pixels], normalize=given, dtype=dtype)
-    expected = (pixels - mean) / deviation
+    expected = (pixels.astype(np.float64) - mean) / deviation
     assert written.dtype == tf.as_dtype(dtype).as_numpy_dtype
     scale = np.abs(expected).max()
     np.testing.assert_allclose(written.astype(np.float64), expected, atol=STEPS[dtype] * scale)
