@@ -41,6 +41,8 @@ _Function = TypeVar("_Function", bound=Callable[..., Any])
 def _is_normalization(value: Any) -> bool:
     if isinstance(value, str):
         return value in NORMALIZATIONS
+    if not isinstance(value, (list, tuple)):
+        return False
     try:
         mean, deviation = (np.asarray(part, np.float64) for part in value)
     except (OverflowError, TypeError, ValueError):

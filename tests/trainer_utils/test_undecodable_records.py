@@ -14,6 +14,7 @@ from tests.make import wav
 from tests.trainer_utils.reading.jpegs import cuts, encode
 from trainer_utils import CorruptShardError, input_fn, iterate
 from trainer_utils.format import Feature
+from trainer_utils.format.tensors import encode_tensor
 from trainer_utils.storage import MachineError
 
 PARTS = cuts([(32, 32)] * 12)
@@ -106,14 +107,21 @@ def test_sounds_and_values_that_do_not_fit_are_skipped_too(write_dataset, tmp_pa
         "audio": Feature(type="string", extra=extra),
         "id": Feature(type="int"),
         "pair": Feature(type="float", shape=(2,)),
+        "tensor": Feature(type="string", extra={"tensor": {"dtype": "int8", "shape": [2]}}),
     }
-    rows = [{"audio": [wav()], "id": [n], "pair": [0.5, 1.5]} for n in range(8)]
+    tensors = [encode_tensor(np.ones(size, np.int8)) for size in (2, 3)]
+    rows = [
+        {"audio": [wav()], "id": [n], "pair": [0.5, 1.5], "tensor": [tensors[0]]} for n in range(8)
+    ]
     rows[2]["audio"] = [b"no sound"]
     rows[5]["pair"] = [0.5]
+    rows[6]["tensor"] = [tensors[1]]
     uri = write_dataset(tmp_path, {"train": [rows]}, features)
     found = _ids(iterate, uri, on_corrupt="skip")
-    assert (len(found), {*found}) == (8, {0, 1, 3, 4, 6, 7})
-    assert any("2 of 8 records" in line for line in our_messages())
+    assert (len(found), {*found}) == (8, {0, 1, 3, 4, 7})
+    assert any("3 of 8 records" in line for line in our_messages())
+    with pytest.raises(CorruptShardError, match=r"tensors int8\[2\].*\(record 6\)"):
+        _ids(iterate, uri, features=["id", "tensor"])
     assert trainer_utils.plan(uri, "train", batch_size=4).steps == 2
 
 

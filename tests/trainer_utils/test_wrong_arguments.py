@@ -124,7 +124,10 @@ def test_a_value_that_is_not_allowed_is_named():
     images: dict[str, tuple[Any, ...]] = {
         "resize": ("fit",),
         "channels": (4, True),
-        "normalize": ("zscore", (1, 0), ([1, 2], 3), (1, 2, 3), 5, ("a", "b"), (10**400, 1)),
+        "normalize": (
+            *("zscore", (1, 0), ([1, 2], 3), (1, 2, 3), 5, ("a", "b"), (10**400, 1)),
+            *(b"ab", {1.0, 2.0}, {1: 2, 3: 4}, range(1, 3)),
+        ),
         "dtype": ("float64",),
         "dct_scaling": (2,),
         "crop_area": ((0.5, 1.5), (0.6, 0.5)),

@@ -174,7 +174,8 @@ def _decode(
             if wanted is None or key in wanted
         }
     except ValueError as error:
-        raise DatasetError(f"record: expected a tf.train.Example, got another: {error}") from error
+        kind = "Example" if field == _FEATURES else "SequenceExample"
+        raise DatasetError(f"record: expected a tf.train.{kind}, got another: {error}") from error
 
 
 def _parts(record: Buffer, start: int, stop: int, wanted: int = 1) -> Iterator[Bounds]:

@@ -14,13 +14,13 @@ import numpy.typing as npt
 
 from trainer_utils.format.checksums import Buffer
 from trainer_utils.format.errors import DatasetError
-from trainer_utils.format.example import decode_context, decode_feature_lists
+from trainer_utils.format.example import decode_context, decode_feature_lists, read_fields
 
 _FIRST, _SECOND = 0x0A, 0x12  # tags of fields 1 and 2 with a length
 KINDS = {0x0A: "string", 0x12: "float", 0x1A: "int"}  # tags of the kinds of a Feature
 _KINDS_OF_VALUES = {int: "int", float: "float"}  # else views of bytes
 _DTYPES: dict[str, Any] = {"int": np.int64, "float": np.float32}
-_MOST_TEXTS = 256  # of a record that are read together with those of others
+_FEW = 8  # records whose lists of texts are walked one by one sooner than all together
 
 Positions = npt.NDArray[np.int64]
 Data = npt.NDArray[np.uint8]
@@ -187,16 +187,25 @@ def _column(
 
 def _strings(data: Data, position: Positions, stops: Positions) -> tuple[Positions, ...]:
     """How many values lists of bytes have, and where these begin and end: the first of all records
-    is looked for, then the second of those with one."""
+    is looked for, then the second of those with one, until few have more."""
     rows = np.arange(len(stops))
-    rounds: list[tuple[Positions, Positions, Positions]] = []
-    while len(rows):
-        if len(rounds) == _MOST_TEXTS:
-            raise _UnusualError
+    rounds: list[Any] = []
+    while len(rows) > (_FEW if rounds else 0):
         first, last = _message(data, position, stops, _FIRST)
         rounds.append((rows, first, last))
         more = last < stops
         rows, position, stops = rows[more], last[more], stops[more]
+    rest: list[tuple[int, int, int]] = []
+    try:
+        for row, begin, end in zip(*(one.tolist() for one in (rows, position, stops)), strict=True):
+            for number, wire, start, stop in read_fields(memoryview(data.data), begin, end):
+                if number << 3 | wire != _FIRST:
+                    raise _UnusualError
+                rest.append((row, start, stop))
+    except ValueError as error:
+        raise _UnusualError from error
+    if rest:
+        rounds.append(np.array(rest).T)
     if len(rounds) < 2:  # one each
         rows, firsts, lasts = rounds[0] if rounds else (rows, position, stops)
         return np.ones_like(rows), firsts, lasts

@@ -278,7 +278,7 @@ class Batches:
             except ConfigError:
                 raise
             except Exception as error:
-                found = self._error_of_record(error, rows, keys)
+                found = self._error_of_record(error, rows, keys, is_batch=sizes is not None)
                 if is_fault(found) and not isinstance(found, MachineError):
                     raise MachineError(
                         "a batch: expected the memory and the libraries to decode it, got "
@@ -287,15 +287,19 @@ class Batches:
                     ) from found
                 self._reader.leave_out(found)
 
-    def _error_of_record(self, error: Exception, rows: Rows, keys: Keys | None) -> Exception:
+    def _error_of_record(
+        self, error: Exception, rows: Rows, keys: Keys | None, *, is_batch: bool
+    ) -> Exception:
         """That of the first record that cannot be decoded by itself, whatever a decoder raises."""
         is_named = isinstance(error, DatasetError) and error.record is not None
         if is_named or is_fault(error) or self.options.pack is not None:
             return error
         for row in range(len(rows)):
             try:
-                own_keys = None if keys is None else keys[row : row + 1]
-                self._decoder.examples(rows.part(row, row + 1), own_keys)
+                one, own_keys = rows.part(row, row + 1), None if keys is None else keys[row : row + 1]
+                self._decoder.examples(one, own_keys)
+                if is_batch:  # which takes less than examples do: tensors of one shape
+                    self._decoder.batches(one, [1], own_keys)
             except Exception as own:
                 if is_fault(own) or (isinstance(own, DatasetError) and own.record is not None):
                     return own

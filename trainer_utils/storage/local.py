@@ -234,7 +234,7 @@ def _local_file(entry: os.DirEntry[str] | Path, path: str, root: str) -> InputFi
     except OSError as error:  # gone since, or in a folder that shows names alone
         problem = problem_of(error, place)
         if version:  # a dead link was never a file that vanished
-            problem = "UNREADABLE", problem[1]
+            problem = "UNREADABLE", error.strerror or problem[1]
         return InputFile(path, 0, version, problem)
     if stat.S_ISREG(status.st_mode):
         return InputFile(path, status.st_size, version)

@@ -55,10 +55,10 @@ def open_store(scheme: str, bucket: str, *, to_read: bool = False) -> "ObjectSto
     except ImportError as error:
         said = f"expected the package that reads {scheme}://, found none"
         raise ImportError(f"{said}. Run pip install 'tfx-shards[{kind}]'.") from error
-    container, _, host = bucket.partition("@")
     config = _s3(scheme) if kind == "s3" else {}
-    if kind == "azure" and host:
-        config["account_name"] = host.partition(".")[0]
+    if kind == "azure":
+        bucket, _, host = bucket.partition("@")
+        config = {"account_name": host.partition(".")[0]} if host else {}
     silence = {"read_timeout": timedelta(seconds=SILENCE_SECONDS)} if to_read else {}
     config["client_options"] = {
         **silence,
@@ -71,7 +71,7 @@ def open_store(scheme: str, bucket: str, *, to_read: bool = False) -> "ObjectSto
         "retry_timeout": timedelta(seconds=_RETRY_SECONDS),
         "backoff": {"max_backoff": timedelta(seconds=_LONGEST_WAIT_SECONDS)},
     }
-    return (store.S3Store if kind == "s3" else store.AzureStore)(container, **config)
+    return (store.S3Store if kind == "s3" else store.AzureStore)(bucket, **config)
 
 
 def _s3(scheme: str) -> dict[str, Any]:

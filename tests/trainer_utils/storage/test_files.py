@@ -173,6 +173,12 @@ def test_a_file_that_vanishes_while_it_is_listed_has_vanished(base, monkeypatch)
         find_file(str(base), "3.jpg")
 
 
+def test_a_dead_link_is_no_file_that_vanished(base):
+    (base / "a/2.jpg").symlink_to("gone.jpg")
+    files = {file.path: file.problem for file in list_files(str(base))}
+    assert files["a/2.jpg"] == ("UNREADABLE", "No such file or directory")
+
+
 @pytest.mark.parametrize("error", [PermissionError(13, "no"), FileNotFoundError(2, "no")])
 def test_a_folder_that_cannot_be_looked_into_is_listed_itself(base, monkeypatch, error):
     scandir = os.scandir

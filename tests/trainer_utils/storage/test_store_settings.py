@@ -97,3 +97,8 @@ def test_bodies_are_signed_where_nothing_else_keeps_them(
 def test_an_account_of_azure_is_in_the_url_or_in_the_environment(monkeypatch):
     store = store_settings.open_store("abfss", "box@mine.dfs.core.windows.net")
     assert (store.config["container_name"], store.config["account_name"]) == ("box", "mine")
+
+
+def test_a_bucket_of_s3_is_not_cut_where_azure_has_its_account(monkeypatch):
+    store = store_settings.open_store("s3", "key@bucket")
+    assert store.config["bucket"] == "key@bucket"
