@@ -25,7 +25,7 @@ _NOTHING = pa.scalar(b"", pa.binary())
 _Sizes = npt.NDArray[np.int64]
 _Octets = npt.NDArray[np.uint8]
 _Message = tuple[list[Any], _Sizes]
-"""Of each row, binary arrays that follow each other; and how many bytes they have together."""
+"""What follows each other in each row, binary arrays or `(n, width)` bytes; and its size."""
 
 
 def encode_batch(columns: Mapping[str, pa.Array]) -> pa.Array:
@@ -49,9 +49,8 @@ def frame_batch(examples: pa.Array) -> pa.Array:
     offsets, data = _buffers(examples)
     crc, ends = google_crc32c.value, offsets.tolist()
     sums = [crc(data[begin:end]) for begin, end in itertools.pairwise(ends)]
-    headers = _binary_of_rows(frame_headers(np.diff(offsets)))
-    footers = _binary_of_rows(frame_footers(np.array(sums, np.uint32)))
-    return _joined([headers, examples, footers])
+    footers = frame_footers(np.array(sums, np.uint32))
+    return _joined([frame_headers(np.diff(offsets)), examples, footers])
 
 
 def _entry(name: str, array: pa.Array) -> _Message:
@@ -81,11 +80,15 @@ def _values(array: pa.Array) -> tuple[str, list[pa.Array], _Sizes]:
         kind, (octets, sizes) = "int", _varints(values.fill_null(0).to_numpy())
     else:
         texts = values.cast(pa.binary()).fill_null(b"")
-        kind, sizes = "string", np.diff(_buffers(texts)[0]).astype(np.int64)
+        lengths = pc.binary_length(texts).to_numpy(zero_copy_only=False)
+        kind, sizes = "string", lengths.astype(np.int64)
         if not is_list:
             return kind, [texts], sizes
         parts, sizes = _delimited(_FIRST, [texts], sizes)
         octets = np.frombuffer(_buffers(_joined(parts))[1], np.uint8)
+    width = int(sizes.max(initial=1))
+    if not is_list and len(octets) == width * len(sizes):
+        return kind, [octets.reshape(-1, width)], sizes
     ends = _offsets(sizes)
     if is_list:  # of nulls, what lies under them is not looked at
         lengths = pc.fill_null(pc.list_value_length(array), 0).to_numpy(zero_copy_only=False)
@@ -97,9 +100,8 @@ def _delimited(tag: bytes, parts: Sequence[Any], sizes: _Sizes) -> _Message:
     """A field: its tag and its length before its parts."""
     lengths, widths = _varints(sizes)
     if len(lengths) == len(sizes):  # all below 128, as most are
-        rows = np.empty((len(sizes), len(tag) + 1), np.uint8)
-        rows[:, :-1], rows[:, -1] = np.frombuffer(tag, np.uint8), lengths
-        heads = [_binary_of_rows(rows)]
+        tags = np.broadcast_to(np.frombuffer(tag, np.uint8), (len(sizes), len(tag)))
+        heads = [tags, lengths[:, None]]
     else:
         heads = [pa.scalar(tag, pa.binary()), _binary(_offsets(widths), lengths)]
     return [*heads, *parts], sizes + len(tag) + widths
@@ -128,12 +130,15 @@ def _where(present: npt.NDArray[np.bool_], parts: list[Any]) -> list[Any]:
 
 
 def _joined(parts: Sequence[Any]) -> pa.Array:
-    return pc.binary_join_element_wise(*parts, b"")
-
-
-def _binary_of_rows(rows: _Octets) -> pa.Array:
-    """`(n, width)` bytes as a binary array of n values."""
-    return _binary(np.arange(len(rows) + 1, dtype=np.int32) * np.int32(rows.shape[1]), rows)
+    """Parts as one binary array; those of one width in every row are cheaper joined by numpy."""
+    arrays = list[pa.Array]()
+    for are_rows, some in itertools.groupby(parts, lambda part: isinstance(part, np.ndarray)):
+        if are_rows:
+            rows = np.hstack([*some])
+            ends = np.arange(len(rows) + 1, dtype=np.int32) * np.int32(rows.shape[1])
+            some = [_binary(ends, rows)]
+        arrays += some
+    return pc.binary_join_element_wise(*arrays, b"")
 
 
 def _binary(offsets: npt.NDArray[np.int32], data: _Octets) -> pa.Array:
