@@ -77,11 +77,7 @@ class _ObjectStores(filesystem.Filesystem):
 
     @staticmethod
     def walk(top: Any, topdown: bool = True, onerror: Any = None) -> Iterator[Any]:
-        path = os.fsdecode(top).rstrip("/")
-        if not topdown:
-            raise NotImplementedError(
-                "object stores are walked from the top: expected topdown=True"
-            )
+        path = os.fsdecode(top)
         try:
             entries = sorted(storage.list_folder(path), key=lambda entry: entry.name)
         except OSError as error:
@@ -89,9 +85,13 @@ class _ObjectStores(filesystem.Filesystem):
                 onerror(error)
             return
         folders = [entry.name for entry in entries if entry.is_folder]
-        yield path, folders, [entry.name for entry in entries if not entry.is_folder]
+        here = (path, folders, [entry.name for entry in entries if not entry.is_folder])
+        if topdown:
+            yield here
         for folder in folders:
-            yield from _ObjectStores.walk(f"{path}/{folder}", onerror=onerror)
+            yield from _ObjectStores.walk(f"{path.rstrip('/')}/{folder}", topdown, onerror)
+        if not topdown:
+            yield here
 
 
 def _to_move(source: Any, target: Any, overwrite: bool) -> tuple[str, str]:

@@ -171,8 +171,9 @@ def _make(pipeline: str, pipeline_root: str | None) -> Any:
         raise
     except Exception as error:
         raise ConfigError(
-            f"pipeline {pipeline!r}: expected a function {function!r} in {path!r} that needs no "
-            f"argument but pipeline_root, got {type(error).__name__}: {error}",
+            f"pipeline {pipeline!r}: expected a function {function!r} in {path!r} that can be "
+            "called, with no argument but pipeline_root, got "
+            f"{type(error).__name__}: {error}",
             setting="pipeline",
         ) from error
     finally:

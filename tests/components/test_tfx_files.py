@@ -18,6 +18,8 @@ def test_what_is_written_is_found_moved_and_removed():
     assert [f"{top}/{name}" for top, files in walked for name in files] == [
         f"{ROOT}/{name}" for name in NAMES
     ]
+    from_below = [top for top, _, _ in fileio.walk(ROOT, topdown=False)]
+    assert from_below == [f"{ROOT}/{name}" for name in ("a", "c/d", "c")] + [ROOT]
     assert fileio.glob(f"{ROOT}/*/*.txt") == [f"{ROOT}/{name}" for name in NAMES[1:]]
     assert fileio.glob(f"{ROOT}/a/*") == [f"{ROOT}/a/1.txt", f"{ROOT}/a/2.txt"]
     with pytest.raises(OSError, match="expected nothing there"):
