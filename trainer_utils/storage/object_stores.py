@@ -196,8 +196,9 @@ class _ObjectWriter(io.RawIOBase):
     def write(self, data: "ReadableBuffer") -> int:
         if self._writer is None:
             raise ValueError("write to a closed object")
+        view = memoryview(data).cast("B")
         with _os_errors(self._path):
-            return self._writer.write(memoryview(data).cast("B"))
+            return self._writer.write(view)
 
     def close(self) -> None:
         writer, self._writer = self._writer, None
