@@ -296,7 +296,8 @@ class Batches:
             return error
         for row in range(len(rows)):
             try:
-                one, own_keys = rows.part(row, row + 1), None if keys is None else keys[row : row + 1]
+                one = rows.part(row, row + 1)
+                own_keys = None if keys is None else keys[row : row + 1]
                 self._decoder.examples(one, own_keys)
                 if is_batch:  # which takes less than examples do: tensors of one shape
                     self._decoder.batches(one, [1], own_keys)
