@@ -40,7 +40,7 @@ class ArraySpec(NamedTuple):
 
 
 class Ragged(NamedTuple):
-    """Values of all rows, end to end, which may be rows again, and `(rows + 1,)` splits of them."""
+    """Values of all rows, end to end, and `(rows + 1,)` splits of them."""
 
     values: Any
     row_splits: npt.NDArray[np.int64]
