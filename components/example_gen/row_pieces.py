@@ -36,7 +36,7 @@ from components.tables.kinds import (
     not_finite,
     texts_of,
 )
-from components.tables.pieces import BadRow, Piece, TableOptions
+from components.tables.pieces import BadRow, Piece, TableOptions, checked_texts
 from components.tables.reading import read_piece
 from components.tables.tokenizing import same_tokenizer
 from trainer_utils.format import Shard
@@ -80,6 +80,18 @@ def inspect_piece(
     number, piece = numbered
     rows = read_piece(base, piece, options)
     texts = text_columns(list(rows.columns), options.columns)
+    of_words = [
+        name
+        for name in rows.columns
+        if (kind := options.columns.get(name)) in ("label", "split")
+        or (kind is None and name.lower() in _OF_WORDS)
+    ]
+    for name in {*texts, *of_words}:
+        if pa.types.is_binary(rows.columns[name].type):  # as Parquet may have them
+            try:
+                rows.columns[name] = rows.columns[name].cast(pa.string())
+            except pa.ArrowInvalid:
+                checked_texts(rows, names=[name])
     for name in texts:  # before they are made texts
         if (bad := not_finite(rows.columns[name], rows.records)) is not None:
             raise no_text(name, bad[1], f"{piece.source}, row {bad[0] + 1} of a piece")
@@ -95,11 +107,11 @@ def inspect_piece(
     said = {name for name, kind in options.columns.items() if kind in ("string", "text", "label")}
     may_be_numbers = {*rows.texts}.difference(texts, said)
     labels = {}
-    for name, array in columns.items():
-        if options.columns.get(name) in ("label", "split") or name.lower() in _OF_WORDS:
-            array = array.flatten() if pa.types.is_list(array.type) else array
-            is_empty = pa.types.is_null(array.type)
-            labels[name] = [] if is_empty else pc.unique(texts_of(array).drop_null()).to_pylist()
+    for name in of_words:
+        array = columns[name]
+        array = array.flatten() if pa.types.is_list(array.type) else array
+        is_empty = pa.types.is_null(array.type)
+        labels[name] = [] if is_empty else pc.unique(texts_of(array).drop_null()).to_pylist()
     return PieceReport(
         found=rows.found,
         kept=len(records),

@@ -386,8 +386,13 @@ class RowPlanner:
             return shared
         if values is None or self._by_copies or pa.types.is_null(values.type):
             return hashes
-        encoded = texts_of(values).dictionary_encode()
-        keys = self._digests(map(str.encode, encoded.dictionary.to_pylist()))
+        if pa.types.is_list(values.type):
+            feature = self._rules.hashed.feature
+            rule = "a column of single values"
+            raise ConfigError.of("group_by", feature, allowed=rule, advice="It has lists")
+        array = values if pa.types.is_binary(values.type) else texts_of(values)
+        encoded = array.cast(pa.binary()).dictionary_encode()
+        keys = self._digests(encoded.dictionary.to_pylist())
         # A row without a value has nothing to share a split for.
         places = encoded.indices.fill_null(-1).to_numpy(zero_copy_only=False)
         return np.where(places < 0, hashes, np.append(keys, np.uint64(0))[places])

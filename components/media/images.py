@@ -279,7 +279,9 @@ def _not_opened(data: bytes, error: Exception) -> RejectedInputError:
     if known is not None and (
         (known.name == "BMP" and is_read) or (known.name == "TIFF" and _is_unknown_tiff(data))
     ):
-        detail = f"a {known.name} of a kind that Pillow does not read: {error}"
+        # Pillow's own text names an object by its address, which differs from run to run.
+        why = "" if isinstance(error, UnidentifiedImageError) else f": {error}"
+        detail = f"a {known.name} of a kind that Pillow does not read{why}"
         return RejectedInputError("UNSUPPORTED_FORMAT", detail)
     if is_other_image(data):
         detail = f"expected {', '.join(_FORMATS)}, begins {data[:8]!r}"

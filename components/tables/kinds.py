@@ -56,6 +56,7 @@ _LIKE_NUMBER = (
 # Words for a missing value that R, pandas, databases and Excel write among numbers.
 _MISSING = r"^\s*(NA|N/A|n/a|#N/A|<NA>|NULL|null|None|\\N)\s*$"
 _MOST_FLOAT = float(np.finfo(np.float32).max)
+_MOST_DIGITS = 1000  # far more than 64 bits have, with zeros and spaces
 _SHOWN = 60  # characters of a value in a message
 
 Records = npt.NDArray[np.int64]  # the rows' numbers in their piece
@@ -162,7 +163,10 @@ def _facts_of_texts(array: pa.Array, records: Records) -> ColumnFacts:
         numbers_of_texts(array.filter(is_int), pa.int64())
     except pa.ArrowInvalid:
         pairs = zip(array.to_pylist(), _flags(is_int).tolist(), strict=True)
-        outside = [flag and not -(2**63) <= int(value) < 2**63 for value, flag in pairs]
+        outside = [  # Python refuses to read thousands of digits
+            flag and (len(value) > _MOST_DIGITS or not -(2**63) <= int(value) < 2**63)
+            for value, flag in pairs
+        ]
         facts.note("too_large", array, pa.array(outside), records)
         facts.has_codes |= "too_large" in facts.first
     return facts

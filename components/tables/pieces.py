@@ -258,13 +258,19 @@ class Rows:
         self.records = self.records[mask]
 
 
-def checked_texts(rows: Rows, lines: Mapping[int, int] | None = None) -> Rows:
+def checked_texts(
+    rows: Rows, lines: Mapping[int, int] | None = None, *, names: Collection[str] | None = None
+) -> Rows:
     """Binary columns as texts; rows with bytes that are not UTF-8, or are NUL, are rejected.
 
-    `lines` says where records begin, of those that may be bad.
+    `lines` says where records begin, of those that may be bad; `names`, which columns are texts.
     """
     bad: dict[int, BadRow] = {}
-    binary = [name for name, array in rows.columns.items() if pa.types.is_binary(array.type)]
+    binary = [
+        name
+        for name, array in rows.columns.items()
+        if pa.types.is_binary(array.type) and (names is None or name in names)
+    ]
     for name in binary:
         for row, value in enumerate(rows.columns[name].to_pylist()):
             if (problem := text_problem(value)) is not None:

@@ -104,7 +104,8 @@ REFUSED = {
 
 def test_what_is_no_whole_image_is_refused_with_its_code():
     for data, code in REFUSED.values():
-        with pytest.raises(RejectedInputError, match=code):
+        # The same text at every run: no address of an object.
+        with pytest.raises(RejectedInputError, match=rf"^(?!.*0x.{{9}}).*{code}"):
             store(data)
     with pytest.raises(RejectedInputError, match="TOO_MANY_PIXELS"):
         store(VARIANTS["JPEG 2"], max_pixels=WIDTH * HEIGHT - 1)

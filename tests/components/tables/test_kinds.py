@@ -45,6 +45,7 @@ TEXT_COLUMNS: dict[str, tuple[list[str], list[Any]]] = {
     "infinite": (["1.5", "inf", "-inf"], [[1.5], [float("inf")], [float("-inf")]]),
     "infinite in words": (["1.5", "Infinity", "-Inf"], [[1.5], [float("inf")], [float("-inf")]]),
     "too wide for ints": (["9223372036854775808", "0.5"], [[b"9223372036854775808"], [b"0.5"]]),
+    "too long for Python": (["9" * 5000, "1"], [[b"9" * 5000], [b"1"]]),
     "words": (["a", "2", "b"], [[b"a"], [b"2"], [b"b"]]),
     "int lists": (["[1, 2]", "[]", "[-3]"], [[1, 2], None, [-3]]),
     "float lists": (["[1, 2.5]", "[3]"], [[1.0, 2.5], [3.0]]),

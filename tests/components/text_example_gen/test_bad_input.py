@@ -43,6 +43,12 @@ REJECTED: dict[str, tuple[str, bytes | str, set[int], dict[int, tuple[str, str]]
         *("train.txt", b"a\n\ncaf\xe9\n\xed\xa0\x80\nd\n", {1, 5}),
         {3: ("NOT_UTF8", "b'\\xe9'"), 4: ("NOT_UTF8", "line 4")},
     ),
+    "undecodable bytes in Parquet": (
+        "t.parquet",
+        parquet_of({"text": [b"a", b"caf\xe9", b"c"], "label": [b"x", b"y", b"\xff"]}),
+        {1},
+        {2: ("NOT_UTF8", "column 'text'"), 3: ("NOT_UTF8", "column 'label'")},
+    ),
     "NUL bytes in lines": ("train.txt", b"a\nb\0\n", {1}, {2: ("NUL_BYTE", "line 2")}),
     "NUL bytes in lines of JSON": (
         *("t.jsonl", b'{"text": "a"}\n{"text": "b\0"}\n\0\0\n', {1}),
@@ -311,6 +317,7 @@ def test_a_setting_that_does_not_fit_the_inputs_is_named(convert):
         (ROWS, {"columns": {"lable": "label"}}),
         (ROWS, {"columns": {"n": "split", "words": "split"}}),
         (ROWS, {"group_by": "lable"}),
+        ({"t.jsonl": '{"text": "a", "g": [1]}\n'}, {"group_by": "g"}),
         (ROWS, {"tensors": '{"lable": "int64[2]"}'}),
         (ROWS, {"tensors": '{"n": "int64[2]"}'}),
         (ROWS, {"vocabulary": {"n": ["1"]}}),
