@@ -22,11 +22,12 @@ from components.common.beam import runner_of
 from components.common.workspace import folder_lock
 from pipelines.tools.conversion.settings import EXAMPLE_GENS, Conversion
 from trainer_utils.dataset.location import list_dataset, read_manifest
-from trainer_utils.format import InputError, Manifest
+from trainer_utils.format import DatasetError, InputError, Manifest
 from trainer_utils.format.naming import MANIFEST_FILE
 from trainer_utils.format.printable import printable
 from trainer_utils.storage import (
     exists,
+    is_fault,
     is_folder,
     is_remote,
     join,
@@ -156,7 +157,13 @@ def _made_before(folder: str, key: str) -> dict[str, str] | None:
 
 def _first_lacking(uri: str) -> str | None:
     """The first file of a dataset that is not there with its size; `verify` looks at contents."""
-    manifest, files = read_manifest(uri), list_dataset(uri)
+    files = list_dataset(uri)
+    try:
+        manifest = read_manifest(uri)
+    except DatasetError as error:
+        if is_fault(error):
+            raise
+        manifest = None  # a damaged one tells no sizes
     if manifest is None:
         return files.path(MANIFEST_FILE)
     expected = {shard.path: shard.bytes for shard in manifest.shards}

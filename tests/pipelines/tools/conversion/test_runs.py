@@ -77,7 +77,7 @@ def _cut(path):
 
 LACKING = [
     *[(Path.unlink, name) for name in ("Split-train/*", "index/*", "manifest.json")],
-    *[(_cut, name) for name in ("Split-train/*", "vocab/*", "shard_info.json")],
+    *[(_cut, name) for name in ("Split-train/*", "vocab/*", "shard_info.json", "manifest.json")],
 ]
 
 
