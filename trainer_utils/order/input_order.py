@@ -129,7 +129,7 @@ class InputOrder:
     def steps_of(self, records: Collection[RecordName], steps: range) -> Iterator[int]:
         """Which of some steps, counted over all epochs, have one of these records on any worker.
 
-        All of their batches are gone through: 0.1 ms each.
+        All of their batches are gone through: 0.1 ms each, 0.3 ms of a global shuffle.
         """
         wanted = {position for record in records for position in self._files.positions_of(record)}
         for step in steps if wanted and self.steps_per_epoch else ():

@@ -205,3 +205,11 @@ os.wait()
 """
     finished = run_python(code)
     assert "Start it by 'spawn'" in finished.stdout
+
+
+def test_what_cannot_be_written_is_no_fault_of_the_machine(at_s3, s3_store):
+    with (
+        pytest.raises(TypeError),
+        storage.write_atomically(f"{s3_store.base}/odd", temporary_folder=s3_store.base) as stream,
+    ):
+        stream.write(memoryview(b"abcd")[::2])
