@@ -136,8 +136,9 @@ def _joined(parts: Sequence[Any]) -> pa.Array:
         if are_rows:
             rows = np.hstack([*some])
             ends = np.arange(len(rows) + 1, dtype=np.int32) * np.int32(rows.shape[1])
-            some = [_binary(ends, rows)]
-        arrays += some
+            arrays.append(_binary(ends, rows))
+        else:
+            arrays += some
     return pc.binary_join_element_wise(*arrays, b"")
 
 
