@@ -158,6 +158,7 @@ class TextConversion(Conversion[RowPlan]):
         for inputs in layout_inputs(self.located, columns=self.settings.columns):
             some, others = texts.find_pieces(inputs, self.settings, folder=working_folder(uri))
             sources += sorted({piece.source for piece in some if piece.source})
+            sources += [name for piece in some for name, *_ in piece.details.get("files", ())]
             pieces += some
             excluded += others
         refuse_overlap(sources)

@@ -133,12 +133,12 @@ def _joined(parts: Sequence[Any]) -> pa.Array:
     """Parts as one binary array; those of one width in every row are cheaper joined by numpy."""
     arrays = list[pa.Array]()
     for are_rows, some in itertools.groupby(parts, lambda part: isinstance(part, np.ndarray)):
-        if not are_rows:
+        if are_rows:
+            rows = np.hstack([*some])
+            ends = np.arange(len(rows) + 1, dtype=np.int32) * np.int32(rows.shape[1])
+            arrays.append(_binary(ends, rows))
+        else:
             arrays += some
-            continue
-        rows = np.hstack([*some])
-        ends = np.arange(len(rows) + 1, dtype=np.int32) * np.int32(rows.shape[1])
-        arrays.append(_binary(ends, rows))
     return pc.binary_join_element_wise(*arrays, b"")
 
 

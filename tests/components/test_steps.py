@@ -11,9 +11,9 @@ import pytest
 
 from components import steps
 from components.balancing.settings import BalancerSettings
-from components.example_gen.inputs import InputSelection
+from components.example_gen.inputs import InputSelection, SplitPattern
 from components.example_gen.plan import Partition
-from components.example_gen.settings import ExampleGenSettings, ImageSettings
+from components.example_gen.settings import ExampleGenSettings, ImageSettings, TextSettings
 from components.settings import AuditSettings, DatasetReportSettings
 from tests.make import everything as files
 from tests.make import photo, write_files
@@ -79,6 +79,14 @@ def test_tfx_makes_the_same_files_lineage_included(pictures, tmp_path):
     steps.balance([str(tmp_path / "plain")], again, BalancerSettings(**asked))
     assert files(tmp_path / "tfx") == files(tmp_path / "plain")
     assert files(tmp_path / "tfx-balanced") == files(tmp_path / "plain-balanced")
+
+
+def test_texts_that_two_patterns_select_are_refused(tmp_path):
+    base = write_files(tmp_path / "in", {f"{c}/{n}.txt": f"{c} {n}" for c in "xy" for n in "12"})
+    patterns = (SplitPattern("train", "x/*"), SplitPattern("eval", "*/*"))
+    selection = InputSelection(base=str(base), patterns=patterns)
+    with pytest.raises(InputError, match=r"'x/1\.txt': expected one pattern"):
+        steps.convert(selection, str(tmp_path / "out"), TextSettings(max_reject_fraction=1))
 
 
 def test_a_run_that_fails_leaves_nothing(pictures, tmp_path):
