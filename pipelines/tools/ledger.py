@@ -275,7 +275,7 @@ class RunLedger:
         rows = [record]
         for path, packs in self._packs.items():
             rows += [RecordName(path, pack) for pack in packs.packs_of(record)]
-        return sorted({step for row in rows for step in self._history.steps_of(row)})
+        return self._history.steps_of(rows)
 
     def _open_all(self) -> None:
         for segment in self._history.ledger.segments:

@@ -12,7 +12,7 @@ import dataclasses
 import functools
 import itertools
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from trainer_utils.format import ConfigError, DatasetError
@@ -233,13 +233,13 @@ class InputHistory:
                 rows.append(BatchRow(worker, replica, read, stands_in=read != record))
         return SeenBatch(SeenAt(step, epoch, within), rows, skipped)
 
-    def steps_of(self, record: RecordName) -> list[SeenAt]:
-        """The steps whose batches had a record, in rising order."""
+    def steps_of(self, records: Collection[RecordName]) -> list[SeenAt]:
+        """The steps whose batches had one of some records, in rising order."""
         found: set[SeenAt] = set()
         for segment in self.ledger.segments:
             order = self.order_of(segment)
-            wanted = {record, *_unreadable(segment)}
-            wanted = {one for one in wanted if _read_for(one, order, segment) == record}
+            wanted = {*records, *_unreadable(segment)}
+            wanted = {one for one in wanted if _read_for(one, order, segment) in records}
             steps = range(segment.start, segment.start + segment.steps)
             for at in order.steps_of(wanted, steps):
                 step = segment.first_step + at - segment.start

@@ -9,6 +9,7 @@ Source: https://developmentseed.org/obstore/latest/, https://docs.rs/object_stor
 import functools
 import io
 import os
+from collections import deque
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
@@ -24,10 +25,11 @@ if TYPE_CHECKING:
     from obstore import GetOptions, ObjectMeta, WritableFile
     from obstore.store import ObjectStore
 
-_PART_BYTES = 8 << 20  # of a request to write, of which S3 wants 5 MiB or more
+PART_BYTES = 8 << 20
+"""What one request reads or writes at the most; S3 wants parts of 5 MiB or more."""
 
-_STREAM_BYTES = 2 << 20  # of a request for a stream, of which the head is there soon
-_PARTS_AHEAD = 8  # requests under way for a stream that is read on
+_FIRST_BYTES = 256 << 10  # of a stream, so that its head is there soon; then twice as many each
+_PARTS_AHEAD = 4  # requests under way for a stream that is read on
 _PARTS_AT_ONCE = 4  # of one object that is written
 _LISTED_AT_ONCE = 1000  # objects, a page of the stores
 _RETRIED = " retries, max_retries: "  # in object_store's errors after more than one attempt
@@ -43,7 +45,7 @@ class _ObjectStores(FileSystem):
     def read(self, path: str, *, start: int = 0, stop: int | None = None) -> bytes:
         if stop is not None and stop <= start:
             return b""
-        if stop is None or stop - start > _PART_BYTES:
+        if stop is None or stop - start > PART_BYTES:
             with self.open(path) as stream:
                 stream.seek(start)
                 return stream.read(-1 if stop is None else stop - start)
@@ -85,7 +87,7 @@ class _ObjectStores(FileSystem):
 
         with _at(path) as (store, key):
             writer = obstore.open_writer(
-                store, key, buffer_size=_PART_BYTES, max_concurrency=_PARTS_AT_ONCE
+                store, key, buffer_size=PART_BYTES, max_concurrency=_PARTS_AT_ONCE
             )
             return cast(BinaryIO, _ObjectWriter(path, writer))
 
@@ -116,14 +118,16 @@ OBJECT_STORES: FileSystem = _ObjectStores()
 
 
 class _ObjectReader(io.RawIOBase):
-    """An object as a stream; while it is read on, what follows is asked for beforehand."""
+    """An object as a stream that asks ahead: small requests first, then large ones side by side."""
 
     def __init__(self, path: str, store: "ObjectStore", key: str) -> None:
         self._path, self._store, self._key = path, store, key
-        self._data, info = _get(store, key, 0, _STREAM_BYTES)
+        self._position = self._start = 0
+        self._next_bytes = _FIRST_BYTES
+        self._data, info = _get(store, key, 0, _FIRST_BYTES)
         self._tag, self._size = info["e_tag"], int(info["size"])
-        self._position = self._number = 0  # the latter of the part at hand
-        self._asked: dict[int, Future[memoryview]] = {}
+        self._asked: deque[Future[memoryview]] = deque()  # for what follows `_data`
+        self._asked_to = len(self._data)
 
     def readable(self) -> bool:
         return True
@@ -145,38 +149,49 @@ class _ObjectReader(io.RawIOBase):
         return len(part)
 
     def readall(self) -> bytes:
-        return b"".join(iter(lambda: self._take(self._size), b""))
+        return b"".join(iter(lambda: self._take(self._size - self._position), b""))
 
     def close(self) -> None:
-        self._ask(range(0))
+        self._forget()
         self._data = memoryview(b"")
         super().close()
 
     def _take(self, wanted: int) -> memoryview:
         """At most so many bytes from the position on; none at the end."""
-        if self._position >= self._size:
+        if wanted <= 0 or self._position >= self._size:
             return memoryview(b"")
-        number, begin = divmod(self._position, _STREAM_BYTES)
-        if number != self._number:
-            ahead = _PARTS_AHEAD if number == self._number + 1 else 1  # who jumps may jump again
-            self._ask(range(number, min(number + ahead, -(-self._size // _STREAM_BYTES))))
+        if not self._start <= self._position < self._start + len(self._data):
+            is_jump = self._position != self._start + len(self._data)
+            if is_jump:  # who jumps may jump again: no more is asked for than is wanted now
+                self._forget()
+                self._next_bytes, self._asked_to = _FIRST_BYTES, self._position
+            self._ask(wanted, most=1 if is_jump else _PARTS_AHEAD)
             with _os_errors(self._path):
-                self._data, self._number = self._asked[number].result(), number
+                self._data, self._start = self._asked.popleft().result(), self._position
+            if not is_jump:
+                self._ask(wanted - len(self._data))
+        begin = self._position - self._start
         part = self._data[begin : begin + wanted]
         self._position += len(part)
         return part
 
-    def _ask(self, numbers: range) -> None:
-        """Asks for these parts and no others."""
-        for number in self._asked.keys() - {*numbers}:
-            self._asked.pop(number).cancel()
-        for number in numbers:
-            if number not in self._asked:
-                self._asked[number] = _pool().submit(self._part, number)
+    def _ask(self, wanted: int, most: int = _PARTS_AHEAD) -> None:
+        """Asks for what comes next: one request while they grow, then some at once."""
+        while len(self._asked) < most and self._asked_to < self._size:
+            if self._asked and self._next_bytes < PART_BYTES and wanted <= 0:
+                return
+            size = min(max(self._next_bytes, wanted), PART_BYTES, self._size - self._asked_to)
+            future = _pool().submit(self._part, self._asked_to, self._asked_to + size)
+            self._asked.append(future)
+            self._asked_to += size
+            self._next_bytes = min(2 * self._next_bytes, PART_BYTES)
+            wanted -= size
 
-    def _part(self, number: int) -> memoryview:
-        start = number * _STREAM_BYTES
-        stop = min(start + _STREAM_BYTES, self._size)
+    def _forget(self) -> None:
+        while self._asked:
+            self._asked.popleft().cancel()
+
+    def _part(self, start: int, stop: int) -> memoryview:
         data, _ = _get(self._store, self._key, start, stop, tag=self._tag)
         if len(data) != stop - start:
             raise changed_size(self._size, start + len(data))
