@@ -398,6 +398,11 @@ def edits_of(inputs: Inputs, settings: BalancerSettings) -> Edits:
     if condition:  # of no record: whether its classes are there
         condition.mask({}, vocabularies)
     kind = features[feature].type if feature in features else ""
+    labels = [
+        name
+        for name, one in features.items()
+        if one.type == "int" and (name in LABEL_FEATURES or name in vocabularies)
+    ]
     return Edits(
         exclude=exclude,
         relabel=values_by_name(table, feature, kind, vocabularies.get(feature)),
@@ -406,23 +411,6 @@ def edits_of(inputs: Inputs, settings: BalancerSettings) -> Edits:
         where=settings.where or "",
         unknown=[name for name in named if name not in features],
         vocabularies={name: list(vocabularies[name]) for name in named if name in vocabularies},
-        label=_counted_feature(inputs),
+        labels=labels if inputs.label_counts else (),
         first_added=len(inputs.sources) - len(settings.add),
     )
-
-
-def _counted_feature(inputs: Inputs) -> str:
-    """The feature whose labels the inputs count; empty where it is not known."""
-    labels = {label for counts in inputs.label_counts.values() for label in counts}
-    found = [
-        name
-        for name, feature in inputs.known_features.items()
-        if labels
-        and feature.type == "int"
-        and (name in LABEL_FEATURES or name in inputs.vocabularies)
-        and all(
-            label in inputs.vocabularies.get(name, ()) or label.removeprefix("-").isdecimal()
-            for label in labels
-        )
-    ]
-    return found[0] if len(found) == 1 else ""

@@ -63,7 +63,7 @@ def balance(
     results = _write(plans, settings, context, runner)
     config = _config(inputs, num_given, settings)
     config |= describe_edits(edits, total_counts(counts.values()))
-    manifest = _manifest(inputs, results, counts, config, label=edits.label)
+    manifest = _manifest(inputs, results, counts, config)
     _check_records(inputs, plans, manifest, results)
     facts = {number: DatasetFacts() for number in inputs.without_features}
     for result in results:
@@ -176,23 +176,12 @@ def _manifest(
     results: Sequence[TaskResult],
     counts: Mapping[str, EditCounts],
     config: JsonObject,
-    *,
-    label: str,
 ) -> Manifest:
     order = {split: place for place, split in enumerate(inputs.shards)}
     found = (shard for result in results for shard in result.shards)
     shards = sorted(found, key=lambda shard: (order[shard.split], shard.path))
     written = {split: sum(s.records for s in shards if s.split == split) for split in order}
     relabelled = sum(one.relabelled for one in counts.values())
-    labels = inputs.label_counts
-    if not all(one.changes_nothing for one in counts.values()):
-        names = dict(enumerate(inputs.vocabularies.get(label, ())))
-        after = {split: one.of("label") for split, one in counts.items()}
-        labels = {
-            split: {names.get(value, str(value)): count for value, count in one.items()}
-            for split, one in after.items()
-            if one
-        }
     return Manifest(
         shards=tuple(shards),
         accounting={
@@ -204,10 +193,32 @@ def _manifest(
         producer="ShardBalancer",
         config=config,
         input_fingerprint=_fingerprint(inputs, results),
-        label_counts=labels,
+        label_counts=_label_counts(inputs, counts),
         conversions={"RELABELLED": relabelled} if relabelled else {},
         versions=package_versions(),
     )
+
+
+def _label_counts(
+    inputs: Inputs, counts: Mapping[str, EditCounts]
+) -> Mapping[str, Mapping[str, int]]:
+    """How often each label occurs now: of the feature that the inputs have counted before."""
+    said = inputs.label_counts
+    if all(one.changes_nothing for one in counts.values()):
+        return said
+    for feature in dict.fromkeys(name for one in counts.values() for name in one.of("before")):
+        names = dict(enumerate(inputs.vocabularies.get(feature, ())))
+        before, after = (
+            {
+                split: {names.get(value, str(value)): count for value, count in found.items()}
+                for split, one in counts.items()
+                if (found := one.of(when, feature))
+            }
+            for when in ("before", "after")
+        )
+        if before == {split: labels for split, labels in said.items() if labels}:
+            return after
+    return {}
 
 
 def _fingerprint(inputs: Inputs, results: Sequence[TaskResult]) -> str:

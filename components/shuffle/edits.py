@@ -49,7 +49,7 @@ class EditCounts(collections.Counter[tuple[Any, ...]]):
 
     `("found",)`, `("excluded",)`, `("filtered",)` and `("relabelled",)` are records; a value that a
     record has already is none that it gets. `("exclude", n)` and `("relabel", n)` are those that
-    have the n-th name; `("label", value)` those that stay and have that label;
+    have the n-th name; `("before", feature, value)` and `("after", …)` those with a label;
     `("feature", name)` those that have a feature of which no dataset said so, and
     `("other", name)` the features of the first record of each block.
     """
@@ -88,7 +88,7 @@ class Edits:
     unknown: Sequence[str] = ()
     # the classes of the features that the condition has
     vocabularies: Mapping[str, Sequence[str]] = dataclasses.field(default_factory=dict)
-    label: str = ""  # the feature whose values are counted; empty: none
+    labels: Sequence[str] = ()  # features whose values are counted
     # the number of the first input that `exclude` leaves alone, so that a record can be replaced by
     # one of its name
     first_added: int = 1 << 32
@@ -112,6 +112,7 @@ class Edits:
         if not self or not len(block):
             return block
         counts["found",] += len(block)
+        self._count("before", block, counts, path)
         if self.unknown:
             columns = parse_block(block, self.unknown, path=path)
             counts.update(("feature", name) for name, one in columns.items() if len(one.values))
@@ -133,10 +134,13 @@ class Edits:
             counts["filtered",] += int((~kept).sum())
             block, is_new = _selected(block, kept, {}), is_new[kept]
         counts["relabelled",] += int(is_new.sum())
-        if self.label and len(block):
-            values = parse_block(block, [self.label], path=path)[self.label].values
-            counts.update(("label", value) for value in values.tolist())
+        self._count("after", block, counts, path)
         return block
+
+    def _count(self, when: str, block: RecordBlock, counts: EditCounts, path: str) -> None:
+        if self.labels and len(block):
+            for name, column in parse_block(block, self.labels, path=path).items():
+                counts.update((when, name, value) for value in column.values.tolist())
 
     def _changed(
         self,

@@ -4,6 +4,7 @@ import functools
 import json
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -44,6 +45,21 @@ def test_a_dataset_is_made_balanced_described_audited_and_shown(pictures, tmp_pa
     assert len(listed) == len(found.findings) > 0
     steps.report(balanced, str(tmp_path / "page"), DatasetReportSettings())
     assert [path.name for path in (tmp_path / "page").iterdir()] == [steps.REPORT_FILE]
+
+
+@pytest.mark.parametrize("classes", ["yes no", "0 1"])
+def test_the_labels_that_stay_are_counted_though_another_feature_has_the_same(tmp_path, classes):
+    values = classes.split()
+    rows = [f"some text,{values[n % 2]},{values[n // 2 % 2]},{n}" for n in range(40)]
+    source = write_files(
+        tmp_path / "in", {"a.csv": "\n".join(["text,label,labels,n", *rows]).encode()}
+    )
+    columns = {"label": "label", "labels": "label"} if classes == "yes no" else {}
+    steps.convert(str(source), str(tmp_path / "made"), TextSettings(columns=columns))
+    settings = BalancerSettings(where="n != 6 and n != 8")
+    done = steps.balance([str(tmp_path / "made")], str(tmp_path / "out"), settings)
+    counted = sum(map(Counter, done.manifest.label_counts.values()), Counter())
+    assert counted == {values[0]: 18, values[1]: 20}
 
 
 def test_tfx_makes_the_same_files_lineage_included(pictures, tmp_path):
