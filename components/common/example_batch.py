@@ -20,7 +20,6 @@ from trainer_utils.format.tfrecord import frame_footers, frame_headers
 # Field number << 3 | 2: all that stands here is length-delimited.
 _FIRST, _SECOND = b"\x0a", b"\x12"
 _LIST_TAGS = {"string": b"\x0a", "float": b"\x12", "int": b"\x1a"}
-_NOTHING = pa.scalar(b"", pa.binary())
 
 _Sizes = npt.NDArray[np.int64]
 _Octets = npt.NDArray[np.uint8]
@@ -126,7 +125,7 @@ def _where(present: npt.NDArray[np.bool_], parts: list[Any]) -> list[Any]:
     """The parts; nothing in rows where `present` is False."""
     if present.all():
         return parts
-    return [pc.if_else(pa.array(present), _joined(parts), _NOTHING)]
+    return [pc.if_else(pa.array(present), _joined(parts), b"")]
 
 
 def _joined(parts: Sequence[Any]) -> pa.Array:
