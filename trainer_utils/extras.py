@@ -1,6 +1,22 @@
-"""What to say where something needs an extra of this distribution that is not installed."""
+"""What is installed, and what to say where an extra of this distribution is not."""
+
+from importlib import metadata
 
 HOW_TO_GET_TFX = (
     "run pip install 'tfx-shards[tfx]' on Python 3.10 to 3.13 with glibc 2.38 or newer, "
     "or pip install 'tfx-shards[tfx116]' on Python 3.10"
 )
+
+
+def installed_version(package: str) -> str:
+    """The version of a package, or `not installed`.
+
+    Python's search takes a folder that it cannot list, for lack of memory or of descriptors, for
+    an empty one; so where nothing is found it is asked again.
+    """
+    for _ in range(2):
+        try:
+            return metadata.version(package)
+        except metadata.PackageNotFoundError:
+            metadata.MetadataPathFinder().invalidate_caches()
+    return "not installed"

@@ -10,7 +10,6 @@ import json
 import posixpath
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from importlib import metadata
 from typing import Any
 
 from absl import logging
@@ -21,6 +20,7 @@ from components.common.workspace import check_own, meets_another
 from components.schema.tfmd import render_schema, schema_from_features
 from trainer_utils import storage
 from trainer_utils.dataset import Dataset
+from trainer_utils.extras import installed_version
 from trainer_utils.format import DatasetError, Feature, Manifest
 from trainer_utils.format.json_text import Json, JsonObject
 from trainer_utils.format.naming import INPUTS_FILE, LINEAGE_FILE, REJECTS_FILE, check_inner_path
@@ -114,11 +114,7 @@ def _origin_of(dataset: Dataset) -> Origin | None:
 
 def package_versions() -> dict[str, str]:
     """Of the packages that shape a dataset's bytes."""
-    versions = dict.fromkeys(_PACKAGES, "not installed")
-    for package in _PACKAGES:
-        with contextlib.suppress(metadata.PackageNotFoundError):
-            versions[package] = metadata.version(package)
-    return versions
+    return {package: installed_version(package) for package in _PACKAGES}
 
 
 def write_artifact(uri: str, files: Mapping[str, bytes]) -> None:

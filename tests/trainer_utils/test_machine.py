@@ -1,10 +1,14 @@
 """The cores and the memory that this process may use, by files laid out as Linux lays them."""
 
+import errno
 import os
+from importlib import metadata
 
+import numpy as np
 import pytest
 
 from trainer_utils import machine
+from trainer_utils.extras import installed_version
 
 
 @pytest.fixture
@@ -73,3 +77,19 @@ def test_what_is_left_is_the_least_of_the_machine_and_of_all_cgroups(tmp_path):
 def test_what_this_machine_has_left_is_no_more_than_it_has():
     there = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     assert 0 < machine.free_memory() <= there
+
+
+def test_a_package_is_found_though_a_folder_could_not_be_listed_once(monkeypatch):
+    metadata.MetadataPathFinder().invalidate_caches()
+    listed, refused = os.listdir, []
+
+    def refuse(path):
+        if path not in refused:
+            refused.append(path)
+            raise OSError(errno.ENOMEM, "no memory")
+        return listed(path)
+
+    monkeypatch.setattr(os, "listdir", refuse)
+    assert installed_version("numpy") == np.__version__
+    assert refused
+    assert installed_version("no-such-package") == "not installed"

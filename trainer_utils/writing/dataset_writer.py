@@ -8,7 +8,6 @@ exception, there is nothing at `uri`.
 """
 
 import collections
-import contextlib
 import dataclasses
 import hashlib
 import logging
@@ -17,10 +16,10 @@ import tempfile
 import threading
 import uuid
 from collections.abc import Collection, Mapping, Sequence
-from importlib import metadata
 from typing import Any, BinaryIO
 
 from trainer_utils import storage
+from trainer_utils.extras import installed_version
 from trainer_utils.format import (
     Accounting,
     ConfigError,
@@ -284,9 +283,6 @@ class DatasetWriter:
         settings = dataclasses.asdict(self._settings)
         settings["images"] = list(self._settings.images)
         settings["vocabulary"] = {n: len(labels) for n, labels in self._vocabularies.items()}
-        versions = {"tfx-shards": "not installed"}
-        with contextlib.suppress(metadata.PackageNotFoundError):
-            versions["tfx-shards"] = metadata.version("tfx-shards")
         names = dict(enumerate(self._vocabularies.get(_LABEL, ())))
         contents = sorted((shard.split, f"{shard.content:016x}") for shard in shards)
         return Manifest(
@@ -300,7 +296,7 @@ class DatasetWriter:
                 for split, counter in self._labels.items()
                 if 0 < len(counter) <= _MOST_CLASSES
             },
-            versions=versions,
+            versions={"tfx-shards": installed_version("tfx-shards")},
         )
 
     def _publish(self) -> None:

@@ -180,7 +180,9 @@ def test_manifest_index_and_datum_say_of_each_shard_what_its_bytes_say(
             kept = (tmp_path / f"out/index/{name}.npy").read_bytes()
             (entry,) = (e for e in manifest["shards"] if e["path"] == f"Split-{split}/{path.name}")
             assert f"{google_crc32c.value(kept):08x}" == entry["index_crc32c"]
-            index = RecordIndex.from_bytes(kept, path=name, shard=Shard.from_entries([dict(entry)])[0])
+            index = RecordIndex.from_bytes(
+                kept, path=name, shard=Shard.from_entries([dict(entry)])[0]
+            )
             stream = io.BytesIO(gzip.decompress(data) if suffix else data)
             assert [index.read(stream, n, path="") for n in range(len(index))] == records
     stated = {
