@@ -28,7 +28,7 @@ import pyarrow as pa
 import pyarrow.csv
 
 from components.common.layout_inputs import LayoutInputs
-from components.tables.kinds import LABEL_NAMES
+from components.tables.kinds import LABEL_NAMES, MISSING_WORDS
 from components.tables.pieces import (
     MAX_COLUMNS,
     BadQuote,
@@ -68,7 +68,7 @@ _NAMES = frozenset(
         *("audio_uri", "clip", "filename", "file_name", "file", "path", "uri", "url"),
     ]
 )
-_NO_VALUE = frozenset(["nan", "na", "n/a", "null", "none", "nil", "true", "false"])
+_NO_VALUE = frozenset([*map(str.lower, MISSING_WORDS), "nan", "nil", "true", "false"])
 _INDEX = "index"  # what a first column without a name is called
 _MOST_WORDS, _MOST_CHARACTERS = 2, 40
 _SENTENCE = re.compile(r"[.!?…\u3002\uff01\uff1f]$|[,;.!?] ")

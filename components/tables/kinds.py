@@ -54,7 +54,8 @@ _LIKE_NUMBER = (
     r"|[\p{Nd}_.,+-]*\p{Nd}[\p{Nd}_.,+-]*([eE][+-]?\p{Nd}+)?))[\s\pZ]*$"
 )
 # Words for a missing value that R, pandas, databases and Excel write among numbers.
-_MISSING = r"^\s*(NA|N/A|n/a|#N/A|<NA>|NULL|null|None|\\N)\s*$"
+MISSING_WORDS = ("NA", "N/A", "n/a", "#N/A", "<NA>", "NULL", "null", "None", r"\N")
+_MISSING = rf"^\s*({'|'.join(map(re.escape, MISSING_WORDS))})\s*$"
 _MOST_FLOAT = float(np.finfo(np.float32).max)
 _MOST_DIGITS = 1000  # far more than 64 bits have, with zeros and spaces
 _SHOWN = 60  # characters of a value in a message
