@@ -7,6 +7,7 @@ Data in a line or a cell cannot drive a terminal or forge a line: each is escape
 
 from __future__ import annotations
 
+import abc
 import io
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, TypeAlias, Union
@@ -104,12 +105,12 @@ def as_text(parts: Iterable[Part]) -> str:
     return "\n".join(lines)
 
 
-class Shown:
+class Shown(abc.ABC):
     """A result that people read: its text is what its parts are, as plain text."""
 
+    @abc.abstractmethod
     def parts(self) -> Sequence[Part]:
         """What a person sees, as `print_parts` takes it."""
-        raise NotImplementedError
 
     def __str__(self) -> str:
         return as_text(self.parts())
