@@ -7,9 +7,11 @@ HOW_TO_GET_TFX = (
     "or pip install 'tfx-shards[tfx116]' on Python 3.10"
 )
 
+NOT_INSTALLED = "not installed"
+
 
 def installed_version(package: str) -> str:
-    """The version of a package, or `not installed`.
+    """The version of a package, or `NOT_INSTALLED`.
 
     Python's search takes a folder that it cannot list, for lack of memory or of descriptors, for
     an empty one; so where nothing is found it is asked again.
@@ -19,4 +21,4 @@ def installed_version(package: str) -> str:
             return metadata.version(package)
         except metadata.PackageNotFoundError:
             metadata.MetadataPathFinder().invalidate_caches()
-    return "not installed"
+    return NOT_INSTALLED

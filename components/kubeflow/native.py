@@ -15,7 +15,6 @@ import json
 import linecache
 import os
 from collections.abc import Callable
-from importlib import metadata
 from typing import Any
 
 from kfp import dsl
@@ -24,6 +23,7 @@ from components.balancing.settings import BalancerSettings
 from components.common.settings import ComponentSettings
 from components.example_gen.settings import AudioSettings, ImageSettings, TextSettings
 from components.settings import AuditSettings, DatasetReportSettings, SchemaExportSettings
+from trainer_utils.extras import NOT_INSTALLED, installed_version
 from trainer_utils.format.settings import Setting, settings_of
 
 try:
@@ -40,9 +40,8 @@ _READ_BY_NAME = ("exclude", "relabel", "add")  # files and datasets of which Kub
 
 def default_image() -> str:
     """The image of the environment's TFX_SHARDS_IMAGE, else what `make image` builds."""
-    try:
-        version = metadata.version("tfx-shards")
-    except metadata.PackageNotFoundError:  # run from its folder
+    version = installed_version("tfx-shards")
+    if version == NOT_INSTALLED:  # run from its folder
         version = "latest"
     return os.environ.get(IMAGE_VARIABLE) or f"tfx-shards-components:{version}"
 

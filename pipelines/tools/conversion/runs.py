@@ -21,7 +21,7 @@ from components.balancing.settings import BalancerSettings
 from components.common.beam import runner_of
 from components.common.workspace import folder_lock
 from pipelines.tools.conversion.settings import EXAMPLE_GENS, Conversion
-from trainer_utils.dataset.location import list_dataset, read_manifest
+from trainer_utils.dataset.location import list_dataset
 from trainer_utils.format import DatasetError, InputError, Manifest
 from trainer_utils.format.naming import MANIFEST_FILE
 from trainer_utils.format.printable import printable
@@ -149,27 +149,28 @@ def _made_before(folder: str, key: str) -> dict[str, str] | None:
         return None
     for name, uri in uris.items():
         is_dataset = name.endswith(("ExampleGen", _BALANCED[0]))
-        if is_dataset and (path := _first_lacking(uri)) is not None:
-            logging.warning("%s: is not as it was written: made anew", printable(path))
+        if is_dataset and (problem := _problem_of(uri)) is not None:
+            logging.warning("made anew: %s", printable(problem))
             return None
     return uris
 
 
-def _first_lacking(uri: str) -> str | None:
-    """The first file of a dataset that is not there with its size; `verify` looks at contents."""
+def _problem_of(uri: str) -> str | None:
+    """What names and sizes of a dataset's files tell against it; `verify` looks at contents."""
     files = list_dataset(uri)
     try:
-        manifest = read_manifest(uri)
+        manifest = files.layout().manifest  # which is compared with the shards
     except DatasetError as error:
         if is_fault(error):
             raise
-        manifest = None  # a damaged one tells no sizes
+        return str(error)
     if manifest is None:
-        return files.path(MANIFEST_FILE)
-    expected = {shard.path: shard.bytes for shard in manifest.shards}
+        return f"{files.path(MANIFEST_FILE)}: is missing"
     for name, digest in manifest.published.items():
-        expected[name] = digest.size if digest is not None else files.size(name) or 0
-    return next((files.path(n) for n, size in expected.items() if files.size(n) != size), None)
+        size = files.size(name)
+        if size is None or (digest is not None and digest.size != size):
+            return f"{files.path(name)}: is missing, or has another size"
+    return None
 
 
 def _next_output(folder: str, component: str, output: str) -> str:
