@@ -212,8 +212,8 @@ def _parsed(data: bytes, delimiter: str) -> list[list[str]]:
 def _check_delimiter(first: Sequence[str], delimiter: str, source: str) -> None:
     """Refuses a header of one name that is several, divided by another character."""
     for other in _DELIMITERS.replace(delimiter, "") if len(first) == 1 else "":
-        names = first[0].split(other)
-        if len(names) > 1 and all(map(_NAME.fullmatch, names)):
+        names = first[0].removeprefix(other).split(other)  # an index has no name
+        if other in first[0] and all(map(_NAME.fullmatch, names)):
             raise _bad(
                 source,
                 f"names divided by {delimiter!r} in the first row",

@@ -231,6 +231,27 @@ def test_the_first_row_is_a_header_where_the_user_says_so(convert):
         assert dataset.features.keys() >= {*(columns or names)}
 
 
+@pytest.mark.parametrize(
+    ("delimiter", "names"),
+    [
+        ("\t", ("text", "n")),
+        *(
+            (one, names)
+            for one in ";|"
+            for names in [("text", "n"), ("", "text", "n"), ("", "text")]
+        ),
+    ],
+)
+def test_a_header_that_another_character_divides_is_no_name(convert, delimiter, names):
+    lines = [names, *([str(number)] * len(names) for number in range(3))]
+    files = {"t.csv": "".join(f"{delimiter.join(line)}\n" for line in lines)}
+    with pytest.raises(InputError, match="Name what divides them") as refused:
+        convert(files)
+    assert f"delimiter={delimiter!r} " in str(refused.value)
+    named = convert(files, delimiter=delimiter).features.keys()
+    assert named >= {name or "index" for name in names}
+
+
 FRAMES = {
     "numbered": pd.DataFrame({"review": ["So good", "A bore"], "stars": [5, 1]}),
     "named rows": pd.DataFrame({"mpg": [21.5, 22.8]}, index=["Mazda RX4", "Datsun 710"]),
