@@ -30,10 +30,9 @@ from trainer_utils.format.layouts import (
     may_be_dataset,
 )
 from trainer_utils.format.origin import Origin, Step
-from trainer_utils.format.tfrecord import HEADER_BYTES, begins_with_frame
+from trainer_utils.format.tfrecord import HEADER_BYTES, begins_with_frame, begins_with_gzip
 from trainer_utils.order.recipe import Recipe
 
-_GZIP = b"\x1f\x8b"
 _LISTED_AT_ONCE = 16
 _NO_RECORDS = re.compile(r"^[._]|\.(json|jsonl|pbtxt|txt|md|csv|crc|index)$")
 _MOST_NAMED = 6  # datasets, in a message
@@ -203,10 +202,8 @@ class DatasetFiles:
     def size(self, name: str) -> int | None:
         """Of a file, in bytes; None where there is none."""
         if (size := self.sizes.get(name)) is None:
-            path = self.path(name)
-            with contextlib.suppress(FileNotFoundError):
-                if storage.exists(path) and not storage.is_folder(path):
-                    return storage.file_size(path)
+            with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+                return storage.file_size(self.path(name))  # which has no folder either
         return size
 
     def version(self, name: str) -> str:
@@ -297,7 +294,7 @@ def _check_records(path: str) -> None:
         head = storage.read_range(path, start=0, stop=HEADER_BYTES)
     except (FileNotFoundError, NotADirectoryError):
         raise DatasetError.at(path, expected=expected, got="none") from None
-    if head and not head.startswith(_GZIP) and not begins_with_frame(head):
+    if head and not begins_with_gzip(head) and not begins_with_frame(head):
         advice = "tfx-shards convert makes a dataset of raw files."
         got = "one that does not begin as one"
         raise DatasetError.at(path, expected=expected, got=got, advice=advice)
@@ -308,7 +305,7 @@ def _list_named(patterns: Sequence[str], with_index: bool) -> DatasetFiles:
     found = find_named_files(patterns)
     folders = {path.rpartition("/")[0] for path, _ in found}
     roots = {re.sub(rf"(^|/){naming.SPLIT_PREFIX}[^/]*$", "", folder) for folder in folders}
-    root = next(iter(roots)) if len(roots) == 1 else posixpath.commonpath(sorted(roots))
+    root = _common_root(sorted(roots))
     base = root and f"{root.rstrip('/')}/"
     entries = {path.removeprefix(base): entry for path, entry in found}
     around = None
@@ -317,6 +314,14 @@ def _list_named(patterns: Sequence[str], with_index: bool) -> DatasetFiles:
         around = list_dataset(root, with_index=with_index)
     named = [path.removeprefix(base) for path, _ in found]
     return DatasetFiles(root, entries, named=named, around=around)
+
+
+def _common_root(folders: Sequence[str]) -> str:
+    """The folder that all of these lie in; empty where they are urls, or some are relative."""
+    if len(folders) == 1:
+        return folders[0]
+    is_mixed = any(map(storage.is_remote, folders)) or len({f.startswith("/") for f in folders}) > 1
+    return "" if is_mixed else posixpath.commonpath(folders)
 
 
 def find_named_files(patterns: Sequence[str]) -> list[tuple[str, storage.FolderEntry]]:

@@ -46,9 +46,9 @@ from trainer_utils.format import (
 from trainer_utils.format.example import decode_example
 from trainer_utils.format.index import name_crcs, name_in
 from trainer_utils.format.layouts import DatasetLayout, ShardFile
-from trainer_utils.format.naming import DATUM_SHARDS_FILE, NAME_FEATURES
+from trainer_utils.format.naming import DATUM_SHARDS_FILE, NAME_FEATURES, SPLIT_PREFIX
 from trainer_utils.format.slices import FileRange
-from trainer_utils.format.tfrecord import BLOCK_BYTES, HEADER_BYTES
+from trainer_utils.format.tfrecord import BLOCK_BYTES, HEADER_BYTES, begins_with_gzip
 from trainer_utils.storage import (
     exists,
     file_size,
@@ -59,7 +59,6 @@ from trainer_utils.storage import (
 )
 
 _logger = logging.getLogger(__name__)
-_GZIP = b"\x1f\x8b"
 _looked_at: dict[str, bool] = {}  # of others' shards, whether they are compressed, by path
 _MOST_LOOKED_AT, _LOOKED_AT_BYTES = 256, 1 << 20  # records of a file, and bytes at once
 
@@ -257,13 +256,17 @@ def check_count(shard: ShardFile, records: int) -> None:
 
 
 def is_gzip(path: str) -> bool:
-    """Whether a shard is compressed: by its name, unless `look_for_gzip` has looked at it."""
+    """Whether a shard is compressed: by a name of ours; others' are looked at, once a process."""
+    folder = path.rpartition("/")[0].rpartition("/")[2]
+    is_others = not folder.startswith(SPLIT_PREFIX) and not is_remote(path)
+    if is_others and path not in _looked_at:
+        look_for_gzip(path)
     return _looked_at.get(path, path.endswith(".gz"))
 
 
 def look_for_gzip(path: str) -> None:
-    """Sees by its first two bytes whether a file that others wrote is compressed."""
-    _looked_at[path] = read_range(path, start=0, stop=len(_GZIP)) == _GZIP
+    """Sees by how it begins whether a file that others wrote is compressed."""
+    _looked_at[path] = begins_with_gzip(read_range(path, start=0, stop=HEADER_BYTES))
 
 
 def read_shard_blocks(path: str, *, block_bytes: int = BLOCK_BYTES) -> Iterator[RecordBlock]:

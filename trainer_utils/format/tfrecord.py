@@ -34,6 +34,7 @@ BLOCK_BYTES = 8 << 20  # 8 MiB: past the point where a larger read is any faster
 
 _MOST_BYTES_A_READ = 256 << 20  # so that a length made up by an attacker allocates no more
 _VIEWED_FROM_BYTES = 4 << 10  # a record: a view costs 184 bytes and as much time as copying these
+_GZIP = b"\x1f\x8b"
 _LENGTH, _CRC = struct.Struct("<Q"), struct.Struct("<I")
 _HEADER = np.dtype([("length", "<i8"), ("crc", "<u4")])
 
@@ -103,6 +104,11 @@ def begins_with_frame(data: bytes) -> bool:
     """Whether there is a record's length at the beginning, with its checksum."""
     head = data[:HEADER_BYTES]
     return len(head) == HEADER_BYTES and head == _header(*_LENGTH.unpack_from(head))
+
+
+def begins_with_gzip(head: bytes) -> bool:
+    """Whether a file that begins so, by `HEADER_BYTES`, is gzip: a record's length may look so."""
+    return head.startswith(_GZIP) and not begins_with_frame(head)
 
 
 def unframe(frame: bytes, *, path: str, record: int | None = None, offset: int) -> bytes:

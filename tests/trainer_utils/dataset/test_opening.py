@@ -2,6 +2,8 @@
 
 import itertools
 import os
+import subprocess
+import sys
 import types
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -15,7 +17,14 @@ import trainer_utils
 from trainer_utils import DatasetWriter, storage
 from trainer_utils.dataset import open_dataset, read_shard_blocks
 from trainer_utils.dataset.location import list_dataset
-from trainer_utils.format import ConfigError, CorruptShardError, DatasetError, Feature, SplitRange
+from trainer_utils.format import (
+    ConfigError,
+    CorruptShardError,
+    DatasetError,
+    Feature,
+    SplitRange,
+    encode_example,
+)
 from trainer_utils.format.datum import render_features
 from trainer_utils.format.naming import WORKING_FOLDER
 
@@ -316,3 +325,39 @@ def test_gzip_is_known_by_its_bytes(tmp_path, serialize, read_by, name, is_packe
     path.write_bytes(path.read_bytes()[: RECORDS * 8])
     with pytest.raises((DatasetError, tf.errors.OpError), match=name):
         ids_read(read_by, str(path), shuffle=shuffle)
+
+
+@pytest.mark.parametrize("name", ["data.tfrecord", "part-1"])
+def test_gzip_is_known_in_other_processes_too(tmp_path, serialize, name):
+    path = tmp_path / name
+    with tf.io.TFRecordWriter(str(path), options="GZIP") as writer:
+        for number in range(RECORDS):
+            writer.write(serialize(id=[number]))
+    found = ids_read(trainer_utils.iterate, str(path), processes=2)
+    assert sorted(found) == list(range(RECORDS))
+    program = (
+        f"from pipelines.tools.verification import verify_dataset as v; print(v({str(path)!r}))"
+    )
+    told = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert "good" in told.stdout, told.stderr
+
+
+def test_a_record_whose_length_looks_like_gzip_is_a_record(tmp_path):
+    data = b"".join(encode_example({"id": 7, "image": bytes(0x8B1F - 40)}))
+    assert len(data) == 0x8B1F  # little-endian it begins 1f 8b
+    with tf.io.TFRecordWriter(str(tmp_path / "train.tfrecord")) as writer:
+        writer.write(data)
+    assert ids_read(trainer_utils.iterate, str(tmp_path)) == [7]
+
+
+def test_files_of_two_buckets_are_one_input(tmp_path, serialize):
+    places = [f"memory://{tmp_path.name}-{n}/x/data.tfrecord" for n in "ab"]
+    local = tmp_path / "x/data.tfrecord"  # the folder's own name has the word "test"
+    local.parent.mkdir()
+    for number, place in enumerate(places):
+        with tf.io.TFRecordWriter(str(local)) as writer:
+            writer.write(serialize(id=[number]))
+        with storage.write_atomically(place, temporary_folder=place.rpartition("/")[0]) as stream:
+            stream.write(local.read_bytes())
+    for files in (places, [places[0], str(local)]):
+        assert sorted(ids_read(trainer_utils.iterate, tuple(files))) == [0, 1]
