@@ -8,6 +8,7 @@ Facts of parts of a dataset add up, so that workers each look at their own part.
 
 import contextlib
 import dataclasses
+import functools
 from collections.abc import Iterable
 from typing import Any
 
@@ -15,7 +16,7 @@ from trainer_utils.format import DatasetError, Feature, RecordBlock
 from trainer_utils.format.datum import DATUM_IMAGE_FORMATS
 from trainer_utils.format.example_columns import Column, parse_examples, parse_feature_lists
 from trainer_utils.format.json_text import JsonObject
-from trainer_utils.format.media_formats import image_size
+from trainer_utils.format.media_formats import ImageSize, image_size
 from trainer_utils.format.tfrecord import HEADER_BYTES
 
 _COMPANION = "_shape"  # of a feature of variable length and rank 2 or more, as Datum writes it
@@ -38,14 +39,14 @@ class ImageFacts:
     @classmethod
     def of_values(cls, values: Iterable[Any]) -> "ImageFacts | None":
         """Of values of a feature; the first that is no image ends the search."""
-        found: ImageFacts | None = None
+        found: dict[ImageSize, ImageFacts] = {}  # of photos there are many, of sizes few
         for value in values:
             if (size := image_size(value) if isinstance(value, bytes) else None) is None:
                 return None
-            sets = frozenset([size.channels]), frozenset([size.format])
-            one = cls((size.height, size.width), True, *sets)
-            found = found.merged(one) if found else one
-        return found
+            if size not in found:
+                sets = frozenset([size.channels]), frozenset([size.format])
+                found[size] = cls((size.height, size.width), True, *sets)
+        return functools.reduce(cls.merged, found.values()) if found else None
 
     def merged(self, other: "ImageFacts") -> "ImageFacts":
         """With another part's facts."""

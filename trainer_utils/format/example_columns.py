@@ -15,6 +15,7 @@ import numpy.typing as npt
 from trainer_utils.format.checksums import Buffer
 from trainer_utils.format.errors import DatasetError
 from trainer_utils.format.example import decode_context, decode_feature_lists, read_fields
+from trainer_utils.format.tensors import array_of
 
 _FIRST, _SECOND = 0x0A, 0x12  # tags of fields 1 and 2 with a length
 KINDS = {0x0A: "string", 0x12: "float", 0x1A: "int"}  # tags of the kinds of a Feature
@@ -178,7 +179,7 @@ def _column(
         given: Any = buffer if isinstance(buffer, bytes) and not is_view else memoryview(data.data)
         values = [given[begin:end] for begin, end in _bounds(begins, ends)]
         is_bytes = is_view or given is buffer
-        return Column(kind, counts, _objects(values if is_bytes else [*map(bytes, values)]))
+        return Column(kind, counts, array_of(values if is_bytes else [*map(bytes, values)], object))
     if len(index):
         begins, ends = _message(data, begins, ends, _FIRST, is_last=True)  # packed
     counts[index], numbers = (_floats if kind == "float" else _integers)(data, begins, ends)
@@ -260,12 +261,6 @@ def _bounds(begins: Positions, ends: Positions) -> Iterator[tuple[int, int]]:
     return zip(begins.tolist(), ends.tolist(), strict=True)
 
 
-def _objects(values: list[Any]) -> npt.NDArray[Any]:
-    array = np.empty(len(values), object)
-    array[:] = values
-    return array
-
-
 def parse_feature_lists(
     buffer: Buffer, begins: Positions, ends: Positions, names: Collection[str] | None = None
 ) -> dict[str, Column]:
@@ -316,12 +311,12 @@ def _one_by_one(
     for name, rows in found.items():
         kind = kinds.get(name, "")
         if are_lists:
-            counts, array = [*map(len, rows)], _objects(rows)
+            counts, array = [*map(len, rows)], array_of(rows, object)
         else:
             counts = [sum(map(len, steps)) for steps in rows]
             values = [value for steps in rows for step in steps for value in step]
             dtype = _DTYPES.get(kind)
-            array = np.array(values, dtype) if dtype else _objects(values)
+            array = np.array(values, dtype) if dtype else array_of(values, object)
         columns[name] = Column(kind, np.array(counts, np.int64), array)
     return columns
 

@@ -122,8 +122,7 @@ def packing_of(head: bytes) -> str | None:
     return next((name for sign, name in _PACKINGS.items() if head.startswith(sign)), None)
 
 
-@dataclasses.dataclass(frozen=True)
-class ImageSize:
+class ImageSize(NamedTuple):
     """A format that TensorFlow decodes, height and width in pixels, and channels."""
 
     format: str

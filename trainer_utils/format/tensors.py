@@ -9,7 +9,7 @@ Source: `tensorflow/core/framework/{tensor,tensor_shape,types}.proto`.
 import dataclasses
 import math
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -146,9 +146,7 @@ def decode_tensor(data: Buffer) -> npt.NDArray[Any]:
             elif number == _STRINGS:
                 texts.append(bytes(data[start:stop]))
         if _NAMES[dtype] == "string":
-            array = np.empty(len(texts), object)
-            array[:] = texts
-            return array.reshape(shape)
+            return array_of(texts, object).reshape(shape)
         return np.frombuffer(content, numpy_dtype(_NAMES[dtype])).reshape(shape)
     except (DatasetError, KeyError, ValueError, IndexError) as error:
         said = f"expected a TensorProto, got {bytes(data[:40])!r}…"
@@ -163,6 +161,13 @@ def _sizes(data: Buffer, start: int, stop: int) -> Iterator[int]:
                 if field == _SIZE:
                     size, _ = read_varint(data, begin, end)
             yield size
+
+
+def array_of(values: Sequence[Any], dtype: Any) -> npt.NDArray[Any]:
+    """`(values,)`; in one of objects lists stay lists, and bytes keep the zeros at their end."""
+    array = np.empty(len(values), dtype)
+    array[:] = values
+    return array
 
 
 def numpy_dtype(name: str) -> np.dtype[Any]:

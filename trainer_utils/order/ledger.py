@@ -221,13 +221,14 @@ class InputHistory:
                 "step", step, allowed=f"one of the run's, from {first} to {self.ledger.steps - 1}"
             )
         segment, order = segments[index], self._orders(index)
+        bad = _unreadable(segment)
         epoch, within = divmod(segment.start + step - segment.first_step, order.steps_per_epoch)
         rows: list[BatchRow] = []
         skipped: list[RecordName] = []
         for worker in range(order.layout.num_workers):
             records = order.records(epoch=epoch, step=within, worker=worker)
             for place, record in enumerate(records):
-                read = _read_for(record, order, segment)
+                read = _read_for(record, order, bad)
                 skipped += [record] if read != record else []
                 replica = order.replica_of(worker, row=place, rows=len(records))
                 rows.append(BatchRow(worker, replica, read, stands_in=read != record))
@@ -238,8 +239,8 @@ class InputHistory:
         found: set[SeenAt] = set()
         for segment in self.ledger.segments:
             order = self.order_of(segment)
-            wanted = {*records, *_unreadable(segment)}
-            wanted = {one for one in wanted if _read_for(one, order, segment) in records}
+            bad = _unreadable(segment)
+            wanted = {one for one in {*records, *bad} if _read_for(one, order, bad) in records}
             steps = range(segment.start, segment.start + segment.steps)
             for at in order.steps_of(wanted, steps):
                 step = segment.first_step + at - segment.start
@@ -251,7 +252,6 @@ def _unreadable(segment: Segment) -> set[RecordName]:
     return {RecordName(path, n) for path, numbers in segment.unreadable.items() for n in numbers}
 
 
-def _read_for(record: RecordName, order: InputOrder, segment: Segment) -> RecordName:
+def _read_for(record: RecordName, order: InputOrder, bad: Collection[RecordName]) -> RecordName:
     """What was read for a record: itself, or the next that could be read."""
-    bad = _unreadable(segment)
     return order.next_of(record, lambda one: one not in bad) if bad else record

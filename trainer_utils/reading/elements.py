@@ -81,13 +81,6 @@ def splits_of(counts: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
     return np.concatenate([np.zeros(1, np.int64), np.cumsum(counts)])
 
 
-def array_of(values: list[Any], dtype: Any) -> Array:
-    """`(values,)`; bytes keep the zeros at their end in an array of objects."""
-    array = np.empty(len(values), dtype)
-    array[:] = values
-    return array
-
-
 def padded(column: Column, dtype: Any, start: int, stop: int) -> Array:
     """`(batch, longest of it)` for some of the records."""
     values, splits = ragged(column, dtype, start, stop)

@@ -15,10 +15,15 @@ import numpy.typing as npt
 
 from trainer_utils.format import ConfigError, DatasetError, Feature
 from trainer_utils.format.example_columns import Column
-from trainer_utils.format.tensors import decode_tensor, item_bytes, numpy_dtype, tensor_header
+from trainer_utils.format.tensors import (
+    array_of,
+    decode_tensor,
+    item_bytes,
+    numpy_dtype,
+    tensor_header,
+)
 from trainer_utils.reading.elements import (
     ArraySpec,
-    array_of,
     end_to_end,
     padded,
     ragged,

@@ -17,6 +17,7 @@ import numpy.typing as npt
 
 from trainer_utils.format import ConfigError, DatasetError
 from trainer_utils.format.planning import splitmix64
+from trainer_utils.format.tensors import numpy_dtype
 from trainer_utils.reading.image_files import (
     decode_image,
     decode_jpeg_part,
@@ -27,7 +28,6 @@ from trainer_utils.reading.threads import run_in_threads
 
 if TYPE_CHECKING:
     from trainer_utils.options import InputOptions
-
 
 Array = npt.NDArray[Any]
 Pixels = npt.NDArray[np.uint8]
@@ -203,15 +203,12 @@ class Normalization:
 
 
 def _dtype(name: str) -> np.dtype[Any]:
-    if name != "bfloat16":
-        return np.dtype(name)
     try:
-        import ml_dtypes
+        return numpy_dtype(name)
     except ImportError as error:
         rule = "float32 or float16 where ml_dtypes is not installed"
         cure = "pip install ml_dtypes, which TensorFlow and jax bring"
         raise ConfigError.of("dtype", name, allowed=rule, advice=cure) from error
-    return np.dtype(ml_dtypes.bfloat16)
 
 
 class ImageDecoder:

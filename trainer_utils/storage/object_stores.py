@@ -66,7 +66,7 @@ class _ObjectStores(FileSystem):
             found = store.list_with_delimiter(key or None)
             folders = [FolderEntry(_name(each), None, True) for each in found["common_prefixes"]]
             files = [
-                FolderEntry(_name(info["path"]), int(info["size"]))
+                FolderEntry(_name(info["path"]), int(info["size"]), version=_version(info))
                 for info in found["objects"]
                 if _is_file(store, info)
             ]
