@@ -15,6 +15,7 @@ from tfx.types import standard_artifacts
 
 from components.balancing.settings import BalancerSettings
 from components.shard_balancer import Executor, plan
+from pipelines.tools.verification import verify_dataset
 from tests.components.runs import records_of
 from tests.make import everything as contents
 from trainer_utils.format import (
@@ -151,6 +152,15 @@ def test_damage_anywhere_is_found_with_file_and_byte(tmp_path, suffix):
             assert caught.value.record == place // frame_bytes
             assert caught.value.offset == place // frame_bytes * frame_bytes
         assert list((tmp_path / "out").iterdir()) == []
+
+
+@pytest.mark.parametrize("damage", [Path.unlink, lambda path: path.write_bytes(b"no index")])
+def test_an_index_that_is_lost_is_made_anew(stock, tmp_path, damage):
+    given = balance(stock[0], tmp_path / "given", num_shards={"train": 3})
+    damage(next((tmp_path / "given/index").glob("train-*")))
+    again = balance(tmp_path / "given", tmp_path / "again", num_shards={"train": 2})
+    assert again["splits"]["train"]["written"] == given["splits"]["train"]["written"]
+    assert verify_dataset(str(tmp_path / "again")).is_good
 
 
 def test_a_run_that_is_refused_leaves_the_dataset_that_was_there(stock, tmp_path):
