@@ -57,6 +57,11 @@ def dataset_checks(uri: str, *, workers: int = 1) -> Iterator[Check]:
         cure = "tfx-shards verify names every problem, if it is a dataset at all."
         yield Check("dataset", "bad", str(error), cure)
         return
+    yield from checks_of(facts, workers=workers)
+
+
+def checks_of(facts: DatasetFacts, *, workers: int = 1) -> Iterator[Check]:
+    """Those of a dataset that can be opened."""
     yield _manifest(facts)
     for name, split in facts.splits.items():
         yield _shards(f"shards of {name}", split, workers)
@@ -130,7 +135,7 @@ def _classes(labels: Mapping[str, Mapping[str, int]], totals: Mapping[str, int])
             message = f"{lacking[0]!r}{more} never occurs in {split}"
             cure = "Convert it again with stratify=True, or more of that class."
             return Check("classes", "warn", message, cure)
-    ranked = sorted(totals, key=lambda label: (-totals[label], label))
+    ranked = [*totals]
     commonest, rarest = ranked[0], ranked[-1]
     if totals[commonest] > _SKEWED * totals[rarest]:
         message = f"{totals[commonest]:,} of {commonest!r} for {totals[rarest]:,} of {rarest!r}"

@@ -75,11 +75,11 @@ class DatasetFacts(Shown):
 
     @property
     def label_totals(self) -> Mapping[str, int]:
-        """How often each label occurs in all splits together."""
+        """How often each label occurs in all splits together, the most frequent first."""
         totals = collections.Counter[str]()
         for counts in self.labels.values():
             totals.update(counts)
-        return totals
+        return dict(sorted(totals.items(), key=lambda item: (-item[1], item[0])))
 
     @property
     def is_gzip(self) -> bool:
@@ -157,7 +157,7 @@ class DatasetFacts(Shown):
 
     def _label_parts(self) -> list[Part]:
         totals = self.label_totals
-        shown = sorted(totals, key=lambda label: (-totals[label], label))[:_MOST_LABELS]
+        shown = [*totals][:_MOST_LABELS]
         names = [name for name in self.splits if name in self.labels]
         rows = [[label, *(self.labels[n].get(label, 0) for n in names)] for label in shown]
         more = quantity(len(totals) - len(shown), "more label")

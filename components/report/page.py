@@ -14,7 +14,7 @@ from collections.abc import Callable
 from typing import Any
 
 from components.auditing.checks import total_variation
-from components.report.doctor import Check, dataset_checks
+from components.report.doctor import Check, checks_of
 from components.report.html import load_template
 from components.report.inspection import DatasetFacts, feature_row, inspect_dataset
 from components.report.records import ExampleReader
@@ -85,11 +85,10 @@ def _render(
     reader = ExampleReader(uri)
     sample = draw_sample(reader, most_records=sample_records, advance=advance)
     facts = inspect_dataset(uri)
-    checks = [*dataset_checks(uri), *([_schema_check(schema, facts)] if schema else [])]
+    checks = [*checks_of(facts), *([_schema_check(schema, facts)] if schema else [])]
     parts = [part for part in facts.uri.split("/") if part]  # an artifact's ends with a number
     totals = facts.label_totals
-    frequent = sorted(totals, key=lambda label: (-totals[label], label))[:_MOST_LABELS]
-    labels: dict[str, list[tuple[int, float]]] = {label: [] for label in frequent}
+    labels: dict[str, list[tuple[int, float]]] = {n: [] for n in [*totals][:_MOST_LABELS]}
     for split in facts.splits:
         counts = facts.labels.get(split, {})
         in_all = max(sum(counts.values()), 1)

@@ -22,6 +22,7 @@ from typing import Any
 
 import numpy as np
 
+from components.common.file_table import encode_path
 from trainer_utils.dataset import (
     Dataset,
     ShardFile,
@@ -262,11 +263,6 @@ class Place:
     bytes: int  # without its frame
 
 
-def encode_name(name: str) -> bytes:
-    """A name as records hold it; what is no UTF-8 in it are surrogates, as `os.fsdecode` has it."""
-    return name.encode("utf-8", "surrogateescape")
-
-
 def name_features(dataset: Dataset) -> list[str]:
     """The features that name a dataset's records; none of others' datasets that have no such."""
     features = dataset.features
@@ -288,7 +284,7 @@ def find_places(dataset: Dataset, name: str) -> list[Place]:
     found: list[Place] = []
     for split, shards in dataset.shards.items():
         for shard in shards:
-            numbers = find_numbers(dataset, shard, [encode_name(name)])
+            numbers = find_numbers(dataset, shard, [encode_path(name)])
             if numbers is None:
                 found += read_places(shard, split, [name])
             elif numbers:
@@ -303,7 +299,7 @@ def find_places(dataset: Dataset, name: str) -> list[Place]:
 
 def read_places(shard: ShardFile, split: str, names: Iterable[str]) -> Iterator[Place]:
     """The records of some names in a shard, whose records are all read and checked."""
-    wanted = {encode_name(name): name for name in names}
+    wanted = {encode_path(name): name for name in names}
     may_be_numbers = any(name.lstrip(b"-").isdigit() for name in wanted)
     first = 0
     for block in read_shard_blocks(shard.path):

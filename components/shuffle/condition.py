@@ -20,6 +20,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from components.common.file_table import encode_path
 from trainer_utils.format import ConfigError
 from trainer_utils.format.errors import did_you_mean
 from trainer_utils.format.example_columns import Column
@@ -175,7 +176,7 @@ class _Evaluation:
             case ast.UnaryOp(ast.USub(), ast.Constant(int(value) | float(value))):
                 return -value
             case ast.Constant(str(value)):
-                return value.encode("utf-8", "surrogateescape")
+                return encode_path(value)
             case ast.Constant(int() | float() | None):
                 return node.value
         self._refuse(node)

@@ -20,6 +20,7 @@ import numpy as np
 import numpy.typing as npt
 from absl import logging
 
+from components.common.file_table import encode_path
 from components.shuffle.condition import parse_condition
 from trainer_utils.format import ConfigError, DatasetError, Feature, RecordBlock
 from trainer_utils.format.errors import did_you_mean
@@ -171,12 +172,12 @@ class Edits:
 
     @functools.cached_property
     def _excluded(self) -> Mapping[bytes, int]:
-        return {name.encode(errors=_UNDECODED): place for place, name in enumerate(self.exclude)}
+        return {encode_path(name): place for place, name in enumerate(self.exclude)}
 
     @functools.cached_property
     def _relabelled(self) -> Mapping[bytes, tuple[int, str | int | float]]:
         rows = enumerate(self.relabel.items())
-        return {name.encode(errors=_UNDECODED): (place, v) for place, (name, v) in rows}
+        return {encode_path(name): (place, v) for place, (name, v) in rows}
 
 
 def parse_block(block: RecordBlock, names: Collection[str], *, path: str) -> dict[str, Column]:
@@ -415,7 +416,7 @@ def fingerprint_of_files(files: Mapping[str, Any], datasets: Sequence[str]) -> s
         datasets: digests of datasets.
     """
     facts: dict[str, Any] = {
-        name: _digest_of(_read(name, path).encode("utf-8", _UNDECODED))
+        name: _digest_of(encode_path(_read(name, path)))
         for name, path in files.items()
         if isinstance(path, str)
     }

@@ -67,12 +67,15 @@ def load_datasets(uri: str | None = None, *, root: str | None = None) -> Lineage
                         there.setdefault(node.known.digest, node)
     nodes = _with_inputs([asked] if root is None else [*there], there)
     artifacts, executions = dict[Id, Artifact](), dict[Id, Execution]()
+    summaries = dict[Id, DatasetSummary]()
     before = {digest: node.inputs for digest, node in nodes.items()}
     for digest in graphlib.TopologicalSorter(before).static_order():
-        uri, step = nodes[digest].uri, nodes[digest].known.made_by
+        uri, known = nodes[digest].uri, nodes[digest].known
         state = "UNKNOWN" if uri.startswith(MISSING_PREFIX) else "LIVE"
         artifacts[digest] = Artifact(id=digest, type=DATASET_TYPE, uri=uri, state=state)
-        if step is not None:
+        if known.summary:
+            summaries[digest] = known.summary
+        if (step := known.made_by) is not None:
             inputs: dict[str, list[Id]] = {}
             for given in dict.fromkeys(step.inputs):
                 inputs.setdefault(given.name, []).append(given.digest)
@@ -84,13 +87,12 @@ def load_datasets(uri: str | None = None, *, root: str | None = None) -> Lineage
                 inputs=inputs,
                 outputs={step.output: [digest]},
             )
-    summaries = {digest: nodes[str(digest)].known.summary for digest in artifacts}
     return Lineage(
         metadata="manifests" if root is None else f"manifests in {root}",
         artifact_id=asked,
         artifacts=artifacts,
         executions=executions,
-        summaries={digest: summary for digest, summary in summaries.items() if summary},
+        summaries=summaries,
         knows_runs=False,
     )
 

@@ -20,7 +20,8 @@ import os
 import posixpath
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from components.report.records import encode_name, read_places
+from components.common.file_table import encode_path
+from components.report.records import read_places
 from trainer_utils.dataset import open_dataset
 from trainer_utils.dataset.location import read_manifest
 from trainer_utils.format import ConfigError, DatasetError
@@ -229,7 +230,7 @@ class Forgetting(Shown):
 
 
 def _digest_of(name: str) -> str:
-    return f"sha256:{hashlib.sha256(encode_name(name)).hexdigest()}"
+    return f"sha256:{hashlib.sha256(encode_path(name)).hexdigest()}"
 
 
 def _survey(roots: Sequence[str], names: Sequence[str]) -> tuple[list[str], dict[str, str]]:
