@@ -1,5 +1,6 @@
 """What is installed, and what to say where an extra of this distribution is not."""
 
+import importlib
 from importlib import metadata
 
 HOW_TO_GET_TFX = (
@@ -8,6 +9,12 @@ HOW_TO_GET_TFX = (
 )
 
 NOT_INSTALLED = "not installed"
+
+
+def forget_listed_folders() -> None:
+    """Has the next search for a package list its folders again."""
+    importlib.invalidate_caches()  # of importlib-metadata, where that took the search over
+    metadata.MetadataPathFinder().invalidate_caches()
 
 
 def installed_version(package: str) -> str:
@@ -20,5 +27,5 @@ def installed_version(package: str) -> str:
         try:
             return metadata.version(package)
         except metadata.PackageNotFoundError:
-            metadata.MetadataPathFinder().invalidate_caches()
+            forget_listed_folders()
     return NOT_INSTALLED

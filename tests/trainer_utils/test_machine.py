@@ -2,13 +2,12 @@
 
 import errno
 import os
-from importlib import metadata
 
 import numpy as np
 import pytest
 
 from trainer_utils import machine
-from trainer_utils.extras import installed_version
+from trainer_utils.extras import forget_listed_folders, installed_version
 
 
 @pytest.fixture
@@ -79,8 +78,11 @@ def test_what_this_machine_has_left_is_no_more_than_it_has():
     assert 0 < machine.free_memory() <= there
 
 
-def test_a_package_is_found_though_a_folder_could_not_be_listed_once(monkeypatch):
-    metadata.MetadataPathFinder().invalidate_caches()
+@pytest.mark.parametrize("library", ["importlib", "importlib_metadata"])
+def test_a_package_is_found_though_a_folder_could_not_be_listed_once(monkeypatch, library):
+    if library == "importlib_metadata":  # once imported, it searches in the place of Python's own
+        pytest.importorskip(library)
+    forget_listed_folders()
     listed, refused = os.listdir, []
 
     def refuse(path):
