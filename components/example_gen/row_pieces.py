@@ -7,7 +7,6 @@ runs of the shuffles that put each split in order.
 
 import dataclasses
 import hashlib
-import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -43,7 +42,7 @@ from trainer_utils.format import Shard
 from trainer_utils.format.index import name_crc
 from trainer_utils.format.naming import NAME_FEATURES
 from trainer_utils.format.tensors import TokenSpec
-from trainer_utils.storage.file_system import join
+from trainer_utils.storage.file_system import encode_path, join
 
 TOKENS = "tokens"
 """The feature that a tokenizer makes."""
@@ -99,7 +98,8 @@ def inspect_piece(
     records, columns = rows.records, rows.columns
     arrays = {_RECORD: pa.array(records, pa.int64())}
     if rules.deduplicate:
-        values = zip(*(columns[name].to_pylist() for name in texts), strict=True)
+        texts_of_rows = zip(*(columns[name].to_pylist() for name in texts), strict=True)
+        values = texts_of_rows if texts else [()] * len(records)
         digests = [hashlib.blake2b(repr(v).encode(), digest_size=16).digest() for v in values]
         arrays[_DIGEST] = pa.array(digests, pa.binary(16))
     arrays |= {_PREFIX + name: array for name, array in columns.items()}
@@ -244,9 +244,9 @@ def gather_shards(shuffles: Sequence[ExternalShuffle], numbers: tuple[int, int])
 
 def _ids(given: PieceRows, records: npt.NDArray[np.int64]) -> pa.Array:
     if (names := given.names) is not None:
-        return pa.array([os.fsencode(names[record]) for record in records.tolist()], pa.binary())
+        return pa.array([encode_path(names[record]) for record in records.tolist()], pa.binary())
     numbers = pc.cast(pa.array(records + (given.first_record + 1)), pa.string())
-    source = pa.scalar(os.fsencode(f"{given.source}:"), pa.binary())
+    source = pa.scalar(encode_path(f"{given.source}:"), pa.binary())
     return pc.binary_join_element_wise(source, numbers.cast(pa.binary()), b"")
 
 

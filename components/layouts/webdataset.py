@@ -19,7 +19,6 @@ key ends at the first dot after the last slash. POSIX.1-2001 pax, `tarfile` of P
 """
 
 import collections
-import json
 import posixpath
 import re
 import tarfile
@@ -33,7 +32,7 @@ from components.common.input_table import InputTable
 from components.common.layout_inputs import LayoutInputs, select_readable
 from components.example_gen.folder import is_clutter
 from components.example_gen.list_table import typed_values
-from components.tables.json_rows import columns_of_objects, flatten_object
+from components.tables.json_rows import columns_of_objects, parse_object
 from components.tables.kinds import check_columns
 from trainer_utils.format import ConfigError, InputError, canonical_split
 from trainer_utils.format.checksums import extend_crc32c
@@ -239,12 +238,7 @@ def _read_sidecar(
         text = data.decode("utf-8-sig")
         if kind != "json":
             return (text.strip() or None) if kind == "cls" else text, None
-        value = json.loads(text)
-        if "\\u" in text:  # JSON can spell halves of characters, which UTF-8 cannot
-            json.dumps(value, ensure_ascii=False).encode()
-        if not isinstance(value, dict):
-            raise ValueError(f"expected an object, got {type(value).__name__}")
-        return dict(flatten_object(value)), None
+        return parse_object(text), None
     except (ValueError, RecursionError) as error:
         return None, f"{place!r}: expected {kind} in UTF-8: {error}"
 

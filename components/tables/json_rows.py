@@ -24,9 +24,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.json
 
+from components.common.file_table import one_array
 from components.common.layout_inputs import LayoutInputs
 from components.tables.kinds import EXACT, text_of_number
-from components.tables.pieces import BadRow, Piece, Rows, cut, lines_of, not_utf8, one_array
+from components.tables.pieces import BadRow, Piece, Rows, cut, lines_of, not_utf8
 from trainer_utils.format import InputError
 from trainer_utils.format.json_text import Json, JsonObject, without_twins
 
@@ -48,6 +49,15 @@ def flatten_object(value: Mapping[str, Json], prefix: str = "") -> Iterator[tupl
             yield from flatten_object(part, f"{prefix}{key}.")
         else:
             yield f"{prefix}{key}", part
+
+
+def parse_object(text: str) -> JsonObject:
+    """An object's fields, those of nested ones by names with dots; a `ValueError` where it is none,
+    a name stands twice or a text is none."""
+    value = json.loads(text, object_pairs_hook=without_twins)
+    if not isinstance(value, dict):
+        raise ValueError(f"expected an object, got {type(value).__name__}")
+    return _flat_object(flatten_object(value))
 
 
 def _flat_object(fields: Iterable[tuple[str, Json]]) -> JsonObject:
@@ -184,6 +194,8 @@ def _read_by_arrow(data: bytes, ignored: Collection[str]) -> pa.Table | None:
     lines = data.count(b"\n") + (not data.endswith(b"\n"))
     if len(table) != lines or any(map(_is_doubtful, table.columns)):
         return None
+    if not table.column_names:
+        return None  # a cast would forget how many rows there are
     # 0 and 1 for truths, as where lines are read one by one.
     return table.cast(_replaced(table.schema, pa.types.is_boolean, pa.int64()))
 

@@ -242,6 +242,8 @@ def test_a_hostile_json_is_rejected_by_name(tmp_path, read):
         '{"x": ' * 990 + "1" + "}" * 990,
         "[" * 100_000,
         '"text"',
+        '{"a": 1, "a": 2}',
+        '{"a": {"b": 1}, "a.b": 2}',
     ):
         write_tar(tmp_path / "x.tar", {"a.jpg": b"x", "a.json": content})
         (left,) = read(tmp_path).excluded

@@ -86,3 +86,12 @@ def test_numbers_among_texts_are_the_same_texts_wherever_a_file_is_cut(convert, 
         return [row for _, row in sorted(dataset.by_id().items(), key=lambda pair: pair[0])]
 
     assert found(together) == found(apart) == found(halves)
+
+
+@pytest.mark.parametrize("settings", [{}, {"deduplicate": True}])
+def test_rows_without_a_column_are_counted(convert, settings):
+    full = "".join(f'{{"text": "words {n}", "x": {n}}}\n' for n in range(3))
+    files = {"a.jsonl": '{"x": 1}\n{"x": 2}\n', "b.jsonl": full}
+    counts = convert(files, columns={"x": "ignore"}, **settings).counts()
+    assert counts["found"] == 5
+    assert counts["found"] == counts["written"] + counts["rejected"] + counts["skipped"]
