@@ -42,6 +42,7 @@ from components.tables.pieces import Piece, TableOptions, select_settings
 from components.tables.tokenizing import load_tokenizer
 from trainer_utils.format import ConfigError, Shard
 from trainer_utils.format.checksums import combine_crc32c, extend_crc32c
+from trainer_utils.format.tensors import TokenSpec
 from trainer_utils.storage import open_for_reading
 from trainer_utils.storage.faults import problem_of
 from trainer_utils.storage.file_system import join
@@ -117,8 +118,10 @@ class TextConversion(Conversion[RowPlan]):
     def __init__(
         self, settings: TextSettings, selection: InputSelection, runner: Runner | None
     ) -> None:
+        self._token_spec: TokenSpec | None = None
         if settings.tokenizer:  # which is there, or nothing is read
-            self.digest_of_files = load_tokenizer(settings.tokenizer).spec.tokenizer
+            self._token_spec = load_tokenizer(settings.tokenizer).spec
+            self.digest_of_files = self._token_spec.tokenizer
         super().__init__(settings, selection, runner)
         self._options = select_settings(TableOptions, settings)
         self._rules = select_settings(TextRules, settings)
@@ -149,7 +152,12 @@ class TextConversion(Conversion[RowPlan]):
         )
         partition = self.selection.partition
         planner = RowPlanner(
-            self.pieces, self._reports, folder=folder, partition=partition, settings=self.settings
+            self.pieces,
+            self._reports,
+            folder=folder,
+            partition=partition,
+            settings=self.settings,
+            token_spec=self._token_spec,
         )
         return planner.plan(excluded)
 

@@ -226,11 +226,13 @@ def _files_by_inspection(
             continue
         kinds = collections.Counter(kind_of_name(uri) for _, uri in uris)
         is_named = any(kinds) if by_name else all(kinds)
-        sample = _file_sources(inputs, table, uris[:_SAMPLE], are_alone=False)
-        is_there = any(not isinstance(one, RejectedInputError) for one in sample)
-        if is_named and (by_name or is_there):
+        is_there = is_named and by_name
+        if is_named != by_name:  # else it is a column of words, or its name and endings agree
+            sample = _file_sources(inputs, table, uris[:_SAMPLE], are_alone=False)
+            is_there = any(not isinstance(one, RejectedInputError) for one in sample)
+        if is_named and is_there:
             found[name] = next(kind for kind, _ in kinds.most_common() if kind is not None)
-        elif by_name and not is_named and not is_there:
+        elif by_name and not is_there:
             nameless.append(name)
     for name, embedded in table.embedded.items():
         if name not in inputs.columns and (heads := embedded.heads):
@@ -268,9 +270,8 @@ def _file_sources(
     folder, own_folder = posixpath.dirname(table.path), _own_folder(inputs, table.path)
     stems: dict[str, list[str]] = collections.defaultdict(list)
     if own_folder is not None:
-        for path in inputs.files:
-            if path.startswith(f"{own_folder}/"):
-                stems[posixpath.splitext(path)[0]].append(path)
+        for path in inputs.files.below(own_folder):
+            stems[posixpath.splitext(path)[0]].append(path)
     place_of: dict[str, str] = {}  # by where the file lies
     names: set[str] = set()
     for position, uri in uris:

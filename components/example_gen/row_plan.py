@@ -1,6 +1,6 @@
 """Lays out the shards of rows: what the columns are, and the split and place of every row.
 
-    plan = RowPlanner(pieces, reports, folder=…, partition=None, settings=settings).plan(excluded)
+    plan = RowPlanner(pieces, reports, folder=…, settings=settings, …).plan(excluded)
 
 A row's split is the one that its file or itself names, or one by hash. It is known by its source
 and its number there, or by a name of its own; that, and the seed, is all that a hash looks at. Rows
@@ -17,7 +17,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from components.common.entry import Column, ExcludedInput, label_column
-from components.common.file_table import encode_path
 from components.common.rejects import Reject
 from components.example_gen.near_duplicates import find_similar_texts
 from components.example_gen.plan import (
@@ -50,12 +49,13 @@ from components.tables.column_roles import (
 )
 from components.tables.kinds import cast_column, check_columns, decide_column, texts_of
 from components.tables.pieces import MAX_COLUMNS, Piece
-from components.tables.tokenizing import load_tokenizer
 from trainer_utils.format import ConfigError, Feature, InputError, keyed_hashes
 from trainer_utils.format.json_text import JsonObject
 from trainer_utils.format.naming import check_feature_names
 from trainer_utils.format.planning import keyed_digests
+from trainer_utils.format.tensors import TokenSpec
 from trainer_utils.format.tfrecord import RECORD_OVERHEAD_BYTES
+from trainer_utils.storage.file_system import encode_path
 
 _ENTRY_BYTES = 14  # of a feature beside its name and its values
 _ID_BYTES = 40
@@ -115,8 +115,10 @@ class RowPlanner:
         folder: str,
         partition: Partition | None,
         settings: TextSettings,
+        token_spec: TokenSpec | None,
     ) -> None:
         self._pieces, self._reports = pieces, reports
+        self._token_spec = token_spec
         self._folder, self._settings = folder, settings
         self._names = [*dict.fromkeys(name for report in reports for name in report.facts)]
         self._texts = text_columns(self._names, settings.columns)
@@ -233,7 +235,7 @@ class RowPlanner:
     def _token_plan(self) -> TokenPlan | None:
         """How the settings have tokens made, if they do."""
         tokenizer, keep_text = self._settings.tokenizer, self._settings.keep_text
-        if tokenizer is None:
+        if tokenizer is None or self._token_spec is None:
             if not keep_text:
                 raise ConfigError.of("keep_text", False, allowed="True without a tokenizer")
             return None
@@ -246,7 +248,7 @@ class RowPlanner:
         if TOKENS in by_name:
             rule = f"None where a column is called {TOKENS!r}"
             raise ConfigError.of("tokenizer", tokenizer, allowed=rule)
-        return TokenPlan(texts[0], tokenizer, load_tokenizer(tokenizer).spec, keep_text)
+        return TokenPlan(texts[0], tokenizer, self._token_spec, keep_text)
 
     def _bytes_per_row(self, tokens: TokenPlan | None) -> float:
         """About how long a record is: its values, the names of its features, its frame."""
