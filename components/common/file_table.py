@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from trainer_utils.storage import InputFile
+from trainer_utils.storage.file_system import decode_path, encode_path
 
 _CHUNK = 1 << 15  # files that are Python objects at a time
 _PATH = pa.large_binary()
@@ -27,14 +28,9 @@ _SCHEMA = pa.schema(
 )
 
 
-def encode_path(path: str) -> bytes:
-    """A path's own bytes, of which those that are not UTF-8 are surrogates."""
-    return path.encode("utf-8", "surrogateescape")
-
-
-def decode_path(path: bytes) -> str:
-    """What `encode_path` took."""
-    return path.decode("utf-8", "surrogateescape")
+def one_array(column: pa.ChunkedArray) -> pa.Array:
+    """A column of a table, which may be in chunks, as one array."""
+    return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
 
 
 def bytes_of(array: pa.Array) -> list[bytes]:
@@ -139,7 +135,7 @@ class FileTable(Mapping[str, InputFile]):
     @property
     def paths(self) -> pa.Array:
         """Of the files, `(n,) large_binary`."""
-        return pa.concat_arrays(self.table.column("path").chunks or [pa.array([], _PATH)])
+        return one_array(self.table.column("path"))
 
     def folders(self) -> pa.DictionaryArray:
         """The folder of each file, `large_binary`; that of one at the top is `""`."""

@@ -11,8 +11,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from components.common.entry import Blob, BlobColumn, Column, Entry, ExcludedInput
-from components.common.file_table import bytes_of, decode_path, encode_path
+from components.common.file_table import bytes_of, one_array
 from trainer_utils.format import InputError
+from trainer_utils.storage.file_system import decode_path, encode_path
 
 _CHUNK = 1 << 14  # entries that are Python objects at a time
 _TEXT = pa.large_binary()  # since names may hold bytes that are not UTF-8
@@ -147,8 +148,7 @@ def _array(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
 
 def array_of(rows: pa.Table, name: str) -> pa.Array:
     """A column in one piece."""
-    column = rows.column(name)
-    return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
+    return one_array(rows.column(name))
 
 
 def blob_paths(rows: pa.Table, name: str) -> pa.Array:

@@ -10,11 +10,12 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import BinaryIO
 
 from components.common.entry import Blob, ExcludedInput
-from components.common.file_table import FileTable, bytes_of, decode_path
+from components.common.file_table import FileTable, bytes_of
 from components.common.rejects import RejectedInputError
 from trainer_utils import storage
 from trainer_utils.format import InputError
 from trainer_utils.format.checksums import extend_crc32c
+from trainer_utils.storage.file_system import decode_path
 
 _REMOTE_THREADS = 16
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://")

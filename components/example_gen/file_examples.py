@@ -7,7 +7,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from components.common.entry import BlobColumn, Column, Entry, Value
-from components.common.file_table import encode_path
 from components.common.rejects import Reject, RejectedInputError
 from components.example_gen.boxes import check_annotation
 from components.example_gen.plan import Plan
@@ -16,7 +15,8 @@ from components.media.audio import StoredAudio, store_audio
 from components.media.images import StoredImage, store_image, store_label_map
 from trainer_utils.format import Feature
 from trainer_utils.format.datum import DATUM_IMAGE_FORMATS
-from trainer_utils.format.json_text import JsonObject
+from trainer_utils.format.json_text import JsonObject, from_plain
+from trainer_utils.storage.file_system import encode_path
 
 Stored = StoredImage | StoredAudio
 # What the first file of a kind is described by, in features of these names.
@@ -226,11 +226,8 @@ class ShardSummary:
             {int(n): count for n, count in value["labels"].items()}
         )
         given["conversions"] = collections.Counter(value["conversions"])
-        given["images"] = {name: ImageFacts(**facts) for name, facts in value["images"].items()}
-        given["audio"] = {
-            name: AudioFacts(**{key: tuple(bounds) for key, bounds in facts.items()})
-            for name, facts in value["audio"].items()
-        }
+        given["images"] = from_plain(dict[str, ImageFacts], value["images"])
+        given["audio"] = from_plain(dict[str, AudioFacts], value["audio"])
         return cls(**given)
 
     def features(self, plan: Plan, blobs: Sequence[BlobColumn]) -> dict[str, Feature]:
@@ -243,9 +240,8 @@ class ShardSummary:
                 features[name] = self.images[name].feature(kind)
             features |= {other: Feature(type="int") for other in DESCRIPTIONS.get(kind, ())}
         for column in plan.columns:
-            if (
-                column.name not in features
-            ):  # an annotation's size of the image, which says it itself
+            # An image says its size itself, whatever an annotation does.
+            if column.name not in features:
                 features[column.name] = plan.feature(
                     column,
                     length=column.length,

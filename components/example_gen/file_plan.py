@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from components.common.entry import BlobColumn, Entry, ExcludedInput, label_column
-from components.common.file_table import bytes_of, decode_path, encode_path
+from components.common.file_table import bytes_of
 from components.common.input_table import (
     InputTable,
     array_of,
@@ -35,6 +35,7 @@ from components.example_gen.settings import MediaSettings
 from components.tables.column_roles import make_vocabularies
 from trainer_utils.format.naming import check_feature_names
 from trainer_utils.format.planning import keyed_digests, remainders
+from trainer_utils.storage.file_system import decode_path, encode_path
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -20,7 +20,6 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from components.common.entry import Blob, BlobColumn, BlobReader, Column, Entry, label_column
-from components.common.file_table import encode_path
 from components.common.fingerprint import sum_blobs
 from components.common.input_table import entries_of
 from components.common.rejects import Reject, RejectedInputError, reject_errors
@@ -38,6 +37,7 @@ from trainer_utils.format.checksums import extend_crc32c
 from trainer_utils.format.index import name_of
 from trainer_utils.format.planning import keyed_digests
 from trainer_utils.storage import is_remote, join, persist, read_bytes, write_atomically
+from trainer_utils.storage.file_system import encode_path
 from trainer_utils.writing.publishing import working_folder
 from trainer_utils.writing.shards import copy_shard, verify_shard, write_shard
 
@@ -122,10 +122,8 @@ class ShardTask:
 class WriteMediaShard:
     """Writes the shard of a task."""
 
-    columns: tuple[
-        Column, ...
-    ]  # columns, blobs: the features that entries have values and files of
-    blobs: tuple[BlobColumn, ...]
+    columns: tuple[Column, ...]  # the features that entries have values of
+    blobs: tuple[BlobColumn, ...]  # the features that entries have files of
     base: str  # the folder that paths are relative to
     uri: str  # of the dataset
     settings: MediaSettings

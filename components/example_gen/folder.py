@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from absl import logging
 
 from components.common.entry import BlobColumn, ExcludedInput
-from components.common.file_table import bytes_of, decode_path, encode_path
+from components.common.file_table import bytes_of
 from components.common.input_table import InputTable, with_excluded, without_column
 from components.common.layout_inputs import LayoutInputs, select_readable
 from components.example_gen import lists
@@ -25,6 +25,7 @@ from components.tables.reading import kind_of_table
 from trainer_utils.format import ConfigError, InputError, canonical_split
 from trainer_utils.format.layouts import sign_of_dataset
 from trainer_utils.storage import display_path
+from trainer_utils.storage.file_system import decode_path, encode_path
 
 _CLUTTER = (
     *("Thumbs.db", "desktop.ini", "__MACOSX", "@eaDir", "$RECYCLE.BIN"),

@@ -4,11 +4,9 @@ An input that names its split is in it. All others are shared out by a hash of w
 by, or class by class: files and rows alike.
 """
 
-import bisect
 import collections
 import dataclasses
 import itertools
-import os
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
@@ -23,6 +21,7 @@ from trainer_utils.format import ConfigError, Feature, Shard, keyed_hash, settin
 from trainer_utils.format.errors import did_you_mean
 from trainer_utils.format.json_text import JsonObject
 from trainer_utils.format.naming import check_split_name
+from trainer_utils.storage.file_system import encode_path
 
 OWN_NAME = "filename"  # what is hashed where no column is named
 NEAR_DUPLICATES = "near_duplicates"  # what `group_by` names in place of a column
@@ -268,12 +267,10 @@ class SplitRules:
             if split not in self.splits:
                 split = self.splits[0]
                 if not self.has_own:
-                    identity = os.fsencode(left.name if self.hashed.feature == OWN_NAME else "")
-                    ends, digest = (
-                        self.hashed.ends,
-                        keyed_hash(identity, seed=self._seed, purpose="split"),
-                    )
-                    split = self.hashed.names[bisect.bisect(ends, digest % ends[-1])]
+                    identity = encode_path(left.name if self.hashed.feature == OWN_NAME else "")
+                    digest = keyed_hash(identity, seed=self._seed, purpose="split")
+                    place = np.array([digest % self.hashed.ends[-1]], np.uint64)
+                    split = self.splits[self.assign(None, place)[0]]
             if left.code is None:
                 skipped[split] += 1
             else:

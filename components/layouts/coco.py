@@ -7,7 +7,6 @@ image: COCO's own is the outline's, in pixels. Source: "Data format", cocodatase
 
 import collections
 import json
-import os
 import posixpath
 import re
 from collections.abc import Mapping, Sequence
@@ -25,6 +24,7 @@ from components.example_gen.folder import is_clutter
 from trainer_utils.format import InputError, canonical_split
 from trainer_utils.format.json_text import Json, JsonObject
 from trainer_utils.storage import persist, problem_of
+from trainer_utils.storage.file_system import encode_path
 
 _COLUMNS = (
     *BOX_COLUMNS,
@@ -283,6 +283,6 @@ def _is_number(value: Json) -> TypeGuard[float]:
 def _is_text(value: object) -> TypeGuard[str]:
     """Whether it is a text that a file's name can be: JSON knows halves of characters too."""
     try:
-        return isinstance(value, str) and bool(os.fsencode(value))
+        return isinstance(value, str) and bool(encode_path(value))
     except UnicodeEncodeError:
         return False

@@ -22,7 +22,6 @@ from typing import Any
 
 import numpy as np
 
-from components.common.file_table import encode_path
 from trainer_utils.dataset import (
     Dataset,
     ShardFile,
@@ -38,7 +37,7 @@ from trainer_utils.format.example import decode_example
 from trainer_utils.format.json_text import Json, JsonObject
 from trainer_utils.format.media_formats import FORMATS, encode_png, format_of, image_size
 from trainer_utils.format.naming import NAME_FEATURES
-from trainer_utils.storage.file_system import is_remote
+from trainer_utils.storage.file_system import encode_path, is_remote
 
 _SUFFIXES = {known.name: known.extensions[0] for known in FORMATS} | {"RAW": ".png"}
 _REQUEST_BYTES = 1 << 20  # of a store, that take as long as to ask for one record

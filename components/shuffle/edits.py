@@ -20,7 +20,6 @@ import numpy as np
 import numpy.typing as npt
 from absl import logging
 
-from components.common.file_table import encode_path
 from components.shuffle.condition import parse_condition
 from trainer_utils.format import ConfigError, DatasetError, Feature, RecordBlock
 from trainer_utils.format.errors import did_you_mean
@@ -35,6 +34,7 @@ from trainer_utils.format.tfrecord import (
     frame_parts,
 )
 from trainer_utils.storage import read_bytes
+from trainer_utils.storage.file_system import encode_path
 
 LABEL = "label"
 _UNDECODED = "surrogateescape"  # as `os.fsdecode` has names of files that are no UTF-8

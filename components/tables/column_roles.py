@@ -1,7 +1,6 @@
 """Columns with a part of their own: splits, what their words mean; labels and ids; texts."""
 
 import dataclasses
-import os
 import unicodedata
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -16,7 +15,7 @@ from trainer_utils.format import ConfigError, InputError, canonical_split
 from trainer_utils.format.errors import did_you_mean
 from trainer_utils.format.naming import vocabulary_file
 from trainer_utils.format.printable import printable
-from trainer_utils.storage.file_system import display_path
+from trainer_utils.storage.file_system import display_path, encode_path
 
 SPLIT_NAMES = ("split", "ml_use")
 MAYBE_SPLIT = "set"  # a column of that name is one of splits where each of its values names one
@@ -92,7 +91,7 @@ def make_vocabularies(
             raise ConfigError.of("vocabulary", name, allowed=allowed, advice=meant)
     vocabularies = {}
     for name, values in labels.items():
-        found = [*(known or {}).get(name, ()), *sorted(set(values), key=os.fsencode)]
+        found = [*(known or {}).get(name, ()), *sorted(set(values), key=encode_path)]
         vocabularies[name] = given.get(name) or tuple(dict.fromkeys(found))
         vocabulary_file(name)  # refuses a name that no file can have
         forms: dict[str, str] = {}

@@ -27,6 +27,7 @@ from typing import Any, BinaryIO, NoReturn
 import pyarrow as pa
 import pyarrow.csv
 
+from components.common.file_table import one_array
 from components.common.layout_inputs import LayoutInputs
 from components.tables.kinds import LABEL_NAMES, MISSING_WORDS
 from components.tables.pieces import (
@@ -40,7 +41,6 @@ from components.tables.pieces import (
     cut,
     is_open,
     lines_of,
-    one_array,
     row_ends,
     row_starts,
     text_problem,

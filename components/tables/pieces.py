@@ -309,10 +309,3 @@ def not_utf8(error: UnicodeDecodeError) -> tuple[str, str]:
 def _name_encoding(likely: str) -> str:
     """What to do about a file in another encoding, of which lists of files have none."""
     return f"Save it as UTF-8 or, of texts, name its encoding: encoding={likely!r} (--encoding)"
-
-
-def one_array(column: pa.ChunkedArray) -> pa.Array:
-    """A column of a table, which may be in chunks, as one array."""
-    if column.num_chunks == 1:
-        return column.chunk(0)
-    return pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], column.type)

@@ -20,7 +20,6 @@ import os
 import posixpath
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from components.common.file_table import encode_path
 from components.report.records import read_places
 from trainer_utils.dataset import open_dataset
 from trainer_utils.dataset.location import read_manifest
@@ -54,6 +53,7 @@ from trainer_utils.storage.cache_folder import (
     default_cache_dir,
     shard_version,
 )
+from trainer_utils.storage.file_system import encode_path
 from trainer_utils.text_output import Part, Shown, make_table, quantity
 from trainer_utils.writing.publishing import upload_dataset, working_folder
 

@@ -31,6 +31,7 @@ from trainer_utils.storage.file_system import (
     FolderEntry,
     InputFile,
     display_path,
+    encode_path,
     is_object_store,
     is_remote,
     join,
@@ -116,7 +117,7 @@ def walk_files(base: str) -> Iterator[InputFile]:
 
 def list_files(base: str) -> list[InputFile]:
     """What `walk_files` gives, sorted by path: of folders that are known to be small."""
-    return sorted(walk_files(base), key=lambda file: os.fsencode(file.path))
+    return sorted(walk_files(base), key=lambda file: encode_path(file.path))
 
 
 def find_file(base: str, name: str) -> InputFile:

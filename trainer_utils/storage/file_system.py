@@ -30,6 +30,16 @@ def join(base: str, path: str) -> str:
     return f"{base}{path}" if base.endswith("/") else f"{base}/{path}"
 
 
+def encode_path(path: str) -> bytes:
+    """A path's own bytes, of which those that are not UTF-8 are surrogates."""
+    return path.encode("utf-8", "surrogateescape")
+
+
+def decode_path(path: bytes) -> str:
+    """What `encode_path` took."""
+    return path.decode("utf-8", "surrogateescape")
+
+
 def display_path(path: str) -> str:
     """A path as text that any file or terminal can hold: bytes that are not UTF-8 are escaped."""
     return path.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
