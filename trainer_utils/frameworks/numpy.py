@@ -13,11 +13,11 @@ from typing import Any
 from trainer_utils.dataset.location import Inputs
 from trainer_utils.dataset.selection import Source, class_names_of, numbers_of_classes
 from trainer_utils.format import ConfigError
+from trainer_utils.machine import run_ahead
 from trainer_utils.options import InputOptions, choose_options, shows_settings
 from trainer_utils.planning import open_input
 from trainer_utils.reading.batches import Batch, Batches
 from trainer_utils.reading.features import is_audio
-from trainer_utils.reading.threads import run_ahead
 
 SHOWN_OF_INPUT = (
     *("state", "input_start", "input_epoch", "input_steps"),

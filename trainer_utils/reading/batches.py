@@ -21,7 +21,7 @@ from trainer_utils.format import ConfigError, CorruptShardError, DatasetError, F
 from trainer_utils.format.planning import splitmix64
 from trainer_utils.format.settings import number
 from trainer_utils.format.tensors import item_bytes
-from trainer_utils.machine import free_memory
+from trainer_utils.machine import MadeOnce, free_memory
 from trainer_utils.options import InputOptions
 from trainer_utils.order import InputState
 from trainer_utils.planning import callbacks_of, check_has_records, order_of
@@ -34,10 +34,7 @@ from trainer_utils.reading.elements import (
     stack,
 )
 from trainer_utils.reading.features import FeatureArrays, is_audio
-from trainer_utils.reading.packing import Packs, packed_sources
-from trainer_utils.reading.processes import BatchProcesses
 from trainer_utils.reading.record_reader import RecordReader, Rows
-from trainer_utils.reading.threads import MadeOnce
 from trainer_utils.storage import MachineError, is_fault
 
 _logger = logging.getLogger(__name__)
@@ -82,13 +79,16 @@ class Batches:
         num_replicas: int | None = None,
         callbacks: bool = True,
     ) -> None:
-        sources = packed_sources(sources, options)
+        pack, required = options.pack, (options.label, options.labels.sample_weight)
+        if pack is not None:
+            from trainer_utils.reading.packing import Packs, packed_sources
+
+            sources = packed_sources(sources, options)
         self.sources, self.options = sources, options
         self.order = order_of(sources, options, num_workers=num_workers, num_replicas=num_replicas)
         self.worker = number(0, num_workers - 1)("worker", worker)
         if worker == 0 or options.repeat is True:
             check_has_records(sources, options)
-        pack, required = options.pack, (options.label, options.labels.sample_weight)
         self.features = merged_features(
             sources,
             options.features if pack is None else pack.feature,
@@ -127,9 +127,12 @@ class Batches:
             "num_replicas": num_replicas,
             "callbacks": callbacks,
         }
-        processes = options.processes
-        self._processes = BatchProcesses(self, processes) if processes else None
-        self.calls_at_once = max(2, processes)
+        self._processes: Any = None
+        if options.processes:
+            from trainer_utils.reading.processes import BatchProcesses
+
+            self._processes = BatchProcesses(self, options.processes)
+        self.calls_at_once = max(2, options.processes)
         self._echoed = MadeOnce[list[Batch]](_MOST_ECHOED)
         self.structure = self._structure()
         self._check_memory()
@@ -239,9 +242,9 @@ class Batches:
     def make(self, epoch: int, reads: Sequence[int]) -> list[Batch]:
         """The batches that are read from the disk: those of `batches`, of which some may echo."""
         if self._processes is not None:
-            made, unreadable = self._processes.make(epoch, reads)
+            ready, unreadable = self._processes.make(epoch, reads)
             self.unreadable.update(unreadable)
-            return made
+            return list(ready)
         positions = [self._positions(epoch, read) for read in reads]
         wanted = [self._with_fillers(rows) for rows in positions]
         together, sizes = np.concatenate(wanted), [len(some) for some in wanted]

@@ -18,13 +18,13 @@ import numpy.typing as npt
 from trainer_utils.format import ConfigError, DatasetError
 from trainer_utils.format.planning import splitmix64
 from trainer_utils.format.tensors import numpy_dtype
+from trainer_utils.machine import run_in_threads
 from trainer_utils.reading.image_files import (
     decode_image,
     decode_jpeg_part,
     image_size,
     plain_jpeg_size,
 )
-from trainer_utils.reading.threads import run_in_threads
 
 if TYPE_CHECKING:
     from trainer_utils.options import InputOptions

@@ -340,7 +340,7 @@ def test_an_image_comes_out_the_same_in_any_batch_and_with_any_number_of_threads
     views = [memoryview(data) for data in images]
     np.testing.assert_array_equal(decoder.decode(views, keys), expected)
     for most in (1, 7):
-        monkeypatch.setattr("trainer_utils.reading.threads.most", most)
+        monkeypatch.setattr("trainer_utils.machine.most_threads", most)
         np.testing.assert_array_equal(decoder.decode(images, keys), expected)
     copied = pickle.loads(pickle.dumps(decoder))
     np.testing.assert_array_equal(copied.decode(images, keys), expected)
@@ -349,7 +349,7 @@ def test_an_image_comes_out_the_same_in_any_batch_and_with_any_number_of_threads
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
 def test_a_forked_process_decodes_the_same(monkeypatch):
     """In threads of its own: those of its parent, which has decoded too, are not there."""
-    monkeypatch.setattr("trainer_utils.reading.threads.usable_cores", lambda: 4)
+    monkeypatch.setattr("trainer_utils.machine.usable_cores", lambda: 4)
     decoder = ImageDecoder(image_options(image_size=(32, 40)), channels=3)
     expected = decoder.decode(LARGE)
     child = os.fork()
