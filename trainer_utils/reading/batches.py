@@ -275,9 +275,7 @@ class Batches:
                 sums = rows.checksums.astype(np.uint64)
                 keys = splitmix64(splitmix64(seed[:1], seed[1:]) ^ sums)
             try:
-                if sizes is None:
-                    return self._decoder.examples(rows, keys), keys
-                return self._decoder.batches(rows, sizes, keys), keys
+                return self._decoder.decode(rows, sizes, keys), keys
             except ConfigError:
                 raise
             except Exception as error:
@@ -301,9 +299,7 @@ class Batches:
             try:
                 one = rows.part(row, row + 1)
                 own_keys = None if keys is None else keys[row : row + 1]
-                self._decoder.examples(one, own_keys)
-                if is_batch:  # which takes less than examples do: tensors of one shape
-                    self._decoder.batches(one, [1], own_keys)
+                self._decoder.decode(one, [1] if is_batch else None, own_keys)
             except Exception as own:
                 if is_fault(own) or (isinstance(own, DatasetError) and own.record is not None):
                     return own
