@@ -152,15 +152,15 @@ class Input(Batches):
         made = run_ahead(make, groups, threads=self.calls_at_once, most=most)
         return itertools.chain.from_iterable(made if ahead else map(make, groups))
 
-    def report_empty(self, empty: int, num_replicas: int) -> None:
-        """Warns where some replicas get no row of the last batch."""
+    def report_empty(self, *, divided: int = 0) -> None:
+        """Warns where some replicas get no row of the last batch: see `BatchLayout`."""
+        layout = self.order.layout
+        empty = layout.empty_replicas(divided=divided)
         if self.worker == 0 and self.options.batch_size is not None and empty:
             _logger.warning(
                 "remainder=None: the last batch of %d records leaves %d of %d replicas without "
                 "any. With 'balance' or 'pad' each has some.",
-                self.order.layout.rest[-1],
-                empty,
-                num_replicas,
+                *(layout.rest[-1], empty, divided or layout.num_replicas),
             )
 
     def _check_examples(self) -> None:
