@@ -121,12 +121,11 @@ class Batches:
             rule = f"None with augment={mixing!r}, which mixes rows as they were read"
             cure = "Change batches in a post_batching_callback"
             raise ConfigError.of("pre_batching_callback", self.before, allowed=rule, advice=cure)
-        self._arguments: dict[str, Any] = {
-            "worker": worker,
-            "num_workers": num_workers,
-            "num_replicas": num_replicas,
-            "callbacks": callbacks,
-        }
+        self._calls_back = callbacks
+        self._again = functools.partial(
+            type(self), worker=worker, num_workers=num_workers, num_replicas=num_replicas,
+            callbacks=callbacks,
+        )  # fmt: skip
         self._processes: Any = None
         if options.processes:
             from trainer_utils.reading.processes import BatchProcesses
@@ -141,10 +140,9 @@ class Batches:
         """For another process, which opens the files anew, and has no processes of its own."""
         options = self.options.replace(processes=0)
         for name in ("pre_batching_callback", "post_batching_callback"):
-            # A framework's own need not be picklable.
-            if getattr(options, name) is not None and not self._arguments["callbacks"]:
-                options = options.replace(**{name: _called_elsewhere})
-        return functools.partial(type(self), **self._arguments), (self.sources, options)
+            if getattr(options, name) is not None and not self._calls_back:
+                options = options.replace(**{name: dict})  # a framework's own need not be picklable
+        return self._again, (self.sources, options)
 
     def state(self, step: int) -> InputState:
         """The token to go on from after so many steps of all epochs, by the trainer's count."""
@@ -279,7 +277,7 @@ class Batches:
             except ConfigError:
                 raise
             except Exception as error:
-                found = self._error_of_record(error, rows, keys, is_batch=sizes is not None)
+                found = self._error_of_record(error, rows, keys, None if sizes is None else [1])
                 if is_fault(found) and not isinstance(found, MachineError):
                     raise MachineError(
                         "a batch: expected the memory and the libraries to decode it, got "
@@ -289,7 +287,7 @@ class Batches:
                 self._reader.leave_out(found)
 
     def _error_of_record(
-        self, error: Exception, rows: Rows, keys: Keys | None, *, is_batch: bool
+        self, error: Exception, rows: Rows, keys: Keys | None, sizes: Sequence[int] | None
     ) -> Exception:
         """That of the first record that cannot be decoded by itself, whatever a decoder raises."""
         is_named = isinstance(error, DatasetError) and error.record is not None
@@ -297,9 +295,8 @@ class Batches:
             return error
         for row in range(len(rows)):
             try:
-                one = rows.part(row, row + 1)
                 own_keys = None if keys is None else keys[row : row + 1]
-                self._decoder.decode(one, [1] if is_batch else None, own_keys)
+                self._decoder.decode(rows.part(row, row + 1), sizes, own_keys)
             except Exception as own:
                 if is_fault(own) or (isinstance(own, DatasetError) and own.record is not None):
                     return own
@@ -376,11 +373,6 @@ class Batches:
         rule = f"batches that the {free >> 20:,} MiB of free memory hold"
         advice = f"{rows:,} rows of {largest!r} would take {sizes[largest] >> 20:,} MiB"
         raise ConfigError.of(setting, getattr(options, setting), allowed=rule, advice=advice)
-
-
-def _called_elsewhere(*_: Any) -> Any:
-    """Stands for a callback where it is not called."""
-    raise AssertionError
 
 
 def _stacked(examples: Sequence[Any], name: str) -> Any:
