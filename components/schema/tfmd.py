@@ -19,8 +19,8 @@ from tensorflow_metadata.proto.v0 import schema_pb2, statistics_pb2
 
 from trainer_utils.dataset.inspection import DatasetFacts
 from trainer_utils.format import DatasetError, Feature
+from trainer_utils.format.datum import SCHEMA_TAG, feature_entry, schema_tag
 from trainer_utils.format.naming import SPLIT_PREFIX
-from trainer_utils.format.schema_text import SCHEMA_TAG, feature_entry, schema_tag
 from trainer_utils.storage import exists, join, list_files, read_bytes
 
 _TO_TFMD = {"int": schema_pb2.INT, "float": schema_pb2.FLOAT, "string": schema_pb2.BYTES}

@@ -140,10 +140,10 @@ class Engine:
 
 def _serve(shim: str) -> None:
     from components.common import processes
-    from trainer_utils.storage import faults
+    from trainer_utils.storage import file_system
 
     processes._WORTH_SECONDS = 0.0  # small runs use processes too
-    faults._PAUSES = (0.0, 0.0, 0.0)  # so that faults cost no time
+    file_system._PAUSES = (0.0, 0.0, 0.0)  # so that faults cost no time
     for name in _MODULES:
         importlib.import_module(name)
     replies = os.fdopen(os.dup(1), "wb")

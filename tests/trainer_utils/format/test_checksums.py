@@ -12,12 +12,12 @@ from hypothesis import strategies as st
 
 from tests.trainer_utils.format.test_manifest import SEALED
 from trainer_utils.format import DatasetError, Manifest, combine_checksums, multiset_checksum
-from trainer_utils.format.checksums import (
+from trainer_utils.format.json_text import seal
+from trainer_utils.format.tfrecord import (
     combine_crc32c,
     extend_crc32c,
     masked_crc32c,
     masked_crc32c_of_lengths,
-    seal,
 )
 
 

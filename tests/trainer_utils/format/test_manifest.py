@@ -9,7 +9,7 @@ import google_crc32c
 import pytest
 
 from trainer_utils.format import Accounting, DatasetError, Manifest, Shard
-from trainer_utils.format.checksums import seal
+from trainer_utils.format.json_text import seal
 from trainer_utils.format.manifest import FileDigest
 
 SHARDS = tuple(

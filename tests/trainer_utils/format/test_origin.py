@@ -5,9 +5,8 @@ import json
 import pytest
 
 from trainer_utils.format import Accounting, DatasetError, Manifest, Shard
-from trainer_utils.format.checksums import seal
-from trainer_utils.format.json_text import render_json
-from trainer_utils.format.origin import Ancestor, DatasetInput, DatasetSummary, Origin, Step
+from trainer_utils.format.json_text import render_json, seal
+from trainer_utils.format.manifest import Ancestor, DatasetInput, DatasetSummary, Origin, Step
 
 PATH = "out/lineage.json"
 

@@ -5,7 +5,7 @@ from google.protobuf import text_format
 from tensorflow_metadata.proto.v0 import schema_pb2
 
 from trainer_utils.format import Feature
-from trainer_utils.format.schema_text import render_schema_text
+from trainer_utils.format.datum import render_schema_text
 
 FEATURES = {
     "image": Feature(type="string", shape=(4, 5, 3), extra={"sizes": "fixed"}),

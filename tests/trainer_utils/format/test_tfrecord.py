@@ -15,12 +15,12 @@ from tests.trainer_utils.format.tfrecord_files import (
     written_by_tensorflow,
 )
 from trainer_utils.format import CorruptShardError, read_blocks, scan_lengths
-from trainer_utils.format.checksums import masked_crc32c
 from trainer_utils.format.tfrecord import (
     RECORD_OVERHEAD_BYTES,
     footers_of,
     frame_footers,
     frame_headers,
+    masked_crc32c,
     scan_until_damage,
     unframe,
 )

@@ -21,7 +21,7 @@ from trainer_utils.storage import (
     FileRefusedError,
     MachineError,
     copy_file,
-    faults,
+    file_system,
     find_file,
     list_files,
     open_for_reading,
@@ -235,7 +235,7 @@ class Failing(FileSystem):
     ids=lambda value: type(value).__name__,
 )
 def test_of_a_store_only_what_is_wrong_with_the_file_rejects_it(monkeypatch, error, code):
-    monkeypatch.setattr(faults, "_PAUSES", (0.0, 0.0, 0.0))
+    monkeypatch.setattr(file_system, "_PAUSES", (0.0, 0.0, 0.0))
     reader, blob = BlobReader("failing://"), Blob("failing://1.jpg", SIZE)
     monkeypatch.setattr(storage, "file_system_of", lambda path: Failing(error, 1000))
     if code is not None:

@@ -19,7 +19,7 @@ from trainer_utils.format import (
     read_blocks,
     scan_lengths,
 )
-from trainer_utils.format.checksums import extend_crc32c, mask_crc32c
+from trainer_utils.format.tfrecord import extend_crc32c, mask_crc32c
 
 PATH = "Split-train/data_tfrecord-00000-of-00001"
 RECORDS = [random.Random(n).randbytes(size) for n, size in enumerate([0, 5, 3 << 20, 100, 1 << 20])]
