@@ -18,7 +18,10 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
-__all__ = ["archive", "everything", "jpeg", "photo", "run_python", "table", "wav", "write_files"]
+__all__ = [
+    *("archive", "everything", "frame_records", "jpeg", "photo", "run_python", "table", "wav"),
+    *("write_files", "write_records"),
+]
 REPOSITORY = Path(__file__).parents[1]
 
 
@@ -94,6 +97,25 @@ def write_files(base: Path, files: Mapping[str, bytes | str]) -> Path:
         (base / name).parent.mkdir(parents=True, exist_ok=True)
         (base / name).write_bytes(data.encode() if isinstance(data, str) else data)
     return base
+
+
+def frame_records(records: Sequence[bytes]) -> bytes:
+    """The TFRecord file of some records."""
+    from trainer_utils.format.tfrecord import frame_parts
+
+    framed = ((record, frame_parts([record])) for record in records)
+    return b"".join(header + record + footer for record, (header, footer) in framed)
+
+
+def write_records(path: str | Path, records: Sequence[bytes], compression: str = "") -> bytes:
+    """A file of records by TensorFlow's own writer, and the folder it is in; returns its bytes."""
+    import tensorflow as tf
+
+    Path(path).parent.mkdir(parents=True, exist_ok=True)
+    with tf.io.TFRecordWriter(str(path), compression) as writer:
+        for record in records:
+            writer.write(record)
+    return Path(path).read_bytes()
 
 
 def everything(folder: Path) -> dict[str, bytes]:

@@ -92,13 +92,6 @@ class RecordIndex:
         stream.seek(begin)
         return unframe(stream.read(end - begin), path=path, record=number, offset=begin)
 
-    def numbers_named(self, name: bytes) -> list[int] | None:
-        """The records that may be called so, one of 2**32 others among them; None: any may be."""
-        if self.name_crcs is None:
-            return None
-        numbers: list[int] = np.flatnonzero(self.name_crcs == extend_crc32c(0, name)).tolist()
-        return numbers
-
     def to_bytes(self) -> bytes:
         """The index as it lies on disk."""
         stream = io.BytesIO()

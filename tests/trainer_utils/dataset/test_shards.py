@@ -7,7 +7,7 @@ import pytest
 import tensorflow as tf
 
 import trainer_utils
-from tests.trainer_utils.format.tfrecord_files import frame_records
+from tests.make import frame_records
 from trainer_utils.dataset import open_dataset
 from trainer_utils.dataset.opening import (
     believed_index,
