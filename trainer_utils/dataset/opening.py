@@ -24,6 +24,7 @@ from typing import Any, BinaryIO, cast
 import numpy as np
 import numpy.typing as npt
 
+from trainer_utils import storage
 from trainer_utils.dataset.inspection import DatasetFacts, features_of_facts
 from trainer_utils.dataset.location import (
     Artifact,
@@ -49,14 +50,6 @@ from trainer_utils.format.layouts import DatasetLayout, ShardFile
 from trainer_utils.format.naming import DATUM_SHARDS_FILE, NAME_FEATURES
 from trainer_utils.format.slices import FileRange
 from trainer_utils.format.tfrecord import BLOCK_BYTES, HEADER_BYTES, begins_with_gzip
-from trainer_utils.storage import (
-    exists,
-    file_size,
-    is_remote,
-    open_for_reading,
-    read_bytes,
-    read_range,
-)
 
 _logger = logging.getLogger(__name__)
 _MOST_LOOKED_AT, _LOOKED_AT_BYTES = 256, 1 << 20  # records of a file, and bytes at once
@@ -255,9 +248,9 @@ def check_count(shard: ShardFile, records: int) -> None:
 
 def is_gzip(path: str) -> bool:
     """Whether a shard is compressed: a remote one by its name, any other by how it begins."""
-    if is_remote(path):
+    if storage.is_remote(path):
         return path.endswith(".gz")
-    return begins_with_gzip(read_range(path, start=0, stop=HEADER_BYTES))
+    return begins_with_gzip(storage.read_range(path, start=0, stop=HEADER_BYTES))
 
 
 def read_shard_blocks(path: str, *, block_bytes: int = BLOCK_BYTES) -> Iterator[RecordBlock]:
@@ -269,7 +262,7 @@ def read_shard_blocks(path: str, *, block_bytes: int = BLOCK_BYTES) -> Iterator[
 @contextlib.contextmanager
 def open_records(path: str) -> Iterator[BinaryIO]:
     """The framed records of a shard, decompressed if need be; errors as `unpacked`."""
-    with open_for_reading(path) as stream, unpacked(stream, path=path) as records:
+    with storage.open_for_reading(path) as stream, unpacked(stream, path=path) as records:
         yield records
 
 
@@ -290,8 +283,8 @@ def unpacked(stream: BinaryIO, *, path: str) -> Iterator[BinaryIO]:
 
 def gzip_content_bytes(path: str) -> int:
     """How many bytes a gzip file holds, modulo 2**32 (the last field of RFC 1952)."""
-    size = file_size(path)
-    return int.from_bytes(read_range(path, start=max(size - 4, 0), stop=size), "little")
+    size = storage.file_size(path)
+    return int.from_bytes(storage.read_range(path, start=max(size - 4, 0), stop=size), "little")
 
 
 def read_index(shard: ShardFile, *, is_strict: bool = True) -> RecordIndex:
@@ -326,9 +319,9 @@ def believed_index(shard: ShardFile, *, size: int | None = None) -> RecordIndex 
 def _stored_index(shard: ShardFile, size: int | None = None) -> RecordIndex | None:
     path, entry = shard.index_path, shard.entry
     is_named = entry is not None and entry.index_crc32c is not None
-    if path is None or not (is_named or (size is not None and exists(path))):
+    if path is None or not (is_named or (size is not None and storage.exists(path))):
         return None
-    index = RecordIndex.from_bytes(read_bytes(path), path=path, shard=entry)
+    index = RecordIndex.from_bytes(storage.read_bytes(path), path=path, shard=entry)
     if size not in (None, index.framed_bytes):
         raise CorruptShardError(f"expected a shard of {index.framed_bytes} bytes, got {size}.")
     return index
