@@ -29,7 +29,6 @@ from trainer_utils.format import (
     ShardName,
     ShardWriter,
 )
-from trainer_utils.format.datum import render_schema_text
 from trainer_utils.format.errors import DatasetError, did_you_mean
 from trainer_utils.format.example import encode_example, encode_sequence_example
 from trainer_utils.format.index import name_of
@@ -258,10 +257,7 @@ class DatasetWriter:
             extra = {**features[name].extra, "num_classes": len(labels)}
             features[name] = dataclasses.replace(features[name], extra=extra)
         manifest = self._manifest(shards)
-        schema = render_schema_text(features, vocabularies=vocabularies)
-        publishing.publish(
-            self._folder, manifest, features, vocabularies=vocabularies, schema=schema
-        )
+        publishing.publish(self._folder, manifest, features, vocabularies=vocabularies)
 
     def _warn_of_unused(self, features: Collection[str]) -> None:
         """Names splits and features that settings are for, and that no example had."""
