@@ -1,16 +1,20 @@
-"""One input, and what makes its example: values of columns, and bytes of files; read here.
+"""One input, what makes its example (values of columns, and bytes of files), and its fingerprint.
 
 Workers get these; so nothing heavy is imported here.
 """
 
 import dataclasses
 import os
-from collections.abc import Sequence
+import threading
+from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
+
+import numpy as np
 
 from components.common.rejects import RejectedInputError
 from trainer_utils import storage
 from trainer_utils.format import ConfigError
+from trainer_utils.format.planning import keyed_digests
 
 _MAX_BLOB_BYTES = 1 << 30  # 1 GiB: an Example, being one protocol buffer, ends at 2 GiB
 KINDS = ("int", "float", "string", "label")
@@ -82,10 +86,11 @@ def label_column(columns: Sequence[Column]) -> int | None:
     return None
 
 
-class BlobReader:
-    """Reads blobs below a base, or below `image_roots`; not for several threads at once.
+class BlobReader(threading.local):
+    """Reads blobs below a base, or below `image_roots`.
 
-    It holds the last row group of each column of Parquet, so rows should come in their order.
+    Each thread holds the last row group of each column of Parquet, so rows should come in their
+    order.
     """
 
     def __init__(self, base: str, image_roots: Sequence[str] = ()) -> None:
@@ -156,3 +161,34 @@ def _read_row_group(path: str, root: str | None, column: str, row: int) -> tuple
                 return first, table.read_row_group(number, columns=[column]).column(0)
             first += rows
     raise FileNotFoundError(path)
+
+
+def sum_facts(facts: Iterable[tuple[tuple[object, ...], object]]) -> int:
+    """The fingerprint of some inputs; those of parts add up to that of the whole, modulo 2**128.
+
+    A sum in no order: it does not matter how the inputs were listed, or on which worker each was
+    read.
+
+    Args:
+        facts: of each input its identity, and its checksum or None where it was not read.
+    """
+    # `repr` tells the names a and b from the name a, b; a sum, zero from none.
+    texts = (repr(fact).encode() for fact in facts)
+    digests = keyed_digests(texts, seed=0, purpose="inputs")
+    parts: list[int] = digests.view("<u4").sum(axis=0, dtype=np.uint64).tolist()
+    return sum(part << 32 * place for place, part in enumerate(parts)) % 2**128
+
+
+def sum_blobs(facts: Iterable[tuple[Blob, int | None]], roots: Sequence[str] = ()) -> int:
+    """`sum_facts` of files and parts of files, each with its CRC-32C or None.
+
+    Args:
+        roots: folders by which a path begins that is none of the input base: it is known by what
+            follows, wherever the inputs lie.
+    """
+    folders = [f"{root.rstrip('/')}/" for root in roots]
+
+    def name(path: str) -> str:
+        return path.removeprefix(next((f for f in folders if path.startswith(f)), ""))
+
+    return sum_facts(((name(blob.path), *blob[1:]), crc) for blob, crc in facts)

@@ -4,15 +4,15 @@ features that follow from all reports."""
 import collections
 import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
 from components.common.entry import BlobColumn, Column, Entry, Value
 from components.common.rejects import Reject, RejectedInputError
-from components.example_gen.boxes import check_annotation
 from components.example_gen.plan import Plan
 from components.example_gen.settings import MediaSettings
 from components.media.audio import StoredAudio, store_audio
-from components.media.images import StoredImage, store_image, store_label_map
+from components.media.images import StoredImage, open_image, store_image, store_label_map
+from components.media.options import ImageOptions
 from trainer_utils.format import Feature
 from trainer_utils.format.datum import DATUM_IMAGE_FORMATS
 from trainer_utils.format.json_text import JsonObject, from_plain
@@ -21,6 +21,7 @@ from trainer_utils.storage.file_system import encode_path
 Stored = StoredImage | StoredAudio
 # What the first file of a kind is described by, in features of these names.
 DESCRIPTIONS = {"image": ("height", "width", "channels"), "audio": ("sample_rate", "num_frames")}
+_SIZE = ("height", "width")  # what an annotation in pixels says of its image
 _KEPT = ("labels", "images", "audio", "longest", "incomplete", "conversions")
 
 
@@ -36,7 +37,7 @@ def make_example(
         raise blobs
     media = store_media(entry, blobs, blob_columns, settings)
     if blob_columns[0].kind == "image":  # a sound's `height` is a feature like others
-        media = check_annotation(media, blobs[0], columns, entry.values, settings.images)
+        media = _check_annotation(media, blobs[0], columns, entry.values, settings.images)
     sizes: dict[str, int] = {}  # of the first image and of the first sound
     for stored in media.values():
         for name in DESCRIPTIONS["audio" if isinstance(stored, StoredAudio) else "image"]:
@@ -73,6 +74,39 @@ def store_media(
             detail = f"{column.name}, {place}: {error.detail}"
             raise RejectedInputError(error.code, detail) from error
     return media
+
+
+def _check_annotation(
+    media: dict[str, Any],
+    blob: bytes,
+    columns: Sequence[Column],
+    values: Sequence[Value],
+    options: ImageOptions,
+) -> dict[str, Any]:
+    """Compares an image with the size, if there is one, that its annotation has scaled boxes by.
+
+    Boxes fit an image that was scaled since, which is counted as BOXES_SCALED; of an image that has
+    been cut or turned, or is another one, nobody knows where they are: BAD_ANNOTATION.
+    """
+    said = {c.name: v for c, v in zip(columns, values, strict=True) if c.name in _SIZE}
+    if not any(said.values()):
+        return media
+    ((name, stored),) = media.items()
+    said_height, said_width = cast(int, said["height"]), cast(int, said["width"])
+    if (stored.height, stored.width) == (said_height, said_width):
+        return media
+    # It may be we who have scaled it.
+    width, height = open_image(blob, max_pixels=options.max_pixels).size
+    if (height, width) == (said_height, said_width):
+        return media
+    if abs(said_width * height - said_height * width) > max(width, height, said_width, said_height):
+        is_turned = (said_height, said_width) == (width, height)
+        raise RejectedInputError(
+            "BAD_ANNOTATION",
+            f"expected the size of its image, {width} x {height}, got {said_width} x {said_height}"
+            + (": the image turned by a quarter. Save it upright" if is_turned else ""),
+        )
+    return {name: stored._replace(conversions=(*stored.conversions, "BOXES_SCALED"))}
 
 
 def encode_values(columns: Sequence[Column], values: Sequence[Value]) -> dict[str, Any]:
