@@ -41,7 +41,7 @@ from trainer_utils.format.naming import INPUTS_FILE
 from trainer_utils.format.planning import keyed_digests
 from trainer_utils.storage import exists, join, read_text
 
-_FORMAT_VERSION = 1
+_FORMAT_VERSION = 2
 # Settings that may differ: what they change of an example, if anything, is in its input's sum.
 _FREE = ("vocabulary", "update", "max_reject_fraction", "shuffled")
 

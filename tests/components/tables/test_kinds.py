@@ -45,7 +45,10 @@ TEXT_COLUMNS: dict[str, tuple[list[str], list[Any]]] = {
     "of Stata": ([".5", "-.25", "3", ""], [[0.5], [-0.25], [3.0], None]),
     "of Fortran": (["1.5", "2.", "-.5e-1"], [[1.5], [2.0], [float(np.float32(-0.05))]]),
     "spaced": ([" 39", "7 ", "\t5"], [[39], [7], [5]]),
-    "spaced floats": ([" 39", " .5 ", "1e3 ", "  ", "nan "], [[39.0], [0.5], [1e3], None, [np.nan]]),
+    "spaced floats": (
+        [" 39", " .5 ", "1e3 ", "  ", "nan "],
+        [[39.0], [0.5], [1e3], None, [np.nan]],
+    ),
     "blanks among words": (["a", " ", "7"], [[b"a"], [b" "], [b"7"]]),
     "infinite": (["1.5", "inf", "-inf"], [[1.5], [float("inf")], [float("-inf")]]),
     "infinite in words": (["1.5", "Infinity", "-Inf"], [[1.5], [float("inf")], [float("-inf")]]),
