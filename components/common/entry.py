@@ -13,11 +13,9 @@ import numpy as np
 
 from components.common.rejects import RejectedInputError
 from trainer_utils import storage
-from trainer_utils.format import ConfigError
 from trainer_utils.format.planning import keyed_digests
 
 _MAX_BLOB_BYTES = 1 << 30  # 1 GiB: an Example, being one protocol buffer, ends at 2 GiB
-KINDS = ("int", "float", "string", "label")
 Scalar = int | float | str
 Value = Scalar | tuple[Scalar, ...] | None
 
@@ -31,12 +29,6 @@ class Column:
     is_list: bool = False  # its values are tuples; else single values, or None where missing
     # Of a list, where all have that many values by nature, as a vector has; else None
     length: int | None = None
-
-    def __post_init__(self) -> None:
-        if self.kind not in KINDS:
-            raise ConfigError(
-                f"columns[{self.name!r}]: expected one of {', '.join(KINDS)}, got {self.kind!r}"
-            )
 
 
 class Blob(NamedTuple):

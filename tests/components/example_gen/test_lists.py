@@ -196,7 +196,7 @@ def test_a_malformed_list_is_refused_by_place(tmp_path):
 
 def test_a_wrong_column_is_refused(tmp_path):
     base = folder(tmp_path, list__csv="image,age,year\n1.jpg,3,4\n")
-    for columns in ({"colour": "int"}, {"age": "number"}, {"age": "split", "year": "split"}):
+    for columns in ({"colour": "int"}, {"age": "split", "year": "split"}):
         with pytest.raises(ConfigError, match=next(iter(columns))):
             listed(base, **columns)
 
