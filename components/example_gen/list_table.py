@@ -217,9 +217,9 @@ def _names_of_automl(
             reason = f"without a header, they should be {','.join(names)}"
             refuse_doubtful(path, first, [], reason)
     if len(first) > len(names):
-        got, advice = f"{len(first)} columns (line 1)", "Name them: column_names=['image', …]."
-        rule = f"at most {len(names)} of a list without a header ({','.join(names)})"
-        raise InputError.at(path, expected=rule, got=got, advice=advice)
+        rule = f"at most {len(names)} columns in a list without a header ({','.join(names)})"
+        advice = "Name them: column_names=['image', …]. Boxes go by the layouts coco and voc."
+        raise InputError.at(path, expected=rule, got=f"{len(first)} (line 1)", advice=advice)
     return names[: len(first)]
 
 

@@ -113,7 +113,7 @@ def test_a_list_of_automl_s_has_no_header(tmp_path):
 
 @pytest.mark.parametrize("row", ["TRAIN,1.jpg,cat,dog", "TRAIN,1.jpg,cat,0.25,0.5,,,0.75,1,,"])
 def test_more_columns_than_a_headerless_list_has_are_named_by_the_user(tmp_path, row):
-    with pytest.raises(InputError, match=r"split,image_uri,label\), got \d+ columns \(line 1\)"):
+    with pytest.raises(InputError, match=r"split,image_uri,label\), got \d+ \(line 1\)"):
         listed(folder(tmp_path, list__csv=f"{row}\n"))
 
 
