@@ -3,8 +3,8 @@
 A column is of ints where every value is one, of floats where every value is a number, of lists
 where every value is one of these, else of texts; but a few words among numbers are an error, unless
 they say that a value is missing, as `NA`.
-A text is a number only where a program writes that number so: `08123`, `+5` and `1_000` are codes, or
-may be, and one of them makes its column one of texts; so do `1e5`, `5.` and `nan` where no other
+A text is a number only where a program writes that number so: `08123`, `+5` and `1_000` are codes,
+or may be, and one of them makes its column one of texts; so do `1e5`, `5.` and `nan` where no other
 value is a float.
 """
 
@@ -256,8 +256,8 @@ def decide_column(
             raise InputError(f"column {name!r}: expected {rule}, got {wrong}. {cure}.")
     if missing:
         logging.warning(
-            "column %r: blanks, NA and the like are taken for missing values (%d of %d rows). If they are "
-            "words, keep them: %s",
+            "column %r: blanks, NA and the like are taken for missing values (%d of %d rows). If "
+            "they are words, keep them: %s",
             *(name, missing, values, texts),
         )
     if kind == "float" and given is None and (wrong := first("rounded")):  # as 123456789.0 of an id
