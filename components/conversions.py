@@ -2,8 +2,7 @@
 
 import dataclasses
 
-from components import layouts
-from components.common.input_table import InputTable
+from components.common.entry import InputTable
 from components.common.layout_inputs import LayoutInputs
 from components.common.tasks import Runner
 from components.example_gen.file_conversion import FileConversion
@@ -15,6 +14,7 @@ from components.example_gen.settings import (
     MediaSettings,
     TextSettings,
 )
+from components.layouts import LOOKED_FOR, is_source_file, read_layout
 from components.tables.pieces import select_settings
 from trainer_utils.format import ConfigError
 
@@ -23,13 +23,13 @@ class ImageConversion(FileConversion):
     """Images, and lists of them."""
 
     unit, media = "images", "image"
-    looked_for = layouts.LOOKED_FOR
+    looked_for = LOOKED_FOR
 
     def is_source_file(self, path: str) -> bool:  # noqa: D102
-        return layouts.is_source_file(path)
+        return is_source_file(path)
 
     def read_layout(self, inputs: LayoutInputs, layout: str) -> InputTable:  # noqa: D102
-        return layouts.read_layout(inputs, layout=layout)
+        return read_layout(inputs, layout=layout)
 
     def adjusted_settings(self, settings: MediaSettings, found: InputTable) -> MediaSettings:
         """The settings for inputs whose boxes or label maps must go on fitting their images.

@@ -11,8 +11,15 @@ from typing import Any, ClassVar
 import numpy as np
 from absl import logging
 
-from components.common.entry import sum_blobs, sum_facts
-from components.common.input_table import InputTable, array_of, join_inputs, sizes_of, texts_of
+from components.common.entry import (
+    InputTable,
+    array_of,
+    join_inputs,
+    sizes_of,
+    sum_blobs,
+    sum_facts,
+    texts_of,
+)
 from components.common.layout_inputs import FilesElsewhere, LayoutInputs
 from components.common.tasks import Cost, Runner, Task, map_tasks
 from components.common.workspace import start_working

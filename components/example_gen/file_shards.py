@@ -24,10 +24,10 @@ from components.common.entry import (
     BlobReader,
     Column,
     Entry,
+    entries_of,
     label_column,
     sum_blobs,
 )
-from components.common.input_table import entries_of
 from components.common.rejects import Reject, RejectedInputError, reject_errors
 from components.example_gen.file_examples import ShardSummary, Stored, make_example
 from components.example_gen.settings import MediaSettings

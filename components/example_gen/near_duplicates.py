@@ -19,8 +19,7 @@ from components.auditing.similarity import (
     sketch_texts,
     split_words,
 )
-from components.common.entry import BlobReader, Entry
-from components.common.input_table import InputTable, entries_of
+from components.common.entry import BlobReader, Entry, InputTable, entries_of
 from components.common.rejects import RejectedInputError
 from trainer_utils.machine import usable_cores
 

@@ -23,8 +23,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from components.common.entry import array_of, blob_paths, sizes_of
 from components.common.file_table import bytes_of
-from components.common.input_table import array_of, blob_paths, sizes_of
 from components.common.workspace import is_within
 from components.example_gen.file_examples import ShardSummary
 from components.example_gen.file_plan import FilePlan

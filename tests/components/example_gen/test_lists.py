@@ -13,9 +13,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from components.common.entry import Blob, BlobReader, Column
+from components.common.entry import Blob, BlobReader, Column, InputTable
 from components.common.file_table import FileTable
-from components.common.input_table import InputTable
 from components.common.layout_inputs import FilesElsewhere, ImageRoot, LayoutInputs
 from components.example_gen.inputs import roots_of
 from components.example_gen.list_table import read_list
