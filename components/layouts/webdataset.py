@@ -27,8 +27,7 @@ from typing import Any, BinaryIO, NamedTuple, cast
 
 from absl import logging
 
-from components.common.entry import Blob, Column, Entry, ExcludedInput, Value
-from components.common.input_table import InputTable
+from components.common.entry import Blob, Column, Entry, ExcludedInput, InputTable, Value
 from components.common.layout_inputs import LayoutInputs, select_readable
 from components.example_gen.folder import is_clutter
 from components.example_gen.list_table import typed_values
