@@ -27,7 +27,7 @@ import pyarrow.json
 from components.common.file_table import one_array
 from components.common.layout_inputs import LayoutInputs
 from components.tables.kinds import EXACT, text_of_number
-from components.tables.pieces import BadRow, Piece, Rows, cut, lines_of, not_utf8
+from components.tables.pieces import BadRow, Piece, Rows, lines_of, not_utf8
 from trainer_utils.format import InputError
 from trainer_utils.format.json_text import Json, JsonObject, without_twins
 
@@ -148,12 +148,6 @@ def _is_in_64_bits(value: int) -> bool:
 # Lines --------------------------------------------------------------------------------------------
 
 
-def find_lines(inputs: LayoutInputs, whole: Piece) -> Iterator[Piece]:
-    """Cuts a file into pieces of whole lines."""
-    with inputs.open(whole.path) as stream:
-        yield from cut(stream, whole)
-
-
 def read_lines(data: bytes, piece: Piece, *, ignored: Collection[str] = ()) -> Rows:
     """The rows of a piece, without the columns that are ignored."""
     if piece.start == 0:
@@ -271,7 +265,7 @@ def _read_one_by_one(data: bytes, piece: Piece, ignored: Collection[str]) -> Row
 # Documents ----------------------------------------------------------------------------------------
 
 
-def find_document(inputs: LayoutInputs, whole: Piece) -> Iterator[Piece]:
+def find_document(inputs: LayoutInputs, whole: Piece) -> Piece:
     """A file as one piece; an `InputError` where it is no rows of objects, or too large."""
     with inputs.open(whole.path) as stream:
         head = stream.read(_HEAD_BYTES)
@@ -294,7 +288,7 @@ def find_document(inputs: LayoutInputs, whole: Piece) -> Iterator[Piece]:
         advice = "Write it as JSON lines, which may be of any size: jq -c '.[]' old.json."
     if rule:
         raise InputError.at(whole.source, expected=rule, got=got, offset=start, advice=advice)
-    yield dataclasses.replace(whole, start=start, stop=size)
+    return dataclasses.replace(whole, start=start, stop=size)
 
 
 def read_document(data: bytes, piece: Piece, *, ignored: Collection[str] = ()) -> Rows:

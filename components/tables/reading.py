@@ -28,6 +28,7 @@ from components.tables.pieces import (
     Rows,
     TableOptions,
     checked_texts,
+    cut,
 )
 from trainer_utils.format import DatasetError, InputError
 from trainer_utils.format.checksums import extend_crc32c
@@ -81,9 +82,11 @@ def pieces_of(
         if kind in DELIMITERS:
             delimiter = options.delimiter or DELIMITERS[kind]
             yield from delimited.find_pieces(inputs, whole, delimiter=delimiter, options=options)
+        elif kind == "json":
+            yield json_rows.find_document(inputs, whole)
         else:
-            find = json_rows.find_document if kind == "json" else json_rows.find_lines
-            yield from find(inputs, whole)
+            with inputs.open(whole.path) as stream:
+                yield from cut(stream, whole)
 
 
 def _in_utf8(inputs: LayoutInputs, path: str, options: TableOptions, folder: str) -> str:
