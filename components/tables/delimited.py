@@ -68,7 +68,9 @@ _NAMES = frozenset(
         *("audio_uri", "clip", "filename", "file_name", "file", "path", "uri", "url"),
     ]
 )
-_NO_VALUE = frozenset([*map(str.lower, MISSING_WORDS), "nan", "nil", "true", "false"])
+_NO_NAME = re.compile(
+    rf"{'|'.join(map(re.escape, MISSING_WORDS))}|(?i:nan|nil|null|none|true|false)"
+)
 _INDEX = "index"  # what a first column without a name is called
 _MOST_WORDS, _MOST_CHARACTERS = 2, 40
 _SENTENCE = re.compile(r"[.!?…\u3002\uff01\uff1f]$|[,;.!?] ")
@@ -313,7 +315,7 @@ def judge_header(
             return "there is one without a name", is_shown
         if counts[name] > 1:
             return f"there is {_short(name)} twice", is_shown
-        if name.lower() in _NO_VALUE or not any(map(str.isalpha, name)) or _is_number(name):
+        if _NO_NAME.fullmatch(name) or not any(map(str.isalpha, name)) or _is_number(name):
             return f"{_short(name)} is a value", is_shown
     doubts = [] if is_shown else map(_doubt, names, below)
     return next(filter(None, doubts), None), is_shown

@@ -3,9 +3,9 @@
 A column is of ints where every value is one, of floats where every value is a number, of lists
 where every value is one of these, else of texts; but a few words among numbers are an error, unless
 they say that a value is missing, as `NA`.
-A text is a number only where that number, written again, is the same text: `08123`, `+5`, ` 5 `
-and `1_000` are codes, or may be, and one of them makes its column one of texts; so do `1e5` and
-`nan` where no other value is a float.
+A text is a number only where a program writes that number so: `08123`, `+5` and `1_000` are codes,
+or may be, and one of them makes its column one of texts; so do `1e5`, `5.` and `nan` where no other
+value is a float.
 """
 
 import dataclasses
@@ -33,14 +33,17 @@ _FLOAT_TEXT = (
     r"-?(0|[1-9][0-9]*)\.[0-9]+([eE][+-]?[0-9]+)?"  # 0.5, 4.50, 1.5e-07, 1.0E5
     r"|-?(0|[1-9][0-9]*)[eE][+-][0-9]+"  # 1e-05
 )
-# Floats beside such floats, else words and codes: `12e3` is the name of many things. Python writes
-# nan and inf; others, JSON's writers among them, write NaN, Inf and Infinity.
-_DOUBTFUL_TEXT = r"nan|NaN|-?(inf|Inf|Infinity)|-?(0|[1-9][0-9]*)[eE][0-9]+"
+_STATA_TEXT = r"-?\.[0-9]+([eE][+-]?[0-9]+)?"  # .5, as Stata and SAS write it
+# Floats beside such floats, else words and codes: `12e3` is the name of many things, `1.` numbers a
+# list. Python writes nan and inf; others, JSON's writers among them, write NaN, Inf and Infinity.
+_DOUBTFUL_TEXT = r"nan|NaN|-?(inf|Inf|Infinity)|-?(0|[1-9][0-9]*)(\.|[eE][0-9]+)"
 _IN_LIST = re.compile(rf"{_INT_TEXT}|{_FLOAT_TEXT}|NaN|-?Infinity")  # the last two as JSON has them
 EXACT = 2**53  # beyond it, a double may stand for an integer that it is not
 _TYPES = {"int": pa.int64(), "float": pa.float32(), "string": pa.string(), "label": pa.string()}
-_INT, _FLOAT = rf"^({_INT_TEXT})$", rf"^({_FLOAT_TEXT})$"
-_DOUBTFUL = rf"^({_DOUBTFUL_TEXT})$"
+# Perhaps among spaces: people write `5, 7` for `5,7`.
+_INT = rf"^[ \t]*({_INT_TEXT})[ \t]*$"
+_FLOAT = rf"^[ \t]*({_FLOAT_TEXT}|{_STATA_TEXT})[ \t]*$"
+_DOUBTFUL = rf"^[ \t]*({_DOUBTFUL_TEXT})[ \t]*$"
 # What is taken where the user says that a column holds numbers.
 _GIVEN_INT = r"^\s*[+-]?[0-9]+\s*$"
 _GIVEN_NUMBER = (
@@ -55,7 +58,7 @@ _LIKE_NUMBER = (
 )
 # Words for a missing value that R, pandas, databases and Excel write among numbers.
 MISSING_WORDS = ("NA", "N/A", "n/a", "#N/A", "<NA>", "NULL", "null", "None", r"\N")
-_MISSING = rf"^\s*({'|'.join(map(re.escape, MISSING_WORDS))})\s*$"
+_MISSING = rf"^\s*({'|'.join(map(re.escape, MISSING_WORDS))})?\s*$"  # a blank is one too
 _MOST_FLOAT = float(np.finfo(np.float32).max)
 _MOST_DIGITS = 1000  # far more than 64 bits have, with zeros and spaces
 _SHOWN = 60  # characters of a value in a message
@@ -253,8 +256,8 @@ def decide_column(
             raise InputError(f"column {name!r}: expected {rule}, got {wrong}. {cure}.")
     if missing:
         logging.warning(
-            "column %r: NA and the like are taken for missing values (%d of %d rows). If they are "
-            "words, keep them: %s",
+            "column %r: blanks, NA and the like are taken for missing values (%d of %d rows). If "
+            "they are words, keep them: %s",
             *(name, missing, values, texts),
         )
     if kind == "float" and given is None and (wrong := first("rounded")):  # as 123456789.0 of an id

@@ -170,6 +170,7 @@ HEADERS = {
     "one hot": (["comment", "toxic", "severe_toxic"], [["You", "0", "1"], ["Me", "1", "0"]]),
     "dotted": (["author.name", "author.age"], [["Ann", "3"], ["Bob", "4"]]),
     "a known name below another": (["class", "words"], [["text", "label"], ["b", "c"]]),
+    "elements": (["RI", "Na", "Mg"], [["1.51", "13.64", "4.49"], ["1.52", "13.89", "3.6"]]),
     "a list of words": (["word"], [["hello"], ["world"]]),
 }
 ROWS = {
@@ -181,6 +182,7 @@ ROWS = {
     "sentences of two words": (["Great film!", "up"], [["Bad film.", "down"]]),
     "one sentence alone": (["I love it"], [["I hate it"], ["So so"]]),
     "a number": (["great", "5"], [["bad", "1"]]),
+    "missing values": (["NA", "x", "y"], [["1.5", "2", "3"], ["NA", "3", "4"]]),
     "numbers": (["5.1", "3.5", "1.4"], [["4.9", "3.0", "1.4"]]),
     "a missing name": (["", "text"], [["0", "a"], ["1", "b"]]),
     "the same twice": (["a", "b", "a"], [["1", "2", "3"]]),
