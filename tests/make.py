@@ -3,6 +3,7 @@
 write_files(tmp_path / "in", {"cat/1.jpg": jpeg(1), "cat/2.wav": wav(2)})
 """
 
+import contextlib
 import csv
 import functools
 import io
@@ -11,17 +12,13 @@ import os
 import subprocess
 import sys
 import tarfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from PIL import Image
 
-__all__ = [
-    *("archive", "everything", "frame_records", "jpeg", "photo", "run_python", "table", "wav"),
-    *("write_files", "write_records"),
-]
 REPOSITORY = Path(__file__).parents[1]
 
 
@@ -116,6 +113,28 @@ def write_records(path: str | Path, records: Sequence[bytes], compression: str =
         for record in records:
             writer.write(record)
     return Path(path).read_bytes()
+
+
+def write_rows(uri: Path | str, rows: Iterable[Mapping[str, Any]], **settings: Any) -> str:
+    """A dataset of rows to train; the settings are those of `DatasetWriter`."""
+    from trainer_utils import DatasetWriter
+
+    with DatasetWriter(str(uri), **settings) as writer:
+        for row in rows:
+            writer.write("train", row)
+    return str(uri)
+
+
+@contextlib.contextmanager
+def refusing(setting: str) -> Iterator[None]:
+    """A block that ends with the error of a setting."""
+    import pytest
+
+    from trainer_utils import ConfigError
+
+    with pytest.raises(ConfigError) as caught:
+        yield
+    assert caught.value.setting == setting, caught.value
 
 
 def everything(folder: Path) -> dict[str, bytes]:

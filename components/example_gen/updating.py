@@ -23,8 +23,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from components.common.entry import array_of, blob_paths, sizes_of
 from components.common.file_table import bytes_of
-from components.common.input_table import array_of, blob_paths, sizes_of
 from components.common.workspace import is_within
 from components.example_gen.file_examples import ShardSummary
 from components.example_gen.file_plan import FilePlan
@@ -47,7 +47,7 @@ from trainer_utils.format.naming import INPUTS_FILE
 from trainer_utils.format.planning import keyed_digests
 from trainer_utils.storage import exists, join, read_text
 
-_FORMAT_VERSION = 1
+_FORMAT_VERSION = 2
 # Settings that may differ: what they change of an example, if anything, is in its input's sum.
 _FREE = ("vocabulary", "update", "max_reject_fraction", "shuffled")
 

@@ -161,6 +161,7 @@ _MODULES = (
     "components.schema.anomalies",
     "components.schema.describing",
     "components.steps",
+    "components.text_conversion",
     "pyarrow.csv",
     "pyarrow.json",
     "pyarrow.parquet",
@@ -172,7 +173,7 @@ _MODULES = (
 
 def _convert(kind: str) -> "Step":
     def run(source: str, uri: str, settings: dict[str, Any], beam: Sequence[str]) -> None:
-        from components import conversions, steps
+        from components import steps
         from components.common.beam import runner_of
         from components.example_gen import settings as kinds
         from components.example_gen.inputs import InputSelection
@@ -183,7 +184,7 @@ def _convert(kind: str) -> "Step":
         selection = InputSelection(
             base=source, partition=None if splits is None else Partition(tuple(splits.items()))
         )
-        module = conversions.conversion_class(asked).workers_module
+        module = steps.workers_module(asked)
         with runner_of(beam, module=module) as runner:
             steps.convert(selection, uri, asked, runner=runner)
 
