@@ -28,13 +28,11 @@ from components.tables.delimited import check_agreement
 from components.tables.pieces import Piece, TableOptions, select_settings
 from components.tables.tokenizing import load_tokenizer
 from trainer_utils.format import Shard
-from trainer_utils.format.checksums import combine_crc32c, extend_crc32c
 from trainer_utils.format.tensors import TokenSpec
+from trainer_utils.format.tfrecord import combine_crc32c, extend_crc32c
 from trainer_utils.storage import open_for_reading
-from trainer_utils.storage.faults import problem_of
-from trainer_utils.storage.file_system import join
-from trainer_utils.writing.publishing import working_folder
-from trainer_utils.writing.shards import verify_shard
+from trainer_utils.storage.file_system import join, problem_of
+from trainer_utils.writing.publishing import verify_shard, working_folder
 
 BUCKET_BYTES = 128 << 20  # that are put in order at a time; about twice that in memory
 # What one core takes for a byte of the inputs in each of the steps, about.

@@ -19,8 +19,7 @@ from components.shuffle.picking import read_ahead
 from trainer_utils.dataset.inspection import DatasetFacts
 from trainer_utils.format import Accounting, DatasetError, Feature, Manifest, combine_checksums
 from trainer_utils.format.json_text import JsonObject
-from trainer_utils.writing.publishing import working_folder
-from trainer_utils.writing.shards import verify_shard
+from trainer_utils.writing.publishing import verify_shard, working_folder
 
 # What one core takes for a byte: of records that are moved, compressed, parsed, or whose lengths
 # alone are read.

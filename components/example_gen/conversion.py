@@ -36,11 +36,11 @@ from trainer_utils.format import (
     InputError,
     Manifest,
 )
-from trainer_utils.format.checksums import extend_crc32c
 from trainer_utils.format.errors import did_you_mean
 from trainer_utils.format.example import decode_example
 from trainer_utils.format.json_text import JsonObject
 from trainer_utils.format.tensors import TensorSpec, decode_tensor
+from trainer_utils.format.tfrecord import extend_crc32c
 from trainer_utils.storage import exists, is_folder, list_names, remove_file, write_text
 from trainer_utils.storage.file_system import join
 from trainer_utils.writing.publishing import working_folder

@@ -49,10 +49,8 @@ from components.example_gen.updating import (
 from trainer_utils.dataset import Dataset
 from trainer_utils.format import ConfigError, InputError, Shard, ShardName, shard_bounds
 from trainer_utils.format.errors import did_you_mean
-from trainer_utils.storage.faults import problem_of
-from trainer_utils.storage.file_system import display_path, is_remote
-from trainer_utils.writing.publishing import working_folder
-from trainer_utils.writing.shards import remove_shard, rename_shard
+from trainer_utils.storage.file_system import display_path, is_remote, problem_of
+from trainer_utils.writing.publishing import remove_shard, rename_shard, working_folder
 
 # What one core takes for a file that is kept, and for a byte of one that is decoded.
 _FILE_SECONDS, _DECODED_BYTE_SECONDS = 300e-6, 1 / 25e6

@@ -39,13 +39,12 @@ from trainer_utils.format import (
     ShardWriter,
     encode_example,
 )
-from trainer_utils.format.checksums import extend_crc32c
 from trainer_utils.format.index import name_of
 from trainer_utils.format.planning import keyed_digests
+from trainer_utils.format.tfrecord import extend_crc32c
 from trainer_utils.storage import is_remote, join, persist, read_bytes, write_atomically
 from trainer_utils.storage.file_system import encode_path
-from trainer_utils.writing.publishing import working_folder
-from trainer_utils.writing.shards import copy_shard, verify_shard, write_shard
+from trainer_utils.writing.publishing import copy_shard, verify_shard, working_folder, write_shard
 
 __all__ = ["EncodedPart", "KnownShard", "ShardTask", "WriteMediaShard"]
 

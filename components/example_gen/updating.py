@@ -35,8 +35,14 @@ from components.example_gen.settings import MediaSettings
 from components.shuffle.external import SplitLayout
 from trainer_utils.dataset import Dataset, open_dataset
 from trainer_utils.format import ConfigError, Shard
-from trainer_utils.format.checksums import NO_CHECKSUM, is_sealed, seal
-from trainer_utils.format.json_text import JsonObject, parse_json_object, render_json
+from trainer_utils.format.json_text import (
+    NO_CHECKSUM,
+    JsonObject,
+    is_sealed,
+    parse_json_object,
+    render_json,
+    seal,
+)
 from trainer_utils.format.naming import INPUTS_FILE
 from trainer_utils.format.planning import keyed_digests
 from trainer_utils.storage import exists, join, read_text

@@ -34,9 +34,9 @@ from components.example_gen.list_table import typed_values
 from components.tables.json_rows import columns_of_objects, parse_object
 from components.tables.kinds import check_columns
 from trainer_utils.format import ConfigError, InputError, canonical_split
-from trainer_utils.format.checksums import extend_crc32c
 from trainer_utils.format.json_text import Json
 from trainer_utils.format.media_formats import COMPRESSIONS
+from trainer_utils.format.tfrecord import extend_crc32c
 from trainer_utils.storage import display_path
 
 LOOKED_FOR = "*.tar (tar)"
