@@ -30,12 +30,12 @@ from components.common.entry import (
     InputTable,
     array_of,
     blob_paths,
+    bytes_of,
     entries_of,
     label_column,
     sizes_of,
     texts_of,
 )
-from components.common.file_table import bytes_of
 from components.common.tasks import Task
 from components.common.workspace import is_within
 from components.example_gen.file_examples import ShardSummary

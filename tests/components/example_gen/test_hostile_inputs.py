@@ -11,8 +11,7 @@ import pyarrow.parquet
 import pytest
 from PIL import Image
 
-from components.common.file_table import FileTable
-from components.common.layout_inputs import LayoutInputs
+from components.common.layout_inputs import FileTable, LayoutInputs
 from components.common.workspace import start_working
 from components.example_gen import file_examples, file_shards
 from components.example_gen.settings import AudioSettings, ImageSettings, TextSettings
