@@ -12,8 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet
 import pytest
 
-from components.common.file_table import FileTable
-from components.common.layout_inputs import LayoutInputs
+from components.common.layout_inputs import FileTable, LayoutInputs
 from components.tables import parquet
 from components.tables.pieces import Piece, TableOptions
 from components.tables.reading import pieces_of, read_piece
