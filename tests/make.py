@@ -76,11 +76,12 @@ def table(rows: Sequence[Mapping[str, Any]], kind: str, **options: Any) -> bytes
     return text.getvalue().encode()
 
 
-def archive(files: Mapping[str, bytes]) -> bytes:
+def archive(files: Mapping[str, bytes | str], *, mode: Any = "w", **options: Any) -> bytes:
     """A tar with files by their names."""
     stream = io.BytesIO()
-    with tarfile.open(fileobj=stream, mode="w") as tar:
-        for name, data in files.items():
+    with tarfile.open(fileobj=stream, mode=mode, **options) as tar:
+        for name, content in files.items():
+            data = content.encode() if isinstance(content, str) else content
             member = tarfile.TarInfo(name)
             member.size = len(data)
             tar.addfile(member, io.BytesIO(data))
