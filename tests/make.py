@@ -18,7 +18,17 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
-__all__ = ["archive", "everything", "jpeg", "photo", "run_python", "table", "wav", "write_files"]
+__all__ = [
+    "archive",
+    "encode",
+    "everything",
+    "jpeg",
+    "photo",
+    "run_python",
+    "table",
+    "wav",
+    "write_files",
+]
 REPOSITORY = Path(__file__).parents[1]
 
 
@@ -27,6 +37,13 @@ def _sample() -> Image.Image:
     from sklearn.datasets import load_sample_images
 
     return Image.fromarray(load_sample_images().images[0])
+
+
+def encode(image: Image.Image, kind: str, **options: object) -> bytes:
+    """An image as a file."""
+    stream = io.BytesIO()
+    image.copy().save(stream, kind, **options)  # a copy, since saving leaves traces
+    return stream.getvalue()
 
 
 def photo(
@@ -38,10 +55,7 @@ def photo(
 ) -> bytes:
     """An encoded cut of a real photo of `(width, height)`; another number gives another cut."""
     x, y = number % 600, number // 600
-    stream = io.BytesIO()
-    cut = _sample().crop((x, y, x + size[0], y + size[1])).convert(mode)
-    cut.save(stream, kind, **options)
-    return stream.getvalue()
+    return encode(_sample().crop((x, y, x + size[0], y + size[1])).convert(mode), kind, **options)
 
 
 jpeg = functools.partial(photo, kind="JPEG")

@@ -9,6 +9,7 @@ import pytest
 from components.common.rejects import RejectedInputError
 from components.media.image_structure import scan_png
 from tests.components.media import variants
+from tests.make import encode
 
 _SWEEP = """
 import random, sys
@@ -85,7 +86,7 @@ PLAIN = variants.png(variants.PIXELS[:6, :9])
 
 def test_a_whole_file_is_without_doubt():
     for mode in ("1", "L", "RGB", "P", "LA", "RGBA"):
-        structure = scan_png(variants.encode(variants.RGB.convert(mode), "PNG"))
+        structure = scan_png(encode(variants.RGB.convert(mode), "PNG"))
         assert structure[:4] == ("PNG", (variants.WIDTH, variants.HEIGHT), 0, None)
         assert not structure.has_metadata
 
