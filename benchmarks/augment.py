@@ -17,8 +17,8 @@ import numpy as np
 import tensorflow as tf
 from sklearn.datasets import load_sample_images
 
+from trainer_utils.machine import run_in_threads
 from trainer_utils.reading.augmentation import Augmentation
-from trainer_utils.reading.threads import run_in_threads
 
 _BATCH, _SIDE = 64, 224
 Batch = tuple[np.ndarray, np.ndarray, np.ndarray]  # images, labels, keys

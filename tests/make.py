@@ -3,6 +3,7 @@
 write_files(tmp_path / "in", {"cat/1.jpg": jpeg(1), "cat/2.wav": wav(2)})
 """
 
+import contextlib
 import csv
 import functools
 import io
@@ -11,24 +12,13 @@ import os
 import subprocess
 import sys
 import tarfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from PIL import Image
 
-__all__ = [
-    "archive",
-    "encode",
-    "everything",
-    "jpeg",
-    "photo",
-    "run_python",
-    "table",
-    "wav",
-    "write_files",
-]
 REPOSITORY = Path(__file__).parents[1]
 
 
@@ -109,6 +99,47 @@ def write_files(base: Path, files: Mapping[str, bytes | str]) -> Path:
         (base / name).parent.mkdir(parents=True, exist_ok=True)
         (base / name).write_bytes(data.encode() if isinstance(data, str) else data)
     return base
+
+
+def frame_records(records: Sequence[bytes]) -> bytes:
+    """The TFRecord file of some records."""
+    from trainer_utils.format.tfrecord import frame_parts
+
+    framed = ((record, frame_parts([record])) for record in records)
+    return b"".join(header + record + footer for record, (header, footer) in framed)
+
+
+def write_records(path: str | Path, records: Sequence[bytes], compression: str = "") -> bytes:
+    """A file of records by TensorFlow's own writer, and the folder it is in; returns its bytes."""
+    import tensorflow as tf
+
+    Path(path).parent.mkdir(parents=True, exist_ok=True)
+    with tf.io.TFRecordWriter(str(path), compression) as writer:
+        for record in records:
+            writer.write(record)
+    return Path(path).read_bytes()
+
+
+def write_rows(uri: Path | str, rows: Iterable[Mapping[str, Any]], **settings: Any) -> str:
+    """A dataset of rows to train; the settings are those of `DatasetWriter`."""
+    from trainer_utils import DatasetWriter
+
+    with DatasetWriter(str(uri), **settings) as writer:
+        for row in rows:
+            writer.write("train", row)
+    return str(uri)
+
+
+@contextlib.contextmanager
+def refusing(setting: str) -> Iterator[None]:
+    """A block that ends with the error of a setting."""
+    import pytest
+
+    from trainer_utils import ConfigError
+
+    with pytest.raises(ConfigError) as caught:
+        yield
+    assert caught.value.setting == setting, caught.value
 
 
 def everything(folder: Path) -> dict[str, bytes]:

@@ -30,31 +30,22 @@ if TYPE_CHECKING:
 
 __version__ = "0.2.0"
 
-_MODULES = {
-    "CacheOptions": "options",
-    "DatasetWriter": "writing.dataset_writer",
-    "ImageOptions": "options",
-    "InputBackup": "input_backup",
-    "InputOptions": "options",
-    "InputProgress": "input_backup",
-    "InputState": "order",
-    "LabelOptions": "options",
-    "PackOptions": "order.packing",
-    "Part": "order.recipe",
-    "Recipe": "order.recipe",
-    "cu_seqlens": "frameworks.torch",
-    "distribute": "frameworks.tensorflow",
-    "evaluate": "training.loop",
-    "fit": "training.loop",
-    "input_fn": "frameworks.tensorflow",
-    "iterate": "frameworks.numpy",
-    "jax_batches": "frameworks.jax",
-    "keras_dataset": "frameworks.keras",
-    "load": "frameworks.tensorflow",
-    "load_state": "input_backup",
-    "plan": "planning",
-    "torch_dataset": "frameworks.torch",
+_NAMES = {
+    "frameworks.jax": ["jax_batches"],
+    "frameworks.keras": ["keras_dataset"],
+    "frameworks.numpy": ["iterate"],
+    "frameworks.tensorflow": ["distribute", "input_fn", "load"],
+    "frameworks.torch": ["cu_seqlens", "torch_dataset"],
+    "input_backup": ["InputBackup", "InputProgress", "load_state"],
+    "options": ["CacheOptions", "ImageOptions", "InputOptions", "LabelOptions"],
+    "order": ["InputState"],
+    "order.packing": ["PackOptions"],
+    "order.recipe": ["Part", "Recipe"],
+    "planning": ["plan"],
+    "training.loop": ["evaluate", "fit"],
+    "writing.dataset_writer": ["DatasetWriter"],
 }
+_MODULES = {name: module for module, names in _NAMES.items() for name in names}
 _SUBMODULES = ("cluster", "monitoring", "training")
 
 __all__ = [

@@ -13,7 +13,7 @@ from typing import Any
 import tensorflow as tf
 
 from trainer_utils.format import ConfigError
-from trainer_utils.order.input_state import InputState
+from trainer_utils.order import InputState
 from trainer_utils.order.ledger import InputLedger
 from trainer_utils.recording import InputRecorder
 from trainer_utils.storage import exists, join, read_text, write_text

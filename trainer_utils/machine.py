@@ -1,17 +1,36 @@
-"""How much of the machine this process may use, and has used.
+"""What this process may use of the machine and has used: cores and threads on them, and memory.
 
 usable_cores()     # 2
 free_memory()      # 21_474_836_480
+run_in_threads(decode, 64)                  # decode(0) to decode(63)
+for batch in run_ahead(make, range(1000), threads=2, most=4): ...
 """
 
+import collections
+import contextlib
+import functools
+import itertools
+import math
 import os
 import re
+import threading
+import weakref
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
+from typing import Any, Generic, TypeVar
+
+import numpy as np
+import numpy.typing as npt
 
 _CGROUPS = Path("/sys/fs/cgroup")
 _CGROUP_LIMIT = Path("/sys/fs/cgroup/cpu.max")  # cgroup v2: "<quota> <period>" or "max <period>"
 _MEMORY = Path("/proc/meminfo")
 _UNLIMITED = 1 << 60  # bytes
+_ALIGNMENT = 64  # bytes; TensorFlow copies what lies otherwise
+_MOST_KEPT = 4  # arrays that nobody holds
+_Result = TypeVar("_Result")
+most_threads: int | None = None  # of this process, where several share the cores
 
 
 def usable_cores() -> int:
@@ -68,3 +87,125 @@ def _match_text(file: Path, pattern: str) -> str | None:
     except (OSError, ValueError):  # not there
         return None
     return found[1] if found else None
+
+
+@functools.cache
+def _pool() -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(usable_cores(), thread_name_prefix="tfx-shards-decode")
+
+
+if hasattr(os, "register_at_fork"):  # a child has none of its parent's threads
+    os.register_at_fork(after_in_child=_pool.cache_clear)
+
+
+def run_in_threads(work: Callable[[int], None], count: int) -> None:
+    """Calls `work` with the numbers below `count`, each of some threads taking the next.
+
+    The calling thread works too, so that it may be one of these. What the lowest number raised is
+    raised, the same with any number of threads.
+    """
+    numbers, errors = iter(range(count)), dict[int, Exception]()
+
+    def run() -> None:
+        for number in numbers:
+            try:
+                work(number)
+            except Exception as error:
+                errors[number] = error
+                return
+
+    started = []
+    with contextlib.suppress(RuntimeError):  # Python is ending: the calling thread works alone
+        for _ in range(min(most_threads or usable_cores(), count) - 1):
+            started.append(_pool().submit(run))
+    run()
+    for one in started:
+        if not one.cancel():  # of those that wait for their turn nothing is left to do
+            one.result()
+    if errors:
+        raise errors[min(errors)]
+
+
+def run_ahead(
+    work: Callable[[Any], _Result], items: Iterable[Any], *, threads: int, most: int
+) -> Iterator[_Result]:
+    """What comes of each item, in order, so many of which are begun before they are asked for."""
+    waiting: collections.deque[Future[_Result]] = collections.deque()
+    pool = ThreadPoolExecutor(threads, thread_name_prefix="tfx-shards-batches")
+    left = iter(items)
+    try:
+        while True:
+            for item in itertools.islice(left, most + 1 - len(waiting)):
+                waiting.append(pool.submit(work, item))
+            if not waiting:
+                return
+            yield waiting.popleft().result()
+    finally:
+        pool.shutdown(wait=False, cancel_futures=True)
+
+
+class MadeOnce(Generic[_Result]):
+    """What is made of keys: once, though several threads ask; so many of the latest are kept."""
+
+    def __init__(self, most: int) -> None:
+        self._most, self._lock = most, threading.Lock()
+        self._made: collections.OrderedDict[Hashable, Future[_Result]] = collections.OrderedDict()
+
+    def __contains__(self, key: Hashable) -> bool:
+        return key in self._made
+
+    def get(self, key: Hashable, make: Callable[[], _Result]) -> _Result:
+        """What was made of a key, or is made now; an error is not kept."""
+        with self._lock:
+            found = self._made.get(key)
+            if is_own := found is None:
+                found = self._made[key] = Future()
+                while len(self._made) > self._most:
+                    self._made.popitem(last=False)
+            else:
+                self._made.move_to_end(key)
+        assert found is not None
+        if is_own:
+            try:
+                found.set_result(make())
+            except BaseException as error:
+                self.forget(key)
+                found.set_exception(error)
+        return found.result()
+
+    def forget(self, key: Hashable) -> None:
+        """Has it made anew the next time."""
+        with self._lock:
+            self._made.pop(key, None)
+
+
+class Buffers:
+    """Large arrays that are used again when nobody holds them any more; pickled without memory.
+
+    Memory beyond 32 MiB comes from the system anew each time, as zeros: filling a batch of 38 MB
+    takes 10.6 ms then, and 4.6 ms in memory that was used before.
+    """
+
+    def __init__(self) -> None:
+        # No lock: what is dropped may come back in the midst of anything, on any thread. Of other
+        # sizes, as of an epoch's last batch, none are kept for long.
+        self._spare: collections.deque[npt.NDArray[np.uint8]] = collections.deque(maxlen=_MOST_KEPT)
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return Buffers, ()
+
+    def take(self, shape: Sequence[int], dtype: npt.DTypeLike) -> npt.NDArray[Any]:
+        """An array of whatever values, whose memory nothing else has."""
+        num_bytes = math.prod(shape) * np.dtype(dtype).itemsize
+        try:
+            memory = self._spare.pop()
+        except IndexError:
+            memory = np.empty(0, np.uint8)
+        if memory.size != num_bytes + _ALIGNMENT:
+            memory = np.empty(num_bytes + _ALIGNMENT, np.uint8)
+        # numpy has parts of parts hold on to the first array with no other array behind it. With a
+        # memoryview behind it that is this one, which is so gone when all of them are.
+        owner = np.frombuffer(memory.data, np.uint8)
+        weakref.finalize(owner, self._spare.append, memory).atexit = False
+        begin = -memory.ctypes.data % _ALIGNMENT
+        return owner[begin : begin + num_bytes].view(dtype).reshape(shape)

@@ -3,6 +3,7 @@
 print(plan(uri, "train", workers=8, batch_size=256, remainder="pad"))
 """
 
+import dataclasses
 import functools
 import logging
 import os
@@ -14,16 +15,66 @@ from trainer_utils.dataset.opening import record_keys
 from trainer_utils.dataset.selection import Source, digest_of, mean_bytes, open_sources
 from trainer_utils.format import ConfigError, DatasetError, canonical_split
 from trainer_utils.format.errors import did_you_mean
+from trainer_utils.format.json_text import JsonObject
 from trainer_utils.format.printable import printable
 from trainer_utils.format.settings import number
 from trainer_utils.options import Callback, InputOptions, choose_options
-from trainer_utils.order import InputOrder, InputPlan, MixPart, plan_workers
+from trainer_utils.order import InputOrder, MixPart
 from trainer_utils.order.mixing import Weights, WeightSchedule
 from trainer_utils.order.recipe import Recipe
-from trainer_utils.reading.packing import PackedSource, packed_sources
 from trainer_utils.storage import exists, read_text
+from trainer_utils.text_output import Part, Shown, make_table, quantity
 
 _logger = logging.getLogger(__name__)
+
+
+@dataclasses.dataclass(frozen=True)
+class WorkerPlan:
+    """What one worker reads in an epoch: records and steps, and rows of weight 0 that it adds."""
+
+    worker: int
+    records: int
+    steps: int
+    padded: int
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class InputPlan(Shown):
+    """What all workers read in an epoch; as text it is a table.
+
+    `dropped` are records that no worker yields, others in the next epoch; `block_records` are
+    shuffled together at the least, none in the order of the files.
+    """
+
+    records: int
+    batch_size: int
+    steps: int
+    dropped: int
+    block_records: int
+    files: int
+    workers: Sequence[WorkerPlan]
+
+    @property
+    def padded(self) -> int:
+        """Rows of weight 0 in an epoch."""
+        return sum(worker.padded for worker in self.workers)
+
+    def to_dict(self) -> JsonObject:
+        """The plan as what JSON can hold."""
+        return {**dataclasses.asdict(self), "padded": self.padded}
+
+    def parts(self) -> list[Part]:
+        """What a person sees: a sentence and a table."""
+        header = ["worker", "records", "steps", "padded"]
+        rows = [[one.worker, one.records, one.steps, one.padded] for one in self.workers]
+        block = quantity(self.block_records, "record")
+        shuffled = f"at least {block} shuffled together" if self.block_records else "not shuffled"
+        return [
+            f"{quantity(self.records, 'record')} of {quantity(self.files, 'file')} in global "
+            f"batches of {self.batch_size:,}, {shuffled}: {quantity(self.steps, 'step')}, "
+            f"{quantity(self.dropped, 'record')} dropped, {quantity(self.padded, 'row')} padded",
+            make_table(header, rows),
+        ]
 
 
 def plan(
@@ -51,9 +102,32 @@ def plan(
     workers = number(1)("workers", workers)
     replicas = workers if replicas is None else number(1)("replicas", replicas)
     sources, chosen = open_input(artifact_uri, split, chosen)
-    sources = packed_sources(sources, chosen)
+    if chosen.pack is not None:
+        from trainer_utils.reading.packing import packed_sources
+
+        sources = packed_sources(sources, chosen)
     callbacks_of(sources, chosen)
     return plan_workers(order_of(sources, chosen, num_workers=workers, num_replicas=replicas))
+
+
+def plan_workers(order: InputOrder) -> InputPlan:
+    """What every worker of an order reads."""
+    layout, shuffle = order.layout, order.options.shuffle
+    block = order.block_records() if shuffle else 0
+    rows = layout.steps * layout.rows_per_worker if layout.remainder == "pad" else 0
+    records = [layout.records_of(worker) for worker in range(layout.num_workers)]
+    return InputPlan(
+        records=layout.num_records,
+        batch_size=layout.batch_size,
+        steps=order.steps_per_epoch,
+        dropped=layout.num_dropped,
+        block_records=min(block, layout.num_records),
+        files=len({part.path for part in order.ranges}),
+        workers=[
+            WorkerPlan(worker, own, order.steps_per_epoch, max(rows - own, 0))
+            for worker, own in enumerate(records)
+        ],
+    )
 
 
 def order_of(
@@ -84,6 +158,8 @@ def mix_parts(sources: Sequence[Source], weights: Weights | None) -> list[MixPar
     def part_of(name: str, source: Source) -> MixPart:
         after = None
         if name in schedule.older:
+            from trainer_utils.reading.packing import PackedSource
+
             if isinstance(source, PackedSource):
                 rule = f"None with part {name!r}, which has an older version, since packs have none"
                 raise ConfigError.of("pack", source.packs.options, allowed=rule)

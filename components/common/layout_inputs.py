@@ -14,7 +14,7 @@ from components.common.file_table import FileTable, bytes_of
 from components.common.rejects import RejectedInputError
 from trainer_utils import storage
 from trainer_utils.format import InputError
-from trainer_utils.format.checksums import extend_crc32c
+from trainer_utils.format.tfrecord import extend_crc32c
 from trainer_utils.storage.file_system import decode_path
 
 _REMOTE_THREADS = 16

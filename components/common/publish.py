@@ -23,11 +23,10 @@ from trainer_utils.dataset import Dataset
 from trainer_utils.extras import installed_version
 from trainer_utils.format import DatasetError, Feature, Manifest
 from trainer_utils.format.json_text import Json, JsonObject
+from trainer_utils.format.manifest import Ancestor, DatasetInput, DatasetSummary, Origin, Step
 from trainer_utils.format.naming import INPUTS_FILE, LINEAGE_FILE, REJECTS_FILE, check_inner_path
-from trainer_utils.format.origin import Ancestor, DatasetInput, DatasetSummary, Origin, Step
 from trainer_utils.format.printable import printable
-from trainer_utils.writing.publishing import publish, working_folder
-from trainer_utils.writing.shards import verify_shard
+from trainer_utils.writing.publishing import publish, verify_shard, working_folder
 
 _PACKAGES = ("tfx-shards", "pillow")  # neither TFX nor Beam: with and without is the same
 

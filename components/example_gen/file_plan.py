@@ -9,16 +9,19 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from components.common.entry import BlobColumn, Entry, ExcludedInput, label_column
-from components.common.file_table import bytes_of
-from components.common.input_table import (
+from components.common.entry import (
+    BlobColumn,
+    Entry,
+    ExcludedInput,
     InputTable,
     array_of,
     blob_paths,
     entries_of,
+    label_column,
     sizes_of,
     texts_of,
 )
+from components.common.file_table import bytes_of
 from components.common.tasks import Task
 from components.example_gen.file_shards import KnownShard, ShardTask
 from components.example_gen.plan import (

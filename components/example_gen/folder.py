@@ -13,9 +13,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from absl import logging
 
-from components.common.entry import BlobColumn, ExcludedInput
+from components.common.entry import (
+    BlobColumn,
+    ExcludedInput,
+    InputTable,
+    with_excluded,
+    without_column,
+)
 from components.common.file_table import bytes_of
-from components.common.input_table import InputTable, with_excluded, without_column
 from components.common.layout_inputs import LayoutInputs, select_readable
 from components.example_gen import lists
 from components.example_gen.file_examples import DESCRIPTIONS

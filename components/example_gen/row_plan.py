@@ -18,7 +18,6 @@ import pyarrow.compute as pc
 
 from components.common.entry import Column, ExcludedInput, label_column
 from components.common.rejects import Reject
-from components.example_gen.near_duplicates import find_similar_texts
 from components.example_gen.plan import (
     EXCLUDED,
     NEAR_DUPLICATES,
@@ -392,6 +391,7 @@ class RowPlanner:
 
     def _hashes_of_copies(self) -> list[_Hashes]:
         """By piece, the hash of the first of those rows whose texts are like each row's."""
+        from components.example_gen.near_duplicates import find_similar_texts  # few need it
 
         def texts(number: int) -> list[str]:
             columns, records = read_columns(self._folder, number, self._texts)

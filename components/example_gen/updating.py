@@ -23,8 +23,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from components.common.entry import array_of, blob_paths, sizes_of
 from components.common.file_table import bytes_of
-from components.common.input_table import array_of, blob_paths, sizes_of
 from components.common.workspace import is_within
 from components.example_gen.file_examples import ShardSummary
 from components.example_gen.file_plan import FilePlan
@@ -35,13 +35,19 @@ from components.example_gen.settings import MediaSettings
 from components.shuffle.external import SplitLayout
 from trainer_utils.dataset import Dataset, open_dataset
 from trainer_utils.format import ConfigError, Shard
-from trainer_utils.format.checksums import NO_CHECKSUM, is_sealed, seal
-from trainer_utils.format.json_text import JsonObject, parse_json_object, render_json
+from trainer_utils.format.json_text import (
+    NO_CHECKSUM,
+    JsonObject,
+    is_sealed,
+    parse_json_object,
+    render_json,
+    seal,
+)
 from trainer_utils.format.naming import INPUTS_FILE
 from trainer_utils.format.planning import keyed_digests
 from trainer_utils.storage import exists, join, read_text
 
-_FORMAT_VERSION = 1
+_FORMAT_VERSION = 2
 # Settings that may differ: what they change of an example, if anything, is in its input's sum.
 _FREE = ("vocabulary", "update", "max_reject_fraction", "shuffled")
 

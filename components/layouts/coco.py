@@ -14,8 +14,15 @@ from typing import Any, TypeGuard
 
 from absl import logging
 
-from components.common.entry import Column, Entry, ExcludedInput, Value
-from components.common.input_table import InputTable, join_inputs, with_excluded
+from components.common.entry import (
+    Column,
+    Entry,
+    ExcludedInput,
+    InputTable,
+    Value,
+    join_inputs,
+    with_excluded,
+)
 from components.common.layout_inputs import LayoutInputs, select_readable
 from components.common.rejects import RejectedInputError, reject_errors
 from components.example_gen import boxes

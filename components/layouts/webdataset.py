@@ -28,8 +28,7 @@ from typing import Any, BinaryIO, cast
 
 from absl import logging
 
-from components.common.entry import Blob, Column, Entry, ExcludedInput, Value
-from components.common.input_table import InputTable
+from components.common.entry import Blob, Column, Entry, ExcludedInput, InputTable, Value
 from components.common.layout_inputs import LayoutInputs, select_readable
 from components.example_gen.file_kinds import kind_of_name
 from components.example_gen.folder import is_clutter
@@ -37,9 +36,9 @@ from components.example_gen.list_table import typed_values
 from components.tables.json_rows import columns_of_objects, parse_object
 from components.tables.kinds import check_columns
 from trainer_utils.format import ConfigError, InputError, canonical_split
-from trainer_utils.format.checksums import extend_crc32c
 from trainer_utils.format.json_text import Json
 from trainer_utils.format.media_formats import COMPRESSIONS, EXTENSIONS
+from trainer_utils.format.tfrecord import extend_crc32c
 from trainer_utils.storage import display_path
 
 LOOKED_FOR = "*.tar (tar)"

@@ -22,7 +22,7 @@ from trainer_utils.format.media_formats import (
     is_other_image,
     packing_of,
 )
-from trainer_utils.storage.faults import is_fault
+from trainer_utils.storage.file_system import is_fault
 
 _FORMAT_OF = {ending: f.name for f in FORMATS if f.kind == "image" for ending in f.extensions}
 _LARGEST = 1 << 31

@@ -31,10 +31,9 @@ from components.tables.pieces import (
     cut,
 )
 from trainer_utils.format import DatasetError, InputError
-from trainer_utils.format.checksums import extend_crc32c
+from trainer_utils.format.tfrecord import extend_crc32c
 from trainer_utils.storage import make_folder, open_for_reading, write_atomically
-from trainer_utils.storage.faults import is_fault, persist, problem_of
-from trainer_utils.storage.file_system import is_remote, join
+from trainer_utils.storage.file_system import is_fault, is_remote, join, persist, problem_of
 
 SUFFIXES = {
     ".csv": "csv",

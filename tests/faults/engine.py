@@ -24,8 +24,6 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import IO, Any, cast
 
-from tests.faults.interrupts import members_of
-
 SECONDS = 300  # after which a run counts as hanging, whatever the machine's load
 LARGE_BYTES = 2048  # of an allocation that may fail
 SOURCE = Path(__file__).with_name("refused_calls.c")
@@ -140,10 +138,10 @@ class Engine:
 
 def _serve(shim: str) -> None:
     from components.common import processes
-    from trainer_utils.storage import faults
+    from trainer_utils.storage import file_system
 
     processes._WORTH_SECONDS = 0.0  # small runs use processes too
-    faults._PAUSES = (0.0, 0.0, 0.0)  # so that faults cost no time
+    file_system._PAUSES = (0.0, 0.0, 0.0)  # so that faults cost no time
     for name in _MODULES:
         importlib.import_module(name)
     replies = os.fdopen(os.dup(1), "wb")
@@ -180,6 +178,7 @@ _MODULES = (
     "components.schema.anomalies",
     "components.schema.describing",
     "components.steps",
+    "components.text_conversion",
     "pyarrow.csv",
     "pyarrow.json",
     "pyarrow.parquet",
@@ -191,7 +190,7 @@ _MODULES = (
 
 def _convert(kind: str) -> "Step":
     def run(source: str, uri: str, settings: dict[str, Any], beam: Sequence[str]) -> None:
-        from components import conversions, steps
+        from components import steps
         from components.common.beam import runner_of
         from components.example_gen import settings as kinds
         from components.example_gen.inputs import InputSelection
@@ -202,7 +201,7 @@ def _convert(kind: str) -> "Step":
         selection = InputSelection(
             base=source, partition=None if splits is None else Partition(tuple(splits.items()))
         )
-        module = conversions.conversion_class(asked).workers_module
+        module = steps.workers_module(asked)
         with runner_of(beam, module=module) as runner:
             steps.convert(selection, uri, asked, runner=runner)
 
@@ -308,6 +307,17 @@ def _left(session: int) -> list[int]:
         if not found:
             return []
         time.sleep(0.1)
+    return found
+
+
+def members_of(session: int) -> list[int]:
+    """The processes of a session that have not ended."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        with contextlib.suppress(OSError, ValueError):
+            fields = (entry / "stat").read_text().rpartition(")")[2].split()
+            if int(fields[3]) == session and fields[0] != "Z":
+                found.append(int(entry.name))
     return found
 
 

@@ -4,11 +4,29 @@ import itertools
 
 import pytest
 
+from tests.make import write_rows
 from trainer_utils.format import Feature
 
 
 def numbered(start: int, stop: int) -> list[dict[str, list[int]]]:
     return [{"id": [number]} for number in range(start, stop)]
+
+
+@pytest.fixture(scope="session")
+def of_all_kinds(tmp_path_factory, photos) -> str:
+    """11 examples of an image, whose sizes differ, a label, a weight, a text and tokens."""
+    rows = (
+        {
+            "image": photos[number][: 20 + number],
+            "label": "abc"[number % 3],
+            "weight": number / 10,
+            "text": f"text {number}",
+            "tokens": list(range(number % 4)),
+        }
+        for number in range(11)
+    )
+    folder = tmp_path_factory.mktemp("kinds") / "dataset"
+    return write_rows(folder, rows, num_shards=2, vocabulary=["a", "b", "c"])
 
 
 @pytest.fixture(scope="session")

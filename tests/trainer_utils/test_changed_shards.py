@@ -7,7 +7,8 @@ import shutil
 import pytest
 import tensorflow as tf
 
-from trainer_utils import CorruptShardError, DatasetError, DatasetWriter, input_fn, iterate
+from tests.make import write_rows
+from trainer_utils import CorruptShardError, DatasetError, input_fn, iterate
 
 RECORDS, SHARDS = 300, 3
 _BYTES = 8000  # a shard is more than is checked whole as it is opened
@@ -15,11 +16,9 @@ _BYTES = 8000  # a shard is more than is checked whole as it is opened
 
 def _write(folder, run: int):
     """A dataset, and its shards."""
-    with DatasetWriter(str(folder), num_shards={"train": SHARDS}) as writer:
-        for number in range(RECORDS):
-            text = b"%d %05d " % (run, number)
-            example = {"id": b"%05d" % number, "run": run, "text": text * (_BYTES // len(text))}
-            writer.write("train", example)
+    texts = [b"%d %05d " % (run, number) for number in range(RECORDS)]
+    rows = ({"id": text[2:7], "run": run, "text": text * (_BYTES // len(text))} for text in texts)
+    write_rows(folder, rows, num_shards=SHARDS)
     return folder, sorted((folder / "Split-train").iterdir())
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from trainer_utils import DatasetError, DatasetWriter, input_fn, iterate
+from trainer_utils import DatasetError, input_fn, iterate
 
 SETTINGS = {
     "batch_size": [None, 1, 100],
@@ -41,20 +41,9 @@ RECORDS = 11
 PAIRS = list(itertools.combinations(SETTINGS, 2))
 
 
-@pytest.fixture(scope="module")
-def uri(tmp_path_factory, photos) -> str:
-    uri = str(tmp_path_factory.mktemp("crossed") / "dataset")
-    with DatasetWriter(uri, num_shards=2, vocabulary=["a", "b", "c"]) as writer:
-        for number in range(RECORDS):
-            example = {
-                "image": photos[number][: 20 + number],  # sizes differ
-                "label": "abc"[number % 3],
-                "weight": number / 10,
-                "text": f"text {number}",
-                "tokens": list(range(number % 3)),
-            }
-            writer.write("train", example)
-    return uri
+@pytest.fixture
+def uri(of_all_kinds) -> str:
+    return of_all_kinds
 
 
 def _crossed(one: str, other: str) -> list[dict[str, object]]:

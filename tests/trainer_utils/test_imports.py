@@ -23,6 +23,10 @@ TFDS = str(REPOSITORY / "tests/golden/tfds")
             "import trainer_utils as t; t.iterate, t.torch_dataset, t.jax_batches, t.keras_dataset",
             ["tensorflow", "tfx", "torch", "jax", "keras"],
         ),
+        (
+            f"import trainer_utils as t; list(t.iterate({TFDS!r}, image_size=(8, 8)))",
+            [*HEAVY, "torch", "pandas"],
+        ),
         ("import components, pipelines", ["tensorflow", "tfx", "apache_beam"]),
         (f"import trainer_utils.storage as s; s.list_files({TFDS!r})", ["fsspec"]),
         ("import trainer_utils.storage.remote, trainer_utils.dataset.selection", HEAVY),

@@ -4,8 +4,7 @@ import re
 
 import pytest
 
-import trainer_utils
-from tests.make import run_python
+from tests.make import run_python, write_rows
 from tests.trainer_utils.reading.jpegs import cuts, encode
 
 PROGRAM = """
@@ -26,12 +25,9 @@ raise SystemError("the user's own")
 
 @pytest.fixture(scope="module")
 def uri(tmp_path_factory) -> str:
-    folder = str(tmp_path_factory.mktemp("live") / "set")
     images = [encode(part) for part in cuts([(333, 400)] * 4)]
-    with trainer_utils.DatasetWriter(folder, images=["image"]) as writer:
-        for number in range(64):
-            writer.write("train", {"image": images[number % 4], "label": number})
-    return folder
+    rows = ({"image": images[number % 4], "label": number} for number in range(64))
+    return write_rows(tmp_path_factory.mktemp("live") / "set", rows, images=["image"])
 
 
 def test_an_iterator_that_is_left_says_nothing(uri, tmp_path):

@@ -4,8 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.make import run_python
-from trainer_utils import DatasetWriter
+from tests.make import run_python, write_rows
 
 SHARDS, RECORDS, LIMIT = 150, 600, 64
 
@@ -26,12 +25,9 @@ print(most, len(seen), len(set(seen)))
 
 @pytest.fixture(scope="module", params=["none", "gzip"])
 def uri(request, tmp_path_factory) -> str:
-    folder = str(tmp_path_factory.mktemp("shards") / "set")
-    settings = {"num_shards": {"train": SHARDS}, "compression": request.param}
-    with DatasetWriter(folder, **settings) as writer:
-        for number in range(RECORDS):
-            writer.write("train", {"id": number})
-    return folder
+    settings = {"num_shards": SHARDS, "compression": request.param}
+    rows = ({"id": number} for number in range(RECORDS))
+    return write_rows(tmp_path_factory.mktemp("shards") / "set", rows, **settings)
 
 
 @pytest.mark.parametrize("shuffle", [False, True, "global"])

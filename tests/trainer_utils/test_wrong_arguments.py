@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.make import refusing
 from trainer_utils import (
     DatasetError,
-    DatasetWriter,
     ImageOptions,
     InputOptions,
     LabelOptions,
@@ -50,19 +50,9 @@ OWN_FOLDER = ("cache", "folder")  # where a text is the name of a folder that is
 TEXTS = ("a text", "a text with NUL")
 
 
-@pytest.fixture(scope="module")
-def uri(tmp_path_factory, photos) -> str:
-    uri = str(tmp_path_factory.mktemp("wrong") / "dataset")
-    with DatasetWriter(uri, num_shards=2, vocabulary=["a", "b", "c"]) as writer:
-        for number in range(11):
-            example = {
-                "image": photos[number],
-                "label": "abc"[number % 3],
-                "weight": number / 10,
-                "tokens": list(range(number % 4)),
-            }
-            writer.write("train", example)
-    return uri
+@pytest.fixture
+def uri(of_all_kinds) -> str:
+    return of_all_kinds
 
 
 def read(artifact_uri: Any, split: Any = "train", **arguments: Any) -> None:
@@ -143,9 +133,8 @@ def test_a_value_that_is_not_allowed_is_named():
 
 def test_what_is_no_setting_of_a_group():
     for options in (*GROUPS.values(), InputOptions):
-        with pytest.raises(ConfigError) as caught:
+        with refusing("batchsize"):
             options(batchsize=3)
-        assert caught.value.setting == "batchsize"
 
 
 @pytest.mark.parametrize(
@@ -168,17 +157,15 @@ def test_what_is_no_setting_of_a_group():
     ],
 )
 def test_the_error_names_the_argument(uri, arguments, setting):
-    with pytest.raises(ConfigError) as caught:
+    with refusing(setting):
         read(**{"artifact_uri": uri, "batch_size": 4, "image_size": (8, 8), **arguments})
-    assert caught.value.setting == setting
 
 
 def test_state_of_what_is_no_step(uri):
     batches = iterate(uri, "train", features="label")
     for value in ("2", None, -1, 2.0, True):
-        with pytest.raises(ConfigError) as caught:
+        with refusing("step"):
             batches.state(value)
-        assert caught.value.setting == "step"
 
 
 class TestSizes:
@@ -202,9 +189,8 @@ class TestSizes:
         ],
     )  # fmt: skip
     def test_that_are_too_large(self, uri, settings, setting):
-        with pytest.raises(ConfigError) as caught:
+        with refusing(setting):
             iterate(uri, "train", **{"batch_size": 11, **settings})
-        assert caught.value.setting == setting
 
     @pytest.mark.parametrize(
         "settings",

@@ -13,8 +13,8 @@ from typing import Any
 from trainer_utils.dataset.location import Inputs
 from trainer_utils.format import ConfigError
 from trainer_utils.frameworks.numpy import SHOWN_OF_INPUT, Input, import_framework
+from trainer_utils.machine import run_ahead
 from trainer_utils.options import InputOptions, choose_options, shows_settings
-from trainer_utils.reading.threads import run_ahead
 
 
 @shows_settings

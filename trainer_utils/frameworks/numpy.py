@@ -13,11 +13,11 @@ from typing import Any
 from trainer_utils.dataset.location import Inputs
 from trainer_utils.dataset.selection import Source, class_names_of, numbers_of_classes
 from trainer_utils.format import ConfigError
+from trainer_utils.machine import run_ahead
 from trainer_utils.options import InputOptions, choose_options, shows_settings
 from trainer_utils.planning import open_input
 from trainer_utils.reading.batches import Batch, Batches
 from trainer_utils.reading.features import is_audio
-from trainer_utils.reading.threads import run_ahead
 
 SHOWN_OF_INPUT = (
     *("state", "input_start", "input_epoch", "input_steps"),
@@ -152,15 +152,15 @@ class Input(Batches):
         made = run_ahead(make, groups, threads=self.calls_at_once, most=most)
         return itertools.chain.from_iterable(made if ahead else map(make, groups))
 
-    def report_empty(self, empty: int, num_replicas: int) -> None:
-        """Warns where some replicas get no row of the last batch."""
+    def report_empty(self, *, divided: int = 0) -> None:
+        """Warns where some replicas get no row of the last batch: see `BatchLayout`."""
+        layout = self.order.layout
+        empty = layout.empty_replicas(divided=divided)
         if self.worker == 0 and self.options.batch_size is not None and empty:
             _logger.warning(
                 "remainder=None: the last batch of %d records leaves %d of %d replicas without "
                 "any. With 'balance' or 'pad' each has some.",
-                self.order.layout.rest[-1],
-                empty,
-                num_replicas,
+                *(layout.rest[-1], empty, divided or layout.num_replicas),
             )
 
     def _check_examples(self) -> None:

@@ -45,7 +45,7 @@ class TensorInput:
         if self.options.processes and source.before is not None:
             rule = "0 with a pre_batching_callback, which TensorFlow runs"
             raise ConfigError.of("processes", self.options.processes, allowed=rule)
-        source.report_empty(self.order.layout.empty_replicas(), self.order.layout.num_replicas)
+        source.report_empty()
         self._before, self._after = map(_in_a_graph, (source.before, source.after))
         number = next(_numbers)
         _inputs[number] = self

@@ -106,9 +106,7 @@ def distribute(
 
     if num_workers(strategy) == 1:  # its layout knows no replicas: TensorFlow divides
         distributed = strategy.experimental_distribute_dataset(dataset_fn(None))
-        source, replicas = made[0].input_pipeline, strategy.num_replicas_in_sync
-        source.order.layout.check_divided(replicas)
-        source.report_empty(source.order.layout.empty_replicas(divided=replicas), replicas)
+        made[0].input_pipeline.report_empty(divided=strategy.num_replicas_in_sync)
     else:
         distributed = strategy.distribute_datasets_from_function(dataset_fn)
 

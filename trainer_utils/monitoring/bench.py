@@ -17,9 +17,8 @@ from trainer_utils.dataset.selection import mean_bytes
 from trainer_utils.format import ConfigError, DatasetError
 from trainer_utils.format.json_text import JsonObject
 from trainer_utils.frameworks.numpy import Input
-from trainer_utils.machine import cpu_seconds, machine_seconds, usable_cores
+from trainer_utils.machine import cpu_seconds, machine_seconds, run_ahead, usable_cores
 from trainer_utils.options import choose_options
-from trainer_utils.reading.threads import run_ahead
 from trainer_utils.text_output import Part, Shown, make_table, quantity
 
 BUSY = 0.8

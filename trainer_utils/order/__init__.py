@@ -8,22 +8,7 @@ docs/order.md specifies all of it.
 """
 
 from trainer_utils.format.slices import FileRange, RecordName
-from trainer_utils.order.input_order import InputOrder, InputPlan, WorkerPlan, plan_workers
-from trainer_utils.order.input_state import InputState
+from trainer_utils.order.input_order import InputOrder, InputState
 from trainer_utils.order.layout import BatchLayout
 from trainer_utils.order.mixing import MixPart, WeightSchedule
 from trainer_utils.order.options import OrderOptions
-
-__all__ = [
-    "BatchLayout",
-    "FileRange",
-    "InputOrder",
-    "InputPlan",
-    "InputState",
-    "MixPart",
-    "OrderOptions",
-    "RecordName",
-    "WeightSchedule",
-    "WorkerPlan",
-    "plan_workers",
-]

@@ -2,20 +2,21 @@
 
 order = InputOrder(ranges, OrderOptions(batch_size=64, shuffle="global"), num_workers=4)
 order.records(epoch=2, step=100, worker=3)      # [RecordName(path='…', number=17), …]
-print(plan_workers(order))                      # what each worker reads in an epoch
+order.state(step=100)       # the token to go on from, with any number of workers
 """
 
 import dataclasses
 import functools
+import hashlib
+import json
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
 from trainer_utils.format import ConfigError, CorruptShardError
-from trainer_utils.format.json_text import JsonObject
 from trainer_utils.format.settings import number
 from trainer_utils.format.slices import FileRange, RecordName, RecordPositions
-from trainer_utils.order.input_state import InputState, MixState, check_state, order_digest
 from trainer_utils.order.layout import (
     BatchLayout,
     BlockShuffle,
@@ -34,10 +35,87 @@ from trainer_utils.order.mixing import (
     part_seed,
 )
 from trainer_utils.order.options import OrderOptions
-from trainer_utils.text_output import Part, Shown, make_table, quantity
 
+_VERSION = 3  # of the order of records: another is a token of other batches
 _BLOCK_BYTES = 256 << 20  # that `shuffle=True` shuffles together: 2,500 photos of 100 KB
 _RECORD_BYTES = 40  # of a record in memory, beside its own
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class MixState:
+    """What a mixture has behind it: records and steps of an epoch, stages by rows of the run,
+    and the parts that gave records: how many they have, and a digest of which.
+    """
+
+    records: int
+    steps: int
+    stages: Sequence[Stage]
+    parts: Mapping[str, tuple[int, str]]
+
+    @classmethod
+    def from_dict(cls, value: Mapping[str, Any]) -> "MixState":
+        """What `asdict` and JSON make of one; KeyError, TypeError or ValueError if it is none."""
+        stages = [(int(row), dict(shares)) for row, shares in value["stages"]]
+        parts = {name: (count, digest) for name, (count, digest) in value["parts"].items()}
+        counts = [value["records"], value["steps"], *(row for row, _ in stages)]
+        if not all(type(count) is int and count >= 0 for count in counts):
+            raise TypeError(f"expected numbers from 0 on, got {counts}")
+        return cls(**{**value, "stages": stages, "parts": parts})
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class InputState:
+    """Where an input is.
+
+    Args:
+        epoch, step: what comes next, counted from 0, the step in that epoch.
+        batch_size: of the global batch; of single examples the number of workers.
+        seed: of all orders.
+        digest: of the dataset, the slices that are read, and the settings that shape batches.
+        version: of the order of records; another is refused with a ConfigError.
+        mix: of a mixture, what it has behind it; None: there is no mixture.
+    """
+
+    epoch: int
+    step: int
+    batch_size: int
+    seed: int
+    digest: str
+    version: int = _VERSION
+    mix: MixState | None = None
+
+    def __post_init__(self) -> None:
+        if self.version != _VERSION:
+            rule = f"a token of version {_VERSION}, since after others other records come"
+            cure = "Begin the epoch anew, with state=None, or go on with the tfx-shards it is of"
+            raise ConfigError.of("state", self.version, allowed=rule, advice=cure)
+        for name, least in (("epoch", 0), ("step", 0), ("batch_size", 1)):
+            value = getattr(self, name)
+            if type(value) is not int or not least <= value < 1 << 63:
+                rule = f"a token of state(step), whose {name} is an int of at least {least}"
+                raise ConfigError.of("state", value, allowed=rule)
+
+    def to_json(self) -> str:
+        """The token as one line of text."""
+        fields = dataclasses.asdict(self)
+        return json.dumps({n: v for n, v in fields.items() if v is not None}, sort_keys=True)
+
+    @classmethod
+    def from_json(cls, text: str) -> "InputState":
+        """Reads what `to_json` made."""
+        try:
+            fields = json.loads(text)
+            if not {"epoch", "version"} & fields.keys():
+                raise TypeError("expected a token")
+            if (version := fields.get("version", 1)) != _VERSION:  # which may have other fields
+                return cls(epoch=0, step=0, batch_size=1, seed=0, digest="", version=version)
+            if (mix := fields.get("mix")) is not None:
+                fields["mix"] = MixState.from_dict(mix)
+            return cls(**fields)
+        except ConfigError:
+            raise
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
+            raise ConfigError.of("state", text, allowed="a token of state(step)") from error
 
 
 class InputOrder:
@@ -306,70 +384,25 @@ def _layout_of(
     )
 
 
-@dataclasses.dataclass(frozen=True)
-class WorkerPlan:
-    """What one worker reads in an epoch: records and steps, and rows of weight 0 that it adds."""
-
-    worker: int
-    records: int
-    steps: int
-    padded: int
+def check_state(token: Any) -> InputState | None:
+    """The token that a setting brings, in whatever form; None: there is none."""
+    if token is None or isinstance(token, InputState):
+        return token
+    return InputState.from_json(json.dumps(token) if isinstance(token, dict) else str(token))
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class InputPlan(Shown):
-    """What all workers read in an epoch; as text it is a table.
-
-    `dropped` are records that no worker yields, others in the next epoch; `block_records` are
-    shuffled together at the least, none in the order of the files.
-    """
-
-    records: int
-    batch_size: int
-    steps: int
-    dropped: int
-    block_records: int
-    files: int
-    workers: Sequence[WorkerPlan]
-
-    @property
-    def padded(self) -> int:
-        """Rows of weight 0 in an epoch."""
-        return sum(worker.padded for worker in self.workers)
-
-    def to_dict(self) -> JsonObject:
-        """The plan as what JSON can hold."""
-        return {**dataclasses.asdict(self), "padded": self.padded}
-
-    def parts(self) -> list[Part]:
-        """What a person sees: a sentence and a table."""
-        header = ["worker", "records", "steps", "padded"]
-        rows = [[one.worker, one.records, one.steps, one.padded] for one in self.workers]
-        block = quantity(self.block_records, "record")
-        shuffled = f"at least {block} shuffled together" if self.block_records else "not shuffled"
-        return [
-            f"{quantity(self.records, 'record')} of {quantity(self.files, 'file')} in global "
-            f"batches of {self.batch_size:,}, {shuffled}: {quantity(self.steps, 'step')}, "
-            f"{quantity(self.dropped, 'record')} dropped, {quantity(self.padded, 'row')} padded",
-            make_table(header, rows),
-        ]
-
-
-def plan_workers(order: InputOrder) -> InputPlan:
-    """What every worker of an order reads."""
-    layout, shuffle = order.layout, order.options.shuffle
-    block = order.block_records() if shuffle else 0
-    rows = layout.steps * layout.rows_per_worker if layout.remainder == "pad" else 0
-    records = [layout.records_of(worker) for worker in range(layout.num_workers)]
-    return InputPlan(
-        records=layout.num_records,
-        batch_size=layout.batch_size,
-        steps=order.steps_per_epoch,
-        dropped=layout.num_dropped,
-        block_records=min(block, layout.num_records),
-        files=len({part.path for part in order.ranges}),
-        workers=[
-            WorkerPlan(worker, own, order.steps_per_epoch, max(rows - own, 0))
-            for worker, own in enumerate(records)
-        ],
-    )
+def order_digest(digest: str, options: OrderOptions, *, with_weights: bool = True) -> str:
+    """SHA-256, 32 hex digits, of a dataset's own digest and of the settings that shape batches."""
+    weights: Any = options.weights
+    if weights is not None:
+        weights = dataclasses.asdict(WeightSchedule.of(weights)) if with_weights else "mixed"
+    shuffle = options.shuffle if isinstance(options.shuffle, (bool, str)) else int(options.shuffle)
+    # Single examples leave out what fills no step, with which an order without shuffle goes on.
+    is_dropping = options.batch_size is None and not shuffle
+    remainder = "drop" if is_dropping else options.remainder
+    settings: list[Any] = [digest, shuffle, remainder, weights, options.echoing]
+    if not options.reshuffle_each_iteration:
+        settings.append("same each epoch")
+    if options.pack is not None:
+        settings.append(dataclasses.asdict(options.pack))
+    return hashlib.sha256(json.dumps(settings).encode()).hexdigest()[:32]

@@ -58,23 +58,30 @@ class BatchLayout:
             rule = f"a multiple of the {replicas} replicas"
             raise ConfigError.of("batch_size", self.batch_size, allowed=rule)
         one_of(*REMAINDERS)("remainder", self.remainder)
-        self._check_balance(replicas, any(rows < replicas for rows in self.rest))
+        self.empty_replicas()
 
-    def check_divided(self, num_replicas: int) -> None:
-        """Refuses `balance` where TensorFlow, dividing one worker's batches, leaves a replica none.
+    def empty_replicas(self, *, divided: int = 0) -> int:
+        """Replicas that get no row of a last batch, and none of weight 0 either.
 
-        Of 4 records for 3 replicas it makes 2, 2 and 0.
+        `divided`: of so many among which TensorFlow divides one worker's batches; it rounds their
+        shares up, and makes 2, 2 and 0 of 4 records for 3. Refuses `balance` where there are any.
         """
-        sizes = (*self.rest, self.batch_size) if self.full_steps else self.rest
-        self._check_balance(num_replicas, any(_left_empty(rows, num_replicas) for rows in sizes))
-
-    def _check_balance(self, num_replicas: int, lacks_rows: bool) -> None:
-        if lacks_rows and self.remainder == "balance":
+        sizes, replicas = self.rest, divided or self.num_replicas
+        if self.remainder == "balance" and self.full_steps:
+            sizes = (*sizes, self.batch_size)
+        elif self.remainder == "pad":
+            sizes = ()
+        empty = 0
+        for rows in sizes:
+            share = -(-rows // replicas) if divided else 1
+            empty = max(empty, replicas - -(-rows // share))
+        if empty and self.remainder == "balance":
             rule = (
                 f"'pad' or 'drop', since {self.num_records} records in batches of "
-                f"{self.batch_size} cannot give each of {num_replicas} replicas one in every step"
+                f"{self.batch_size} cannot give each of {replicas} replicas one in every step"
             )
             raise ConfigError.of("remainder", "balance", allowed=rule)
+        return empty
 
     @property
     def rows_per_worker(self) -> int:
@@ -135,23 +142,6 @@ class BatchLayout:
         """How many records a worker gets in an epoch."""
         last = (self.rows(worker, step=step) for step in range(self.full_steps, self.steps))
         return self.full_steps * self.rows_per_worker + sum(stop - start for start, stop in last)
-
-    def empty_replicas(self, *, divided: int = 0) -> int:
-        """Replicas that get no row of the last batch, and none of weight 0 either.
-
-        `divided`: of so many among which TensorFlow divides one worker's batches.
-        """
-        if self.remainder is not None or not self.rest:
-            return 0
-        if divided:
-            return _left_empty(self.rest[-1], divided)
-        return max(self.num_replicas - self.rest[-1], 0)
-
-
-def _left_empty(rows: int, num_replicas: int) -> int:
-    """Replicas without a row where TensorFlow divides a batch: it rounds their shares up."""
-    share = -(-rows // num_replicas)
-    return num_replicas - -(-rows // share)
 
 
 class FileOrder:

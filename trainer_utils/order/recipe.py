@@ -13,7 +13,7 @@ from typing import Any
 from trainer_utils.format import ConfigError
 from trainer_utils.format.errors import did_you_mean
 from trainer_utils.format.settings import number, one_of
-from trainer_utils.order.input_state import check_state
+from trainer_utils.order.input_order import check_state
 from trainer_utils.order.mixing import WeightSchedule
 
 _STAIRS = 32  # of a slope between two steps

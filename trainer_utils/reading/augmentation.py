@@ -21,7 +21,7 @@ import numpy.typing as npt
 
 from trainer_utils.format import ConfigError
 from trainer_utils.format.errors import did_you_mean
-from trainer_utils.reading.threads import run_in_threads
+from trainer_utils.machine import run_in_threads
 
 if TYPE_CHECKING:
     from PIL import Image

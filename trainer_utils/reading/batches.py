@@ -21,7 +21,7 @@ from trainer_utils.format import ConfigError, CorruptShardError, DatasetError, F
 from trainer_utils.format.planning import splitmix64
 from trainer_utils.format.settings import number
 from trainer_utils.format.tensors import item_bytes
-from trainer_utils.machine import free_memory
+from trainer_utils.machine import MadeOnce, free_memory
 from trainer_utils.options import InputOptions
 from trainer_utils.order import InputState
 from trainer_utils.planning import callbacks_of, check_has_records, order_of
@@ -34,10 +34,7 @@ from trainer_utils.reading.elements import (
     stack,
 )
 from trainer_utils.reading.features import FeatureArrays, is_audio
-from trainer_utils.reading.packing import Packs, packed_sources
-from trainer_utils.reading.processes import BatchProcesses
 from trainer_utils.reading.record_reader import RecordReader, Rows
-from trainer_utils.reading.threads import MadeOnce
 from trainer_utils.storage import MachineError, is_fault
 
 _logger = logging.getLogger(__name__)
@@ -82,13 +79,16 @@ class Batches:
         num_replicas: int | None = None,
         callbacks: bool = True,
     ) -> None:
-        sources = packed_sources(sources, options)
+        pack, required = options.pack, (options.label, options.labels.sample_weight)
+        if pack is not None:
+            from trainer_utils.reading.packing import Packs, packed_sources
+
+            sources = packed_sources(sources, options)
         self.sources, self.options = sources, options
         self.order = order_of(sources, options, num_workers=num_workers, num_replicas=num_replicas)
         self.worker = number(0, num_workers - 1)("worker", worker)
         if worker == 0 or options.repeat is True:
             check_has_records(sources, options)
-        pack, required = options.pack, (options.label, options.labels.sample_weight)
         self.features = merged_features(
             sources,
             options.features if pack is None else pack.feature,
@@ -121,15 +121,17 @@ class Batches:
             rule = f"None with augment={mixing!r}, which mixes rows as they were read"
             cure = "Change batches in a post_batching_callback"
             raise ConfigError.of("pre_batching_callback", self.before, allowed=rule, advice=cure)
-        self._arguments: dict[str, Any] = {
-            "worker": worker,
-            "num_workers": num_workers,
-            "num_replicas": num_replicas,
-            "callbacks": callbacks,
-        }
-        processes = options.processes
-        self._processes = BatchProcesses(self, processes) if processes else None
-        self.calls_at_once = max(2, processes)
+        self._calls_back = callbacks
+        self._again = functools.partial(
+            type(self), worker=worker, num_workers=num_workers, num_replicas=num_replicas,
+            callbacks=callbacks,
+        )  # fmt: skip
+        self._processes: Any = None
+        if options.processes:
+            from trainer_utils.reading.processes import BatchProcesses
+
+            self._processes = BatchProcesses(self, options.processes)
+        self.calls_at_once = max(2, options.processes)
         self._echoed = MadeOnce[list[Batch]](_MOST_ECHOED)
         self.structure = self._structure()
         self._check_memory()
@@ -138,10 +140,9 @@ class Batches:
         """For another process, which opens the files anew, and has no processes of its own."""
         options = self.options.replace(processes=0)
         for name in ("pre_batching_callback", "post_batching_callback"):
-            # A framework's own need not be picklable.
-            if getattr(options, name) is not None and not self._arguments["callbacks"]:
-                options = options.replace(**{name: _called_elsewhere})
-        return functools.partial(type(self), **self._arguments), (self.sources, options)
+            if getattr(options, name) is not None and not self._calls_back:
+                options = options.replace(**{name: dict})  # a framework's own need not be picklable
+        return self._again, (self.sources, options)
 
     def state(self, step: int) -> InputState:
         """The token to go on from after so many steps of all epochs, by the trainer's count."""
@@ -239,9 +240,9 @@ class Batches:
     def make(self, epoch: int, reads: Sequence[int]) -> list[Batch]:
         """The batches that are read from the disk: those of `batches`, of which some may echo."""
         if self._processes is not None:
-            made, unreadable = self._processes.make(epoch, reads)
+            ready, unreadable = self._processes.make(epoch, reads)
             self.unreadable.update(unreadable)
-            return made
+            return list(ready)
         positions = [self._positions(epoch, read) for read in reads]
         wanted = [self._with_fillers(rows) for rows in positions]
         together, sizes = np.concatenate(wanted), [len(some) for some in wanted]
@@ -272,13 +273,11 @@ class Batches:
                 sums = rows.checksums.astype(np.uint64)
                 keys = splitmix64(splitmix64(seed[:1], seed[1:]) ^ sums)
             try:
-                if sizes is None:
-                    return self._decoder.examples(rows, keys), keys
-                return self._decoder.batches(rows, sizes, keys), keys
+                return self._decoder.decode(rows, sizes, keys), keys
             except ConfigError:
                 raise
             except Exception as error:
-                found = self._error_of_record(error, rows, keys, is_batch=sizes is not None)
+                found = self._error_of_record(error, rows, keys, None if sizes is None else [1])
                 if is_fault(found) and not isinstance(found, MachineError):
                     raise MachineError(
                         "a batch: expected the memory and the libraries to decode it, got "
@@ -288,7 +287,7 @@ class Batches:
                 self._reader.leave_out(found)
 
     def _error_of_record(
-        self, error: Exception, rows: Rows, keys: Keys | None, *, is_batch: bool
+        self, error: Exception, rows: Rows, keys: Keys | None, sizes: Sequence[int] | None
     ) -> Exception:
         """That of the first record that cannot be decoded by itself, whatever a decoder raises."""
         is_named = isinstance(error, DatasetError) and error.record is not None
@@ -296,11 +295,8 @@ class Batches:
             return error
         for row in range(len(rows)):
             try:
-                one = rows.part(row, row + 1)
                 own_keys = None if keys is None else keys[row : row + 1]
-                self._decoder.examples(one, own_keys)
-                if is_batch:  # which takes less than examples do: tensors of one shape
-                    self._decoder.batches(one, [1], own_keys)
+                self._decoder.decode(rows.part(row, row + 1), sizes, own_keys)
             except Exception as own:
                 if is_fault(own) or (isinstance(own, DatasetError) and own.record is not None):
                     return own
@@ -377,11 +373,6 @@ class Batches:
         rule = f"batches that the {free >> 20:,} MiB of free memory hold"
         advice = f"{rows:,} rows of {largest!r} would take {sizes[largest] >> 20:,} MiB"
         raise ConfigError.of(setting, getattr(options, setting), allowed=rule, advice=advice)
-
-
-def _called_elsewhere(*_: Any) -> Any:
-    """Stands for a callback where it is not called."""
-    raise AssertionError
 
 
 def _stacked(examples: Sequence[Any], name: str) -> Any:

@@ -85,35 +85,29 @@ class FeatureArrays:
         self._views |= {*self._tokens}
         self.structure = {name: self._spec_of(name, one) for name, one in features.items()}
 
-    def examples(self, rows: Rows, keys: Keys | None = None) -> list[dict[str, Any]]:
-        """Each record's features by themselves, of their own lengths and sizes.
+    def decode(
+        self, rows: Rows, sizes: Sequence[int] | None, keys: Keys | None = None
+    ) -> list[dict[str, Any]]:
+        """Arrays of so many records each; lists are padded with zeros or `b""`.
 
-        What is random follows from `keys`, `(rows,)`; None: nothing is.
+        Without sizes it is each record by itself, of its own lengths and sizes. What is random
+        follows from `keys`, `(rows,)`; None: nothing is.
+
+        Raises:
+            DatasetError: a value is not what the dataset says of it; who decodes single records
+                knows whether it is that one's.
         """
-        columns = self._parsed(rows, keys)
-        values = {}
+        bounds = range(len(rows) + 1) if sizes is None else itertools.accumulate(sizes, initial=0)
+        parts = list(itertools.pairwise(bounds))
+        columns, arrays = self._parsed(rows, keys), {}
         for name in self._features:
             try:
-                values[name] = list(self._values(name, columns, keys))
+                arrays[name] = self._arrays(name, columns, parts, keys, is_alone=sizes is None)
             except Exception as error:  # whatever a decoder raises
                 if isinstance(error, DatasetError) or is_fault(error):
                     raise
                 said = f"feature {name!r}: expected a value to decode, got {error}"
                 raise DatasetError(said) from error
-        return [{name: own[n] for name, own in values.items()} for n in range(len(rows))]
-
-    def batches(
-        self, rows: Rows, sizes: Sequence[int], keys: Keys | None = None
-    ) -> list[dict[str, Any]]:
-        """Arrays of so many records each; lists are padded with zeros or `b""`.
-
-        Raises:
-            DatasetError: a value is not what the dataset says of it; `examples` of a single record
-                says whether it is that one's.
-        """
-        parts = list(itertools.pairwise(itertools.accumulate(sizes, initial=0)))
-        columns = self._parsed(rows, keys)
-        arrays = {name: self._arrays(name, columns, parts, keys) for name in self._features}
         return [{name: own[n] for name, own in arrays.items()} for n in range(len(parts))]
 
     def _channels(self, feature: Feature) -> int:
@@ -176,23 +170,28 @@ class FeatureArrays:
         columns: Mapping[str, Any],
         parts: Sequence[tuple[int, int]],
         keys: Keys | None,
-    ) -> list[Any]:
-        """The feature of the records of each part."""
+        *,
+        is_alone: bool,
+    ) -> Sequence[Any]:
+        """The feature of the records of each part, or of each record, each of which is a part."""
         feature, column = self._features[name], columns[name]
+        whole: Any = None
         if name in self._decoders:
             images = self._encoded(name, column)
-            return [self._decoded(name, images, part, keys) for part in parts]
-        whole = None
+            made = [self._decoded(name, images, part, keys) for part in parts]
+            return [pixels[0] for pixels in made] if is_alone else made
         if feature.dense and _is_plain(feature):
             whole = _dense(name, column, feature)
         elif feature.dense and feature.tensor is not None and feature.tensor.is_fixed:
             whole = self._equal_tensors(name, column)
-        elif _is_plain(feature) and not _has_companion(feature):
+        elif _is_plain(feature) and not _has_companion(feature) and not is_alone:
             part = ragged if self._options.ragged else padded
             return [part(column, _DTYPES[feature.type], start, stop) for start, stop in parts]
+        each = list(self._values(name, columns)) if whole is None else whole
+        if is_alone:
+            return each
         if whole is not None:
             return [whole[start:stop] for start, stop in parts]
-        each = list(self._values(name, columns, keys))
         if self.structure[name].is_ragged:
             return [end_to_end(each[start:stop]) for start, stop in parts]
         return [stack(each[start:stop], name) for start, stop in parts]
@@ -234,14 +233,10 @@ class FeatureArrays:
         content = b"".join([value[len(header) :] for value in values])
         return np.frombuffer(content, numpy_dtype(spec.dtype)).reshape(len(values), *spec.shape)
 
-    def _values(self, name: str, columns: Mapping[str, Any], keys: Keys | None) -> Iterator[Any]:
-        """The feature of each record."""
+    def _values(self, name: str, columns: Mapping[str, Any]) -> Iterator[Any]:
+        """The feature of each record, which is no image and has no values as they are."""
         feature, column = self._features[name], columns[name]
-        if name in self._decoders:
-            images = self._encoded(name, column)
-            for row in range(len(images)):  # each of its own size
-                yield self._decoded(name, images, (row, row + 1), keys)[0]
-        elif feature.is_sequence:
+        if feature.is_sequence:
             yield from (_steps(feature, one) for one in column.values)
         elif feature.tensor is not None:
             sizes = [size or 0 for size in feature.tensor.shape]
@@ -255,8 +250,6 @@ class FeatureArrays:
             _check_dense(name, column, ())
             for value in column.values:
                 yield _decode_wav(value, feature, self._options.audio_seconds)
-        elif feature.dense:
-            yield from _dense(name, column, feature)
         else:
             yield from _own_values(feature, column, columns.get(name + _COMPANION))
 

@@ -2,7 +2,7 @@
 
 sources = packed_sources(sources, options)        # their ranges now count packs
 packs = Packs(sources, options, order.ranges)
-packs.batches(packs.read(positions), [8])         # [{'tokens': (8, 4096) int32, …}]
+packs.decode(packs.read(positions), [8])          # [{'tokens': (8, 4096) int32, …}]
 """
 
 import dataclasses
@@ -226,16 +226,13 @@ class Packs:
         order = np.argsort(pieces.rows, kind="stable")
         return Pieces(*(one[order] for one in pieces)), np.concatenate(lengths)[order]
 
-    def examples(self, rows: PackRows, keys: None = None) -> list[dict[str, Array]]:
-        """Each pack by itself."""
-        arrays = self._arrays(rows)
-        return [{name: own[n] for name, own in arrays.items()} for n in range(rows.num_packs)]
-
-    def batches(
-        self, rows: PackRows, sizes: Sequence[int], keys: None = None
+    def decode(
+        self, rows: PackRows, sizes: Sequence[int] | None, keys: None = None
     ) -> list[dict[str, Array]]:
-        """Arrays of so many packs each, of documents as long as the index says."""
+        """Arrays of so many packs each, of documents as long as the index says, or of each pack."""
         arrays = self._arrays(rows)
+        if sizes is None:
+            return [{name: own[n] for name, own in arrays.items()} for n in range(rows.num_packs)]
         parts = itertools.pairwise(itertools.accumulate(sizes, initial=0))
         return [{name: own[a:b] for name, own in arrays.items()} for a, b in parts]
 

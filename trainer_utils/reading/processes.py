@@ -26,9 +26,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from trainer_utils import machine
 from trainer_utils.format import ConfigError
 from trainer_utils.machine import usable_cores
-from trainer_utils.reading import threads
 
 if TYPE_CHECKING:
     from trainer_utils.reading.batches import Batches
@@ -142,7 +142,7 @@ def serve(descriptor: int) -> None:
             free.update(returned)
             try:
                 if batches is None:
-                    batches, threads.most = pickle.loads(payload)
+                    batches, machine.most_threads = pickle.loads(payload)
                 made = batches.make(epoch, reads)
             except Exception as error:
                 connection.send(_sendable(error))

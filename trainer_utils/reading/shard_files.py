@@ -1,4 +1,4 @@
-"""The bytes of shards, wherever they lie: local files, gzip, parts of remote ones.
+"""The bytes of shards, wherever they lie: local files, gzip, remote ones by `remote_files`.
 
     files = ShardFiles(shards, options, mean_bytes=120.0)
     begins, ends, *_ = files.bounds(indices, numbers)   # of records' frames in their shards
@@ -13,9 +13,9 @@ import os
 import resource
 import tempfile
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -24,31 +24,25 @@ from trainer_utils.dataset.opening import believed_index, open_records
 from trainer_utils.format import CorruptShardError, RecordIndex
 from trainer_utils.format.layouts import ShardFile
 from trainer_utils.format.tfrecord import scan_until_damage
+from trainer_utils.machine import MadeOnce
 from trainer_utils.options import CacheOptions, InputOptions
-from trainer_utils.reading.threads import MadeOnce
-from trainer_utils.storage import (
-    FileRefusedError,
-    file_size,
-    file_version,
-    open_for_reading,
-    read_range,
-)
-from trainer_utils.storage.cache_folder import PART_BYTES, CacheFolder, copy_name, shard_version
-from trainer_utils.storage.file_system import is_remote
+from trainer_utils.storage import FileRefusedError, file_size, is_remote, open_for_reading
 
-_CHANGED = "It was written to since its dataset was opened: open the dataset again."
+if TYPE_CHECKING:
+    from trainer_utils.reading.remote_files import CachedFile, RemoteParts
+
+CHANGED = "It was written to since its dataset was opened: open the dataset again."
 _UNPACKED_AT_ONCE = 64 << 10  # so much of a damaged gzip file may be lost before the damage
 _LONG_BYTES = 8 << 10  # a record
 _PADDING = bytes(16)  # after the last record, so that who parses reads nothing past the end
 _MOST_OPEN = 512  # files of which each holds a descriptor or two
 _MOST_OFFSETS = 64 << 20  # of records, 8 bytes each, that are held
 _INDICES_AT_ONCE = 16
-_MOST_RECENT = 512  # parts that are held in memory, for want of room on the disk: twice a block
-_FETCHES, _READS = 16, 32  # requests at once: of parts ahead, and of what is waited for
+_MOST_GAP = 256 << 10  # bytes between records that are asked for together
 
 Bytes = npt.NDArray[np.uint8]
 Positions = npt.NDArray[np.int64]
-Run = tuple[int, int, int]
+Run: TypeAlias = tuple[int, int, int]
 """The index of a shard, and where some bytes of it begin and end."""
 
 
@@ -116,111 +110,7 @@ class LocalFile:
         return False
 
 
-class RemoteParts:
-    """What all files share of which parts are fetched: the folder of copies, threads, memory.
-
-    Where the folder has no room, some parts are held in memory, or, with `is_global`, where records
-    are read from everywhere, these records alone are fetched.
-    """
-
-    def __init__(self, folder: CacheFolder, *, is_global: bool) -> None:
-        self.folder, self._is_global = folder, is_global
-        self.recent = MadeOnce[bytes](_MOST_RECENT)
-        self.ahead = ThreadPoolExecutor(_FETCHES, thread_name_prefix="tfx-shards-parts")
-        self._reads = ThreadPoolExecutor(_READS, thread_name_prefix="tfx-shards-reads")
-
-    @property
-    def is_ranged(self) -> bool:
-        """Whether records are fetched alone."""
-        return self._is_global and self.folder.is_full
-
-    def fetch(self, files: Mapping[int, "File"], runs: Sequence[Run]) -> dict[Run, bytes]:
-        """All of some runs that is not in copies, fetched at the same time."""
-        missing = [run for run in runs if not files[run[0]].holds(*run[1:])]
-        if not missing:
-            return {}
-        found = self._reads.map(lambda run: files[run[0]].read(*run[1:]), missing)
-        return dict(zip(missing, found, strict=True))
-
-
-class CachedFile:
-    """A file of which parts are copied when they are first read; used as a `LocalFile`."""
-
-    memory = b""
-    damage: CorruptShardError | None = None
-
-    def __init__(self, shard: ShardFile, parts: RemoteParts) -> None:
-        self.path, self.size, self._parts = shard.path, shard.bytes, parts
-        version = file_version(self.path) if shard.entry is None else shard_version(shard.entry)
-        name = copy_name(self.path, version)
-        self.copy = parts.folder.open(name, self.size) if self.size else None
-
-    def check(self) -> None:
-        """A copy stays as it is."""
-
-    def holds(self, begin: int, end: int) -> bool:
-        """Whether some bytes are in the copy, and need not be fetched."""
-        return self.copy is not None and self.copy.holds(begin, end)
-
-    def read(self, begin: int, end: int) -> Any:
-        """Some bytes, from the copy or fetched."""
-        if self.copy is not None and self.copy.holds(begin, end):
-            return self.copy.memory[begin:end]
-        if self._parts.is_ranged:
-            return self._range(begin, end)
-        pieces = []
-        for part in _parts_of(begin, end):
-            first = part * PART_BYTES
-            pieces.append(self._part(part)[max(begin - first, 0) : end - first])
-        return b"".join(pieces)
-
-    def read_into(self, view: Bytes, begin: int) -> None:
-        """As many bytes as there is room for."""
-        view[:] = np.frombuffer(self.read(begin, begin + len(view)), np.uint8)
-
-    def read_ahead(self, begin: int, end: int) -> None:
-        """Begins to fetch parts, where they will find room."""
-        for part in () if self._parts.is_ranged else _parts_of(begin, end):
-            first = part * PART_BYTES
-            is_there = self.holds(first, min(first + PART_BYTES, self.size))
-            if not is_there and (self.path, part) not in self._parts.recent:
-                self._parts.ahead.submit(self._part, part)
-
-    def forget(self, begin: int, end: int) -> bool:
-        """Drops copies of damaged bytes."""
-        for part in _parts_of(begin, end):
-            self._parts.recent.forget((self.path, part))
-        if self.copy is not None:
-            self.copy.forget(begin, end)
-        return True
-
-    def _part(self, part: int) -> bytes:
-        """The bytes of a part, which whoever asks for first fetches."""
-        key, begin = (self.path, part), part * PART_BYTES
-        end = min(begin + PART_BYTES, self.size)
-
-        def fetch() -> bytes:
-            if self.copy is not None and self.copy.holds(begin, end):
-                return bytes(self.copy.memory[begin:end])
-            data = self._range(begin, end)
-            if self.copy is not None and self.copy.store(part, data):
-                self._parts.recent.forget(key)  # memory is for what finds no room
-            return data
-
-        return self._parts.recent.get(key, fetch)
-
-    def _range(self, begin: int, end: int) -> bytes:
-        with _naming_what_went(self.path):
-            data = read_range(self.path, start=begin, stop=end)
-        if len(data) != end - begin:
-            wanted, got = f"{end - begin} bytes", f"{len(data)} of them"
-            raise CorruptShardError.at(
-                self.path, expected=wanted, got=got, offset=begin, advice=_CHANGED
-            )
-        return data
-
-
-File = LocalFile | CachedFile
+File: TypeAlias = "LocalFile | CachedFile"
 
 
 class _Stream:
@@ -233,10 +123,6 @@ class _Stream:
         begin = self._place
         self._place = min(begin + count, self._file.size)
         return bytes(self._file.read(begin, self._place))
-
-
-def _parts_of(begin: int, end: int) -> range:
-    return range(begin // PART_BYTES, -(-end // PART_BYTES))
 
 
 class ShardFiles:
@@ -257,9 +143,12 @@ class ShardFiles:
         self._parts: RemoteParts | None = None
         self._caches_all, cache = options.cache is not None, options.cache or CacheOptions()
         if self._caches_all or any(is_remote(shard.path) for shard in shards):
+            from trainer_utils.reading import remote_files
+
             assert isinstance(cache, CacheOptions)
-            folder = CacheFolder(cache.folder, cache.max_bytes)
-            self._parts = RemoteParts(folder, is_global=options.shuffle == "global")
+            self._parts = remote_files.RemoteParts(
+                cache.folder, cache.max_bytes, is_global=options.shuffle == "global"
+            )
         self.reads_ahead = self._is_long or self._parts is not None
         descriptors = resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 4
         self._most_open = max(1, min(_MOST_OPEN, descriptors) // (1 if self._parts is None else 2))
@@ -330,7 +219,7 @@ class ShardFiles:
         """Has records at hand soon; returns at once, but for what says where they lie."""
         begins, ends, _, _ = self.bounds(indices, numbers)
         found = begins >= 0
-        runs = _runs(indices[found], begins[found], ends[found], gap=PART_BYTES // 4)[1]
+        runs = _runs(indices[found], begins[found], ends[found], gap=_MOST_GAP)[1]
         for index, begin, end in runs:
             self._file(index).read_ahead(begin, end)
 
@@ -342,7 +231,7 @@ class ShardFiles:
         return self._open.get(index, lambda: self._opened(self._shards[index]))
 
     def _opened(self, shard: ShardFile) -> File:
-        with _naming_what_went(shard.path):
+        with naming_what_went(shard.path):
             size = shard.bytes if is_remote(shard.path) else file_size(shard.path)
             if size != shard.bytes and self._is_strict:
                 raise _resized(shard.path, shard.bytes, size)
@@ -352,7 +241,7 @@ class ShardFiles:
                     raise file.damage
                 return file
             if self._parts is not None and (self._caches_all or is_remote(shard.path)):
-                return CachedFile(shard, self._parts)
+                return self._parts.open(shard)
             stream = open_for_reading(shard.path)
             return LocalFile(shard.path, stream, is_mapped=not self._is_long)
 
@@ -402,7 +291,7 @@ class ShardFiles:
                 got=str(count),
                 record=shard.records,
                 offset=int(found.offsets[shard.records]),
-                advice=_CHANGED,
+                advice=CHANGED,
             )
         if damage is not None:
             if self._is_strict and count == shard.records:
@@ -427,7 +316,7 @@ def _runs(
 
 
 @contextlib.contextmanager
-def _naming_what_went(path: str) -> Iterator[None]:
+def naming_what_went(path: str) -> Iterator[None]:
     """Makes a `CorruptShardError` of a shard that is no file any more."""
     try:
         yield
@@ -445,5 +334,5 @@ def _resized(path: str, expected: int, got: int) -> CorruptShardError:
     wanted = f"a file of {expected} bytes, as when its dataset was opened"
     offset = min(expected, got)
     return CorruptShardError.at(
-        path, expected=wanted, got=f"one of {got}", offset=offset, advice=_CHANGED
+        path, expected=wanted, got=f"one of {got}", offset=offset, advice=CHANGED
     )

@@ -29,11 +29,11 @@ from trainer_utils.format import (
     ShardName,
     ShardWriter,
 )
+from trainer_utils.format.datum import render_schema_text
 from trainer_utils.format.errors import DatasetError, did_you_mean
 from trainer_utils.format.example import encode_example, encode_sequence_example
 from trainer_utils.format.index import name_of
 from trainer_utils.format.naming import check_feature_names, check_split_name
-from trainer_utils.format.schema_text import render_schema_text
 from trainer_utils.format.settings import (
     Settings,
     check_names,
@@ -43,7 +43,7 @@ from trainer_utils.format.settings import (
     settings_of,
 )
 from trainer_utils.writing import publishing
-from trainer_utils.writing.shards import finish_shard, verify_shard
+from trainer_utils.writing.publishing import finish_shard, verify_shard
 from trainer_utils.writing.values import FeatureRecord, Plain, Stored, check_image, stored_value
 
 _logger = logging.getLogger(__name__)

@@ -22,10 +22,9 @@ from trainer_utils.format import (
     multiset_checksum,
     read_blocks,
 )
-from trainer_utils.format.checksums import extend_crc32c
 from trainer_utils.format.json_text import JsonObject
 from trainer_utils.format.naming import index_file
-from trainer_utils.format.tfrecord import BLOCK_BYTES, Lengths, compact
+from trainer_utils.format.tfrecord import BLOCK_BYTES, Lengths, compact, extend_crc32c
 from trainer_utils.storage import open_for_reading, read_bytes
 
 _MOST_NAMED = 9  # damaged records of a shard, beside the first

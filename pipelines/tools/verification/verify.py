@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from pipelines.tools.verification.shards import Problem, ShardCheck, ShardOutcome, check_shard
 from trainer_utils.dataset.location import DatasetFiles, Place, list_dataset
 from trainer_utils.format import DatasetError, Manifest, Shard, parse_shard_info
-from trainer_utils.format.checksums import is_sealed
-from trainer_utils.format.json_text import JsonObject
+from trainer_utils.format.json_text import JsonObject, is_sealed
+from trainer_utils.format.manifest import Origin
 from trainer_utils.format.naming import (
     DATASET_FILES,
     DATUM_SHARDS_FILE,
@@ -29,7 +29,6 @@ from trainer_utils.format.naming import (
     is_shard_file,
     vocabulary_of,
 )
-from trainer_utils.format.origin import Origin
 from trainer_utils.format.printable import printable
 from trainer_utils.format.tfds import TFDS_FEATURES_FILE, TFDS_INFO_FILE
 from trainer_utils.text_output import human_bytes, quantity

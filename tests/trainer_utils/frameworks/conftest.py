@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-import trainer_utils
+from tests.make import write_rows
 
 ROWS = 150
 
@@ -11,17 +11,16 @@ ROWS = 150
 @pytest.fixture(scope="session")
 def numbered(tmp_path_factory) -> str:
     """150 records: an id, a label of 5 classes, a weight, a text, a list, an image of 6 x 8."""
-    folder = str(tmp_path_factory.mktemp("frameworks") / "numbered")
     draw = np.random.default_rng(3)
-    with trainer_utils.DatasetWriter(folder, num_shards={"train": 4}) as writer:
-        for number in range(ROWS):
-            record = {
-                "id": number,
-                "label": number % 5,
-                "weight": number / 8,
-                "text": "word " * (number % 7),
-                "list": [float(n) for n in range(number % 4)],
-                "image": draw.integers(0, 256, (6, 8, 3), np.uint8),
-            }
-            writer.write("train", record)
-    return folder
+    rows = (
+        {
+            "id": number,
+            "label": number % 5,
+            "weight": number / 8,
+            "text": "word " * (number % 7),
+            "list": [float(n) for n in range(number % 4)],
+            "image": draw.integers(0, 256, (6, 8, 3), np.uint8),
+        }
+        for number in range(ROWS)
+    )
+    return write_rows(tmp_path_factory.mktemp("frameworks") / "numbered", rows, num_shards=4)

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import trainer_utils
+from tests.make import write_rows
 from trainer_utils import ImageOptions
 
 # Keras takes the backend that is there; JAX is quick to start.
@@ -100,9 +101,8 @@ def test_a_framework_has_the_batches_of_numpy(numbered, framework, options, work
 @pytest.mark.parametrize(("strategy", "remainder"), [("concat", "pad"), ("best_fit", None)])
 def test_packs_are_the_same_in_every_framework(tmp_path, framework, strategy, remainder):
     pytest.importorskip(framework)
-    with trainer_utils.DatasetWriter(str(tmp_path / "d"), num_shards={"train": 2}) as writer:
-        for number in range(90):
-            writer.write("train", {"tokens": [number] * (number * number % 37)})
+    rows = ({"tokens": [number] * (number * number % 37)} for number in range(90))
+    uri = write_rows(tmp_path / "d", rows, num_shards=2)
     pack = trainer_utils.PackOptions(length=24, strategy=strategy, eos=91)
     triple = {
         "features": ["tokens", "positions"],
@@ -112,8 +112,8 @@ def test_packs_are_the_same_in_every_framework(tmp_path, framework, strategy, re
     for workers, more in ((1, {}), (2, triple)):
         options = {"batch_size": 4, "pack": pack, "remainder": remainder, "repeat": 1, **more}
         for worker in range(workers):
-            ours = batches_of(str(tmp_path / "d"), "numpy", dict(options), worker, workers)
-            theirs = batches_of(str(tmp_path / "d"), framework, dict(options), worker, workers)
+            ours = batches_of(uri, "numpy", dict(options), worker, workers)
+            theirs = batches_of(uri, framework, dict(options), worker, workers)
             assert len(ours) == len(theirs) > 0
             for one, other in zip(ours, theirs, strict=True):
                 assert_same(one, other)

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import trainer_utils
+from tests.make import write_rows
 from trainer_utils import ConfigError
 from trainer_utils.recording import InputRecorder, read_ledger, read_losses
 
@@ -107,10 +108,8 @@ def test_offsets_of_segments_are_those_of_each_row():
 
 
 def test_a_run_keeps_its_ledger_and_losses(tmp_path):
-    uri, run = str(tmp_path / "data"), str(tmp_path / "run")
-    with trainer_utils.DatasetWriter(uri, num_shards=2) as writer:
-        for number in range(50):
-            writer.write("train", {"n": number})
+    run = str(tmp_path / "run")
+    uri = write_rows(tmp_path / "data", ({"n": number} for number in range(50)), num_shards=2)
     dataset = trainer_utils.torch_dataset(uri, "train", batch_size=8, features="n", seed=3)
     recorder, seen = InputRecorder(run, losses=True), []
     for epoch in range(2):

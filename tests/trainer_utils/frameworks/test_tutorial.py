@@ -9,6 +9,7 @@ import pytest
 
 import trainer_utils
 from tests.docs.markdown import REPOSITORY, blocks
+from tests.make import write_rows
 
 if importlib.util.find_spec("tensorflow") is None:
     os.environ.setdefault("KERAS_BACKEND", "jax")
@@ -25,10 +26,9 @@ def test_the_blocks_of_a_framework(tmp_path, monkeypatch, framework):
     monkeypatch.chdir(tmp_path)
     random = np.random.default_rng(0)
     for name, documents in (("manual", 80), ("modules", 20)):
-        with trainer_utils.DatasetWriter(f"{name}/latest", num_shards={"train": 1}) as writer:
-            for _ in range(documents):
-                tokens = random.integers(1, 2000, random.integers(1, 400)).tolist()
-                writer.write("train", {"tokens": tokens})
+        sizes = random.integers(1, 400, documents).tolist()
+        rows = ({"tokens": random.integers(1, 2000, size).tolist()} for size in sizes)
+        write_rows(f"{name}/latest", rows, num_shards=1)
     names: dict[str, Any] = {"trainer_utils": trainer_utils}
     shown = [block for block in blocks(PAGE) if block.language == "python"]
     (reading,) = (block for block in shown if block.text.startswith("from trainer_utils"))

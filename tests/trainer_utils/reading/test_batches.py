@@ -9,7 +9,6 @@ import pytest
 import tensorflow as tf
 
 import trainer_utils
-from tests.make import run_python
 from tests.trainer_utils.reading.oracle import assert_equal, batches_of
 from trainer_utils import InputOptions
 from trainer_utils.dataset.selection import open_sources
@@ -109,13 +108,3 @@ def test_what_is_known_of_a_batch_holds(uri):
                 size in (None, found) for size, found in zip(shape, value.shape, strict=True)
             )
             assert dtype == ("bytes" if value.dtype.kind in "OS" else value.dtype.name)
-
-
-def test_tensorflow_is_not_imported(uri):
-    code = (
-        "import sys, trainer_utils\n"
-        "batches = list(trainer_utils.iterate(sys.argv[1], 'train', batch_size=8))\n"
-        "assert sum(len(batch['id']) for batch in batches) == 50\n"
-        "print([n for n in ('tensorflow', 'torch', 'tfx', 'pandas') if n in sys.modules])"
-    )
-    assert run_python(code, uri).stdout == "[]\n"

@@ -18,6 +18,7 @@ import pytest
 import tensorflow as tf
 from PIL import Image
 
+from tests.make import refusing
 from tests.trainer_utils.reading.jpegs import LARGE, ODD, PIXELS, PLAIN, cuts, encode, image_options
 from trainer_utils import ConfigError, DatasetError
 from trainer_utils.reading.images import (
@@ -340,7 +341,7 @@ def test_an_image_comes_out_the_same_in_any_batch_and_with_any_number_of_threads
     views = [memoryview(data) for data in images]
     np.testing.assert_array_equal(decoder.decode(views, keys), expected)
     for most in (1, 7):
-        monkeypatch.setattr("trainer_utils.reading.threads.most", most)
+        monkeypatch.setattr("trainer_utils.machine.most_threads", most)
         np.testing.assert_array_equal(decoder.decode(images, keys), expected)
     copied = pickle.loads(pickle.dumps(decoder))
     np.testing.assert_array_equal(copied.decode(images, keys), expected)
@@ -349,7 +350,7 @@ def test_an_image_comes_out_the_same_in_any_batch_and_with_any_number_of_threads
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
 def test_a_forked_process_decodes_the_same(monkeypatch):
     """In threads of its own: those of its parent, which has decoded too, are not there."""
-    monkeypatch.setattr("trainer_utils.reading.threads.usable_cores", lambda: 4)
+    monkeypatch.setattr("trainer_utils.machine.usable_cores", lambda: 4)
     decoder = ImageDecoder(image_options(image_size=(32, 40)), channels=3)
     expected = decoder.decode(LARGE)
     child = os.fork()
@@ -474,9 +475,8 @@ def test_what_a_function_raises_is_no_error_of_the_image_and_what_is_no_image_is
         raise KeyError("mine")
 
     for made in (PIXELS / 2, PIXELS[:3], None):
-        with pytest.raises(ConfigError) as caught:
+        with refusing("augment"):
             decode([encode(PIXELS)], augment=[lambda image, rng, made=made: made])
-        assert caught.value.setting == "augment"
     decoder = ImageDecoder(image_options(augment=[fail]), channels=3)
     with pytest.raises(KeyError, match="mine"):
         decoder.decode([encode(PIXELS)], KEYS[:1])
@@ -484,9 +484,7 @@ def test_what_a_function_raises_is_no_error_of_the_image_and_what_is_no_image_is
 
 def test_what_needs_a_size_or_other_channels_is_refused():
     for part in ({"augment": "random_resized_crop"}, {"resize": "pad"}):
-        with pytest.raises(ConfigError) as caught:
+        with refusing("image_size"):
             image_options(**part)
-        assert caught.value.setting == "image_size"
-    with pytest.raises(ConfigError) as caught:
+    with refusing("normalize"):
         decode([LARGE[0]], channels=1, normalize="imagenet")
-    assert caught.value.setting == "normalize"

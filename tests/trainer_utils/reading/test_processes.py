@@ -9,20 +9,24 @@ import numpy as np
 import pytest
 
 import trainer_utils
-from trainer_utils import ConfigError, DatasetError
+from tests.make import refusing, write_rows
+from trainer_utils import DatasetError
 
 ROWS, CLASSES = 150, {"num_classes": 5}
 
 
 @pytest.fixture(scope="module")
 def photos(tmp_path_factory) -> str:
-    uri, draw = str(tmp_path_factory.mktemp("processes") / "d"), np.random.default_rng(1)
-    with trainer_utils.DatasetWriter(uri, num_shards={"train": 3}) as writer:
-        for number in range(ROWS):
-            image = draw.integers(0, 256, (20 + number % 9, 24, 3), np.uint8)
-            words = [b"word"] * (number % 4)
-            writer.write("train", {"image": image, "label": number % 5, "words": words})
-    return uri
+    draw = np.random.default_rng(1)
+    rows = (
+        {
+            "image": draw.integers(0, 256, (20 + number % 9, 24, 3), np.uint8),
+            "label": number % 5,
+            "words": [b"word"] * (number % 4),
+        }
+        for number in range(ROWS)
+    )
+    return write_rows(tmp_path_factory.mktemp("processes") / "d", rows, num_shards=3)
 
 
 @pytest.mark.parametrize(
@@ -136,9 +140,7 @@ def test_what_cannot_be_sent_is_refused(photos):
         {"processes": -1},
         {"processes": True},
     ):
-        with pytest.raises(ConfigError) as found:
+        with refusing("processes"):
             list(trainer_utils.iterate(photos, **{**settings, **given}))
-        assert found.value.setting == "processes"
-    with pytest.raises(ConfigError) as found:
+    with refusing("processes"):
         trainer_utils.input_fn(photos, **settings, pre_batching_callback=lambda example: example)
-    assert found.value.setting == "processes"

@@ -12,24 +12,22 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tests.make import REPOSITORY, write_rows
 from tests.object_stores import faulty
-from trainer_utils import CacheOptions, CorruptShardError, DatasetWriter, iterate, storage
+from trainer_utils import CacheOptions, CorruptShardError, iterate, storage
 
 pytest.importorskip("obstore")
 pytestmark = pytest.mark.slow
-REPOSITORY = Path(__file__).parents[3]
 SHARDS, RECORDS = 4, 300  # each; of 4 to 12 kB: three parts a shard
 
 
 @pytest.fixture(scope="module")
 def dataset(tmp_path_factory) -> Path:
     """A dataset with indexes on the local disk."""
-    uri = tmp_path_factory.mktemp("cached") / "set"
     rng = np.random.default_rng(0)
-    with DatasetWriter(uri, num_shards={"train": SHARDS}) as writer:
-        for number in range(SHARDS * RECORDS):
-            writer.write("train", {"id": number, "x": rng.bytes(int(rng.integers(4000, 12000)))})
-    return uri
+    sizes = rng.integers(4000, 12000, SHARDS * RECORDS).tolist()
+    rows = ({"id": number, "x": rng.bytes(size)} for number, size in enumerate(sizes))
+    return Path(write_rows(tmp_path_factory.mktemp("cached") / "set", rows, num_shards=SHARDS))
 
 
 @pytest.fixture

@@ -2,7 +2,8 @@
 
 import pytest
 
-from trainer_utils import ConfigError, InputOptions
+from tests.make import refusing
+from trainer_utils import InputOptions
 from trainer_utils.reading.augmentation import Augmentation, Operation
 
 CROP = "random_resized_crop"
@@ -68,9 +69,8 @@ NO_CHAINS = [
 
 def test_what_is_no_chain_is_refused():
     for chain in NO_CHAINS:
-        with pytest.raises(ConfigError) as caught:
+        with refusing("augment"):
             InputOptions(augment=chain, image_size=(8, 8), label="label")
-        assert caught.value.setting == "augment", chain
 
 
 @pytest.mark.parametrize(
@@ -82,6 +82,5 @@ def test_what_is_no_chain_is_refused():
     ],
 )
 def test_settings_that_do_not_go_together_are_refused(settings, setting):
-    with pytest.raises(ConfigError) as caught:
+    with refusing(setting):
         InputOptions(**settings)
-    assert caught.value.setting == setting

@@ -226,15 +226,9 @@ def test_shares_and_strengths_are_those_asked_for():
     assert max(values) in range(145, 151)
 
 
-def test_label_maps_move_with_their_image_and_keep_their_classes():
-    chain = ["colour", ("rotation", 90), "blur", "grey", ("cutout", 0.5)]
-    for key in KEYS[:8].tolist():
-        labels = PARTS[0][..., :1] // 64
-        moved = change(chain, labels, key, label_map=True)
-        assert set(np.unique(moved)) <= {0, *np.unique(labels)}
-        by_rotation = change(["colour", ("rotation", 90)], labels, key, label_map=True)
-        np.testing.assert_array_equal(moved, by_rotation)
-        white = np.full_like(PARTS[0], 255)
-        corners = change(chain[:2], white, key)[..., 0] == 0
-        outside = change(chain[:2], white[..., :1], key, label_map=True)[..., 0] == 0
-        assert (corners & ~outside).mean() < 0.01  # the same angle
+def test_what_moves_nothing_leaves_label_maps_as_they_are():
+    labels = PARTS[0][..., :1] // 64
+    for operation in (("colour", 1, 0.5), "blur", ("grey", 1), ("cutout", 0.5)):
+        for key in KEYS[:4].tolist():
+            moved = change([operation], labels, key, label_map=True)
+            np.testing.assert_array_equal(moved, labels)
