@@ -3,7 +3,6 @@
 import json
 import re
 
-import numpy as np
 import pytest
 
 from tests.components.layouts.layout_files import image, instances, read, thing, values
@@ -118,20 +117,6 @@ def test_a_name_of_no_image_is_a_reject_that_can_be_written(tmp_path):
 
 
 # Annotations --------------------------------------------------------------------------------------
-
-
-def test_boxes_are_what_numpy_computes(tmp_path):
-    rng = np.random.default_rng(0)
-    corners = np.sort(rng.uniform(0, 1, (100, 2, 2)) * [200, 100], axis=1).round(2)
-    bboxes = np.concatenate([corners[:, 0], corners[:, 1] - corners[:, 0]], axis=1)
-    text = instances([image(1, "1.jpg")], [thing(1, 7, bbox.tolist()) for bbox in bboxes])
-    write_files(tmp_path, {"instances_val.json": text, "1.jpg": b""})
-    found = values(read(tmp_path))["1.jpg"]
-    xmin, ymin = bboxes[:, 0] / 200, bboxes[:, 1] / 100
-    xmax, ymax = (bboxes[:, 0] + bboxes[:, 2]) / 200, (bboxes[:, 1] + bboxes[:, 3]) / 100
-    expected = (xmin, xmax, ymin, ymax, (xmax - xmin) * (ymax - ymin))
-    for name, column in zip(("xmin", "xmax", "ymin", "ymax", "area"), expected, strict=True):
-        assert list(found[name]) == column.tolist()
 
 
 BAD_ANNOTATIONS = {

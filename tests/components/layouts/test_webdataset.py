@@ -184,31 +184,6 @@ COLUMNS = {
         [Column("text", "string")],
         [("3",), ("é\n",)],
     ),
-    "ints and floats": (
-        {"a.json": '{"x": 1}', "b.json": '{"x": 0.5}'},
-        [Column("x", "float")],
-        [(1.0,), (0.5,)],
-    ),
-    "ints and texts": (
-        {"a.json": '{"x": 1}', "b.json": '{"x": "b"}'},
-        [Column("x", "string")],
-        [("1",), ("b",)],
-    ),
-    "booleans": (
-        {"a.json": '{"x": true}', "b.json": '{"x": false}'},
-        [Column("x", "int")],
-        [(1,), (0,)],
-    ),
-    "null": (
-        {"a.json": '{"x": null}', "b.json": '{"x": 2}'},
-        [Column("x", "int")],
-        [(None,), (2,)],
-    ),
-    "lists": (
-        {"a.json": '{"x": [1, 2]}', "b.json": '{"x": []}'},
-        [Column("x", "int", is_list=True)],
-        [((1, 2),), ((),)],
-    ),
     "vectors": (
         {"a.json": '{"x": [1, 2]}', "b.json": '{"x": [3, 4.5]}'},
         [Column("x", "float", is_list=True, length=2)],
@@ -238,8 +213,6 @@ def test_sidecars_make_columns_typed_by_all_examples(tmp_path):
 def test_a_hostile_json_is_rejected_by_name(tmp_path):
     for content in (
         '{"x": 1' + "0" * 5000 + "}",
-        '{"x": "\\ud800"}',
-        '{"x": ' * 990 + "1" + "}" * 990,
         "[" * 100_000,
         '"text"',
         '{"a": 1, "a": 2}',

@@ -4,7 +4,6 @@ import contextlib
 import io
 import itertools
 import struct
-from typing import Any
 
 import numpy as np
 import pytest
@@ -314,36 +313,12 @@ def test_colours_and_large_ids_are_no_label_map():
             store_label_map(encode(image, "PNG"), ImageOptions())
 
 
-@pytest.fixture
-def iterated(tmp_path, write_dataset):
-    """What `iterate` makes of these values of a feature."""
-
-    def iterated(feature: Feature, values: list[bytes], **settings: Any) -> np.ndarray:
-        rows = [{"image": [value]} for value in values]
-        uri = write_dataset(tmp_path / str(len(rows)), {"train": [rows]}, {"image": feature})
-        settings = {"features": "image", "shuffle": False, **settings}
-        (images,) = trainer_utils.iterate(uri, batch_size=len(rows), **settings)
-        return images
-
-    return iterated
-
-
-@pytest.mark.parametrize("image_size", [None, (16, 16)])
-def test_the_trainer_reads_raw_pixels(iterated, image_size):
-    names, raw = ("PNG RGB", "PNG grey 8"), {"encoding": "raw", "resize_shorter_side": 32}
-    stored = [store(VARIANTS[name], **raw) for name in names]
-    extra = {"encoding": "raw", "image_shape": [32, 32, 3]}
-    feature = Feature(type="string", extra=extra)
-    images = iterated(feature, [image.data for image in stored], image_size=image_size)
-    assert images.shape == (2, *(image_size or (32, 32)), 3)
-    assert images.dtype == np.uint8
-    if image_size is None:
-        assert images.tobytes() == stored[0].data + stored[1].data
-
-
-def test_the_trainer_resizes_label_maps_without_mixing_ids(iterated):
-    data = store_label_map(palette_map(), ImageOptions()).data
-    feature = Feature(type="string", shape=(60, 80), extra={"label_map": True})
-    ids = iterated(feature, [data], image_size=(17, 23))
-    assert ids.dtype == np.uint8
-    assert set(ids.flatten()) <= set(range(21))
+def test_the_trainer_reads_raw_pixels(tmp_path, write_dataset):
+    raw = {"encoding": "raw", "resize_shorter_side": 32}
+    stored = [store(VARIANTS[name], **raw).data for name in ("PNG RGB", "PNG grey 8")]
+    feature = Feature(type="string", extra={"encoding": "raw", "image_shape": [32, 32, 3]})
+    rows = [{"image": [data]} for data in stored]
+    uri = write_dataset(tmp_path / "raw", {"train": [rows]}, {"image": feature})
+    (images,) = trainer_utils.iterate(uri, batch_size=2, features="image", shuffle=False)
+    assert (images.shape, images.dtype) == ((2, 32, 32, 3), np.uint8)
+    assert images.tobytes() == b"".join(stored)
