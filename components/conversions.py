@@ -1,32 +1,12 @@
-"""The steps of each ExampleGen: what is its own of the conversion of files or rows."""
+"""The steps of the ExampleGens of files: what is their own of `FileConversion`."""
 
-import concurrent.futures
 import dataclasses
-import functools
-from collections.abc import Sequence
-from typing import Any
 
-import numpy as np
-
-from components import layouts
-from components.common.entry import Blob, ExcludedInput
-from components.common.fingerprint import combine_facts
-from components.common.input_table import InputTable
+from components.common.entry import InputTable
 from components.common.layout_inputs import LayoutInputs
-from components.common.tasks import Cost, Runner, Task, map_tasks
-from components.common.workspace import remove_dataset, start_working
-from components.example_gen.conversion import READERS, Conversion
+from components.common.tasks import Runner
 from components.example_gen.file_conversion import FileConversion
-from components.example_gen.inputs import InputSelection, layout_inputs, refuse_overlap
-from components.example_gen.plan import EXCLUDED, Written
-from components.example_gen.row_pieces import (
-    PieceReport,
-    PieceRows,
-    encode_piece,
-    gather_shards,
-    inspect_piece,
-)
-from components.example_gen.row_plan import RowPlan, RowPlanner
+from components.example_gen.inputs import InputSelection
 from components.example_gen.settings import (
     LISTS,
     AudioSettings,
@@ -34,39 +14,22 @@ from components.example_gen.settings import (
     MediaSettings,
     TextSettings,
 )
-from components.layouts import texts
-from components.shuffle.external import ExternalShuffle, plan_tasks
-from components.tables.column_roles import TextRules
-from components.tables.delimited import check_agreement
-from components.tables.pieces import Piece, TableOptions, select_settings
-from components.tables.tokenizing import load_tokenizer
-from trainer_utils.format import ConfigError, Shard
-from trainer_utils.format.checksums import combine_crc32c, extend_crc32c
-from trainer_utils.format.tensors import TokenSpec
-from trainer_utils.storage import open_for_reading
-from trainer_utils.storage.faults import problem_of
-from trainer_utils.storage.file_system import join
-from trainer_utils.writing.publishing import working_folder
-from trainer_utils.writing.shards import verify_shard
-
-BUCKET_BYTES = 128 << 20  # that are put in order at a time; about twice that in memory
-# What one core takes for a byte of the inputs in each of the steps, about.
-_INSPECT_SECONDS, _ENCODE_SECONDS, _GATHER_SECONDS = 1 / 150e6, 1 / 100e6, 1 / 400e6
-_PIECE_MEMORY, _BUCKET_MEMORY = 1 << 29, 4 * BUCKET_BYTES  # of one call
-_BLOCK_BYTES = 4 << 20
+from components.layouts import LOOKED_FOR, is_source_file, read_layout
+from components.tables.pieces import select_settings
+from trainer_utils.format import ConfigError
 
 
 class ImageConversion(FileConversion):
     """Images, and lists of them."""
 
     unit, media = "images", "image"
-    looked_for = layouts.LOOKED_FOR
+    looked_for = LOOKED_FOR
 
     def is_source_file(self, path: str) -> bool:  # noqa: D102
-        return layouts.is_source_file(path)
+        return is_source_file(path)
 
     def read_layout(self, inputs: LayoutInputs, layout: str) -> InputTable:  # noqa: D102
-        return layouts.read_layout(inputs, layout=layout)
+        return read_layout(inputs, layout=layout)
 
     def adjusted_settings(self, settings: MediaSettings, found: InputTable) -> MediaSettings:
         """The settings for inputs whose boxes or label maps must go on fitting their images.
@@ -103,171 +66,8 @@ class ListConversion(FileConversion):
         super().__init__(select_settings(MediaSettings, settings), selection, runner)
 
 
-class TextConversion(Conversion[RowPlan]):
-    """Texts, and tables without files: rows, for none of which an object of Python is made.
-
-    Without a runner rows are read in this process, and nothing is written but a plan.
-    """
-
-    unit, looked_for = "texts", texts.LOOKED_FOR
-    workers_module = "example_gen.row_pieces"
-    sees_siblings = False
-    settings: TextSettings
-    pieces: list[Piece]
-
-    def __init__(
-        self, settings: TextSettings, selection: InputSelection, runner: Runner | None
-    ) -> None:
-        self._token_spec: TokenSpec | None = None
-        if settings.tokenizer:  # which is there, or nothing is read
-            self._token_spec = load_tokenizer(settings.tokenizer).spec
-            self.digest_of_files = self._token_spec.tokenizer
-        super().__init__(settings, selection, runner)
-        self._options = select_settings(TableOptions, settings)
-        self._rules = select_settings(TextRules, settings)
-        self._reports: list[PieceReport] = []
-
-    def is_source_file(self, path: str) -> bool:
-        """Whether a path is by itself what examples are made of: any is."""
-        return bool(path)
-
-    def plan(self, uri: str) -> RowPlan:
-        """Reads every row once, and lays out the shards."""
-        # A setting may be for other columns: what is there stays.
-        start_working(uri, key=self.key(), keeps_dataset=True)
-        self.pieces, excluded = self._find_all_pieces(uri)
-        self._num_bytes = sum(piece.size for piece in self.pieces)
-        folder, base = working_folder(uri), self.located.base
-        self._reports = map_tasks(
-            functools.partial(inspect_piece, base, folder, self._options, self._rules),
-            [
-                Task(f"inspect-{number:06d}", (number, piece), 1, piece.size)
-                for number, piece in enumerate(self.pieces)
-            ],
-            workspace=folder,
-            runner=self._runner,
-            cost=Cost(_INSPECT_SECONDS * self._num_bytes, _PIECE_MEMORY),
-            paths=[base],
-            unit="pieces",
-        )
-        partition = self.selection.partition
-        planner = RowPlanner(
-            self.pieces,
-            self._reports,
-            folder=folder,
-            partition=partition,
-            settings=self.settings,
-            token_spec=self._token_spec,
-        )
-        return planner.plan(excluded)
-
-    def _find_all_pieces(self, uri: str) -> tuple[list[Piece], list[ExcludedInput]]:
-        pieces, excluded, sources = list[Piece](), list[ExcludedInput](), list[str]()
-        for inputs in layout_inputs(self.located, columns=self.settings.columns):
-            some, others = texts.find_pieces(inputs, self.settings, folder=working_folder(uri))
-            sources += sorted({piece.source for piece in some if piece.source})
-            sources += [name for piece in some for name, *_ in piece.details.get("files", ())]
-            pieces += some
-            excluded += others
-        refuse_overlap(sources)
-        if not self._options.header:
-            headers = {p.source: p.details for p in pieces if p.details.get("header")}
-            check_agreement(
-                {source: details["names"] for source, details in headers.items()},
-                shown=[s for s, details in headers.items() if details["header"] == "shown"],
-            )
-        return pieces, excluded
-
-    def write(self, plan: RowPlan, uri: str) -> Written:
-        """Encodes all rows, puts them in order, writes the shards and reads them back."""
-        # All rejects are known before anything is written.
-        self.check_outcome(plan, plan.rejects, written=plan.num_records, uri=uri)
-        remove_dataset(uri)
-        shuffles = []
-        for layout in plan.layouts:
-            tasks = plan_tasks(layout, plan.row_bytes, memory_bytes=BUCKET_BYTES)
-            shuffles.append(ExternalShuffle(uri=uri, layout=layout, tasks=tasks))
-        folder, encodings, firsts = working_folder(uri), [], np.zeros(len(plan.splits), np.int64)
-        of_pieces = zip(self.pieces, self._reports, plan.first_records, plan.assigned, strict=True)
-        for number, (piece, report, first, splits) in enumerate(of_pieces):
-            before = tuple(firsts.tolist())
-            rows = PieceRows(number, piece.source, report.names, first, splits, before)
-            encodings.append(Task(f"encode-{number:06d}", rows, report.kept, piece.size))
-            firsts += np.bincount(splits, minlength=EXCLUDED)[: len(firsts)]
-        how = plan.columns, plan.vocabularies, plan.tokens
-        encoded = map_tasks(
-            functools.partial(encode_piece, folder, *how, shuffles),
-            encodings,
-            workspace=folder,
-            runner=self._runner,
-            cost=Cost(_ENCODE_SECONDS * self._num_bytes, _PIECE_MEMORY),
-            unit="rows",
-        )
-        gathered: list[list[Shard]] = map_tasks(
-            functools.partial(gather_shards, shuffles),
-            [
-                Task(f"gather-{split}-{n:06d}", (split, n))
-                for split, one in enumerate(shuffles)
-                for n in range(len(one.tasks))
-            ],
-            workspace=folder,
-            runner=self._runner,
-            cost=Cost(_GATHER_SECONDS * self._num_bytes, _BUCKET_MEMORY),
-            check=functools.partial(_check_shards, uri),
-        )
-        return Written(
-            shards=tuple(shard for shards in gathered for shard in shards),
-            features=plan.features(encoded),
-            label_counts=[counts for report in encoded for counts in report.labels],
-            fingerprint=self._fingerprint(plan),
-        )
-
-    def _fingerprint(self, plan: RowPlan) -> str:
-        """Of the files that rows are from, however they were cut."""
-        files: dict[Blob, int | None] = {}
-        parts: dict[str, list[tuple[int, int, int]]] = {}  # first byte, bytes, CRC-32C
-        for piece, report in zip(self.pieces, self._reports, strict=True):
-            if piece.layout == "folder":
-                names = [Blob(name, size) for name, size, _ in piece.details["files"]]
-                files |= dict(zip(names, report.sums, strict=True))
-            else:
-                parts.setdefault(piece.source, []).extend(tuple(part) for part in report.sums)
-        lost = [blob for blob, crc in files.items() if crc is None]
-        unread = {blob: self.size_of(blob.path) is not None for blob in lost}
-        files |= self.sums_of_unread(plan.excluded, unread)
-
-        def whole(blob: Blob) -> int | None:
-            """Of a file of which some parts are known; None where the rest cannot be read."""
-            crc = at = 0
-            path = join(self.located.base, blob.path)
-            try:
-                for start, length, known in [*sorted(parts[blob.path]), (blob.size, 0, 0)]:
-                    if start > at:  # such as a header
-                        with open_for_reading(path) as stream:
-                            stream.seek(at)
-                            while at < start and (
-                                block := stream.read(min(_BLOCK_BYTES, start - at))
-                            ):
-                                crc, at = extend_crc32c(crc, block), at + len(block)
-                    crc, at = combine_crc32c(crc, known, length), start + length
-            except OSError as error:
-                problem_of(error, path)  # which raises where it is the machine's
-                return None
-            return crc
-
-        blobs = [Blob(path, self.size_of(path) or 0) for path in parts]
-        with concurrent.futures.ThreadPoolExecutor(READERS) as pool:
-            files |= dict(zip(blobs, pool.map(whole, blobs), strict=True))
-        return combine_facts(((blob.path, *blob[1:]), crc) for blob, crc in files.items())
-
-
-def _check_shards(uri: str, shards: Sequence[Shard]) -> None:
-    for shard in shards:
-        verify_shard(shard, uri=uri)
-
-
-def conversion_class(settings: ExampleGenSettings) -> type[Conversion[Any]]:
-    """The steps that are for these settings."""
+def conversion_class(settings: ExampleGenSettings) -> type[FileConversion]:
+    """The steps that are for these settings, of images, sounds, or tables that name some."""
     if isinstance(settings, TextSettings):
-        return ListConversion if settings.names_files else TextConversion
+        return ListConversion
     return AudioConversion if isinstance(settings, AudioSettings) else ImageConversion

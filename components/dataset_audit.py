@@ -19,6 +19,7 @@ from components.tfx.component import (
     DatasetComponent,
     Runtime,
     channel,
+    document_constructor,
     parameters_of,
     set_properties,
     uris_of,
@@ -83,16 +84,13 @@ class DatasetAudit(DatasetComponent):
         label: str | Runtime = AuditSettings.label,
         most: int | Runtime = AuditSettings.most,
     ) -> None:
-        """Makes the component.
-
-        Args:
-            examples: an Examples channel.
-            against: an earlier dataset, that this one is compared with.
-            fail_on: kinds of findings that fail the run: `leakage`, `label_conflict`, `duplicates`,
-                `near_duplicates`, `missing_class`, `label_shift`, `size_shift`, `brightness_shift`,
-                `length_shift`, `vocabulary_shift`, `blank`, `dark`, `blurred`, `odd_aspect`,
-                `odd_size`.
-            label: the feature that has the class of a record.
-            most: findings of each kind that are listed; all of them are counted. At least 0.
-        """
+        """`help(DatasetAudit)` shows what each argument is."""
         super().__init__(AuditSettings, locals())
+
+
+document_constructor(
+    DatasetAudit,
+    AuditSettings,
+    examples="an Examples channel.",
+    against="an earlier dataset, that this one is compared with.",
+)

@@ -17,6 +17,7 @@ from components.tfx.component import (
     DatasetComponent,
     Runtime,
     channel,
+    document_constructor,
     parameters_of,
     uris_of,
 )
@@ -81,13 +82,14 @@ class DatasetReport(DatasetComponent):
         schema: types.BaseChannel | None = None,
         sample_records: int | Runtime = DatasetReportSettings.sample_records,
     ) -> None:
-        """Makes the component.
-
-        Args:
-            examples: an Examples artifact: ours, Datum's, or a stock ExampleGen's.
-            statistics: TFX's ExampleStatistics of them, which the page shows beside its own.
-            schema: TFX's Schema of them; where the two disagree the page says so.
-            sample_records: most records of each split that are read; counts are the manifest's. At
-                least 1.
-        """
+        """`help(DatasetReport)` shows what each argument is."""
         super().__init__(DatasetReportSettings, locals())
+
+
+document_constructor(
+    DatasetReport,
+    DatasetReportSettings,
+    examples="an Examples artifact: ours, Datum's, or a stock ExampleGen's.",
+    statistics="TFX's ExampleStatistics of them, which the page shows beside its own.",
+    schema="TFX's Schema of them; where the two disagree the page says so.",
+)

@@ -18,6 +18,7 @@ from components.tfx.component import (
     DatasetComponent,
     Runtime,
     channel,
+    document_constructor,
     parameters_of,
     set_properties,
     uris_of,
@@ -97,15 +98,16 @@ class SchemaExport(DatasetComponent):
         statistics: types.BaseChannel | None = None,
         tfds: bool | Runtime = SchemaExportSettings.tfds,
     ) -> None:
-        """Makes the component.
-
-        Args:
-            examples: an Examples artifact: ours, Datum's, or a stock ExampleGen's.
-            schema: TFX's Schema of them; where the two disagree the run fails and names the
-                feature. Default: made from the examples.
-            statistics: TFX's ExampleStatistics of them; where the two disagree the run fails and
-                names the feature.
-            tfds: write TFDS's two JSON files too, so that `tfds.builder_from_directory` opens the
-                uri of `datum_dataset`.
-        """
+        """`help(SchemaExport)` shows what each argument is."""
         super().__init__(SchemaExportSettings, locals())
+
+
+document_constructor(
+    SchemaExport,
+    SchemaExportSettings,
+    examples="an Examples artifact: ours, Datum's, or a stock ExampleGen's.",
+    schema="TFX's Schema of them; where the two disagree the run fails and names the feature. "
+    "Default: made from the examples.",
+    statistics="TFX's ExampleStatistics of them; where the two disagree the run fails and names "
+    "the feature.",
+)

@@ -19,8 +19,8 @@ from components.tfx.component import (
     Artifacts,
     Runtime,
     channel,
-    checked_properties,
     document_constructor,
+    make_spec,
     parameters_of,
     set_properties,
 )
@@ -141,16 +141,11 @@ class ShardBalancer(base_beam_component.BaseBeamComponent):
         keep_shards: bool | Runtime = BalancerSettings.keep_shards,
     ) -> None:
         """`BalancerSettings` says what each setting is; `help(ShardBalancer)` shows all of it."""
-        properties = checked_properties(BalancerSettings, locals())
+        given = {**locals()}
         if not isinstance(examples, types.BaseChannel):
-            examples = channel_utils.union(examples)
-        spec = ShardBalancerSpec(
-            examples=examples,
-            **_of_transform(examples),
-            balanced_examples=types.Channel(type=standard_artifacts.Examples),
-            **properties,
-        )
-        super().__init__(spec=spec)
+            given["examples"] = channel_utils.union(examples)
+        given |= _of_transform(given["examples"])
+        super().__init__(spec=make_spec(ShardBalancerSpec, BalancerSettings, given))
 
 
 document_constructor(

@@ -76,12 +76,29 @@ def conversion_of(
     source: str | InputSelection, settings: ExampleGenSettings, runner: Runner | None = None
 ) -> "Conversion[Any]":
     """The conversion that settings ask for, its inputs listed; nothing is written to plan it."""
-    from components import conversions
-
     _check_settings(settings, *_PRODUCERS)
     if not isinstance(source, InputSelection):
         source = InputSelection(base=path_of("source", source))
-    return conversions.conversion_class(settings)(settings, source, runner)
+    return _conversion_class(settings)(settings, source, runner)
+
+
+def workers_module(settings: ExampleGenSettings) -> str:
+    """The module of `components` that the workers of a conversion import when they begin."""
+    return f"example_gen.{'row_pieces' if _are_rows(settings) else 'file_shards'}"
+
+
+def _are_rows(settings: ExampleGenSettings) -> bool:
+    return isinstance(settings, TextSettings) and not settings.names_files
+
+
+def _conversion_class(settings: ExampleGenSettings) -> "type[Conversion[Any]]":
+    if _are_rows(settings):
+        from components.text_conversion import TextConversion
+
+        return TextConversion
+    from components.conversions import conversion_class
+
+    return conversion_class(settings)
 
 
 def convert(
@@ -106,13 +123,11 @@ def convert(
         InputError: the input is missing, malformed, or too much of it was rejected.
         ConfigError: a setting is not allowed.
     """
-    from components import conversions
     from components.example_gen.conversion import Conversion
 
     _check_settings(settings, *_PRODUCERS)
     uri, producer = _output(uri), _PRODUCERS[type(settings)]
-    module = conversions.conversion_class(settings).workers_module
-    runs = runner or Runner(module=f"components.{module}")
+    runs = runner or Runner(module=f"components.{workers_module(settings)}")
     with runs as runner, spare_old_objects():
         conversion: Conversion[Any] = (
             source if isinstance(source, Conversion) else conversion_of(source, settings, runner)
@@ -294,7 +309,7 @@ def report(
 
     _check_settings(settings, DatasetReportSettings)
     examples, uri = path_of("examples", examples), _output(uri)
-    page = render_report(
+    page, _ = render_report(
         examples, sample_records=settings.sample_records, statistics=statistics, schema=schema
     )
     write_artifact(uri, {REPORT_FILE: page.encode()})

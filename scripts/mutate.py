@@ -61,31 +61,20 @@ MUTATIONS = [
         ("            offset += end\n", "            offset += 0\n"),
         ("            if good < len(is_whole):\n", "            if False:\n"),
         ("if not is_whole.all():  #", "if False:  #"),
-        also=f"tests/{FORMAT}/test_shard_writer.py",
-    ),
-    *_of(
-        FORMAT,
-        "shard_writer",
-        ("            self._emit(self._gzip.flush())", "            pass"),
-        ("            self._bytes += len(block)", "            self._bytes += 1"),
-        ("extend_crc32c(self._crc, summed)", "extend_crc32c(0, summed)"),
-        ("        self._payload_crcs.append(crc)\n", "        self._payload_crcs.append(0)\n"),
-    ),
-    *_of(
-        FORMAT,
-        "checksums",
         ("crc >> 15 | crc << 17)", "crc >> 15 | crc << 16)"),
         ("return first ^ second", "return first"),
         ("np.uint32(15) | crcs", "np.uint32(14) | crcs"),
         ("np.uint64(32) | payload_crcs", "np.uint64(32) & payload_crcs"),
         ("return sum(sums) % 2**64", "return max(sums, default=0)"),
-        ("return seal(text) == text", "return bool(seal(text))"),
-        ("    if len(places) != 1:\n", "    if not places:\n"),
-        tests=" ".join(f"tests/{FORMAT}/test_{n}.py" for n in ("checksums", "manifest")),
+        also=f"tests/{FORMAT}/test_index.py",
     ),
     *_of(
         FORMAT,
         "index",
+        ("            self._emit(self._gzip.flush())", "            pass"),
+        ("            self._bytes += len(block)", "            self._bytes += 1"),
+        ("extend_crc32c(self._crc, summed)", "extend_crc32c(0, summed)"),
+        ("        self._payload_crcs.append(crc)\n", "        self._payload_crcs.append(0)\n"),
         (
             "if (len(index), size, crc) != (shard.records, shard.bytes, shard.index_crc32c):",
             "if 0:",
@@ -94,7 +83,13 @@ MUTATIONS = [
         ("if stop != len(data) or", "if"),
         ("and len(a) == len(lengths)", ""),
         ("or len(sums) == 1", ""),
-        tests=f"tests/{FORMAT}/test_shard_writer.py",
+    ),
+    *_of(
+        FORMAT,
+        "json_text",
+        ("return seal(text) == text", "return bool(seal(text))"),
+        ("    if len(places) != 1:\n", "    if not places:\n"),
+        tests=f"tests/{FORMAT}/test_manifest.py",
     ),
     # What a manifest says.
     *_of(
@@ -146,7 +141,7 @@ MUTATIONS = [
         "tests/trainer_utils/storage/test_files.py",
     ),
     Mutation(
-        "trainer_utils/storage/faults.py",
+        "trainer_utils/storage/file_system.py",
         "            error.filename = path",
         "            pass",
         "tests/trainer_utils/storage/test_files.py",
@@ -180,19 +175,15 @@ MUTATIONS = [
     ),
     # What verify looks at.
     *[
-        Mutation(f"{VERIFY}/{file}", old, new, f"tests/{VERIFY}")
-        for file, old, new in (
-            ("shards.py", "if entry is not None and summed.crc != entry.crc32c:", "if False:"),
-            ("shards.py", "if entry is not None and summed.size != entry.bytes:", "if False:"),
-            (
-                "shards.py",
-                "np.concatenate(lengths), index.lengths",
-                "index.lengths, index.lengths",
-            ),
-            ("verify.py", "manifest.check_text(path, files.read_bytes(path), path=where)", "pass"),
-            ("verify.py", "        if records != accounting.written:\n", "        if False:\n"),
-            ("verify.py", "elif not is_sealed(files.read_text(path)):", "elif False:"),
-            ("shards.py", "if len(found) == len(said) and (wrong", "if False and (wrong"),
+        Mutation(f"{VERIFY}.py", old, new, f"tests/{VERIFY}")
+        for old, new in (
+            ("if entry is not None and summed.crc != entry.crc32c:", "if False:"),
+            ("if entry is not None and summed.size != entry.bytes:", "if False:"),
+            ("np.concatenate(lengths), index.lengths", "index.lengths, index.lengths"),
+            ("manifest.check_text(path, files.read_bytes(path), path=where)", "pass"),
+            ("        if records != accounting.written:\n", "        if False:\n"),
+            ("elif not is_sealed(files.read_text(path)):", "elif False:"),
+            ("if len(found) == len(said) and (wrong", "if False and (wrong"),
         )
     ],
 ]

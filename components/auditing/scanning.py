@@ -5,6 +5,7 @@ but names and the label.
 """
 
 import collections
+import contextlib
 import functools
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
@@ -119,7 +120,7 @@ class Scan(TextSketches):
                     row[field] = getattr(look, field)
                 self.images += look.sketch
         elif texts:
-            text = "\n".join(bytes(v).decode() for name in texts for v in values[name])
+            text = "\n".join(texts.values())
             words = split_words(text)
             row["words"], row["characters"] = len(words), len(text)
             if words:
@@ -155,10 +156,10 @@ class Scan(TextSketches):
 
     def _parts(
         self, values: Mapping[str, Sequence[Any]]
-    ) -> tuple[dict[str, str], list[str], list[str]]:
-        """The features that are media, by kind, the texts, and all but names and the label."""
-        media: dict[str, str] = {}
-        texts, others = [], []
+    ) -> tuple[dict[str, str], dict[str, str], list[str]]:
+        """The features that are media, with their kinds, those that are texts, with these, and all
+        but names and the label."""
+        media, texts, others = dict[str, str](), dict[str, str](), list[str]()
         for name in sorted(values):
             if name in NAME_FEATURES or name == self._label or name in _SIZES:
                 continue
@@ -167,8 +168,9 @@ class Scan(TextSketches):
             if isinstance(first, memoryview):
                 if kind := self._kind_of(name, bytes(first)):
                     media[name] = kind
-                elif _is_text(values[name]):
-                    texts.append(name)
+                else:
+                    with contextlib.suppress(UnicodeDecodeError):
+                        texts[name] = "\n".join(bytes(value).decode() for value in values[name])
         return media, texts, others
 
     def _kind_of(self, name: str, data: bytes) -> str:
@@ -186,13 +188,6 @@ class Scan(TextSketches):
         if len(shape) != 3 or len(data) != np.prod(shape) or shape[2] not in (1, 3, 4):
             return None
         return look_at_pixels(np.frombuffer(data, np.uint8).reshape(shape))
-
-
-def _is_text(values: Sequence[memoryview]) -> bool:
-    try:
-        return all(bytes(value).decode() is not None for value in values)
-    except UnicodeDecodeError:
-        return False
 
 
 def _digest(values: Mapping[str, Sequence[Any]]) -> bytes:

@@ -34,7 +34,7 @@ import numpy.typing as npt
 from PIL import Image
 
 from trainer_utils.format.media_formats import image_size
-from trainer_utils.storage.faults import is_fault
+from trainer_utils.storage.file_system import is_fault
 
 Pixels = npt.NDArray[np.uint8]
 Hashes = npt.NDArray[np.uint64]

@@ -29,7 +29,7 @@ from trainer_utils.format import (
     multiset_checksum,
 )
 from trainer_utils.format.tfrecord import Lengths, compact
-from trainer_utils.writing.shards import copy_shard, verify_shard, write_shard
+from trainer_utils.writing.publishing import copy_shard, verify_shard, write_shard
 
 Ints = npt.NDArray[np.int64]
 

@@ -9,7 +9,7 @@ from components.balancing.inputs import Inputs
 from components.balancing.parts import JobContext, ShardSurvey, TaskResult, run_part, survey_shard
 from components.balancing.planning import SplitPlan, counts_of, edits_of, pick_split, plan_split
 from components.balancing.settings import BalancerSettings
-from components.common.fingerprint import combine_facts
+from components.common.entry import sum_facts
 from components.common.publish import package_versions, run_key
 from components.common.tasks import Cost, Runner, Task, map_tasks
 from components.common.workspace import remove_dataset, start_working
@@ -19,8 +19,7 @@ from components.shuffle.picking import read_ahead
 from trainer_utils.dataset.inspection import DatasetFacts
 from trainer_utils.format import Accounting, DatasetError, Feature, Manifest, combine_checksums
 from trainer_utils.format.json_text import JsonObject
-from trainer_utils.writing.publishing import working_folder
-from trainer_utils.writing.shards import verify_shard
+from trainer_utils.writing.publishing import verify_shard, working_folder
 
 # What one core takes for a byte: of records that are moved, compressed, parsed, or whose lengths
 # alone are read.
@@ -231,7 +230,7 @@ def _fingerprint(inputs: Inputs, results: Sequence[TaskResult]) -> str:
         found = (c for r in results if r.split == split for c in r.content.values())
         facts.append((("split", split), combine_checksums(found)))
     facts += [(("vocabulary", n), list(values)) for n, values in inputs.vocabularies.items()]
-    return combine_facts(facts)
+    return f"{sum_facts(facts):032x}"
 
 
 def _check_records(

@@ -17,17 +17,15 @@ from absl import logging
 from components.common.rejects import Reject, render_rejects
 from components.common.settings import ExecProperties
 from components.common.workspace import check_own, meets_another
-from components.schema.tfmd import render_schema, schema_from_features
 from trainer_utils import storage
 from trainer_utils.dataset import Dataset
 from trainer_utils.extras import installed_version
 from trainer_utils.format import DatasetError, Feature, Manifest
 from trainer_utils.format.json_text import Json, JsonObject
+from trainer_utils.format.manifest import Ancestor, DatasetInput, DatasetSummary, Origin, Step
 from trainer_utils.format.naming import INPUTS_FILE, LINEAGE_FILE, REJECTS_FILE, check_inner_path
-from trainer_utils.format.origin import Ancestor, DatasetInput, DatasetSummary, Origin, Step
 from trainer_utils.format.printable import printable
-from trainer_utils.writing.publishing import publish, working_folder
-from trainer_utils.writing.shards import verify_shard
+from trainer_utils.writing.publishing import publish, verify_shard, working_folder
 
 _PACKAGES = ("tfx-shards", "pillow")  # neither TFX nor Beam: with and without is the same
 
@@ -165,7 +163,6 @@ def publish_dataset(
         manifest,
         features,
         vocabularies=vocabularies,
-        schema=render_schema(schema_from_features(features, vocabularies=vocabularies)),
         others={REJECTS_FILE: text} if text else {},
         beside=beside,
         check=functools.partial(check_own, uri),

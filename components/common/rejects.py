@@ -132,7 +132,6 @@ REJECT_CODES = {
     "DAMAGED_IMAGE": RejectCode(
         "an image whose structure, checksums or tables are wrong", "restore or remove it"
     ),
-    "DUPLICATE_KEY": RejectCode("a name that stands twice in one file", "keep one of the two"),
     "EMPTY_FILE": RejectCode("no bytes, or no text", "restore or remove it"),
     "FILE_NOT_FOUND": RejectCode(
         "a list or annotation names a file that is not there",
@@ -177,7 +176,7 @@ REJECT_CODES = {
     ),
     "SPARSE_MEMBER": RejectCode("a member of an archive with holes", "pack it without `tar -S`"),
     "TOO_LARGE": RejectCode(
-        "more than one input may have: 1 GiB of a file, 64 MiB of a row", "split or remove it"
+        "more than one input may have: 1 GiB of a file, 64 MiB of a text", "split or remove it"
     ),
     "TOO_MANY_CHANNELS": RejectCode(
         "a sound of more than two channels, with `channels=2`", "set `channels=1`, or mix it down"

@@ -8,7 +8,6 @@ import abc
 import collections
 import concurrent.futures
 import dataclasses
-import threading
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, ClassVar, Generic, TypeVar
 
@@ -37,11 +36,11 @@ from trainer_utils.format import (
     InputError,
     Manifest,
 )
-from trainer_utils.format.checksums import extend_crc32c
 from trainer_utils.format.errors import did_you_mean
 from trainer_utils.format.example import decode_example
 from trainer_utils.format.json_text import JsonObject
 from trainer_utils.format.tensors import TensorSpec, decode_tensor
+from trainer_utils.format.tfrecord import extend_crc32c
 from trainer_utils.storage import exists, is_folder, list_names, remove_file, write_text
 from trainer_utils.storage.file_system import join
 from trainer_utils.writing.publishing import working_folder
@@ -54,7 +53,6 @@ READERS = 8  # threads
 class Conversion(abc.ABC, Generic[_Plan]):
     """From inputs to shards; without a runner nothing is to be written but a plan."""
 
-    workers_module: ClassVar[str]  # of `components`, where what workers do comes from
     selection: InputSelection
     located: LocatedInputs
     settings: ExampleGenSettings
@@ -121,7 +119,7 @@ class Conversion(abc.ABC, Generic[_Plan]):
         name or a byte differs. Contents are summed as they are read to be converted, but for
         Parquet files and for this. `unread` is more of it, with whether it can be read.
         """
-        can_read, readers = dict(unread), threading.local()
+        can_read, reader = dict(unread), BlobReader(self.located.base)
         for left in excluded:
             size = self.size_of(left.name)
             can_read[Blob(left.name, size or 0)] = left.code is not None and size is not None
@@ -129,10 +127,8 @@ class Conversion(abc.ABC, Generic[_Plan]):
         def read(blob: Blob) -> int | None:
             if not can_read[blob]:
                 return None
-            if not hasattr(readers, "own"):
-                readers.own = BlobReader(self.located.base)
             try:
-                return extend_crc32c(0, readers.own.read(blob))
+                return extend_crc32c(0, reader.read(blob))
             except RejectedInputError:
                 return None
 

@@ -11,15 +11,31 @@ from typing import Any, ClassVar
 import numpy as np
 from absl import logging
 
-from components.common.fingerprint import sum_blobs, sum_facts
-from components.common.input_table import InputTable, array_of, join_inputs, sizes_of, texts_of
+from components.common.entry import (
+    InputTable,
+    array_of,
+    join_inputs,
+    sizes_of,
+    sum_blobs,
+    sum_facts,
+    texts_of,
+)
 from components.common.layout_inputs import FilesElsewhere, LayoutInputs
 from components.common.tasks import Cost, Runner, Task, map_tasks
 from components.common.workspace import start_working
 from components.example_gen import lists
 from components.example_gen.conversion import Conversion
 from components.example_gen.file_examples import DESCRIPTIONS, ShardSummary
-from components.example_gen.file_plan import FilePlan, plan_shards
+from components.example_gen.file_plan import (
+    BaseDataset,
+    FilePlan,
+    Listing,
+    count_changes,
+    plan_shards,
+    plan_update,
+    read_base,
+    render_inputs,
+)
 from components.example_gen.file_shards import EncodedPart, WriteMediaShard
 from components.example_gen.folder import read_simple, without_reserved
 from components.example_gen.inputs import (
@@ -29,24 +45,13 @@ from components.example_gen.inputs import (
     refuse_overlap,
     roots_of,
 )
-from components.example_gen.near_duplicates import find_near_duplicates
 from components.example_gen.plan import Written
 from components.example_gen.settings import LISTS, MEDIA, MediaSettings
-from components.example_gen.updating import (
-    BaseDataset,
-    Listing,
-    count_changes,
-    plan_update,
-    read_base,
-    render_inputs,
-)
 from trainer_utils.dataset import Dataset
 from trainer_utils.format import ConfigError, InputError, Shard, ShardName, shard_bounds
 from trainer_utils.format.errors import did_you_mean
-from trainer_utils.storage.faults import problem_of
-from trainer_utils.storage.file_system import display_path, is_remote
-from trainer_utils.writing.publishing import working_folder
-from trainer_utils.writing.shards import remove_shard, rename_shard
+from trainer_utils.storage.file_system import display_path, is_remote, problem_of
+from trainer_utils.writing.publishing import remove_shard, rename_shard, working_folder
 
 # What one core takes for a file that is kept, and for a byte of one that is decoded.
 _FILE_SECONDS, _DECODED_BYTE_SECONDS = 300e-6, 1 / 25e6
@@ -63,7 +68,6 @@ _PART_RECORDS, _PARTS_A_PROCESS = 250, 3
 class FileConversion(Conversion[FilePlan]):
     """The conversion of files; each is read when its shard is written."""
 
-    workers_module = "example_gen.file_shards"
     media: ClassVar[str]  # what the files are, `image` or `audio`, where nothing says so
     settings: MediaSettings
     found: InputTable  # once they are planned
@@ -126,12 +130,6 @@ class FileConversion(Conversion[FilePlan]):
         self.found = self._known or self._read_inputs()
         self.settings = self.adjusted_settings(self.settings, self.found)
         self.found, self.settings = _renamed(self.found, self.settings)
-        find_groups = functools.partial(
-            find_near_duplicates,
-            self.found,
-            base=self.located.base,
-            image_roots=self.settings.image_roots,
-        )
         has_media = any(column.kind in MEDIA for column in self.found.blobs)
         if (base := self.base) is not None:
             base.check(self.config, uri)
@@ -139,11 +137,17 @@ class FileConversion(Conversion[FilePlan]):
             self.found,
             partition=self.selection.partition,
             settings=self.settings,
-            find_groups=find_groups if has_media else None,
+            find_groups=self._find_groups if has_media else None,
             known={} if base is None else base.dataset.vocabularies,
         )
         self._listing = Listing(plan.rows, self.located)
         return plan if base is None else plan_update(plan, base, self._listing, self.settings)
+
+    def _find_groups(self) -> dict[str, str]:
+        from components.example_gen.near_duplicates import find_near_duplicates  # few need it
+
+        roots = self.settings.image_roots
+        return find_near_duplicates(self.found, base=self.located.base, image_roots=roots)
 
     def inputs(self) -> list[LayoutInputs]:
         """What the layout is read from, one a pattern of `input_config`."""

@@ -4,15 +4,15 @@ features that follow from all reports."""
 import collections
 import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
 from components.common.entry import BlobColumn, Column, Entry, Value
 from components.common.rejects import Reject, RejectedInputError
-from components.example_gen.boxes import check_annotation
 from components.example_gen.plan import Plan
 from components.example_gen.settings import MediaSettings
 from components.media.audio import StoredAudio, store_audio
-from components.media.images import StoredImage, store_image, store_label_map
+from components.media.images import StoredImage, open_image, store_image, store_label_map
+from components.media.options import ImageOptions
 from trainer_utils.format import Feature
 from trainer_utils.format.datum import DATUM_IMAGE_FORMATS
 from trainer_utils.format.json_text import JsonObject, from_plain
@@ -21,7 +21,8 @@ from trainer_utils.storage.file_system import encode_path
 Stored = StoredImage | StoredAudio
 # What the first file of a kind is described by, in features of these names.
 DESCRIPTIONS = {"image": ("height", "width", "channels"), "audio": ("sample_rate", "num_frames")}
-_KEPT = ("labels", "images", "audio", "longest", "incomplete", "conversions")
+_SIZE = ("height", "width")  # what an annotation in pixels says of its image
+_KEPT = ("labels", "media", "longest", "incomplete", "conversions")
 
 
 def make_example(
@@ -36,7 +37,7 @@ def make_example(
         raise blobs
     media = store_media(entry, blobs, blob_columns, settings)
     if blob_columns[0].kind == "image":  # a sound's `height` is a feature like others
-        media = check_annotation(media, blobs[0], columns, entry.values, settings.images)
+        media = _check_annotation(media, blobs[0], columns, entry.values, settings.images)
     sizes: dict[str, int] = {}  # of the first image and of the first sound
     for stored in media.values():
         for name in DESCRIPTIONS["audio" if isinstance(stored, StoredAudio) else "image"]:
@@ -75,6 +76,39 @@ def store_media(
     return media
 
 
+def _check_annotation(
+    media: dict[str, Any],
+    blob: bytes,
+    columns: Sequence[Column],
+    values: Sequence[Value],
+    options: ImageOptions,
+) -> dict[str, Any]:
+    """Compares an image with the size, if there is one, that its annotation has scaled boxes by.
+
+    Boxes fit an image that was scaled since, which is counted as BOXES_SCALED; of an image that has
+    been cut or turned, or is another one, nobody knows where they are: BAD_ANNOTATION.
+    """
+    said = {c.name: v for c, v in zip(columns, values, strict=True) if c.name in _SIZE}
+    if not any(said.values()):
+        return media
+    ((name, stored),) = media.items()
+    said_height, said_width = cast(int, said["height"]), cast(int, said["width"])
+    if (stored.height, stored.width) == (said_height, said_width):
+        return media
+    # It may be we who have scaled it.
+    width, height = open_image(blob, max_pixels=options.max_pixels).size
+    if (height, width) == (said_height, said_width):
+        return media
+    if abs(said_width * height - said_height * width) > max(width, height, said_width, said_height):
+        is_turned = (said_height, said_width) == (width, height)
+        raise RejectedInputError(
+            "BAD_ANNOTATION",
+            f"expected the size of its image, {width} x {height}, got {said_width} x {said_height}"
+            + (": the image turned by a quarter. Save it upright" if is_turned else ""),
+        )
+    return {name: stored._replace(conversions=(*stored.conversions, "BOXES_SCALED"))}
+
+
 def encode_values(columns: Sequence[Column], values: Sequence[Value]) -> dict[str, Any]:
     """An entry's values as features: texts as UTF-8, floats as floats, missing ones left out."""
     features: dict[str, Any] = {}
@@ -88,62 +122,50 @@ def encode_values(columns: Sequence[Column], values: Sequence[Value]) -> dict[st
 
 
 @dataclasses.dataclass
-class ImageFacts:
-    """Of one image feature."""
+class MediaFacts:
+    """Of one feature of images or sounds."""
 
-    # Height, width and channels of the first; empty without one
-    shape: list[int] = dataclasses.field(default_factory=list)
-    one_size: bool = True  # whether all have that height and width
-    # channels, formats: those that occur
-    channels: list[int] = dataclasses.field(default_factory=list)
-    formats: list[str] = dataclasses.field(default_factory=list)
+    first: dict[str, int] = dataclasses.field(default_factory=dict)  # numbers of the first one
+    # Of each of these numbers, the least and the most
+    ranges: dict[str, list[int]] = dataclasses.field(default_factory=dict)
+    formats: list[str] = dataclasses.field(default_factory=list)  # those that occur
 
-    def join(self, other: "ImageFacts") -> None:
-        """Takes more images in."""
-        self.one_size &= other.one_size and self.shape[:2] in ([], other.shape[:2])
-        self.shape = self.shape or other.shape
-        self.channels += [one for one in other.channels if one not in self.channels]
+    def add(self, stored: Stored) -> None:
+        """Takes one more in."""
+        if isinstance(stored, StoredAudio):
+            names, file_format = (*DESCRIPTIONS["audio"], "channels"), "WAV"
+        else:
+            names, file_format = DESCRIPTIONS["image"], stored.format
+        numbers = {name: getattr(stored, name) for name in names}
+        ranges = {name: [number, number] for name, number in numbers.items()}
+        self.join(MediaFacts(numbers, ranges, [file_format]))
+
+    def join(self, other: "MediaFacts") -> None:
+        """Takes more of them in."""
+        self.first = self.first or other.first
+        for name, (low, high) in other.ranges.items():
+            least, most = self.ranges.get(name, (low, high))
+            self.ranges[name] = [min(least, low), max(most, high)]
         self.formats += [one for one in other.formats if one not in self.formats]
 
     def feature(self, kind: str) -> Feature:
-        """Of photos, or of a `label_map`."""
+        """Of photos, of a `label_map`, or of `audio`, which are WAV files; with what all share."""
+        shared = {name: least for name, (least, most) in self.ranges.items() if least == most}
+        if kind == "audio":
+            return Feature(type="string", extra={"encoding": "wav", **shared})
+        height, width, channels = (self.first[name] for name in DESCRIPTIONS["image"])
         formats = sorted(self.formats)
         if formats == ["RAW"]:
-            return Feature(type="string", extra={"encoding": "raw", "image_shape": self.shape})
-        extra: JsonObject = {"sizes": "fixed" if self.one_size else "mixed"}
+            shape = [height, width, channels]
+            return Feature(type="string", extra={"encoding": "raw", "image_shape": shape})
+        extra: JsonObject = {"sizes": "fixed" if {"height", "width"} <= {*shared} else "mixed"}
         if not DATUM_IMAGE_FORMATS.issuperset(formats):
             extra["formats"] = formats
         if kind == "label_map":
             extra["label_map"] = True
         # Datum decodes rank 2 to one channel and rank 3 to three.
-        height, width, _ = self.shape
-        shape = (height, width) if self.channels == [1] else (height, width, 3)
-        return Feature(type="string", shape=shape, extra=extra)
-
-
-@dataclasses.dataclass
-class AudioFacts:
-    """Of one audio feature: the least and the most that occurs."""
-
-    sample_rates: tuple[int, int] = (0, 0)
-    num_frames: tuple[int, int] = (0, 0)
-    channels: tuple[int, int] = (0, 0)
-
-    def join(self, other: "AudioFacts") -> None:
-        """Takes more sounds in."""
-        for name, (low, high) in vars(other).items():
-            least, most = getattr(self, name)
-            setattr(self, name, (min(least, low), max(most, high)) if most else (low, high))
-
-    def feature(self) -> Feature:
-        """Of WAV files; what all have in common stands beside."""
-        common = {
-            "sample_rate": self.sample_rates,
-            "num_frames": self.num_frames,
-            "channels": self.channels,
-        }
-        shared = {key: least for key, (least, most) in common.items() if least == most}
-        return Feature(type="string", extra={"encoding": "wav", **shared})
+        shape_of_one = (height, width) if shared.get("channels") == 1 else (height, width, 3)
+        return Feature(type="string", shape=shape_of_one, extra=extra)
 
 
 @dataclasses.dataclass
@@ -151,9 +173,7 @@ class ShardSummary:
     """What became of one task, or of several."""
 
     labels: collections.Counter[int] = dataclasses.field(default_factory=collections.Counter)
-    # images, audio: by feature
-    images: dict[str, ImageFacts] = dataclasses.field(default_factory=dict)
-    audio: dict[str, AudioFacts] = dataclasses.field(default_factory=dict)
+    media: dict[str, MediaFacts] = dataclasses.field(default_factory=dict)  # by feature
     # Of each list column, the most values
     longest: dict[str, int] = dataclasses.field(default_factory=dict)
     incomplete: list[str] = dataclasses.field(default_factory=list)  # columns that an example lacks
@@ -172,14 +192,7 @@ class ShardSummary:
     ) -> None:
         """Takes one more example in, but for its label."""
         for feature, stored in media.items():
-            if isinstance(stored, StoredAudio):
-                numbers = (stored.sample_rate, stored.num_frames, stored.channels)
-                sound = AudioFacts(*((number, number) for number in numbers))
-                self.audio.setdefault(feature, AudioFacts()).join(sound)
-            else:
-                shape = [stored.height, stored.width, stored.channels]
-                image = ImageFacts(shape, True, [stored.channels], [stored.format])
-                self.images.setdefault(feature, ImageFacts()).join(image)
+            self.media.setdefault(feature, MediaFacts()).add(stored)
             for conversion in stored.conversions:
                 self.conversions[conversion] += 1
         for column, value in zip(columns, values, strict=True):
@@ -190,10 +203,8 @@ class ShardSummary:
 
     def join(self, other: "ShardSummary") -> None:
         """Takes that of the shard's next part in."""
-        for known, more in ((self.images, other.images), (self.audio, other.audio)):
-            facts: Any = known
-            for feature, one in more.items():
-                facts.setdefault(feature, type(one)()).join(one)
+        for feature, facts in other.media.items():
+            self.media.setdefault(feature, MediaFacts()).join(facts)
         self.labels.update(other.labels)
         self.conversions.update(other.conversions)
         for column, most in other.longest.items():
@@ -213,8 +224,7 @@ class ShardSummary:
     def to_json(self) -> JsonObject:
         """What is known of the records themselves, as plain JSON types."""
         facts = {name: getattr(self, name) for name in _KEPT}
-        for kind in ("images", "audio"):
-            facts[kind] = {name: vars(one) for name, one in facts[kind].items()}
+        facts["media"] = {name: vars(one) for name, one in self.media.items()}
         return {**facts, "fingerprint": f"{self.own_fingerprint % 2**128:032x}"}
 
     @classmethod
@@ -226,18 +236,15 @@ class ShardSummary:
             {int(n): count for n, count in value["labels"].items()}
         )
         given["conversions"] = collections.Counter(value["conversions"])
-        given["images"] = from_plain(dict[str, ImageFacts], value["images"])
-        given["audio"] = from_plain(dict[str, AudioFacts], value["audio"])
+        given["media"] = from_plain(dict[str, MediaFacts], value["media"])
         return cls(**given)
 
     def features(self, plan: Plan, blobs: Sequence[BlobColumn]) -> dict[str, Feature]:
         """Every feature of examples that hold files, by name; none of images without any."""
         features = {"filename": Feature(type="string")}
         for name, kind in blobs:
-            if kind == "audio":
-                features[name] = self.audio.get(name, AudioFacts()).feature()
-            elif name in self.images:
-                features[name] = self.images[name].feature(kind)
+            if name in self.media:
+                features[name] = self.media[name].feature(kind)
             features |= {other: Feature(type="int") for other in DESCRIPTIONS.get(kind, ())}
         for column in plan.columns:
             # An image says its size itself, whatever an annotation does.

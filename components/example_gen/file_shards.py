@@ -10,7 +10,6 @@ import collections
 import concurrent.futures
 import dataclasses
 import resource
-import threading
 import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
@@ -19,9 +18,16 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from components.common.entry import Blob, BlobColumn, BlobReader, Column, Entry, label_column
-from components.common.fingerprint import sum_blobs
-from components.common.input_table import entries_of
+from components.common.entry import (
+    Blob,
+    BlobColumn,
+    BlobReader,
+    Column,
+    Entry,
+    entries_of,
+    label_column,
+    sum_blobs,
+)
 from components.common.rejects import Reject, RejectedInputError, reject_errors
 from components.example_gen.file_examples import ShardSummary, Stored, make_example
 from components.example_gen.settings import MediaSettings
@@ -33,13 +39,12 @@ from trainer_utils.format import (
     ShardWriter,
     encode_example,
 )
-from trainer_utils.format.checksums import extend_crc32c
 from trainer_utils.format.index import name_of
 from trainer_utils.format.planning import keyed_digests
+from trainer_utils.format.tfrecord import extend_crc32c
 from trainer_utils.storage import is_remote, join, persist, read_bytes, write_atomically
 from trainer_utils.storage.file_system import encode_path
-from trainer_utils.writing.publishing import working_folder
-from trainer_utils.writing.shards import copy_shard, verify_shard, write_shard
+from trainer_utils.writing.publishing import copy_shard, verify_shard, working_folder, write_shard
 
 __all__ = ["EncodedPart", "KnownShard", "ShardTask", "WriteMediaShard"]
 
@@ -247,16 +252,14 @@ def _read_ahead(entries: Sequence[Entry], base: str, image_roots: Sequence[str])
     if entries and entries[0].blobs[0].row is not None:  # a thread holds a group of rows
         kind = _TABLE
     threads, group_files = kind
-    groups, readers = _groups(entries, group_files), threading.local()
+    groups, reader = _groups(entries, group_files), BlobReader(base, image_roots)
 
     def read_group(group: Sequence[Entry]) -> list[_Read]:
-        if not hasattr(readers, "own"):
-            readers.own = BlobReader(base, image_roots)
         found: list[_Read] = []
         for entry in group:
             try:
                 with reject_errors():
-                    blobs = [persist(blob.path, readers.own.read, blob) for blob in entry.blobs]
+                    blobs = [persist(blob.path, reader.read, blob) for blob in entry.blobs]
             except RejectedInputError as error:
                 found.append((entry, error, [None] * len(entry.blobs)))
             else:

@@ -12,8 +12,16 @@ import dataclasses
 import posixpath
 from collections.abc import Iterator, Mapping, Sequence
 
-from components.common.entry import Blob, BlobColumn, Column, Entry, ExcludedInput, Value
-from components.common.input_table import InputTable, join_inputs
+from components.common.entry import (
+    Blob,
+    BlobColumn,
+    Column,
+    Entry,
+    ExcludedInput,
+    InputTable,
+    Value,
+    join_inputs,
+)
 from components.common.layout_inputs import LayoutInputs
 from components.common.rejects import RejectedInputError
 from components.example_gen.file_kinds import kind_of_heads, kind_of_name

@@ -6,7 +6,6 @@ are held in memory meanwhile, of a text 200, and 8 a word of it in a temporary f
 
 import concurrent.futures
 import hashlib
-import threading
 from collections.abc import Callable, Sequence
 
 import numpy as np
@@ -20,8 +19,7 @@ from components.auditing.similarity import (
     sketch_texts,
     split_words,
 )
-from components.common.entry import BlobReader, Entry
-from components.common.input_table import InputTable, entries_of
+from components.common.entry import BlobReader, Entry, InputTable, entries_of
 from components.common.rejects import RejectedInputError
 from trainer_utils.machine import usable_cores
 
@@ -38,13 +36,11 @@ def find_near_duplicates(
     """
     kinds = [column.kind for column in inputs.blobs]
     are_images = "image" in kinds
-    place, readers = kinds.index("image" if are_images else "audio"), threading.local()
+    place, reader = kinds.index("image" if are_images else "audio"), BlobReader(base, image_roots)
 
     def look(entry: Entry) -> bytes | None:
-        if not hasattr(readers, "own"):
-            readers.own = BlobReader(base, image_roots)
         try:
-            data = readers.own.read(entry.blobs[place])
+            data = reader.read(entry.blobs[place])
         except RejectedInputError:  # it will be rejected when its shard is written
             return None
         if not are_images:

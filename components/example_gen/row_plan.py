@@ -18,7 +18,6 @@ import pyarrow.compute as pc
 
 from components.common.entry import Column, ExcludedInput, label_column
 from components.common.rejects import Reject
-from components.example_gen.near_duplicates import find_similar_texts
 from components.example_gen.plan import (
     EXCLUDED,
     NEAR_DUPLICATES,
@@ -158,7 +157,6 @@ class RowPlanner:
         if settings.stratify and self._label is not None:
             wanted.add(self._label.name)
         self._wanted = [*filter(None, wanted)]
-        self._seen: collections.defaultdict[str, set[str]] = collections.defaultdict(set)
         self._strata: list[tuple[pa.Array, _Hashes]] = []
         self._rejects: list[Reject] = []
         self._skipped: collections.Counter[str] = collections.Counter()
@@ -309,7 +307,7 @@ class RowPlanner:
                 self._skipped[split] += 1
             else:
                 self._reject(number, int(records[row]), split, code, detail)
-        for row, reject in self._bad_names_and_labels(number, columns, records):
+        for row, reject in self._bad_labels(columns, len(records)):
             if splits[row] != EXCLUDED:
                 split = self._rules.splits[splits[row]]
                 self._reject(number, int(records[row]), split, *reject)
@@ -351,28 +349,20 @@ class RowPlanner:
         own = np.array(numbers, np.uint16)[places] if rules.has_own else None
         return own, {row: bad[places[row]] for row in strange}
 
-    def _bad_names_and_labels(
-        self, number: int, columns: _Columns, records: _Records
-    ) -> Iterator[tuple[int, tuple[str, str]]]:
-        """Rows whose own name stood in an earlier piece of the same file, and those without the
-        label, or with one that a given vocabulary lacks; each with its code and detail."""
-        names, source = self._reports[number].names, self._pieces[number].source
-        if names is not None and source:
-            seen = self._seen[source]
-            for row, record in enumerate(records.tolist()):
-                if names[record] in seen:
-                    yield row, ("DUPLICATE_KEY", f"{names[record]!r} stands twice")
-            seen.update(names)
+    def _bad_labels(self, columns: _Columns, rows: int) -> Iterator[tuple[int, tuple[str, str]]]:
+        """Rows of a piece without the label, or with one that a given vocabulary lacks; each with
+        its code and detail."""
         for column in self._labels:
-            array = _cast(columns, column, len(records))
+            array = _cast(columns, column, rows)
             ids = label_ids(array, self._vocabularies[column.name])
             lost = pc.is_null(ids.values if column.is_list else ids)
             if not column.is_list:
                 lost = pc.and_(lost, array.is_valid())
-            rows = np.flatnonzero(lost.to_numpy(zero_copy_only=False))
+            strange = np.flatnonzero(lost.to_numpy(zero_copy_only=False))
             if column.is_list:
-                rows = np.unique(np.searchsorted(ids.offsets.to_numpy(), rows, side="right") - 1)
-            for row in rows.tolist():
+                places = np.searchsorted(ids.offsets.to_numpy(), strange, side="right")
+                strange = np.unique(places - 1)
+            for row in strange.tolist():
                 detail = f"{column.name} {array[row].as_py()!r} is not in the vocabulary"
                 yield row, ("UNKNOWN_LABEL", detail)
             if not column.is_list and column is self._label:
@@ -401,6 +391,7 @@ class RowPlanner:
 
     def _hashes_of_copies(self) -> list[_Hashes]:
         """By piece, the hash of the first of those rows whose texts are like each row's."""
+        from components.example_gen.near_duplicates import find_similar_texts  # few need it
 
         def texts(number: int) -> list[str]:
             columns, records = read_columns(self._folder, number, self._texts)

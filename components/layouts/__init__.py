@@ -3,7 +3,7 @@
 listing = read_layout(inputs, layout="auto")
 """
 
-from components.common.input_table import InputTable
+from components.common.entry import InputTable
 from components.common.layout_inputs import LayoutInputs
 from components.example_gen import lists
 from components.example_gen.folder import (

@@ -14,8 +14,15 @@ from typing import Any, TypeGuard
 
 from absl import logging
 
-from components.common.entry import Column, Entry, ExcludedInput, Value
-from components.common.input_table import InputTable, join_inputs, with_excluded
+from components.common.entry import (
+    Column,
+    Entry,
+    ExcludedInput,
+    InputTable,
+    Value,
+    join_inputs,
+    with_excluded,
+)
 from components.common.layout_inputs import LayoutInputs, select_readable
 from components.common.rejects import RejectedInputError, reject_errors
 from components.example_gen import boxes
@@ -71,7 +78,7 @@ def _head(inputs: LayoutInputs, path: str) -> bytes:
 def read(inputs: LayoutInputs) -> InputTable:
     """Reads every file of instances; captions, keypoints and the like are passed by.
 
-    Files of keypoints have boxes as well: where no file holds instances alone, they are taken.
+    Files of keypoints have boxes as well: where there are no other instances, they are taken.
 
     Raises:
         InputError: there is none, one is malformed, or an image is named twice.
@@ -81,10 +88,12 @@ def read(inputs: LayoutInputs) -> InputTable:
         return InputTable.of(())
     named_by: dict[str, tuple[str, int]] = {}
     others = [path for path in paths if posixpath.basename(path).startswith(_OTHER_TASKS)]
-    found = [_read_file(inputs, p, named_by) for p in paths if p not in others]
-    if all(listing is None for listing in found):
-        found = [_read_file(inputs, path, named_by, keypoints=True) for path in paths]
-    listings = [listing for listing in found if listing is not None]
+
+    def read_some(some: Sequence[str]) -> list[InputTable]:
+        found = (_read_file(inputs, path, named_by) for path in some)
+        return [listing for listing in found if listing is not None]
+
+    listings = read_some([path for path in paths if path not in others]) or read_some(others)
     logging.info("%d of %d files hold instances, others are passed by", len(listings), len(paths))
     if not listings:
         rule = f"a JSON file with {', '.join(_KEYS)}"
@@ -104,22 +113,15 @@ def _candidates(inputs: LayoutInputs) -> list[str]:
 
 
 def _read_file(
-    inputs: LayoutInputs,
-    path: str,
-    named_by: dict[str, tuple[str, int]],
-    *,
-    keypoints: bool = False,
+    inputs: LayoutInputs, path: str, named_by: dict[str, tuple[str, int]]
 ) -> InputTable | None:
     """A file's instances; None where it holds something else. What names an image is added."""
     content = _parse(inputs.read_text(path), path=path)
     if content is None:
         return None
-    annotations = content["annotations"]
-    if not keypoints and any("keypoints" in annotation for annotation in annotations):
-        return None
     images = _by_id(path, "image", content["images"], "file_name")
     names = _names(path, content["categories"])
-    by_image = _by_image(path, annotations, images)
+    by_image = _by_image(path, content["annotations"], images)
     split, folders = inputs.split or _split(path), _folders(inputs, path)
     entries, excluded = [], []
     for image_id, image in images.items():

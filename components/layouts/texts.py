@@ -10,8 +10,7 @@ from typing import Any, NoReturn
 
 from absl import logging
 
-from components.common.entry import ExcludedInput
-from components.common.input_table import InputTable
+from components.common.entry import ExcludedInput, InputTable
 from components.common.layout_inputs import LayoutInputs, select_readable
 from components.example_gen import folder as class_folders
 from components.example_gen.folder import is_clutter, refuse_layout

@@ -13,8 +13,15 @@ from typing import Any
 from defusedxml import DefusedXmlException
 from defusedxml import ElementTree as SafeElementTree
 
-from components.common.entry import Blob, BlobColumn, Column, Entry, ExcludedInput, Value
-from components.common.input_table import InputTable
+from components.common.entry import (
+    Blob,
+    BlobColumn,
+    Column,
+    Entry,
+    ExcludedInput,
+    InputTable,
+    Value,
+)
 from components.common.layout_inputs import LayoutInputs
 from components.common.rejects import RejectedInputError, reject_errors
 from components.example_gen import boxes

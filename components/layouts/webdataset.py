@@ -19,36 +19,35 @@ key ends at the first dot after the last slash. POSIX.1-2001 pax, `tarfile` of P
 """
 
 import collections
+import dataclasses
 import posixpath
 import re
 import tarfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, BinaryIO, NamedTuple, cast
+from typing import Any, BinaryIO, cast
 
 from absl import logging
 
-from components.common.entry import Blob, Column, Entry, ExcludedInput, Value
-from components.common.input_table import InputTable
+from components.common.entry import Blob, Column, Entry, ExcludedInput, InputTable, Value
 from components.common.layout_inputs import LayoutInputs, select_readable
+from components.example_gen.file_kinds import kind_of_name
 from components.example_gen.folder import is_clutter
 from components.example_gen.list_table import typed_values
 from components.tables.json_rows import columns_of_objects, parse_object
 from components.tables.kinds import check_columns
 from trainer_utils.format import ConfigError, InputError, canonical_split
-from trainer_utils.format.checksums import extend_crc32c
 from trainer_utils.format.json_text import Json
-from trainer_utils.format.media_formats import COMPRESSIONS
+from trainer_utils.format.media_formats import COMPRESSIONS, EXTENSIONS
+from trainer_utils.format.tfrecord import extend_crc32c
 from trainer_utils.storage import display_path
 
 LOOKED_FOR = "*.tar (tar)"
-_IMAGES = ("jpg", "jpeg", "png", "gif", "bmp", "webp", "tif", "tiff", "ppm")
 _COMPRESSED = (".tar.gz", ".tgz", ".tar.bz2", ".tar.xz", ".tar.zst")
 _ARCHIVES = (".tar", *_COMPRESSED)
 _MAX_SIDECAR_BYTES = 16 << 20
 _META = re.compile(r"__[^/]*__($|/)")  # WebDataset's own, which its readers pass by
 _COLUMN_OF = {"cls": "label", "txt": "text"}
 _SIDECARS = (*_COLUMN_OF, "json")
-_LEFT_OUT = "image left out"  # as a link or as sparse, and counted so
 _KINDS = ("int", "float", "string", "label", "ignore")
 _BLOCK_BYTES = 512  # of a tar, see `tarfile.BLOCKSIZE`
 _MAX_HEADER_BYTES = 64 << 10  # 64 KiB: paths end at 4 KiB
@@ -57,13 +56,16 @@ _CHUNK_BYTES = 1 << 20
 _ERRORS = (tarfile.TarError, OSError, ValueError, ArithmeticError, LookupError, RecursionError)
 
 
-class _Member(NamedTuple):
-    """A file of a sample."""
+@dataclasses.dataclass
+class _Sample:
+    """The files of one key."""
 
-    name: str
-    value: Any = None  # the image's blob, or what another one says
-    problem: str | None = None  # why that cannot be read
-    label: str | None = None  # the class of an image in an archive in the archive
+    image: tuple[str, Blob] | None = None  # its name, and where it lies
+    label: str | None = None  # what an archive in the archive is called, if it is in one
+    # What the others say, by their endings; None of those that cannot be read
+    sidecars: dict[str, Any] = dataclasses.field(default_factory=dict)
+    problem: str | None = None  # why one of them cannot be read
+    is_counted: bool = False  # whether its image was left out, as a link, and counted so
 
 
 def is_here(inputs: LayoutInputs) -> bool:
@@ -71,7 +73,7 @@ def is_here(inputs: LayoutInputs) -> bool:
     if inputs.root in inputs.files:
         return is_archive(inputs.root)
     return bool(_archives(inputs)) and not any(
-        posixpath.splitext(parts[-1])[1].lower()[1:] in _IMAGES and not is_clutter(parts)
+        kind_of_name(parts[-1]) == "image" and not is_clutter(parts)
         for parts, _ in inputs.below_root()
     )
 
@@ -105,26 +107,25 @@ def read(inputs: LayoutInputs) -> InputTable:
     places, images, sidecars = [], [], []
     for path in archives:
         split = inputs.split or _split(path)
-        for key, members in _read_archive(inputs, path, split, excluded, ignored).items():
+        for key, sample in _read_archive(inputs, path, split, excluded, ignored).items():
             other, place = archive_of.setdefault((split, key), path), f"{path}/{key}"
             if other != path:
                 rule = f"it in one archive{f' of split {split!r}' if split else ''}"
                 got = f"it in {other!r} and {path!r}"
                 raise InputError(f"key {key!r}: expected {rule}, got {got}")
-            image, is_counted = members.pop("image", None), members.pop(_LEFT_OUT, None) is not None
-            problem = next((m.problem for m in members.values() if m.problem is not None), None)
-            if image is None:
-                if not is_counted:
+            if sample.image is None:
+                if not sample.is_counted:
                     detail = "a key without an image"
                     excluded.append(ExcludedInput(place, split, "NO_IMAGE", detail))
-            elif problem is not None:
-                name = f"{path}/{image.name}"
-                excluded.append(ExcludedInput(name, split, "BAD_ANNOTATION", problem))
-            else:
-                places.append(place)
-                images.append((f"{path}/{image.name}", split, (image.value,)))
-                of_archive = {} if image.label is None else {"cls": image.label}
-                sidecars.append(of_archive | {kind: m.value for kind, m in members.items()})
+                continue
+            name, blob = f"{path}/{sample.image[0]}", sample.image[1]
+            if sample.problem is not None:
+                excluded.append(ExcludedInput(name, split, "BAD_ANNOTATION", sample.problem))
+                continue
+            places.append(place)
+            images.append((name, split, (blob,)))
+            of_archive = {} if sample.label is None else {"cls": sample.label}
+            sidecars.append(of_archive | sample.sidecars)
     for extension, number in sorted(ignored.items()):
         logging.info("%d files %r in archives are not used", number, f".{extension}")
     columns, rows = _make_columns(sidecars, given=inputs.columns, place=places.__getitem__)
@@ -145,36 +146,33 @@ def _read_archive(
     split: str | None,
     excluded: list[ExcludedInput],
     ignored: collections.Counter[str],
-) -> dict[str, dict[str, _Member]]:
-    """The members of each key by what they are: `image`, `cls`, …; the excluded ones are added."""
-    samples: dict[str, dict[str, _Member]] = {}
+) -> dict[str, _Sample]:
+    """The files of each key; to those `excluded` and `ignored` it adds."""
+    samples: dict[str, _Sample] = collections.defaultdict(_Sample)
     with inputs.open(path) as stream:
         for member, label in _members(stream, path, inputs.files[path].size):
             name = _name(member)
             folder, last = posixpath.split(name)
             stem, _, extension = last.partition(".")
-            kind = "image" if extension.lower() in _IMAGES else extension.lower()
-            key, exclusion = posixpath.join(folder, stem), _exclusion(member, name)
-            if exclusion is not None:
-                excluded.append(ExcludedInput(f"{path}/{name}", split, *exclusion))
+            key, kind, place = posixpath.join(folder, stem), extension.lower(), f"{path}/{name}"
+            is_image = f".{kind}" in EXTENSIONS["image"]
+            if (exclusion := _exclusion(member, name)) is not None:
+                excluded.append(ExcludedInput(place, split, *exclusion))
                 if exclusion[0] is not None and ".." not in name.split("/"):
-                    left_out = {_LEFT_OUT: _Member(name)} if kind == "image" else {}
-                    samples.setdefault(key, {}).update(left_out)
+                    samples[key].is_counted |= is_image
                 continue
-            sample = samples.setdefault(key, {})
-            if kind != "image" and kind not in _SIDECARS:
-                ignored[kind] += 1
-                continue
-            if kind in sample:
-                rule = f"one {kind} of the key of {f'{path}/{key}'!r}"
-                got = f"{sample[kind].name!r} and {name!r}"
+            sample = samples[key]
+            if kind in sample.sidecars or (is_image and sample.image is not None):
+                rule, got = f"one {'image' if is_image else kind} a key", f"another, {place!r}"
                 raise InputError.at(path, expected=rule, got=got, offset=member.offset)
-            if kind == "image":
+            if is_image:
                 blob = Blob(path, member.size, offset=member.offset_data)
-                sample["image"] = _Member(name, blob, label=label)
+                sample.image, sample.label = (name, blob), label
+            elif kind in _SIDECARS:
+                said, problem = _read_sidecar(inputs, stream, kind, place, member)
+                sample.sidecars[kind], sample.problem = said, sample.problem or problem
             else:
-                place = f"{path}/{name}"
-                sample[kind] = _Member(name, *_read_sidecar(inputs, stream, kind, place, member))
+                ignored[kind] += 1
     return samples
 
 

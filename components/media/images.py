@@ -8,7 +8,7 @@ import os
 from typing import NamedTuple
 
 import numpy as np
-from PIL import Image, TiffImagePlugin, UnidentifiedImageError, WebPImagePlugin  # noqa: F401  the latter two register
+from PIL import Image, TiffImagePlugin, WebPImagePlugin  # noqa: F401  which register
 
 from components.common.rejects import RejectedInputError
 from components.media.image_structure import ImageStructure, scan_jpeg, scan_png
@@ -22,7 +22,7 @@ from trainer_utils.format.media_formats import (
     is_other_image,
     packing_of,
 )
-from trainer_utils.storage.faults import is_fault
+from trainer_utils.storage.file_system import is_fault
 
 _FORMAT_OF = {ending: f.name for f in FORMATS if f.kind == "image" for ending in f.extensions}
 _LARGEST = 1 << 31
@@ -254,7 +254,7 @@ def open_image(
     except Exception as error:  # Pillow raises a dozen kinds on hostile headers
         if is_fault(error):
             raise
-        raise _not_opened(data, error) from error
+        raise _not_opened(data) from error
     width, height = image.size
     if width < 1 or height < 1:
         raise RejectedInputError("DAMAGED_IMAGE", f"expected some pixels, got {width} x {height}")
@@ -271,17 +271,11 @@ def open_image(
     return image
 
 
-def _not_opened(data: bytes, error: Exception) -> RejectedInputError:
+def _not_opened(data: bytes) -> RejectedInputError:
+    """Why a file that Pillow does not open is rejected, in words that are the same at every run."""
     known = format_of(data)
-    # Of a BMP whose header is whole; at the file's end Pillow raises an OSError as well.
-    is_read = isinstance(error, OSError) and not isinstance(error, UnidentifiedImageError)
-    is_read &= len(data) >= 14 + int.from_bytes(data[14:18], "little")
-    if known is not None and (
-        (known.name == "BMP" and is_read) or (known.name == "TIFF" and _is_unknown_tiff(data))
-    ):
-        # Pillow's own text names an object by its address, which differs from run to run.
-        why = "" if isinstance(error, UnidentifiedImageError) else f": {error}"
-        detail = f"a {known.name} of a kind that Pillow does not read{why}"
+    if known is not None and known.name in ("BMP", "TIFF"):  # of which there are many kinds
+        detail = f"a {known.name} of a kind that Pillow does not read, or whose header is bad"
         return RejectedInputError("UNSUPPORTED_FORMAT", detail)
     if is_other_image(data):
         detail = f"expected {', '.join(_FORMATS)}, begins {data[:8]!r}"
@@ -291,17 +285,6 @@ def _not_opened(data: bytes, error: Exception) -> RejectedInputError:
     if (packing := packing_of(data)) is not None:
         return RejectedInputError("UNSUPPORTED_FORMAT", f"{packing}. Unpack it first")
     return RejectedInputError("NOT_AN_IMAGE", f"no image format begins with {data[:8]!r}")
-
-
-def _is_unknown_tiff(data: bytes) -> bool:
-    """Whether a TIFF's header is whole: Pillow finds no way to decode such in its tables."""
-    try:
-        TiffImagePlugin.TiffImageFile(ImageBytes(data))
-    except Exception as error:  # as above
-        if is_fault(error):
-            raise
-        return isinstance(error.__cause__, KeyError)
-    return False
 
 
 def frames_of(image: Image.Image) -> int:

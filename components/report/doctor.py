@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from components.report.inspection import DatasetFacts, SplitFacts, inspect_dataset
 from trainer_utils.format import DatasetError, Manifest
 from trainer_utils.format.naming import REJECTS_FILE
-from trainer_utils.storage.faults import is_fault
+from trainer_utils.storage.file_system import is_fault
 from trainer_utils.text_output import Part, human_bytes, list_counts, make_table, quantity
 
 _STYLES = {"ok": "green", "warn": "yellow", "bad": "red"}

@@ -21,7 +21,7 @@ import numpy as np
 from PIL import Image
 
 from components.report.records import Example, ExampleReader, Value
-from trainer_utils.storage.faults import is_fault
+from trainer_utils.storage.file_system import is_fault
 
 _BINS = 24
 _MOST_TEXTS, _MOST_SOUNDS = 6, 8

@@ -17,18 +17,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from components.schema.tfmd import (
-    adopt_shapes,
-    check_agreement,
-    check_facts,
-    check_statistics,
-    features_from_schema,
-    merge_schema,
-    parse_schema,
-    read_statistics,
-    render_schema,
-    schema_from_features,
-)
+from components.schema import tfmd
 from trainer_utils.dataset import Dataset, open_dataset, read_shard_blocks
 from trainer_utils.dataset.inspection import DatasetFacts
 from trainer_utils.format import DatasetError, Feature
@@ -86,30 +75,34 @@ def describe(
     """
     source, facts, is_whole = _look(open_dataset(examples, inspect=False))
     features = dict(source.features)
-    merged = schema_from_features(features, vocabularies=source.vocabularies, texts=facts.texts)
+    merged = tfmd.schema_from_features(
+        features, vocabularies=source.vocabularies, texts=facts.texts
+    )
     if schema is not None:
         path = join(schema, SCHEMA_FILE)
         if not exists(path):
             raise DatasetError.at(path, expected="a schema of TFX's", got="none")
-        given = parse_schema(read_text(path), path=path)
-        check_agreement(given, features, source=examples)
+        given = tfmd.parse_schema(read_text(path), path=path)
+        tfmd.check_agreement(given, features, source=examples)
         if is_whole:
-            check_facts(given, facts, source=examples)
-        features = adopt_shapes(given, features)
-        merged = merge_schema(given, features, merged)
-        for name, said in features_from_schema(merged).items():
+            tfmd.check_facts(given, facts, source=examples)
+        features = tfmd.adopt_shapes(given, features)
+        merged = tfmd.merge_schema(given, features, merged)
+        for name, said in tfmd.features_from_schema(merged).items():
             if "tfmd" in said.extra:  # what only TFMD can say of it
                 extra = {**features[name].extra, "tfmd": said.extra["tfmd"]}
                 features[name] = dataclasses.replace(features[name], extra=extra)
     if statistics is not None:
-        check_statistics(read_statistics(statistics), features, source.records, source=examples)
+        tfmd.check_statistics(
+            tfmd.read_statistics(statistics), features, source.records, source=examples
+        )
     vocabularies = source.vocabularies
     records = {  # by the path that leads from `uri` to each shard, as Datum joins the two
         split: {_path_from(uri, shard.path): shard.num_records for shard in shards}
         for split, shards in source.shards.items()
     }
     files = describing_texts(
-        features, records, vocabularies=vocabularies, schema=render_schema(merged)
+        features, records, vocabularies=vocabularies, schema=tfmd.render_schema(merged)
     )
     files[EXAMPLE_SCHEMA_FILE] = render_example_schema(features, vocabularies=vocabularies)
     if tfds:

@@ -23,8 +23,7 @@ import pyarrow.compute as pc
 from trainer_utils.format import ConfigError
 from trainer_utils.format.errors import did_you_mean
 from trainer_utils.format.example_columns import Column
-from trainer_utils.storage.faults import is_fault
-from trainer_utils.storage.file_system import encode_path
+from trainer_utils.storage.file_system import encode_path, is_fault
 
 _MOST_CHARACTERS = 4096
 _ALLOWED = "a condition on features such as \"label != 'unknown' and height >= 64\""

@@ -36,8 +36,7 @@ from trainer_utils.format.tfrecord import (
     footers_of,
     unframe,
 )
-from trainer_utils.writing.publishing import working_folder
-from trainer_utils.writing.shards import verify_shard, write_shard
+from trainer_utils.writing.publishing import verify_shard, working_folder, write_shard
 
 Ints = npt.NDArray[np.int64]
 

@@ -24,10 +24,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.json
 
-from components.common.file_table import one_array
+from components.common.entry import one_array
 from components.common.layout_inputs import LayoutInputs
 from components.tables.kinds import EXACT, text_of_number
-from components.tables.pieces import BadRow, Piece, Rows, cut, lines_of, not_utf8
+from components.tables.pieces import BadRow, Piece, Rows, lines_of, not_utf8
 from trainer_utils.format import InputError
 from trainer_utils.format.json_text import Json, JsonObject, without_twins
 
@@ -148,12 +148,6 @@ def _is_in_64_bits(value: int) -> bool:
 # Lines --------------------------------------------------------------------------------------------
 
 
-def find_lines(inputs: LayoutInputs, whole: Piece) -> Iterator[Piece]:
-    """Cuts a file into pieces of whole lines."""
-    with inputs.open(whole.path) as stream:
-        yield from cut(stream, whole)
-
-
 def read_lines(data: bytes, piece: Piece, *, ignored: Collection[str] = ()) -> Rows:
     """The rows of a piece, without the columns that are ignored."""
     if piece.start == 0:
@@ -271,7 +265,7 @@ def _read_one_by_one(data: bytes, piece: Piece, ignored: Collection[str]) -> Row
 # Documents ----------------------------------------------------------------------------------------
 
 
-def find_document(inputs: LayoutInputs, whole: Piece) -> Iterator[Piece]:
+def find_document(inputs: LayoutInputs, whole: Piece) -> Piece:
     """A file as one piece; an `InputError` where it is no rows of objects, or too large."""
     with inputs.open(whole.path) as stream:
         head = stream.read(_HEAD_BYTES)
@@ -294,59 +288,37 @@ def find_document(inputs: LayoutInputs, whole: Piece) -> Iterator[Piece]:
         advice = "Write it as JSON lines, which may be of any size: jq -c '.[]' old.json."
     if rule:
         raise InputError.at(whole.source, expected=rule, got=got, offset=start, advice=advice)
-    yield dataclasses.replace(whole, start=start, stop=size)
-
-
-class _Pairs(list[tuple[str, Json]]):
-    """An object as its pairs, so that a key that stands twice is seen."""
+    return dataclasses.replace(whole, start=start, stop=size)
 
 
 def read_document(data: bytes, piece: Piece, *, ignored: Collection[str] = ()) -> Rows:
     """The rows of a file."""
     value = _parse_document(data, piece)
-    is_keyed = isinstance(value, _Pairs)
-    objects, names, bad = [], [], []
-    seen: set[str] = set()
-    for record, (key, entry) in enumerate(value if is_keyed else [("", part) for part in value]):
-        what = f"the key {key!r}" if is_keyed else "each entry"
-        shown = key.encode("utf-8", "backslashreplace").decode()
-        names.append(f"{piece.source}:{shown}")
-        code, detail = "BAD_JSON", ""
-        if shown != key:
-            detail = f"{what} has half of a surrogate pair"
-        elif is_keyed and key in seen:
-            code, detail = "DUPLICATE_KEY", f"{what} stands twice"
-        elif not isinstance(entry, _Pairs):
-            detail = f"expected an object for {what}, got {type(entry).__name__}"
-        else:
-            try:
-                fields = flatten_object(_plain(entry))
-                objects.append(_flat_object((n.removeprefix(_LABELS) or n, v) for n, v in fields))
-            except ValueError as error:
-                detail = f"expected an object for {what}: {error}"
-        if detail:
-            bad.append(BadRow(record, code, detail))
-        seen.add(key)
+    names, entries = None, value
+    if isinstance(value, dict):
+        keys = (key.encode("utf-8", "backslashreplace").decode() for key in value)
+        names, entries = [f"{piece.source}:{key}" for key in keys], value.values()
+    objects, bad = [], []
+    for record, entry in enumerate(entries):
+        try:
+            if not isinstance(entry, dict):
+                raise ValueError(f"got {type(entry).__name__}")
+            fields = flatten_object(entry)
+            objects.append(_flat_object((n.removeprefix(_LABELS) or n, v) for n, v in fields))
+        except ValueError as error:
+            bad.append(BadRow(record, "BAD_JSON", f"expected an object: {error}"))
     columns, _ = columns_of_objects(objects, place=lambda _: piece.source, ignored=ignored)
-    rows = Rows(columns, found=len(value), bad=bad, lines=data.count(b"\n"), texts=[*columns])
-    rows.names = names if is_keyed else None
-    return rows
+    found, lines = len(value), data.count(b"\n")
+    return Rows(columns, found=found, bad=bad, names=names, lines=lines, texts=[*columns])
 
 
 def _parse_document(data: bytes, piece: Piece) -> Any:
     try:
-        return json.loads(data.decode("utf-8"), object_pairs_hook=_Pairs)
+        return json.loads(data.decode("utf-8"), object_pairs_hook=without_twins)
     except UnicodeDecodeError as error:
         (line,) = lines_of([error.start], data)
         octets, place = data[error.start : error.start + 4], piece.start + error.start
         got = f"{octets!r} (line {line + 1}, byte {place})"
         raise InputError.at(piece.source, expected="UTF-8", got=got) from error
     except (ValueError, RecursionError) as error:
-        cure = "Was it cut short? Fetch it again."
-        raise InputError.at(piece.source, expected="JSON", got=str(error), advice=cure) from error
-
-
-def _plain(value: Json) -> Json:
-    if isinstance(value, _Pairs):
-        return without_twins([(key, _plain(part)) for key, part in value])
-    return [*map(_plain, value)] if isinstance(value, list) else value
+        raise InputError.at(piece.source, expected="JSON", got=str(error)) from error

@@ -60,7 +60,6 @@ _LIKE_NUMBER = (
 MISSING_WORDS = ("NA", "N/A", "n/a", "#N/A", "<NA>", "NULL", "null", "None", r"\N")
 _MISSING = rf"^\s*({'|'.join(map(re.escape, MISSING_WORDS))})?\s*$"  # a blank is one too
 _MOST_FLOAT = float(np.finfo(np.float32).max)
-_MOST_DIGITS = 1000  # far more than 64 bits have, with zeros and spaces
 _SHOWN = 60  # characters of a value in a message
 
 Records = npt.NDArray[np.int64]  # the rows' numbers in their piece
@@ -162,17 +161,13 @@ def _facts_of_texts(array: pa.Array, records: Records) -> ColumnFacts:
     facts.note("float", array, pc.and_(is_number, pc.invert(is_int)), records)
     shown, rows = array.filter(is_number), records[_flags(is_number)]
     are_finite = pc.invert(pc.match_substring_regex(shown, "[nN]"))  # `1e999` is read as inf
-    _note_sizes(facts, shown, numbers_of_texts(shown, pa.float64()), are_finite, rows)
+    numbers = numbers_of_texts(shown, pa.float64())
+    _note_sizes(facts, shown, numbers, are_finite, rows)
     try:
         numbers_of_texts(array.filter(is_int), pa.int64())
-    except pa.ArrowInvalid:
-        pairs = zip(array.to_pylist(), _flags(is_int).tolist(), strict=True)
-        outside = [  # Python refuses to read thousands of digits
-            flag and (len(value) > _MOST_DIGITS or not -(2**63) <= int(value) < 2**63)
-            for value, flag in pairs
-        ]
-        facts.note("too_large", array, pa.array(outside), records)
-        facts.has_codes |= "too_large" in facts.first
+    except pa.ArrowInvalid:  # an int past 64 bits: no double that stands for it is smaller
+        facts.note("too_large", shown, pc.greater_equal(pc.abs(numbers), 2.0**63), rows)
+        facts.has_codes = True
     return facts
 
 

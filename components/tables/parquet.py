@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet
 
-from components.common.file_table import one_array
+from components.common.entry import one_array
 from components.common.layout_inputs import LayoutInputs
 from components.tables.json_rows import flatten, is_ignored
 from components.tables.pieces import PIECE_BYTES, Piece, Rows
@@ -23,8 +23,8 @@ from trainer_utils.storage import is_fault
 
 _HELD_BYTES = 128 << 20  # of a row group, beyond which it is read in parts; takes five times that
 _MOST_GROUP_BYTES = 4 << 30
-_MOST_REPEATED_BYTES = 1 << 30  # of texts that the file has once
-_BATCH_ROWS, _BUFFER_BYTES = 4096, 1 << 20
+_MOST_REPEATED_BYTES = 1 << 30  # of a column of a row group, most of them texts that come again
+_PEEK_ROWS, _BUFFER_BYTES = 1024, 1 << 20
 _File: TypeAlias = Any  # pyarrow.parquet.ParquetFile, which has no types
 _RULE = "numbers, texts, times, or lists of these"
 _LISTS = (pa.types.is_list, pa.types.is_large_list, pa.types.is_fixed_size_list)
@@ -86,16 +86,17 @@ def open_file(stream: BinaryIO, source: str) -> _File:
 def read(
     stream: BinaryIO, piece: Piece, *, ignored: frozenset[str], unread: frozenset[str] = frozenset()
 ) -> Rows:
-    """The rows of some row groups, without ignored columns; of unread ones no byte is read.
+    """The rows of some row groups; of ignored and unread columns no byte is read.
 
     Raises:
         InputError: the file is damaged, or a column is of a type that no example can hold.
     """
     source, rows = piece.source, piece.details.get("rows")
     groups = range(piece.start, piece.stop)
-    whole = read_columns(stream, source, groups=groups, rows=rows, ignored=ignored, unread=unread)
     try:
-        table = flatten(whole.select([n for n in whole.column_names if n not in ignored]))
+        table = flatten(
+            read_columns(stream, source, groups=groups, rows=rows, unread=unread | ignored)
+        )
     except pa.ArrowInvalid as error:
         raise InputError(f"{source!r}: {error}. Rename one.", path=source) from error
     names = [name for name in table.column_names if not is_ignored(name, ignored)]
@@ -124,19 +125,23 @@ def read_columns(
     if twice := sorted({name for name in schema.names if schema.names.count(name) > 1}):
         rule, got = "columns of different names", f"two called {twice[0]!r}"
         raise InputError.at(source, expected=rule, got=got, advice="Rename one.")
-    names = [name for name in schema.names if name not in unread]
-    _check_repeated(file, stream, groups, frozenset(names) - ignored, source)
     columns = {}
-    for name in names:  # alone, so that one that cannot be read is known
+    for name in schema.names:  # alone, so that one that cannot be read is known
+        if name in unread:
+            continue
         try:
-            columns[name] = _read_groups(file, groups, rows, [name]).column(name)
+            parts = [p for n in groups for p in _read_group(file, stream, n, name, rows, source)]
+            columns[name] = pa.chunked_array(parts, schema.field(name).type)
         except (pa.ArrowException, OSError) as error:
             if is_fault(error):
                 raise
             if name not in ignored:
                 rule, kind = f"columns that Arrow {pa.__version__} reads", schema.field(name).type
                 raise _bad_column(name, rule, f"{kind}, damaged perhaps", source, error) from error
-    return pa.table(columns) if columns else _read_groups(file, groups, rows, [])
+    if columns:
+        return pa.table(columns)
+    table = file.read_row_groups(groups, columns=[])  # which knows how many rows there are
+    return table if rows is None else table.slice(rows[0], rows[1] - rows[0])
 
 
 def _bad_column(
@@ -150,67 +155,72 @@ def _bad_column(
     )
 
 
-def _read_groups(
-    file: _File, groups: Sequence[int], rows: Sequence[int] | None, names: Sequence[str]
-) -> pa.Table:
-    """Some columns of row groups; of one group those rows that are asked for, batch by batch.
+def _read_group(
+    file: _File,
+    stream: BinaryIO,
+    number: int,
+    name: str,
+    rows: Sequence[int] | None,
+    source: str,
+) -> Iterator[pa.Array]:
+    """A column of a row group, or of some of its rows, as many at a time as memory surely holds.
 
+    A text that the file has once may come again in every row: what all rows take is counted.
     Without threads: one that still reads after another's error would share the stream with what is
     read next. Pieces are read side by side by processes.
     """
-    if rows is None or not names:
-        table = file.read_row_groups(groups, columns=names, use_threads=False)
-        return table if rows is None else table.slice(rows[0], rows[1] - rows[0])
-    batches, left_out, lacking = [], rows[0], rows[1] - rows[0]
-    for batch in file.iter_batches(
-        _BATCH_ROWS, row_groups=groups, columns=names, use_threads=False
-    ):
-        part = batch.slice(min(left_out, len(batch)), lacking)
+    left_out, stop = rows or (0, file.metadata.row_group(number).num_rows)
+    lacking, size = stop - left_out, 0
+    longest = _longest_text(file, stream, number, name)
+    at_once = max(1, min(lacking, _MOST_REPEATED_BYTES // longest))
+    for batch in file.iter_batches(at_once, row_groups=[number], columns=[name], use_threads=False):
+        part = batch.column(0).slice(min(left_out, len(batch)), lacking)
         left_out, lacking = max(left_out - len(batch), 0), lacking - len(part)
-        batches += [part] if len(part) else []
-        if not lacking:
-            break
-    return pa.Table.from_batches(batches)
-
-
-def _check_repeated(
-    file: _File, stream: BinaryIO, groups: Sequence[int], names: frozenset[str], source: str
-) -> None:
-    """Refuses texts that stand in a file once, and so often in its rows that no memory holds them.
-
-    Where the metadata leaves it open, columns are read as the file has them: texts, and numbers of
-    texts.
-    """
-    for number in groups:
-        group = file.metadata.row_group(number)
-        chunks = [group.column(place) for place in range(group.num_columns)]
-        paths = [
-            chunk.path_in_schema
-            for chunk in chunks
-            if chunk.path_in_schema.partition(".")[0] in names
-            and chunk.physical_type == "BYTE_ARRAY"
-            and chunk.has_dictionary_page
-            and chunk.num_values * chunk.total_uncompressed_size > _MOST_REPEATED_BYTES
-        ]
-        if not paths:
-            continue
-        again = pyarrow.parquet.ParquetFile(stream, metadata=file.metadata, read_dictionary=paths)
-        packed = again.read_row_groups([number], columns=paths, use_threads=False)
-        size = sum(_unpacked(chunk) for column in packed.columns for chunk in column.chunks)
+        size += _unpacked(part)
         if size > _MOST_REPEATED_BYTES:
             raise _too_large(source, number, _MOST_REPEATED_BYTES, size)
+        yield part
+        if not lacking:
+            return
+
+
+def _longest_text(file: _File, stream: BinaryIO, number: int, name: str) -> int:
+    """How long the texts of a group are that the file has once, where that matters; at least 1."""
+    group, longest = file.metadata.row_group(number), 1
+    for chunk in map(group.column, range(group.num_columns)):
+        path, most = chunk.path_in_schema, chunk.num_values * chunk.total_uncompressed_size
+        is_of_column = path == name or path.startswith(f"{name}.")
+        if not is_of_column or not chunk.has_dictionary_page or most <= _MOST_REPEATED_BYTES:
+            continue
+        peek = pyarrow.parquet.ParquetFile(
+            stream, metadata=file.metadata, read_dictionary=[path], buffer_size=_BUFFER_BYTES
+        )
+        batches = peek.iter_batches(_PEEK_ROWS, row_groups=[number], columns=[path])
+        arrays = (array for batch in batches for array in _dictionaries(batch.column(0)))
+        first = next((array for array in arrays if len(array.dictionary)), None)
+        if first is not None:  # the page of the dictionary was read as a whole
+            longest = max(longest, pc.max(pc.binary_length(first.dictionary)).as_py())
+    return longest
+
+
+def _dictionaries(array: pa.Array) -> Iterator[pa.DictionaryArray]:
+    """The arrays of texts and their numbers that an array is, or has in structs and lists."""
+    if pa.types.is_struct(array.type):
+        for part in array.flatten():
+            yield from _dictionaries(part)
+    elif _is_list(array.type):
+        yield from _dictionaries(array.flatten())
+    elif pa.types.is_dictionary(array.type):
+        yield array
 
 
 def _unpacked(array: pa.Array) -> int:
-    """How many bytes of texts an array stands for, of dictionaries or with these in it."""
-    if pa.types.is_struct(array.type):
-        return sum(_unpacked(part) for part in array.flatten())
-    if _is_list(array.type):
-        return _unpacked(array.flatten())
-    if not pa.types.is_dictionary(array.type) or not len(array.dictionary):
-        return 0
-    lengths = pc.binary_length(array.dictionary.cast(pa.large_binary())).to_numpy()
-    return int(lengths[array.indices.drop_null().to_numpy()].sum(dtype=np.int64))
+    """How many bytes an array stands for."""
+    size = 0 if pa.types.is_dictionary(array.type) else array.nbytes
+    for part in _dictionaries(array):
+        lengths = pc.binary_length(part.dictionary).to_numpy(zero_copy_only=False)
+        size += int(lengths[part.indices.drop_null().to_numpy()].sum(dtype=np.int64))
+    return size
 
 
 def _plain(array: pa.Array, name: str, source: str) -> pa.Array:

@@ -28,12 +28,12 @@ from components.tables.pieces import (
     Rows,
     TableOptions,
     checked_texts,
+    cut,
 )
 from trainer_utils.format import DatasetError, InputError
-from trainer_utils.format.checksums import extend_crc32c
+from trainer_utils.format.tfrecord import extend_crc32c
 from trainer_utils.storage import make_folder, open_for_reading, write_atomically
-from trainer_utils.storage.faults import is_fault, persist, problem_of
-from trainer_utils.storage.file_system import is_remote, join
+from trainer_utils.storage.file_system import is_fault, is_remote, join, persist, problem_of
 
 SUFFIXES = {
     ".csv": "csv",
@@ -81,9 +81,11 @@ def pieces_of(
         if kind in DELIMITERS:
             delimiter = options.delimiter or DELIMITERS[kind]
             yield from delimited.find_pieces(inputs, whole, delimiter=delimiter, options=options)
+        elif kind == "json":
+            yield json_rows.find_document(inputs, whole)
         else:
-            find = json_rows.find_document if kind == "json" else json_rows.find_lines
-            yield from find(inputs, whole)
+            with inputs.open(whole.path) as stream:
+                yield from cut(stream, whole)
 
 
 def _in_utf8(inputs: LayoutInputs, path: str, options: TableOptions, folder: str) -> str:
@@ -122,15 +124,12 @@ def read_piece(
     if piece.layout == "folder":
         encoding = None if options.is_utf8 else options.encoding
         return _read_files(base, piece, encoding=encoding)
-    size = piece.stop - piece.start
-    problem = "TOO_LARGE", f"expected at most {MAX_ROW_BYTES} bytes in a row, got {size}"
-    if not piece.too_long:
-        try:
-            with _named(piece.source, piece.layout):
-                return persist(piece.source, _read_table, base, piece, options, unread)
-        except OSError as error:
-            problem = problem_of(error, piece.source)
-    return Rows({}, found=1, bad=[BadRow(0, *problem, 0)], lines=1)
+    try:
+        with _named(piece.source, piece.layout):
+            return persist(piece.source, _read_table, base, piece, options, unread)
+    except OSError as error:
+        bad = BadRow(0, *problem_of(error, piece.source), 0)
+        return Rows({}, found=1, bad=[bad], lines=1)
 
 
 @contextlib.contextmanager

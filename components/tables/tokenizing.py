@@ -18,7 +18,7 @@ import pyarrow as pa
 from trainer_utils.format import ConfigError
 from trainer_utils.format.tensors import TokenSpec
 from trainer_utils.storage import exists, read_bytes
-from trainer_utils.storage.faults import is_fault
+from trainer_utils.storage.file_system import is_fault
 
 _TEXTS_AT_ONCE = 1024  # whose tokens are Python's integers for a moment
 _ALLOWED = (

@@ -58,6 +58,17 @@ def checked_properties(
     return settings.to_properties(given)
 
 
+def make_spec(
+    kind: type[types.ComponentSpec],
+    settings: type[ComponentSettings],
+    arguments: Mapping[str, Any],
+) -> types.ComponentSpec:
+    """A component's spec, of what its constructor was given: inputs and settings, by name."""
+    inputs = {name: arguments[name] for name in kind.INPUTS if name in arguments}
+    outputs = {name: types.Channel(type=one.type) for name, one in kind.OUTPUTS.items()}
+    return kind(**inputs, **outputs, **checked_properties(settings, arguments))
+
+
 def document_constructor(
     component: type, settings: type[ComponentSettings], **arguments: str
 ) -> None:
@@ -78,10 +89,7 @@ class DatasetComponent(base_component.BaseComponent):
     """A component of a dataset; subclasses write out their constructor's signature."""
 
     def __init__(self, settings: type[ComponentSettings], arguments: Mapping[str, Any]) -> None:
-        given = {name: arguments[name] for name in self.SPEC_CLASS.INPUTS}
-        made = {name: types.Channel(type=o.type) for name, o in self.SPEC_CLASS.OUTPUTS.items()}
-        properties = checked_properties(settings, arguments)
-        super().__init__(spec=self.SPEC_CLASS(**given, **made, **properties))
+        super().__init__(spec=make_spec(self.SPEC_CLASS, settings, arguments))
 
 
 def set_properties(artifact: types.Artifact, properties: Properties) -> None:

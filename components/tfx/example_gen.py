@@ -21,7 +21,6 @@ from tfx.utils import proto_utils
 
 from components import steps
 from components.common.settings import ExecProperties, without_runtime_parameters
-from components.conversions import conversion_class
 from components.example_gen.inputs import (
     ALL_FILES,
     InputSelection,
@@ -214,7 +213,7 @@ class ExampleGenExecutor(LocalFirstBeamExecutor):
         self._log_startup(input_dict, output_dict, exec_properties)
         artifact = artifact_utils.get_single_instance(output_dict["examples"])
         settings = self.settings_class.from_properties(exec_properties)
-        with self._runner(conversion_class(settings).workers_module) as runner:
+        with self._runner(steps.workers_module(settings)) as runner:
             made = steps.convert(
                 selection_of(exec_properties),
                 artifact.uri,

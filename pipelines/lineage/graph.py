@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from components.report.records import Place
 from trainer_utils.format.json_text import Json, JsonObject
-from trainer_utils.format.origin import DatasetSummary
+from trainer_utils.format.manifest import DatasetSummary
 
 DATASET_TYPE = "Examples"  # what TFX calls datasets
 MISSING_PREFIX = "digest:"  # of the uri of a dataset that is known by its digest alone

@@ -25,7 +25,7 @@ from pipelines.lineage.lookup import METADATA_FORMS
 from trainer_utils.dataset.location import read_manifest
 from trainer_utils.format import ConfigError, InputError
 from trainer_utils.format.json_text import Json, JsonObject
-from trainer_utils.format.origin import DatasetSummary
+from trainer_utils.format.manifest import DatasetSummary
 from trainer_utils.storage import is_remote
 
 _GRPC_TIMEOUT_SECONDS = 60.0

@@ -24,8 +24,7 @@ from components.report.records import read_places
 from trainer_utils.dataset import open_dataset
 from trainer_utils.dataset.location import read_manifest
 from trainer_utils.format import ConfigError, DatasetError
-from trainer_utils.format.checksums import NO_CHECKSUM, seal
-from trainer_utils.format.json_text import JsonObject, json_lines, render_json
+from trainer_utils.format.json_text import NO_CHECKSUM, JsonObject, json_lines, render_json, seal
 from trainer_utils.format.naming import LINEAGE_FILE, MANIFEST_FILE, REJECTS_FILE
 from trainer_utils.storage import (
     copy_file,

@@ -110,16 +110,24 @@ def vocabulary(uri: Path, feature: str = "label") -> list[str]:
     return path.read_text("utf-8").split("\n")[:-1] if path.exists() else []
 
 
-def placed(uri: Path) -> dict[str, tuple[str, str | None]]:
-    """Split and label of every example, by filename."""
-    labels = vocabulary(uri)
-    found: dict[str, tuple[str, str | None]] = {}
+def by_filename(uri: Path) -> dict[str, tuple[str, dict[str, Any]]]:
+    """Split and values of every example, single ones or lists of them, by filename."""
+    found: dict[str, tuple[str, dict[str, Any]]] = {}
     for split, rows in rows_of(uri).items():
         for row in rows:
             name = os.fsdecode(row["filename"][0])
             assert name not in found, "in the dataset twice"
-            found[name] = (split, labels[row["label"][0]] if "label" in row else None)
+            found[name] = split, {n: v[0] if len(v) == 1 else v for n, v in row.items()}
     return found
+
+
+def placed(uri: Path) -> dict[str, tuple[str, str | None]]:
+    """Split and label of every example, by filename."""
+    labels = vocabulary(uri)
+    return {
+        name: (split, labels[row["label"]] if "label" in row else None)
+        for name, (split, row) in by_filename(uri).items()
+    }
 
 
 def rejects_in(uri: Path) -> list[dict[str, str]]:

@@ -2,7 +2,6 @@
 
 import io
 import json
-import tarfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -21,7 +20,7 @@ from components.common.beam import IN_PROCESS_RUNNER
 from components.image_example_gen import Executor
 from tests.components import runs
 from tests.components.layouts.layout_files import annotation, instances, thing
-from tests.make import jpeg, table, write_files
+from tests.make import archive, jpeg, table, write_files
 from trainer_utils import input_fn
 
 pytestmark = pytest.mark.e2e
@@ -50,13 +49,6 @@ def sets(kind: str) -> Files:
 def in_csv(photos: Photos) -> Files:
     rows = [f'{n}.jpg,{SPLIT_OF[n]},{"ab"[n % 2]},{n / 4},"[{n}]"' for n in NUMBERS]
     return flat(photos) | {"list.csv": "\n".join(["filename,split,label,score,tags", *rows])}
-
-
-def in_automl_boxes(photos: Photos) -> Files:
-    ends = [",,,,,,,,", "dog,0.1,0.2,,,0.5,0.75,,"]
-    rows = [f"{SPLIT_OF[n]},{n}.jpg,{ends[n % 2]}" for n in NUMBERS]
-    rows.append(f"{SPLIT_OF[1]},1.jpg,cat,0,0,,,1,1,,")
-    return flat(photos) | {"list.csv": "\n".join(rows)}
 
 
 def in_json_lines(photos: Photos) -> Files:
@@ -111,15 +103,11 @@ def in_segmentation(photos: Photos) -> Files:
 def in_tar(photos: Photos) -> Files:
     files: Files = {}
     for split in ("train", "val"):
-        stream = io.BytesIO()
-        with tarfile.open(fileobj=stream, mode="w") as archive:
-            for n in (n for n in NUMBERS if SPLIT_OF[n] == split):
-                sidecar = json.dumps({"score": n / 2}).encode()
-                for extension, data in (("jpg", photos[n]), ("cls", b"%d" % n), ("json", sidecar)):
-                    member = tarfile.TarInfo(f"{n}.{extension}")
-                    member.size = len(data)
-                    archive.addfile(member, io.BytesIO(data))
-        files[f"{split}-0.tar"] = stream.getvalue()
+        members: dict[str, bytes] = {}
+        for n in (n for n in NUMBERS if SPLIT_OF[n] == split):
+            sidecar = json.dumps({"score": n / 2}).encode()
+            members |= {f"{n}.jpg": photos[n], f"{n}.cls": b"%d" % n, f"{n}.json": sidecar}
+        files[f"{split}-0.tar"] = archive(members)
     return files
 
 
@@ -127,7 +115,6 @@ BOXES = {"xmin", "xmax", "ymin", "ymax", "area", "labels"}
 LAYOUTS: dict[str, tuple[Callable[[Photos], Files], set[str]]] = {
     "folder": (in_folders, {"label"}),
     "csv": (in_csv, {"label", "score", "tags"}),
-    "boxes": (in_automl_boxes, BOXES),
     "jsonl": (in_json_lines, {"labels", "x.y"}),
     "parquet": (in_parquet, {"label", "vector"}),
     "voc": (in_voc, BOXES | {"pose", "is_truncated", "labels_difficult"}),

@@ -24,8 +24,6 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import IO, Any, cast
 
-from tests.faults.interrupts import members_of
-
 SECONDS = 300  # after which a run counts as hanging, whatever the machine's load
 LARGE_BYTES = 2048  # of an allocation that may fail
 SOURCE = Path(__file__).with_name("refused_calls.c")
@@ -33,15 +31,9 @@ SOURCE = Path(__file__).with_name("refused_calls.c")
 
 @dataclasses.dataclass(frozen=True)
 class Run:
-    """What became of a run.
-
-    Args:
-        status: as `os.waitstatus_to_exitcode` has it; 0 where it raised an error as well.
-        error: the message of the error that was raised.
-        kinds: the names of its class and of those that it is derived from.
-        calls: how many system calls the shim saw, where it was armed.
-        seconds: how long it took.
-    """
+    """What became of a run: its status, which is 0 where it raised an error as well; the error's
+    message, and the names of its class and of those that it is derived from; how many system calls
+    the shim saw, where it was armed; how long it took; the processes that it left."""
 
     status: int
     error: str = ""
@@ -106,20 +98,9 @@ class Engine:
             beam_args: Beam's own arguments, such as those of a runner.
             settings: of the step; of a conversion also `splits`, shares by name.
         """
-        request = {
-            "step": step,
-            "source": str(source),
-            "uri": str(uri),
-            "processes": processes,
-            "kill_after": kill_after,
-            "whole_group": whole_group,
-            "refuse": refuse,
-            "log_syncs": None if log_syncs is None else str(log_syncs),
-            "beam_args": list(beam_args),
-            "settings": settings,
-        }
+        request = {name: value for name, value in locals().items() if name != "self"}
         requests, replies = cast(IO[bytes], self._process.stdin), self._process.stdout
-        requests.write(json.dumps(request).encode() + b"\n")
+        requests.write(json.dumps(request, default=str).encode() + b"\n")
         requests.flush()
         reply = cast(IO[bytes], replies).readline()
         assert reply, f"the engine ended: see {self._log.name}"
@@ -140,10 +121,10 @@ class Engine:
 
 def _serve(shim: str) -> None:
     from components.common import processes
-    from trainer_utils.storage import faults
+    from trainer_utils.storage import file_system
 
     processes._WORTH_SECONDS = 0.0  # small runs use processes too
-    faults._PAUSES = (0.0, 0.0, 0.0)  # so that faults cost no time
+    file_system._PAUSES = (0.0, 0.0, 0.0)  # so that faults cost no time
     for name in _MODULES:
         importlib.import_module(name)
     replies = os.fdopen(os.dup(1), "wb")
@@ -180,6 +161,7 @@ _MODULES = (
     "components.schema.anomalies",
     "components.schema.describing",
     "components.steps",
+    "components.text_conversion",
     "pyarrow.csv",
     "pyarrow.json",
     "pyarrow.parquet",
@@ -191,7 +173,7 @@ _MODULES = (
 
 def _convert(kind: str) -> "Step":
     def run(source: str, uri: str, settings: dict[str, Any], beam: Sequence[str]) -> None:
-        from components import conversions, steps
+        from components import steps
         from components.common.beam import runner_of
         from components.example_gen import settings as kinds
         from components.example_gen.inputs import InputSelection
@@ -202,7 +184,7 @@ def _convert(kind: str) -> "Step":
         selection = InputSelection(
             base=source, partition=None if splits is None else Partition(tuple(splits.items()))
         )
-        module = conversions.conversion_class(asked).workers_module
+        module = steps.workers_module(asked)
         with runner_of(beam, module=module) as runner:
             steps.convert(selection, uri, asked, runner=runner)
 
@@ -218,18 +200,14 @@ def _balance(source: str, uri: str, settings: dict[str, Any], beam: Sequence[str
         steps.balance([source], uri, BalancerSettings(**settings), runner=runner)
 
 
-def _audit(source: str, uri: str, settings: dict[str, Any], _: Sequence[str]) -> None:
-    from components import steps
-    from components.settings import AuditSettings
+def _look(step: str, kind: str) -> "Step":
+    def run(source: str, uri: str, settings: dict[str, Any], _: Sequence[str]) -> None:
+        from components import settings as kinds
+        from components import steps
 
-    steps.audit(source, uri, AuditSettings(**settings))
+        getattr(steps, step)(source, uri, getattr(kinds, kind)(**settings))
 
-
-def _report(source: str, uri: str, settings: dict[str, Any], _: Sequence[str]) -> None:
-    from components import steps
-    from components.settings import DatasetReportSettings
-
-    steps.report(source, uri, DatasetReportSettings(**settings))
+    return run
 
 
 def _write(source: str, uri: str, settings: dict[str, Any], _: Sequence[str]) -> None:
@@ -261,8 +239,8 @@ STEPS: dict[str, Step] = {
     "texts": _convert("Text"),
     "audio": _convert("Audio"),
     "balance": _balance,
-    "audit": _audit,
-    "report": _report,
+    "audit": _look("audit", "AuditSettings"),
+    "report": _look("report", "DatasetReportSettings"),
     "write": _write,
     "read": _read,
 }
@@ -308,6 +286,17 @@ def _left(session: int) -> list[int]:
         if not found:
             return []
         time.sleep(0.1)
+    return found
+
+
+def members_of(session: int) -> list[int]:
+    """The processes of a session that have not ended."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        with contextlib.suppress(OSError, ValueError):
+            fields = (entry / "stat").read_text().rpartition(")")[2].split()
+            if int(fields[3]) == session and fields[0] != "Z":
+                found.append(int(entry.name))
     return found
 
 

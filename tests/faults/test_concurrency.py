@@ -1,11 +1,12 @@
 """Many at once: runs on one root and one store, and readers of what is being written anew."""
 
+import multiprocessing
 import random
 import shutil
 import sqlite3
-import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,6 @@ from tests.faults.counts import some_or_many
 from tests.faults.engine import Engine, Run
 from tests.faults.outputs import check_not_half, check_whole, folders_of
 from tests.faults.tfrecords import read_records
-from tests.faults.together import convert_together
 from tests.make import everything
 from trainer_utils import DatasetError, iterate
 
@@ -26,6 +26,7 @@ LONG = 5  # times that runs meet, and that readers meet a writer
 REWRITES = 4
 COMPLETE, CACHED, LIVE = 3, 5, 2  # of `ml_metadata/proto/metadata_store.proto`
 RAW = {"max_reject_fraction": 0.5}
+SECONDS = 300  # after which they count as hanging, whatever the machine's load
 
 
 def payloads_of(uri: Path) -> list[bytes]:
@@ -55,6 +56,26 @@ def check_store(metadata: Path, uris: set[str]) -> None:
     assert uris <= set(found)
 
 
+def convert_together(conversions: list[dict[str, str]]) -> list[str]:
+    """Conversions that begin at the same time, in processes that have imported ML Metadata."""
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["pipelines.tools.conversion.tracking"])
+    gate = context.Barrier(len(conversions))
+    workers = {"mp_context": context, "initializer": wait, "initargs": (gate,)}
+    with ProcessPoolExecutor(len(conversions), **workers) as pool:
+        return list(pool.map(convert, conversions, timeout=SECONDS))
+
+
+def wait(gate: Any) -> None:
+    gate.wait(SECONDS)
+
+
+def convert(arguments: Mapping[str, Any]) -> str:
+    from pipelines.tools.conversion.convert import convert
+
+    return convert(**arguments, **RAW)
+
+
 @pytest.mark.slow
 @some_or_many(1, LONG)
 def test_four_runs_at_once_on_one_root_and_one_store(raw, tmp_path, count):
@@ -66,29 +87,17 @@ def test_four_runs_at_once_on_one_root_and_one_store(raw, tmp_path, count):
 def run_four(raw: dict[str, Path], folder: Path) -> None:
     """Two alike and one with other settings into one folder, and one into another; one store."""
     out, other = folder / "out", folder / "other"
-    texts = {"source": str(raw["texts"]), "out": str(out), **RAW}
-    made = convert_together(
-        [
-            texts,
-            texts,
-            {**texts, "num_shards": 3},
-            {
-                "source": str(raw["images"]),
-                "out": str(other),
-                "metadata": str(out / "metadata.sqlite"),
-                **RAW,
-            },
-        ],
-        folder / "together.log",
-    )
-    assert [one.get("error") for one in made] == [None] * 4
-    uris = [Path(one["uri"]) for one in made]
+    metadata = out / "metadata.sqlite"
+    texts = {"source": str(raw["texts"]), "out": str(out)}
+    images = {"source": str(raw["images"]), "out": str(other), "metadata": str(metadata)}
+    made = convert_together([texts, texts, {**texts, "num_shards": 3}, images])
+    uris = [*map(Path, made)]
     assert [verify_dataset(str(uri)).problems for uri in uris] == [[]] * 4
     for uri in uris[:3]:
         check_each_input_is_in_once(uri, raw["texts"], "*.txt")
     check_each_input_is_in_once(uris[3], raw["images"], "*.jpg")
     assert payloads_of(uris[0]) == payloads_of(uris[1]) == payloads_of(uris[2])
-    check_store(out / "metadata.sqlite", {*map(str, uris)})
+    check_store(metadata, {*made})
     assert (out / "latest").resolve() in uris[:3]
     assert {path.name for path in out.iterdir()} == {"artifacts", "latest", "metadata.sqlite"}
     assert {path.name for path in other.iterdir()} == {"artifacts", "latest"}
@@ -117,37 +126,31 @@ READERS: dict[str, Callable[[str], Any]] = {
 }
 
 
-def read_while_written(
-    engine: Engine, sources: list[Path], uri: Path, readers: dict[str, Callable[[str], Any]]
-) -> None:
+def read_while_written(engine: Engine, sources: list[Path], uri: Path) -> None:
     """Writes one dataset over the other; each reader sees the one or the other, or says so."""
-    whole: dict[str, list[Any]] = {name: [] for name in readers}
+    whole: dict[str, list[Any]] = {name: [] for name in READERS}
     for source in sources:
         assert engine.run("texts", source, uri, **SETTINGS).is_good
-        for name, read in readers.items():
+        for name, read in READERS.items():
             whole[name].append(read(str(uri)))
     assert all(first != second for first, second in whole.values())
-    errors: list[str] = []
-    refusals: list[str] = []
 
-    def write() -> None:
-        for number in range(REWRITES):
-            errors.append(engine.run("texts", sources[number % 2], uri, **SETTINGS).error)
+    def write() -> list[str]:
+        numbers = range(REWRITES)
+        return [engine.run("texts", sources[n % 2], uri, **SETTINGS).error for n in numbers]
 
-    writer = threading.Thread(target=write)
-    writer.start()
-    while writer.is_alive():
-        for name, read in readers.items():
-            try:
-                found = read(str(uri))
-            except DatasetError as error:
-                refusals.append(str(error))
-                continue
-            assert found in whole[name], name
-    writer.join()
-    assert errors == [""] * REWRITES
-    assert [refusal for refusal in refusals if str(uri) not in refusal] == []
-    for name, read in readers.items():
+    refusals = list[str]()
+    with ThreadPoolExecutor(1) as pool:
+        errors = pool.submit(write)
+        while not errors.done():
+            for name, read in READERS.items():
+                try:
+                    assert read(str(uri)) in whole[name], name
+                except DatasetError as error:
+                    refusals.append(str(error))
+    assert errors.result() == [""] * REWRITES
+    assert all(str(uri) in refusal for refusal in refusals), refusals
+    for name, read in READERS.items():
         assert read(str(uri)) == whole[name][(REWRITES - 1) % 2]
 
 
@@ -165,7 +168,7 @@ def two_sources(raw, tmp_path) -> list[Path]:
 @some_or_many(1, LONG)
 def test_readers_see_what_is_written_anew_whole_or_an_error(engine, two_sources, tmp_path, count):
     for number in range(count):
-        read_while_written(engine, two_sources, tmp_path / f"out-{number}", READERS)
+        read_while_written(engine, two_sources, tmp_path / f"out-{number}")
 
 
 @pytest.fixture(scope="module")
@@ -186,19 +189,14 @@ def write_at_once(
     uri.parent.mkdir()
     delays = [0.0, chance.uniform(0, 0.3)]
     kill_after = chance.choice([None, chance.uniform(0, 1)])
-    runs: list[Run | None] = [None, None]
 
-    def write(number: int) -> None:
+    def write(number: int) -> Run:
         time.sleep(delays[number])
         how = {"kill_after": kill_after if number == 0 else None}
-        runs[number] = engines[number].run("texts", sources[number], uri, **how, **SETTINGS)
+        return engines[number].run("texts", sources[number], uri, **how, **SETTINGS)
 
-    threads = [threading.Thread(target=write, args=(number,)) for number in range(2)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    done = [run for run in runs if run is not None]
+    with ThreadPoolExecutor(2) as pool:
+        done = list(pool.map(write, range(2)))
     for run in (run for run in done if run.error):
         assert "DatasetError" in run.kinds
         assert f"'{uri}': expected no other run that writes there" in run.error

@@ -5,9 +5,9 @@ with the same bytes has them too.
 """
 
 import os
-import random
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -22,26 +22,15 @@ LONG = 100  # kills of each component
 LONG_ON_CLUSTERS = 10
 
 
-def kill_and_run_again(
-    plain: Undisturbed, engine: Engine, folder: Path, chance: random.Random
+def count_kill(
+    plain: Undisturbed, engine: Engine, uri: Path, moment: float, again: int = 1, **how: Any
 ) -> bool:
-    """One kill; whether it came before the run ended."""
-    uri = folder / "out"
-    processes = chance.choice([1, 2])
-    if processes == 1 and chance.random() < 0.5:  # at a call of the system, so in no time between
-        number = chance.randrange(1, plain.calls + 1)
-        killed = plain.run(engine, uri, refuse=(str(uri), number, "KILL"))
-        assert killed.status == -9, number
-    else:
-        moment = chance.uniform(0, plain.seconds[processes])
-        whole_group = chance.random() < 0.5
-        killed = plain.run(
-            engine, uri, processes=processes, kill_after=moment, whole_group=whole_group
-        )
-    assert killed.left == ()
+    """A run that is killed, and one that is not; whether the kill came before the first ended."""
+    killed = plain.run(engine, uri, kill_after=moment, **how)
+    assert killed.left == () or how["beam_args"]  # of a cluster a worker's work goes on
     check_not_half(uri, plain.content)
-    again = plain.run(engine, uri, processes=chance.choice([1, 2]))
-    assert again.error == ""
+    last = plain.run(engine, uri, processes=again, beam_args=how["beam_args"])
+    assert last.error == "", moment
     check_whole(uri, plain.content, plain.folders)
     return killed.status == -9
 
@@ -49,11 +38,13 @@ def kill_and_run_again(
 @some_or_many(0, LONG)
 @pytest.mark.parametrize("step", STEPS)
 def test_a_killed_run_is_as_if_it_had_not_been(undisturbed, engine, tmp_path, step, count, chance):
-    kills = 0
+    """Kills at each call of the system are those of `test_refused_calls`."""
+    kills, plain = 0, undisturbed[step]
     while kills < count:
-        folder = tmp_path / str(kills)
-        folder.mkdir(exist_ok=True)
-        kills += kill_and_run_again(undisturbed[step], engine, folder, chance)
+        processes, again = chance.choice([1, 2]), chance.choice([1, 2])
+        how = {"processes": processes, "whole_group": chance.random() < 0.5, "beam_args": ()}
+        moment = chance.uniform(0, plain.seconds[processes])
+        kills += count_kill(plain, engine, tmp_path / str(kills) / "out", moment, again, **how)
 
 
 @pytest.fixture(scope="module", params=["dask", "prism"])
@@ -86,11 +77,5 @@ def test_a_run_killed_under_a_cluster_is_as_if_it_had_not_been(
     check_whole(tmp_path / "whole" / "out", plain.content, plain.folders)
     kills = 0
     while kills < long(LONG_ON_CLUSTERS):
-        uri = tmp_path / str(kills) / "out"
-        moment = chance.uniform(0, whole.seconds)
-        killed = plain.run(engine, uri, beam_args=cluster, kill_after=moment)
-        check_not_half(uri, plain.content)
-        again = plain.run(engine, uri, beam_args=cluster)
-        assert again.error == "", moment
-        check_whole(uri, plain.content, plain.folders)
-        kills += killed.status == -9
+        uri, moment = tmp_path / str(kills) / "out", chance.uniform(0, whole.seconds)
+        kills += count_kill(plain, engine, uri, moment, beam_args=cluster)

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from trainer_utils import format as ours
-from trainer_utils.format.checksums import extend_crc32c
 from trainer_utils.format.manifest import FileDigest
+from trainer_utils.format.tfrecord import extend_crc32c
 
 LABELS = ["cat", "dog"]
 

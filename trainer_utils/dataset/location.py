@@ -29,7 +29,7 @@ from trainer_utils.format.layouts import (
     layout_of_files,
     may_be_dataset,
 )
-from trainer_utils.format.origin import Origin, Step
+from trainer_utils.format.manifest import Origin, Step
 from trainer_utils.format.tfrecord import HEADER_BYTES, begins_with_frame, begins_with_gzip
 from trainer_utils.order.recipe import Recipe
 

@@ -24,6 +24,7 @@ from typing import Any, BinaryIO, cast
 import numpy as np
 import numpy.typing as npt
 
+from trainer_utils import storage
 from trainer_utils.dataset.inspection import DatasetFacts, features_of_facts
 from trainer_utils.dataset.location import (
     Artifact,
@@ -44,22 +45,13 @@ from trainer_utils.format import (
     scan_lengths,
 )
 from trainer_utils.format.example import decode_example
-from trainer_utils.format.index import name_crcs, name_in
+from trainer_utils.format.index import name_crc, name_crcs, name_in
 from trainer_utils.format.layouts import DatasetLayout, ShardFile
-from trainer_utils.format.naming import DATUM_SHARDS_FILE, NAME_FEATURES, SPLIT_PREFIX
+from trainer_utils.format.naming import DATUM_SHARDS_FILE, NAME_FEATURES
 from trainer_utils.format.slices import FileRange
 from trainer_utils.format.tfrecord import BLOCK_BYTES, HEADER_BYTES, begins_with_gzip
-from trainer_utils.storage import (
-    exists,
-    file_size,
-    is_remote,
-    open_for_reading,
-    read_bytes,
-    read_range,
-)
 
 _logger = logging.getLogger(__name__)
-_looked_at: dict[str, bool] = {}  # of others' shards, whether they are compressed, by path
 _MOST_LOOKED_AT, _LOOKED_AT_BYTES = 256, 1 << 20  # records of a file, and bytes at once
 
 
@@ -242,9 +234,8 @@ def _shard(files: DatasetFiles, shard: ShardFile, named_in: str) -> ShardFile:
     if size is None:
         said = f"the shard that {files.path(named_in)} names"
         raise DatasetError.at(path, expected=said, got="none", advice="Write the dataset again.")
-    if size and shard.entry is None and not is_remote(path):
-        look_for_gzip(path)
-    return shard._replace(path=path, bytes=size, is_gzip=is_gzip(path))
+    packed = path.endswith(".gz") if shard.entry is not None else is_gzip(path)
+    return shard._replace(path=path, bytes=size, is_gzip=packed)
 
 
 def check_count(shard: ShardFile, records: int) -> None:
@@ -256,17 +247,10 @@ def check_count(shard: ShardFile, records: int) -> None:
 
 
 def is_gzip(path: str) -> bool:
-    """Whether a shard is compressed: by a name of ours; others' are looked at, once a process."""
-    folder = path.rpartition("/")[0].rpartition("/")[2]
-    is_others = not folder.startswith(SPLIT_PREFIX) and not is_remote(path)
-    if is_others and path not in _looked_at:
-        look_for_gzip(path)
-    return _looked_at.get(path, path.endswith(".gz"))
-
-
-def look_for_gzip(path: str) -> None:
-    """Sees by how it begins whether a file that others wrote is compressed."""
-    _looked_at[path] = begins_with_gzip(read_range(path, start=0, stop=HEADER_BYTES))
+    """Whether a shard is compressed: a remote one by its name, any other by how it begins."""
+    if storage.is_remote(path):
+        return path.endswith(".gz")
+    return begins_with_gzip(storage.read_range(path, start=0, stop=HEADER_BYTES))
 
 
 def read_shard_blocks(path: str, *, block_bytes: int = BLOCK_BYTES) -> Iterator[RecordBlock]:
@@ -277,8 +261,8 @@ def read_shard_blocks(path: str, *, block_bytes: int = BLOCK_BYTES) -> Iterator[
 
 @contextlib.contextmanager
 def open_records(path: str) -> Iterator[BinaryIO]:
-    """The framed records of a shard, decompressed where its name says so; errors as `unpacked`."""
-    with open_for_reading(path) as stream, unpacked(stream, path=path) as records:
+    """The framed records of a shard, decompressed if need be; errors as `unpacked`."""
+    with storage.open_for_reading(path) as stream, unpacked(stream, path=path) as records:
         yield records
 
 
@@ -299,8 +283,8 @@ def unpacked(stream: BinaryIO, *, path: str) -> Iterator[BinaryIO]:
 
 def gzip_content_bytes(path: str) -> int:
     """How many bytes a gzip file holds, modulo 2**32 (the last field of RFC 1952)."""
-    size = file_size(path)
-    return int.from_bytes(read_range(path, start=max(size - 4, 0), stop=size), "little")
+    size = storage.file_size(path)
+    return int.from_bytes(storage.read_range(path, start=max(size - 4, 0), stop=size), "little")
 
 
 def read_index(shard: ShardFile, *, is_strict: bool = True) -> RecordIndex:
@@ -335,9 +319,9 @@ def believed_index(shard: ShardFile, *, size: int | None = None) -> RecordIndex 
 def _stored_index(shard: ShardFile, size: int | None = None) -> RecordIndex | None:
     path, entry = shard.index_path, shard.entry
     is_named = entry is not None and entry.index_crc32c is not None
-    if path is None or not (is_named or (size is not None and exists(path))):
+    if path is None or not (is_named or (size is not None and storage.exists(path))):
         return None
-    index = RecordIndex.from_bytes(read_bytes(path), path=path, shard=entry)
+    index = RecordIndex.from_bytes(storage.read_bytes(path), path=path, shard=entry)
     if size not in (None, index.framed_bytes):
         raise CorruptShardError(f"expected a shard of {index.framed_bytes} bytes, got {size}.")
     return index
@@ -389,7 +373,8 @@ def find_numbers(dataset: Dataset, shard: ShardFile, names: Collection[bytes]) -
     index = read_index(shard, is_strict=False)
     if index.name_crcs is None:
         return None
-    numbers = sorted({number for name in names for number in index.numbers_named(name) or ()})
+    crcs = [name_crc(name) for name in names]
+    numbers: list[int] = np.flatnonzero(np.isin(index.name_crcs, crcs)).tolist()
     if not numbers:
         return []
     with open_records(shard.path) as stream:

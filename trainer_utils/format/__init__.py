@@ -4,11 +4,10 @@ The one place where a file name, a JSON key or a framing constant is written. It
 streams, whatever file system they come from, and imports neither tensorflow, tfx nor beam.
 """
 
-from trainer_utils.format.checksums import combine_checksums, multiset_checksum
 from trainer_utils.format.datum import Feature, parse_shard_info
 from trainer_utils.format.errors import ConfigError, CorruptShardError, DatasetError, InputError
 from trainer_utils.format.example import encode_example
-from trainer_utils.format.index import RecordIndex
+from trainer_utils.format.index import RecordIndex, ShardWriter
 from trainer_utils.format.manifest import Accounting, Manifest, Shard
 from trainer_utils.format.naming import ShardName, canonical_split
 from trainer_utils.format.planning import (
@@ -18,6 +17,11 @@ from trainer_utils.format.planning import (
     permute,
     shard_bounds,
 )
-from trainer_utils.format.shard_writer import ShardWriter
 from trainer_utils.format.slices import SplitRange, resolve_slices
-from trainer_utils.format.tfrecord import RecordBlock, read_blocks, scan_lengths
+from trainer_utils.format.tfrecord import (
+    RecordBlock,
+    combine_checksums,
+    multiset_checksum,
+    read_blocks,
+    scan_lengths,
+)

@@ -1,12 +1,16 @@
-"""Datum's two JSON files: what the features are, and how many records each shard holds.
+"""What the features are, and how many records each shard holds: Datum's two JSON files, and the
+features as a TensorFlow Metadata schema, `schema.pbtxt`, in protobuf's text format.
 
 A `string` feature of rank 2 or 3 is an encoded image of that height, width and channels; its
-rank says how Datum decodes it (2: one channel, 3: three). Keys of ours Datum ignores.
-Source: `datum/writer/tfrecord_writer.py` and `datum/reader/parser.py` of datum 1.13.
+rank says how Datum decodes it (2: one channel, 3: three). Keys of ours Datum ignores. What TFMD has
+no words for, such as an image's size, is JSON in an annotation, after `datum:`.
+Source: `datum/writer/tfrecord_writer.py` and `datum/reader/parser.py` of datum 1.13;
+`tensorflow_metadata/proto/v0/schema.proto`; protobuf's text format language specification.
 """
 
 import dataclasses
-from collections.abc import Mapping
+import json
+from collections.abc import Mapping, Sequence
 
 from trainer_utils.format.errors import DatasetError
 from trainer_utils.format.json_text import Json, parse_json_object, render_json
@@ -18,6 +22,9 @@ They may come where an image's `extra` has no `formats`."""
 
 _TYPES = ("int", "float", "string")
 _MOST_VALUES = 1 << 31  # along one axis; TensorFlow takes no more
+SCHEMA_TAG = "datum:"
+_TFMD_TYPES = {"int": "INT", "float": "FLOAT", "string": "BYTES"}
+_ESCAPES = {ord(c): f"\\{e}" for c, e in zip("\n\r\t\"'\\", "nrt\"'\\", strict=True)}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -124,3 +131,59 @@ def parse_shard_info(text: str, *, path: str) -> dict[str, dict[str, int]]:
 def render_shard_info(records_by_shard: Mapping[str, Mapping[str, int]]) -> str:
     """`shard_info.json` as text. Shards keep their order, which slices follow."""
     return render_json(records_by_shard, sort_keys=False)
+
+
+def schema_tag(feature: Feature, *, shape: Sequence[int], is_dense: bool) -> str | None:
+    """What an entry of this shape does not say of a feature, as JSON; None: nothing."""
+    extra = {name: value for name, value in feature.extra.items() if name != "tfmd"}
+    if not extra and (feature.shape, feature.dense) == (tuple(shape), is_dense):
+        return None
+    said = {"shape": list(feature.shape), "dense": feature.dense, "extra": extra}
+    return SCHEMA_TAG + json.dumps(said, sort_keys=True)
+
+
+def feature_entry(name: str, feature: Feature, *, num_classes: int | None = None) -> list[str]:
+    """A feature as the lines of TFMD's message `Feature`, in the order in which protobuf writes
+    them; `num_classes`: it is their ids."""
+    shape = () if feature.is_image or not feature.dense else feature.shape
+    lines = [f"name: {_quoted(name)}"]
+    if not feature.dense:
+        lines += _message("value_count", "min: 0")
+    lines.append(f"type: {_TFMD_TYPES[feature.type]}")
+    if num_classes is not None:
+        bounds = "min: 0", f"max: {num_classes - 1}", "is_categorical: true"
+        lines += _message("int_domain", f"name: {_quoted(name)}", *bounds)
+    if feature.dense:
+        lines += _message("presence", "min_fraction: 1.0", "min_count: 1")
+    if (tag := schema_tag(feature, shape=shape, is_dense=feature.dense)) is not None:
+        lines += _message("annotation", f"tag: {_quoted(tag)}")
+    if feature.dense:
+        lines += _message("shape", *(line for n in shape for line in _message("dim", f"size: {n}")))
+    return lines + (_message("image_domain") if feature.is_image else [])
+
+
+def render_schema_text(
+    features: Mapping[str, Feature], *, vocabularies: Mapping[str, Sequence[str]]
+) -> str:
+    """`schema.pbtxt` as protobuf writes it, with the values of features that have a vocabulary, of
+    a feature of integers in the order of their ids."""
+    lines = []
+    for name, feature in sorted(features.items()):
+        is_class = name in vocabularies and feature.type == "int"
+        num_classes = len(vocabularies[name]) if is_class else None
+        lines += _message("feature", *feature_entry(name, feature, num_classes=num_classes))
+    for name, values in vocabularies.items():
+        texts = (f"value: {_quoted(value)}" for value in values)
+        lines += _message("string_domain", f"name: {_quoted(name)}", *texts)
+    return "".join(f"{line}\n" for line in lines)
+
+
+def _message(name: str, *lines: str) -> list[str]:
+    return [f"{name} {{", *(f"  {line}" for line in lines), "}"]
+
+
+def _quoted(text: str) -> str:
+    """A string literal; whatever is no plain ASCII as escapes of its UTF-8."""
+    octets = text.encode()
+    signs = (_ESCAPES.get(n) or (chr(n) if 32 <= n < 127 else f"\\{n:03o}") for n in octets)
+    return f'"{"".join(signs)}"'

@@ -12,10 +12,10 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from trainer_utils.format.checksums import Buffer
 from trainer_utils.format.errors import DatasetError
 from trainer_utils.format.example import decode_context, decode_feature_lists, read_fields
 from trainer_utils.format.tensors import array_of
+from trainer_utils.format.tfrecord import Buffer
 
 _FIRST, _SECOND = 0x0A, 0x12  # tags of fields 1 and 2 with a length
 KINDS = {0x0A: "string", 0x12: "float", 0x1A: "int"}  # tags of the kinds of a Feature

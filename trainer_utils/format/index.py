@@ -1,36 +1,49 @@
-"""Where every record of a shard lies, and what it is, so that any is reached without a scan.
+"""A shard: its writer, and the index by which any of its records is reached without a scan.
 
-On disk these are three NumPy arrays (`.npy`), one after the other: the payloads' lengths in the
+    writer = ShardWriter(stream)                      # framed records in, blocks out
+    writer.write([example.SerializeToString()])
+    digest, index = writer.finish(), writer.index     # what the manifest says of it; `to_bytes()`
+
+On disk an index is three NumPy arrays (`.npy`), one after the other: the payloads' lengths in the
 smallest unsigned integer that holds them, the masked CRC-32C of the payloads as their frames have
 it, and the CRC-32C of the records' names, 0 of one without. Format version 2 had the first alone.
 """
 
+import array
 import dataclasses
 import functools
 import io
 import re
-from collections.abc import Mapping
-from typing import Any, BinaryIO
+import zlib
+from collections.abc import Mapping, Sequence
+from typing import Any, BinaryIO, NamedTuple
 
 import google_crc32c
 import numpy as np
 import numpy.typing as npt
 
-from trainer_utils.format.checksums import Buffer, Sums, extend_crc32c
 from trainer_utils.format.errors import CorruptShardError, DatasetError
 from trainer_utils.format.example import decode_context
 from trainer_utils.format.example_columns import parse_examples
 from trainer_utils.format.manifest import Shard
 from trainer_utils.format.naming import NAME_FEATURES
 from trainer_utils.format.tfrecord import (
+    FOOTER_BYTES,
     RECORD_OVERHEAD_BYTES,
+    Buffer,
     Lengths,
     Positions,
+    Sums,
     compact,
+    extend_crc32c,
+    frame_parts,
+    multiset_checksum,
     unframe,
 )
 
 _ADVICE = "It is of another shard, or damaged: write the dataset again."
+_WRITE_BYTES = 1 << 20  # 1 MiB: few system calls, each of which lets another thread in
+_GZIP_CONTAINER = 16 + zlib.MAX_WBITS
 # Not `np.load`: it evaluates the header, and fails in as many ways as Python's parser has.
 _HEADER = re.compile(
     rb"\x93NUMPY\x01\x00(?P<size>..)\{'descr': '(?P<type><u[248])', 'fortran_order': False, "
@@ -79,20 +92,13 @@ class RecordIndex:
         stream.seek(begin)
         return unframe(stream.read(end - begin), path=path, record=number, offset=begin)
 
-    def numbers_named(self, name: bytes) -> list[int] | None:
-        """The records that may be called so, one of 2**32 others among them; None: any may be."""
-        if self.name_crcs is None:
-            return None
-        numbers: list[int] = np.flatnonzero(self.name_crcs == extend_crc32c(0, name)).tolist()
-        return numbers
-
     def to_bytes(self) -> bytes:
         """The index as it lies on disk."""
         stream = io.BytesIO()
-        for array in (compact(self.lengths), self.payload_crcs, self.name_crcs):
-            if array is not None:
-                array = array.astype(array.dtype.newbyteorder("<"))
-                np.lib.format.write_array(stream, array, (1, 0), False)  # type: ignore[no-untyped-call]
+        for column in (compact(self.lengths), self.payload_crcs, self.name_crcs):
+            if column is not None:
+                column = column.astype(column.dtype.newbyteorder("<"))
+                np.lib.format.write_array(stream, column, (1, 0), False)  # type: ignore[no-untyped-call]
         return stream.getvalue()
 
     @classmethod
@@ -180,3 +186,110 @@ def name_in(record: bytes | memoryview) -> bytes | None:
         return name_of(decode_context(record, NAME_FEATURES))
     except DatasetError:
         return None
+
+
+class ShardDigest(NamedTuple):
+    """What was written: `bytes` and `crc32c` are of the file, `content` of its records in any
+    order."""
+
+    records: int
+    bytes: int
+    crc32c: int
+    content: int
+
+
+class ShardWriter:
+    """Appends records to a stream. The caller opens, closes and renames the file.
+
+    Args:
+        stream: where the bytes go, a MiB or so at a time.
+        gzip: whether to compress. The gzip header holds no time and no name, so that equal
+            records give equal files.
+        buffer_bytes: what is held back before it is written.
+    """
+
+    def __init__(
+        self, stream: BinaryIO, *, gzip: bool = False, buffer_bytes: int = _WRITE_BYTES
+    ) -> None:
+        self._stream = stream
+        self._buffer_bytes = buffer_bytes
+        self._gzip = zlib.compressobj(6, zlib.DEFLATED, _GZIP_CONTAINER) if gzip else None
+        self._pending: list[bytes] = []
+        self._pending_bytes = 0
+        self._lengths = array.array("Q")
+        self._payload_crcs = array.array("I")
+        self._name_crcs = array.array("I")
+        self._bytes = self._crc = 0
+
+    def write(self, parts: Sequence[bytes], *, name: bytes | None = None) -> int:
+        """Frames and appends one record; returns its masked CRC-32C.
+
+        Args:
+            parts: of the payload.
+            name: what it is called (`name_of`); None: that is looked for in it.
+        """
+        header, footer = frame_parts(parts)
+        self._pending += (header, *parts, footer)
+        length, crc = sum(map(len, parts)), int.from_bytes(footer, "little")
+        self._lengths.append(length)
+        self._payload_crcs.append(crc)
+        self._name_crcs.append(name_crc(name_in(b"".join(parts)) if name is None else name))
+        self._pending_bytes += length + RECORD_OVERHEAD_BYTES
+        if self._pending_bytes >= self._buffer_bytes:
+            self._flush()
+        return crc
+
+    def write_framed(
+        self,
+        frames: bytes | memoryview,
+        lengths: Positions,
+        payload_crcs: Sums,
+        names: Sums | None = None,
+    ) -> None:
+        """Appends records that carry their (verified) frames already, end to end.
+
+        Args:
+            frames: the framed records.
+            lengths: `(records,) int64`, each payload's length in bytes.
+            payload_crcs: `(records,) uint32`, each payload's masked CRC-32C.
+            names: `(records,) uint32`, the CRC-32C of what they are called, 0 of one without; None:
+                names are looked for in them.
+        """
+        self._flush()
+        if names is None:
+            ends = np.cumsum(lengths + RECORD_OVERHEAD_BYTES) - FOOTER_BYTES
+            names = name_crcs(np.frombuffer(frames, np.uint8), ends - lengths, ends)
+        self._emit(frames if self._gzip is None else self._gzip.compress(frames))
+        self._lengths.frombytes(lengths.astype(np.uint64).tobytes())
+        self._payload_crcs.frombytes(payload_crcs.astype(np.uint32).tobytes())
+        self._name_crcs.frombytes(names.astype(np.uint32).tobytes())
+
+    @property
+    def index(self) -> RecordIndex:
+        """Of the records written so far."""
+        return RecordIndex(
+            np.array(self._lengths, np.int64),
+            np.array(self._payload_crcs, np.uint32),
+            np.array(self._name_crcs, np.uint32),
+        )
+
+    def finish(self) -> ShardDigest:
+        """Writes what is pending. The stream stays open; nothing may be written after this."""
+        self._flush()
+        if self._gzip is not None:
+            self._emit(self._gzip.flush())
+        lengths, crcs = np.array(self._lengths, np.int64), np.array(self._payload_crcs, np.uint32)
+        return ShardDigest(len(lengths), self._bytes, self._crc, multiset_checksum(lengths, crcs))
+
+    def _flush(self) -> None:
+        block = b"".join(self._pending)
+        self._pending.clear()
+        self._pending_bytes = 0
+        self._emit(block if self._gzip is None else self._gzip.compress(block))
+
+    def _emit(self, block: bytes | memoryview) -> None:
+        if block:
+            self._stream.write(block)
+            summed = block if isinstance(block, bytes) else np.frombuffer(block, np.uint8)
+            self._crc = extend_crc32c(self._crc, summed)
+            self._bytes += len(block)

@@ -3,6 +3,7 @@
     text_of(b"caf\\xe9", path="vocab/label.txt")     # DatasetError: … (byte 3)
     parse_json_object('{"a": 1}', path="manifest.json")     # refuses what readers disagree about
     json_lines('{"a": 1}\\n{"a": 2}\\n', path="rejects.jsonl")
+    seal(text)     # the same with the CRC-32C of its bytes as its `checksum`
 
 Refused are a name that comes twice, NaN and infinities, integers beyond 64 bits, half of a
 surrogate pair, and deep nesting: two readers could make two things of them.
@@ -14,15 +15,21 @@ import collections.abc
 import dataclasses
 import json
 import math
+import re
 import types
 import typing
 from collections.abc import Mapping
 from typing import Any, TypeAlias
 
 from trainer_utils.format.errors import DatasetError
+from trainer_utils.format.tfrecord import extend_crc32c
 
 Json: TypeAlias = Any  # what `json.loads` makes: None, bool, int, float, str, list or dict
 JsonObject: TypeAlias = dict[str, Json]
+NO_CHECKSUM = "00000000"
+
+# Two blanks of indent are the top level's alone, and no text of JSON holds a newline.
+_CHECKSUM = re.compile(r'\n  "checksum": "([0-9a-f]{8})"')
 _MOST_DIGITS = 20  # of an integer of 64 bits, with its sign
 
 
@@ -40,19 +47,19 @@ def text_of(data: bytes, *, path: str) -> str:
         ) from error
 
 
-def parse_json_object(text: str, *, path: str, is_sealed: bool = False) -> JsonObject:
+def parse_json_object(text: str, *, path: str, is_ours: bool = False) -> JsonObject:
     """What a text of JSON says, which must be an object.
 
     Args:
         text: of the file.
         path: its name, for messages.
-        is_sealed: whether its checksum agrees, so that it is as `render_json` wrote it, which
+        is_ours: whether its checksum agrees, so that it is as `render_json` wrote it, which
             writes no name twice: half the time of a manifest of 100,000 shards.
 
     Raises:
         DatasetError: it is none, or is ambiguous; the message names `path`.
     """
-    hooks = {} if is_sealed else _HOOKS
+    hooks = {} if is_ours else _HOOKS
     try:
         value = json.loads(text, parse_float=_finite, parse_constant=_finite, **hooks)
         if "\\u" in text:
@@ -137,3 +144,24 @@ def _finite(digits: str) -> float:
     if not math.isfinite(number := float(digits)):
         raise ValueError(f"the number {digits[:_MOST_DIGITS]} is none that floats hold")
     return number
+
+
+def seal(text: str) -> str:
+    """A text of JSON with its own checksum: the CRC-32C of its bytes with zeros for the digits.
+
+    A ValueError where it has no place for one, or two.
+    """
+    places = [found.span(1) for found in _CHECKSUM.finditer(text)]
+    if len(places) != 1:
+        raise ValueError(f"expected a line with its checksum, got {len(places)}")
+    start, stop = places[0]
+    crc = extend_crc32c(0, (text[:start] + NO_CHECKSUM + text[stop:]).encode())
+    return f"{text[:start]}{crc:08x}{text[stop:]}"
+
+
+def is_sealed(text: str) -> bool:
+    """Whether a text has its own checksum, and the right one."""
+    try:
+        return seal(text) == text
+    except ValueError:
+        return False

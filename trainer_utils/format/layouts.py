@@ -10,23 +10,10 @@ import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple, TypeVar
 
+from trainer_utils.format import naming
 from trainer_utils.format.datum import Feature, parse_features, parse_shard_info
 from trainer_utils.format.errors import DatasetError, reading
 from trainer_utils.format.manifest import Manifest, Shard
-from trainer_utils.format.naming import (
-    DATUM_SHARDS_FILE,
-    DATUM_TYPES_FILE,
-    EXAMPLE_SCHEMA_FILE,
-    MANIFEST_FILE,
-    SHARD_PREFIX,
-    SPLIT_PREFIX,
-    WORKING_FOLDER,
-    canonical_split,
-    check_inner_path,
-    index_file,
-    is_shard_file,
-    vocabulary_of,
-)
 from trainer_utils.format.tfds import (
     TFDS_FEATURES_FILE,
     TFDS_INFO_FILE,
@@ -35,11 +22,13 @@ from trainer_utils.format.tfds import (
     parse_tfds_splits,
 )
 
-DESCRIPTIONS = (MANIFEST_FILE, DATUM_SHARDS_FILE, TFDS_INFO_FILE)
+DESCRIPTIONS = (naming.MANIFEST_FILE, naming.DATUM_SHARDS_FILE, TFDS_INFO_FILE)
 """The files that name a dataset's shards, in the order in which they are believed."""
 
 _BARE = re.compile(r"\.(tfrecords?|tfrec)(\.gz)?$|\.tfrecords?-\d+-of-\d+$")
-_SHARD = re.compile(rf"(artifacts/[^/]+/[^/]+/\d+/)?{SPLIT_PREFIX}[^/]+/{SHARD_PREFIX}-")  # TFX's
+_SHARD = re.compile(
+    rf"(artifacts/[^/]+/[^/]+/\d+/)?{naming.SPLIT_PREFIX}[^/]+/{naming.SHARD_PREFIX}-"
+)  # TFX's
 _BESIDE_BARE = (".json", ".pbtxt", ".labels.txt")
 # `train-00000-of-01024`, without an extension; `model.data-00000-of-00001` is a checkpoint.
 _PLAIN = re.compile(r"(?<!\.data)(?<!\.index)-\d{5,}-of-\d{5,}$")
@@ -79,9 +68,9 @@ class ShardFile(NamedTuple):
     @property
     def index_path(self) -> str | None:
         """Where its record index lies if it has one; None of a shard not called as ours are."""
-        uri, _, name = self.path.rpartition(f"/{SPLIT_PREFIX}")
-        path = f"{SPLIT_PREFIX}{name}"
-        return f"{uri}/{index_file(path)}" if is_shard_file(path) else None
+        uri, _, name = self.path.rpartition(f"/{naming.SPLIT_PREFIX}")
+        path = f"{naming.SPLIT_PREFIX}{name}"
+        return f"{uri}/{naming.index_file(path)}" if naming.is_shard_file(path) else None
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -126,22 +115,24 @@ def find_layout(
                 manifest.check_text(name, text, path=path)
             return parse(text, path=path)
 
-    vocabularies = {name: path for path in files if (name := vocabulary_of(path)) is not None}
-    in_splits = {p: size or 0 for p, size in files.items() if p.startswith(SPLIT_PREFIX)}
+    vocabularies = {n: path for path in files if (n := naming.vocabulary_of(path)) is not None}
+    in_splits = {p: size or 0 for p, size in files.items() if p.startswith(naming.SPLIT_PREFIX)}
     manifest: Manifest | None = None
     shards: Mapping[str, Sequence[ShardFile]] = {}
     named_in = next((name for name in DESCRIPTIONS if name in files), "")
-    if named_in == MANIFEST_FILE:
-        manifest = parsed(Manifest.from_json, MANIFEST_FILE)
+    if named_in == naming.MANIFEST_FILE:
+        manifest = parsed(Manifest.from_json, naming.MANIFEST_FILE)
         manifest.check_files(in_splits)
         shards = {
             split: [ShardFile(one.path, one.records, one) for one in manifest.shards_of(split)]
             for split in manifest.splits
         }
-    features = parsed(parse_features, DATUM_TYPES_FILE) if DATUM_TYPES_FILE in files else None
-    if manifest is None and any(path.startswith(f"{WORKING_FOLDER}/") for path in files):
+    features = None
+    if naming.DATUM_TYPES_FILE in files:
+        features = parsed(parse_features, naming.DATUM_TYPES_FILE)
+    if manifest is None and any(path.startswith(f"{naming.WORKING_FOLDER}/") for path in files):
         raise DatasetError.at(uri, expected="a whole dataset", got="one that was never finished")
-    if named_in == DATUM_SHARDS_FILE:
+    if named_in == naming.DATUM_SHARDS_FILE:
         shards = _counted(parsed(parse_shard_info, named_in), files, f"{uri}/{named_in}")
         images = [name for name, feature in (features or {}).items() if feature.is_image]
         if features and {"image", "label"} <= {*images}:  # of segmentation: pixels are classes
@@ -168,7 +159,7 @@ def find_layout(
 
 def may_be_dataset(files: Collection[str]) -> bool:
     """Whether any of these may be of a dataset, whole or not."""
-    folders = (SPLIT_PREFIX, f"{WORKING_FOLDER}/")
+    folders = (naming.SPLIT_PREFIX, f"{naming.WORKING_FOLDER}/")
     return any(
         path in DESCRIPTIONS or path.startswith(folders) or is_named_as_records(path)
         for path in files
@@ -179,7 +170,7 @@ def sign_of_dataset(names: Collection[str]) -> str | None:
     """The file that shows that a folder of these is a dataset already; None for raw files."""
     if shards := [name for name in names if _SHARD.match(name)]:
         return min(shards)
-    signs = {DATUM_SHARDS_FILE: DATUM_TYPES_FILE, TFDS_INFO_FILE: TFDS_FEATURES_FILE}
+    signs = {naming.DATUM_SHARDS_FILE: naming.DATUM_TYPES_FILE, TFDS_INFO_FILE: TFDS_FEATURES_FILE}
     for own, beside in signs.items():
         if own in names and beside in names:
             return own
@@ -214,10 +205,10 @@ def layout_of_files(names: Sequence[str], whole: DatasetLayout | None) -> Datase
 def _split_of_file(path: str) -> str:
     """As its folder or the first word of its name, or its folder's, that is a usual spelling."""
     folder, name = ["", *path.split("/")][-2:]
-    if folder.startswith(SPLIT_PREFIX):
-        return folder.removeprefix(SPLIT_PREFIX)
+    if folder.startswith(naming.SPLIT_PREFIX):
+        return folder.removeprefix(naming.SPLIT_PREFIX)
     words = (word.lower() for part in (name, folder) for word in _WORDS.findall(part))
-    return next(filter(canonical_split, words), _DEFAULT_SPLIT)
+    return next(filter(naming.canonical_split, words), _DEFAULT_SPLIT)
 
 
 def _counted(
@@ -225,10 +216,10 @@ def _counted(
 ) -> dict[str, list[ShardFile]]:
     """Shards that JSON of others names, which lie inside of the folder."""
     for split, shards in info.items():
-        if "/" in check_inner_path(split, named_in=named_in):
+        if "/" in naming.check_inner_path(split, named_in=named_in):
             raise DatasetError(f"split {split!r}: expected a name without '/' ({named_in})")
-        for path in shards if EXAMPLE_SCHEMA_FILE not in files else ():
-            check_inner_path(path, named_in=named_in)
+        for path in shards if naming.EXAMPLE_SCHEMA_FILE not in files else ():
+            naming.check_inner_path(path, named_in=named_in)
     return {
         split: [ShardFile(path, records) for path, records in shards.items()]
         for split, shards in info.items()
@@ -244,7 +235,7 @@ def _bare(files: Collection[str], uri: str) -> list[str]:
         hint = f"tfx-shards convert {uri} OUT makes one of raw files."
         if inner := sorted(p for p in files if p.endswith(f"/{TFDS_INFO_FILE}")):
             hint = f"Give the folder of one version: {uri}/{inner[0].rpartition('/')[0]}"
-        what = f"{', '.join(DESCRIPTIONS)}, {SPLIT_PREFIX}*/ folders of TFRecord files, or"
+        what = f"{', '.join(DESCRIPTIONS)}, {naming.SPLIT_PREFIX}*/ folders of TFRecord files, or"
         expected = f"a dataset ({what} *.tfrecord files)"
         raise DatasetError.at(uri, expected=expected, got="none of these", advice=hint)
     return paths

@@ -15,13 +15,13 @@ import numpy.typing as npt
 
 from trainer_utils.dataset.selection import Source, mean_bytes
 from trainer_utils.format import CorruptShardError, DatasetError
-from trainer_utils.format.checksums import Buffer
 from trainer_utils.format.example_columns import Column, parse_examples, parse_feature_lists
 from trainer_utils.format.slices import FileRange, RecordName, RecordPositions
 from trainer_utils.format.tensors import TokenSpec
 from trainer_utils.format.tfrecord import (
     FOOTER_BYTES,
     HEADER_BYTES,
+    Buffer,
     check_frames,
     footers_of,
     unframe,

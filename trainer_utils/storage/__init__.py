@@ -17,24 +17,22 @@ from typing import BinaryIO
 
 from trainer_utils.format.errors import ConfigError
 from trainer_utils.format.json_text import text_of
-from trainer_utils.storage.faults import (
-    FileRefusedError,
-    MachineError,
-    is_fault,
-    naming_file,
-    persist,
-    problem_of,
-)
 from trainer_utils.storage.file_system import (
     OBJECT_SCHEMES,
+    FileRefusedError,
     FileSystem,
     FolderEntry,
     InputFile,
+    MachineError,
     display_path,
     encode_path,
+    is_fault,
     is_object_store,
     is_remote,
     join,
+    naming_file,
+    persist,
+    problem_of,
 )
 from trainer_utils.storage.local import LOCAL, begin_sync, sync_files, sync_folder
 

@@ -19,15 +19,19 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, cast
 
-from trainer_utils.storage.faults import (
+from trainer_utils.storage.file_system import (
     FileRefusedError,
+    FileSystem,
+    FolderEntry,
+    InputFile,
     changed_size,
     is_fault,
+    is_remote,
+    join,
     naming_file,
     persist,
     problem_of,
 )
-from trainer_utils.storage.file_system import FileSystem, FolderEntry, InputFile, is_remote, join
 
 if TYPE_CHECKING:
     from _typeshed import WriteableBuffer

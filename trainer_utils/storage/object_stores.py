@@ -16,8 +16,14 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, BinaryIO, cast
 
 from trainer_utils.format import ConfigError
-from trainer_utils.storage.faults import FileRefusedError, MachineError, changed_size
-from trainer_utils.storage.file_system import FileSystem, FolderEntry, InputFile
+from trainer_utils.storage.file_system import (
+    FileRefusedError,
+    FileSystem,
+    FolderEntry,
+    InputFile,
+    MachineError,
+    changed_size,
+)
 from trainer_utils.storage.store_settings import VARIABLES, open_store
 
 if TYPE_CHECKING:

@@ -15,8 +15,16 @@ import fsspec
 from fsspec.core import url_to_fs
 
 from trainer_utils.format import ConfigError
-from trainer_utils.storage.faults import FileRefusedError, MachineError, changed_size, persist
-from trainer_utils.storage.file_system import FileSystem, FolderEntry, InputFile, is_object_store
+from trainer_utils.storage.file_system import (
+    FileRefusedError,
+    FileSystem,
+    FolderEntry,
+    InputFile,
+    MachineError,
+    changed_size,
+    is_object_store,
+    persist,
+)
 from trainer_utils.storage.store_settings import CONNECT_SECONDS, REQUEST_SECONDS
 
 # Extras of this distribution, by scheme.

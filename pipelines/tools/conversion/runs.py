@@ -16,7 +16,7 @@ import logging
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from components import conversions, steps
+from components import steps
 from components.balancing.settings import BalancerSettings
 from components.common.beam import runner_of
 from components.common.workspace import folder_lock
@@ -53,7 +53,7 @@ def convert_in(conversion: Conversion, root: str) -> tuple[dict[str, str], bool]
     folder, beam = join(root, "artifacts"), conversion.beam_pipeline_args
     settings = conversion.settings
     balancing = BalancerSettings(**conversion.balancer)
-    module = conversions.conversion_class(settings).workers_module
+    module = steps.workers_module(settings)
     with _alone(folder):
         with runner_of(beam, module=module) as runner:
             planned = steps.conversion_of(conversion.selection, settings, runner)

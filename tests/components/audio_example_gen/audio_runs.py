@@ -45,14 +45,7 @@ def convert(files: dict[str, bytes], tmp_path: Path, **properties: Any) -> dict[
 
 def by_name(uri: Path) -> dict[str, dict[str, Any]]:
     """The single values of every example, by filename."""
-    found: dict[str, dict[str, Any]] = {}
-    for split, examples in runs.rows_of(uri).items():
-        for example in examples:
-            values = {name: values[0] for name, values in example.items() if len(values) == 1}
-            name = values["filename"].decode()
-            assert name not in found, "in the dataset twice"
-            found[name] = {**values, "split": split}
-    return found
+    return {name: {**row, "split": split} for name, (split, row) in runs.by_filename(uri).items()}
 
 
 def feature_of(uri: Path, name: str = "audio") -> dict[str, Any]:

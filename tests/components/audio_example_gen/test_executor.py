@@ -7,20 +7,16 @@ import numpy as np
 import pytest
 import soundfile
 import tensorflow as tf
-from tfx.dsl.components.base.base_beam_executor import BaseBeamExecutor
-from tfx.types import standard_artifacts
 
-from components.common.beam import IN_PROCESS_RUNNER
 from tests.components.audio_example_gen.audio_runs import (
     FRAMES,
     by_name,
     convert,
     feature_of,
-    run,
     sound,
 )
 from tests.components.runs import output_config, rejects_in
-from tests.make import table, write_files
+from tests.make import table
 
 FEATURES = {"audio", "sample_rate", "num_frames", "filename"}
 
@@ -88,31 +84,17 @@ def test_the_features_say_what_all_sounds_have_in_common(tmp_path, case):
         assert feature_of(tmp_path / "out", name)["type"] == "int"
 
 
-EMBEDDED = {
-    "bytes": ([sound(n) for n in range(5)], [f"list.parquet/{n:08d}" for n in range(5)]),
-    "Hugging Face's": (
-        [{"bytes": sound(n), "path": f"{n}.wav"} for n in range(5)],
-        [f"{n}.wav" for n in range(5)],
-    ),
-    "Hugging Face's, with no paths": (
-        [{"bytes": sound(n), "path": None} for n in range(5)],
-        [f"list.parquet/{n:08d}" for n in range(5)],
-    ),
-}
-
-
-@pytest.mark.parametrize(
-    ("form", "column"),
-    [("bytes", "audio"), ("Hugging Face's", "speech"), ("Hugging Face's, with no paths", "audio")],
-)
-def test_sounds_may_be_in_the_parquet_file_itself(tmp_path, form, column):
-    values, names = EMBEDDED[form]
-    rows = [{column: value, "label": "ab"[n % 2]} for n, value in enumerate(values)]
+@pytest.mark.parametrize(("column", "path"), [("audio", ""), ("speech", "{}.wav"), ("audio", None)])
+def test_sounds_may_be_in_the_parquet_file_itself(tmp_path, column, path):
+    """As bytes, or as Hugging Face has them, with paths or without."""
+    rows, expected = [], {}
+    for n in range(5):
+        value = sound(n) if path == "" else {"bytes": sound(n), "path": path and path.format(n)}
+        rows.append({column: value, "label": "ab"[n % 2]})
+        expected[path.format(n) if path else f"list.parquet/{n:08d}"] = (sound(n), n % 2)
     convert({"list.parquet": table(rows, "parquet", row_group_size=2)}, tmp_path)
     found = by_name(tmp_path / "out")
-    assert {name: (found[name]["audio"], found[name]["label"]) for name in found} == {
-        name: (sound(n), n % 2) for n, name in enumerate(names)
-    }
+    assert {name: (one["audio"], one["label"]) for name, one in found.items()} == expected
 
 
 BAD = {
@@ -146,19 +128,15 @@ def test_a_codec_that_cannot_be_sought_in_does_not_end_the_run(tmp_path):
     assert "1.wav" in by_name(tmp_path / "out")
 
 
-@pytest.mark.e2e
-def test_datum_statistics_gen_and_schema_gen_read_it(tmp_path):
+def test_datum_reads_it(tmp_path):
     from datum.reader import load
-    from tfx.components.schema_gen.executor import Executor as SchemaGen
-    from tfx.components.statistics_gen.executor import Executor as StatisticsGen
-    from tfx.utils import io_utils
 
     names = [
         f"{split}/{label}/{n}.wav" for split in ("train", "eval") for label in "ab" for n in "12"
     ]
     files = {name: sound(number) for number, name in enumerate(names)}
-    examples = run(write_files(tmp_path / "in", files), tmp_path / "out")
-    loaded = load(examples.uri)
+    convert(files, tmp_path)
+    loaded = load(str(tmp_path / "out"))
     loaded.dataset_configs.batch_size_val = 1
     given = {
         example["filename"].numpy()[0].decode(): (
@@ -169,24 +147,4 @@ def test_datum_statistics_gen_and_schema_gen_read_it(tmp_path):
         for split in ("train", "eval")
         for example in loaded.val_fn(split)
     }
-    assert given == {
-        name: (sound(number), FRAMES, "ab".index(name.split("/")[1]))
-        for number, name in enumerate(names)
-    }
-    context = BaseBeamExecutor.Context(
-        beam_pipeline_args=[f"--runner={IN_PROCESS_RUNNER}"],
-        tmp_dir=str(tmp_path / "tmp"),
-        unique_id="1",
-    )
-    statistics, schema = standard_artifacts.ExampleStatistics(), standard_artifacts.Schema()
-    statistics.uri, schema.uri = str(tmp_path / "statistics"), str(tmp_path / "schema")
-    StatisticsGen(context).Do(
-        {"examples": [examples]}, {"statistics": [statistics]}, {"exclude_splits": "[]"}
-    )
-    SchemaGen().Do(
-        {"statistics": [statistics]},
-        {"schema": [schema]},
-        {"infer_feature_shape": 1, "exclude_splits": "[]"},
-    )
-    found = io_utils.SchemaReader().read(f"{schema.uri}/schema.pbtxt").feature
-    assert {feature.name for feature in found} == {*FEATURES, "label"}
+    assert given == {name: (files[name], FRAMES, "ab".index(name.split("/")[1])) for name in names}

@@ -33,8 +33,7 @@ from trainer_utils.format import (
     encode_example,
 )
 from trainer_utils.storage import exists
-from trainer_utils.writing.publishing import working_folder
-from trainer_utils.writing.shards import write_shard
+from trainer_utils.writing.publishing import working_folder, write_shard
 
 SECONDS = 60  # after which the other process counts as hanging
 REPOSITORY = Path(__file__).parents[3]

@@ -18,14 +18,14 @@ from absl import logging
 from components.common import processes
 from components.common.tasks import Runner
 from components.common.workspace import removed_on_failure
-from components import conversions
+from components import text_conversion
 from components.example_gen import inputs
 from components.example_gen.settings import ImageSettings, TextSettings
 from components.steps import conversion_of
 
 kind, base, uri, number = sys.argv[1:]
 processes._WORTH_SECONDS = 0.0
-conversions.BUCKET_BYTES = 2500  # as a shard is, or some small ones: what a call writes
+text_conversion.BUCKET_BYTES = 2500  # as a shard is, or some small ones: what a call writes
 logging.set_verbosity(logging.INFO)
 settings_class = {"images": ImageSettings, "texts": TextSettings}[kind]
 with removed_on_failure(uri), Runner(processes=int(number)) as runner:

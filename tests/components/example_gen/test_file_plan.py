@@ -5,8 +5,7 @@ import hashlib
 
 import pytest
 
-from components.common.entry import Blob, Column, Entry
-from components.common.input_table import InputTable
+from components.common.entry import Blob, Column, Entry, InputTable
 from components.example_gen.file_plan import plan_shards
 from components.example_gen.plan import Partition
 from components.example_gen.settings import ImageSettings

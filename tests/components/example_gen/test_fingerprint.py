@@ -1,9 +1,7 @@
 """The manifest's fingerprint is of the inputs: the same whatever is made of them."""
 
-import io
 import os
 import shutil
-import tarfile
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +14,7 @@ from components.balancing.settings import BalancerSettings
 from components.example_gen.inputs import InputSelection
 from components.example_gen.plan import Partition
 from components.example_gen.settings import ImageSettings, TextSettings
+from tests.make import archive, table
 from tests.make import photo as any_photo
 from tests.make import write_files as write
 
@@ -71,23 +70,16 @@ def in_list(base: Path) -> Path:
 
 
 def in_archive(base: Path) -> Path:
-    base.mkdir(parents=True)
-    with tarfile.open(base / "all.tar", "w") as archive:
-        for number in range(12):
-            members = {"jpg": photo(number), "cls": b"%d" % (number % 3), "json": b'{"a": 1}'}
-            for extension, data in members.items():
-                member = tarfile.TarInfo(f"{number:03d}.{extension}")
-                member.size = len(data)
-                archive.addfile(member, io.BytesIO(data))
-    return base
+    files = {f"{n:03d}.jpg": photo(n) for n in range(12)}
+    files |= {f"{n:03d}.cls": b"%d" % (n % 3) for n in range(12)}
+    files |= {f"{n:03d}.json": b'{"a": 1}' for n in range(12)}
+    return write(base, {"all.tar": archive(dict(sorted(files.items())))})
 
 
 def in_parquet(base: Path) -> Path:
-    base.mkdir(parents=True)
     images = [{"bytes": photo(n), "path": f"{n}.jpg"} for n in range(12)]
-    table = pa.table({"image": images, "label": [f"class {n % 3}" for n in range(12)]})
-    pq.write_table(table, base / "all.parquet", row_group_size=5)
-    return base
+    rows = [{"image": image, "label": f"class {n % 3}"} for n, image in enumerate(images)]
+    return write(base, {"all.parquet": table(rows, "parquet", row_group_size=5)})
 
 
 def in_table(base: Path) -> Path:

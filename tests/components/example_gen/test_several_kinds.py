@@ -60,13 +60,7 @@ def run(base: Path | str, uri: Path, component: str = "image", **properties: Any
 
 
 def read(uri: Path) -> dict[str, dict[str, Any]]:
-    """Every example by filename: single values, or lists of them."""
-    found: dict[str, dict[str, Any]] = {}
-    for row in (row for rows in runs.rows_of(uri).values() for row in rows):
-        (name,) = row["filename"]
-        assert name.decode() not in found, "in the dataset twice"
-        found[name.decode()] = {n: v[0] if len(v) == 1 else v for n, v in row.items()}
-    return found
+    return {name: row for name, (_, row) in runs.by_filename(uri).items()}
 
 
 def features(uri: Path) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from tests.components.runs import run
 from tests.docs.markdown import REPOSITORY
 from tests.make import everything, photo
 from tests.make import write_files as write_tree
-from trainer_utils.format.checksums import seal
+from trainer_utils.format.json_text import seal
 
 # Photos in seven classes, four bad files and a hidden one.
 FILES = {

@@ -57,11 +57,6 @@ def edit(path: Path) -> None:
     assert (after.st_size, after.st_mtime_ns) == (before.st_size, before.st_mtime_ns)
 
 
-@pytest.fixture
-def base(tmp_path) -> Path:
-    return write_base(tmp_path)
-
-
 def write_base(folder: Path) -> Path:
     """Photos in folders three deep, where TFX's own driver does not look."""
     names = ["train/cat/1.jpg", "train/cat/2.jpg", "train/dog/deep/3.jpg", "eval/dog/4.jpg"]
@@ -99,14 +94,6 @@ CHANGES: dict[str, Callable[[Path], object]] = {
 }
 
 
-def test_a_change_of_the_photos_changes_the_fingerprint(tmp_path):
-    for name, change in CHANGES.items():
-        base = write_base(tmp_path / name)
-        before = fingerprint(base)
-        change(base)
-        assert fingerprint(base) != before, name
-
-
 OTHERS: dict[str, Callable[[Path], object]] = {
     "a photo read": lambda base: (base / "train/cat/1.jpg").read_bytes(),
     "a file outside": lambda base: (base.parent / "outside.jpg").write_bytes(photo(9)),
@@ -116,31 +103,33 @@ OTHERS: dict[str, Callable[[Path], object]] = {
 }
 
 
-def test_the_fingerprint_stays_where_no_photo_changed(base):
+def test_a_change_of_the_photos_changes_the_fingerprint_and_no_other_one(tmp_path):
+    for name, change in CHANGES.items():
+        base = write_base(tmp_path / name)
+        before = fingerprint(base)
+        change(base)
+        assert fingerprint(base) != before, name
+    base = write_base(tmp_path / "others")
     before = fingerprint(base)
     for name, change in OTHERS.items():
         change(base)
         assert fingerprint(base) == before, name
 
 
-def test_another_input_config_changes_the_fingerprint(base):
-    before = fingerprint(base, input_config(train="train/*", eval="eval/*"))
-    for changed in (
-        {"train": "train/*", "test": "eval/*"},
-        {"train": "train/cat/*", "eval": "eval/*"},
-        {"train": "eval/*", "eval": "train/*"},
-    ):
-        assert fingerprint(base, input_config(**changed)) != before
-
-
-def test_what_no_pattern_selects_does_not_change_the_fingerprint(base):
-    config = input_config(train="train/cat/*")
-    before = fingerprint(base, config)
+def test_the_fingerprint_is_of_what_the_patterns_select_and_of_their_names(tmp_path):
+    base = write_base(tmp_path)
+    one, two, other = {"train": "train/*"}, {"eval": "eval/*"}, {"eval": "train/*"}
+    configs = [one | two, one | {"test": "eval/*"}, {"train": "eval/*"} | other]
+    configs.append({"train": "train/cat/*"})
+    before = [fingerprint(base, input_config(**patterns)) for patterns in configs]
+    assert len({*before}) == 4
     CHANGES["a photo more"](base)
     edit(base / "train/dog/deep/3.jpg")
-    assert fingerprint(base, config) == before
+    after = [fingerprint(base, input_config(**patterns)) for patterns in configs]
+    assert after[3] == before[3]
+    assert not {*after[:3]} & {*before}
     edit(base / "train/cat/1.jpg")
-    assert fingerprint(base, config) != before
+    assert fingerprint(base, input_config(**configs[3])) != before[3]
 
 
 def test_an_edit_of_a_csv_or_of_what_it_lists_changes_the_fingerprint(tmp_path):

@@ -14,7 +14,6 @@ from tensorflow_metadata.proto.v0 import schema_pb2
 from tests.components.image_example_gen.image_runs import (
     convert,
     flat,
-    labels_of,
     photo,
     read,
     run,
@@ -26,40 +25,43 @@ from tests.components.runs import accounting, input_config, placed, records_of, 
 from trainer_utils import input_fn
 from trainer_utils.format import RecordIndex, Shard
 
+FOLDERS: dict[str, dict[str, tuple[str | None, str | None]]] = {  # None: the hash decides
+    "split and class": {
+        "train/cat/1.jpg": ("train", "cat"),
+        "eval/dog/1.jpg": ("eval", "dog"),
+        "test/emu/1.jpg": ("test", "emu"),
+    },
+    "split": {"train/1.jpg": ("train", None), "test/1.jpg": ("test", None)},
+    "nested below the class": {
+        "train/cat/2024/may/1.jpg": ("train", "cat"),
+        "train/cat/1.jpg": ("train", "cat"),
+        "test/dog/a/b/c/d/1.jpg": ("test", "dog"),
+    },
+    "classes named like splits": {
+        "train/train/1.jpg": ("train", "train"),
+        "train/test/1.jpg": ("train", "test"),
+    },
+    "nested": {"cat/2024/may/1.jpg": (None, "cat"), "dog/x/3.jpg": (None, "dog")},
+    "a class called train": {"train/1.jpg": (None, "train"), "tram/2.jpg": (None, "tram")},
+    "folders named like files": {
+        "photo.jpg/1.jpg": (None, "photo.jpg"),
+        "scan.png/2": (None, "scan.png"),
+    },
+    "flat": {"1.jpg": (None, None), "2.jpg": (None, None), "3": (None, None)},
+}
 
-def test_split_folders_give_split_and_label(tmp_path):
-    for case, expected in {
-        "split and class": {
-            "train/cat/1.jpg": ("train", "cat"),
-            "eval/dog/1.jpg": ("eval", "dog"),
-            "test/emu/1.jpg": ("test", "emu"),
-        },
-        "split": {"train/1.jpg": ("train", None), "test/1.jpg": ("test", None)},
-        "nested below the class": {
-            "train/cat/2024/may/1.jpg": ("train", "cat"),
-            "train/cat/1.jpg": ("train", "cat"),
-            "test/dog/a/b/c/d/1.jpg": ("test", "dog"),
-        },
-        "classes named like splits": {
-            "train/train/1.jpg": ("train", "train"),
-            "train/test/1.jpg": ("train", "test"),
-        },
-    }.items():
-        convert(write_photos(tmp_path / case / "in", *expected), tmp_path / case / "out")
-        assert placed(tmp_path / case / "out") == expected
 
-
-def test_class_folders_give_the_label_and_a_hash_the_split(tmp_path):
-    for case, expected in {
-        "nested": {"cat/2024/may/1.jpg": "cat", "cat/2.jpg": "cat", "dog/x/3.jpg": "dog"},
-        "a class called train": {"train/1.jpg": "train", "tram/2.jpg": "tram"},
-        "folders named like files": {"photo.jpg/1.jpg": "photo.jpg", "scan.png/2": "scan.png"},
-        "flat": {"1.jpg": None, "2.jpg": None, "3": None},
-    }.items():
+def test_folders_give_split_and_label_of_each_file(tmp_path):
+    for case, expected in FOLDERS.items():
         base, uri = tmp_path / case / "in", tmp_path / case / "out"
         manifest = convert(write_photos(base, *expected), uri)
-        assert labels_of(uri) == expected
-        assert manifest["split_order"] == ["train", "eval"]
+        by_hash = {name for name, (split, _) in expected.items() if split is None}
+        found = {
+            name: (None if name in by_hash else split, label)
+            for name, (split, label) in placed(uri).items()
+        }
+        assert found == expected
+        assert not by_hash or manifest["split_order"] == ["train", "eval"]
 
 
 TREE = ["a/cat/1.jpg", "a/dog/2.jpg", "b/dog/3.jpg", "b/emu/x/4.jpg", "c/5.jpg", "c/6.jpg"]

@@ -4,9 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from components.common.file_table import FileTable
-from components.common.input_table import InputTable
-from components.common.layout_inputs import LayoutInputs
+from components.common.entry import InputTable
+from components.common.layout_inputs import FileTable, LayoutInputs
 from components.common.rejects import Reject, render_rejects
 from components.layouts import read_layout
 from trainer_utils.storage import list_files

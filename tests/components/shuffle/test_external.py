@@ -8,7 +8,7 @@ import pytest
 
 from components.common.workspace import start_working
 from components.shuffle.external import ExternalShuffle, SplitLayout, frames_of, plan_tasks, run_of
-from tests.trainer_utils.format.tfrecord_files import frame_records
+from tests.make import frame_records
 from trainer_utils.format import CorruptShardError, DatasetError, read_blocks
 from trainer_utils.writing.publishing import working_folder
 

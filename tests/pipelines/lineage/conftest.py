@@ -16,11 +16,11 @@ from ml_metadata.proto import metadata_store_service_pb2 as messages  # noqa: E4
 from ml_metadata.proto import metadata_store_service_pb2_grpc as service  # noqa: E402
 
 from trainer_utils.dataset import open_dataset  # noqa: E402
-from trainer_utils.format import Manifest  # noqa: E402
-from trainer_utils.format.origin import (  # noqa: E402
+from trainer_utils.format.manifest import (  # noqa: E402
     Ancestor,
     DatasetInput,
     DatasetSummary,
+    Manifest,
     Origin,
     Step,
 )

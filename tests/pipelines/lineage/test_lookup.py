@@ -8,7 +8,7 @@ import pytest
 from pipelines.lineage import describe_artifact, list_runs
 from trainer_utils.dataset import open_dataset
 from trainer_utils.format import Feature, InputError
-from trainer_utils.format.origin import DatasetInput, Origin, Step
+from trainer_utils.format.manifest import DatasetInput, Origin, Step
 
 STORE = "store/kept.sqlite"  # above none of the datasets
 NAMES = {"filename": Feature(type="string")}

@@ -9,7 +9,7 @@ import tensorflow as tf
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.trainer_utils.format.tfrecord_files import frame_records
+from tests.make import frame_records
 from trainer_utils.dataset.inspection import DatasetFacts, features_of_facts
 from trainer_utils.format import DatasetError, Feature, RecordBlock, read_blocks
 

@@ -8,6 +8,7 @@ import pytest
 import tensorflow as tf
 
 import trainer_utils
+from tests.make import write_records
 from trainer_utils.dataset import open_dataset
 from trainer_utils.dataset.location import find_named_files, newest_dataset, uri_and_split
 from trainer_utils.format import DatasetError, Feature
@@ -20,12 +21,12 @@ RECORDS = 5  # of each file
 def imagenet(tmp_path_factory, serialize):
     """Files as keras_imagenet calls them: label n is that of record n of its split."""
     folder = tmp_path_factory.mktemp("imagenet")
+    example = {"image/class/text": [b"knee pad"]}
     for split, count in NUM_FILES.items():
         for index in range(count):
-            with tf.io.TFRecordWriter(f"{folder}/{split}-{index:05d}-of-{count:05d}") as writer:
-                for number in range(index * RECORDS, (index + 1) * RECORDS):
-                    example = {"image/class/label": [number], "image/class/text": [b"knee pad"]}
-                    writer.write(serialize(**example))
+            numbers = range(index * RECORDS, (index + 1) * RECORDS)
+            records = [serialize(**{"image/class/label": [n]}, **example) for n in numbers]
+            write_records(folder / f"{split}-{index:05d}-of-{count:05d}", records)
     (folder / "synsets.txt").write_text("n03623198\n")
     return folder
 

@@ -2,10 +2,8 @@
 
 import itertools
 import os
-import subprocess
-import sys
 import types
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +12,7 @@ import pytest
 import tensorflow as tf
 
 import trainer_utils
+from tests.make import run_python, write_records
 from trainer_utils import DatasetWriter, storage
 from trainer_utils.dataset import open_dataset, read_shard_blocks
 from trainer_utils.dataset.location import list_dataset
@@ -39,20 +38,16 @@ def examples(start: int, stop: int) -> list[dict]:
 
 def write_stock(uri: Path, split: str, shards: Sequence[list[bytes]], suffix: str = ".gz") -> str:
     """A stock ExampleGen's artifact, by TensorFlow's own writer."""
-    (uri / f"Split-{split}").mkdir(parents=True, exist_ok=True)
     for index, records in enumerate(shards):
         path = uri / f"Split-{split}/data_tfrecord-{index:05d}-of-{len(shards):05d}{suffix}"
-        options = tf.io.TFRecordOptions("GZIP" if suffix else "")
-        with tf.io.TFRecordWriter(str(path), options) as writer:
-            for record in records:
-                writer.write(record)
+        write_records(path, records, "GZIP" if suffix else "")
     return str(uri)
 
 
-def refusal(attempt: Callable[[], object]) -> str:
-    """The error of an attempt that must fail, which must be one line."""
+def refusal(uri: Path, **options: Any) -> str:
+    """Why a dataset is not opened, or not read so, which must be one line."""
     with pytest.raises(DatasetError) as caught:
-        attempt()
+        trainer_utils.iterate(str(uri), **options) if options else open_dataset(str(uri))
     message = str(caught.value)
     assert "\n" not in message
     return message
@@ -186,24 +181,23 @@ def test_a_missing_folder_and_one_without_shards_are_refused_by_name(tmp_path):
     (tmp_path / "empty").mkdir()
     (tmp_path / "others/Split-train").mkdir(parents=True)
     for name in ("gone", "empty", "others"):
-        assert str(tmp_path / name) in refusal(lambda name=name: open_dataset(str(tmp_path / name)))
+        assert str(tmp_path / name) in refusal(tmp_path / name)
 
 
 def test_a_missing_shard_and_a_dataset_that_was_not_finished_are_refused(ours):
     (ours / SHARD).unlink()
-    assert f"shard '{SHARD}': is missing" in refusal(lambda: open_dataset(str(ours)))
+    assert f"shard '{SHARD}': is missing" in refusal(ours)
     (ours / "manifest.json").unlink()
     (ours / WORKING_FOLDER).mkdir()
-    message = refusal(lambda: open_dataset(str(ours)))
-    assert message == f"'{ours}': expected a whole dataset, got one that was never finished"
+    assert refusal(ours) == f"'{ours}': expected a whole dataset, got one that was never finished"
 
 
 def test_a_stock_shard_cut_short_is_refused_with_file_and_byte(tmp_path, serialize):
     records = [serialize(**example) for example in examples(0, 3)]
-    uri = write_stock(tmp_path, "train", [records], suffix="")
+    write_stock(tmp_path, "train", [records], suffix="")
     path = tmp_path / "Split-train/data_tfrecord-00000-of-00001"
     path.write_bytes(path.read_bytes()[:-1])
-    message = refusal(lambda: open_dataset(uri))
+    message = refusal(tmp_path)
     assert str(path) in message
     assert f"(record 2, byte {len(records[0]) + len(records[1]) + 2 * 16})" in message
 
@@ -215,23 +209,23 @@ def test_a_stock_gzip_shard_that_is_damaged_is_refused_by_name(stock):
     bad_code = data[:30] + bytes([data[30] ^ 255]) + data[31:]
     for damaged in (data[:-12], data[: len(data) // 2], bad_sum, bad_code, b"These are notes."):
         path.write_bytes(damaged)
-        assert str(path) in refusal(lambda: open_dataset(str(stock)))
+        assert str(path) in refusal(stock)
         with pytest.raises(CorruptShardError) as caught:
             list(read_shard_blocks(str(path)))
         assert caught.value.path == str(path)
 
 
 def test_records_that_are_no_examples_are_refused_by_file(tmp_path):
-    uri = write_stock(tmp_path, "train", [[b"\xff\xff\xff not a message"]])
-    message = refusal(lambda: open_dataset(uri))
+    write_stock(tmp_path, "train", [[b"\xff\xff\xff not a message"]])
+    message = refusal(tmp_path)
     assert "data_tfrecord-00000-of-00001.gz" in message
     assert "tf.train.Example" in message
 
 
 def test_an_unknown_feature_is_refused_with_the_features_there_are(ours):
     for options in ({"features": "pixels"}, {"features": ["id", "pixels"]}, {"label": "pixels"}):
-        message = refusal(lambda options=options: trainer_utils.iterate(str(ours), **options))
-        assert message == f"feature 'pixels': expected one of id, text ({ours})"
+        said = f"feature 'pixels': expected one of id, text ({ours})"
+        assert refusal(ours, **options) == said
 
 
 def test_a_dataset_that_says_nothing_is_read_once_while_it_stays_as_it_is(
@@ -317,9 +311,8 @@ def test_raw_files_are_for_convert(tmp_path, name):
 )
 def test_gzip_is_known_by_its_bytes(tmp_path, serialize, read_by, name, is_packed, shuffle):
     path = tmp_path / name
-    with tf.io.TFRecordWriter(str(path), options="GZIP" if is_packed else "") as writer:
-        for number in range(RECORDS):
-            writer.write(serialize(id=[number]))
+    records = [serialize(id=[number]) for number in range(RECORDS)]
+    write_records(path, records, "GZIP" if is_packed else "")
     for place in (str(path), str(tmp_path)):
         assert ids_read(read_by, place, shuffle=shuffle) == list(range(RECORDS))
     path.write_bytes(path.read_bytes()[: RECORDS * 8])
@@ -330,33 +323,27 @@ def test_gzip_is_known_by_its_bytes(tmp_path, serialize, read_by, name, is_packe
 @pytest.mark.parametrize("name", ["data.tfrecord", "part-1"])
 def test_gzip_is_known_in_other_processes_too(tmp_path, serialize, name):
     path = tmp_path / name
-    with tf.io.TFRecordWriter(str(path), options="GZIP") as writer:
-        for number in range(RECORDS):
-            writer.write(serialize(id=[number]))
+    write_records(path, [serialize(id=[number]) for number in range(RECORDS)], "GZIP")
     found = ids_read(trainer_utils.iterate, str(path), processes=2)
     assert sorted(found) == list(range(RECORDS))
-    program = (
+    told = run_python(
         f"from pipelines.tools.verification import verify_dataset as v; print(v({str(path)!r}))"
     )
-    told = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
     assert "good" in told.stdout, told.stderr
 
 
 def test_a_record_whose_length_looks_like_gzip_is_a_record(tmp_path):
     data = b"".join(encode_example({"id": 7, "image": bytes(0x8B1F - 40)}))
     assert len(data) == 0x8B1F  # little-endian it begins 1f 8b
-    with tf.io.TFRecordWriter(str(tmp_path / "train.tfrecord")) as writer:
-        writer.write(data)
+    write_records(tmp_path / "train.tfrecord", [data])
     assert ids_read(trainer_utils.iterate, str(tmp_path)) == [7]
 
 
 def test_files_of_two_buckets_are_one_input(tmp_path, serialize):
     places = [f"memory://{tmp_path.name}-{n}/x/data.tfrecord" for n in "ab"]
     local = tmp_path / "x/data.tfrecord"  # the folder's own name has the word "test"
-    local.parent.mkdir()
     for number, place in enumerate(places):
-        with tf.io.TFRecordWriter(str(local)) as writer:
-            writer.write(serialize(id=[number]))
+        write_records(local, [serialize(id=[number])])
         with storage.write_atomically(place, temporary_folder=place.rpartition("/")[0]) as stream:
             stream.write(local.read_bytes())
     for files in (places, [places[0], str(local)]):

@@ -4,10 +4,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import tensorflow as tf
 
 import trainer_utils
-from tests.trainer_utils.format.tfrecord_files import frame_records
+from tests.make import frame_records, write_records
 from trainer_utils.dataset import open_dataset
 from trainer_utils.dataset.opening import (
     believed_index,
@@ -26,10 +25,7 @@ RECORDS = [bytes([n % 256]) * (n % 50) for n in range(500)]
 
 
 def write(path: Path) -> str:
-    options = tf.io.TFRecordOptions("GZIP" if path.suffix == ".gz" else "")
-    with tf.io.TFRecordWriter(str(path), options) as writer:
-        for record in RECORDS:
-            writer.write(record)
+    write_records(path, RECORDS, "GZIP" if path.suffix == ".gz" else "")
     return str(path)
 
 

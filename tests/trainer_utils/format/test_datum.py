@@ -1,11 +1,16 @@
-"""Datum's JSON files, read by Datum itself."""
+"""Descriptions of features: Datum's JSON, read by Datum; `schema.pbtxt`, by protobuf and TFT."""
 
 import json
 
 import pytest
 
 from trainer_utils.format import DatasetError, Feature, parse_shard_info
-from trainer_utils.format.datum import parse_features, render_features, render_shard_info
+from trainer_utils.format.datum import (
+    parse_features,
+    render_features,
+    render_schema_text,
+    render_shard_info,
+)
 
 FEATURES = {
     "image": Feature(type="string", shape=(480, 640, 3), extra={"sizes": "mixed"}),
@@ -17,11 +22,8 @@ SHARDS = {"train": {"Split-train/b": 3, "Split-train/a": 4}, "eval": {}}
 
 def test_features_and_shards_are_read_as_they_were_written():
     assert parse_features(render_features(FEATURES), path="x") == FEATURES
-    assert parse_shard_info(render_shard_info(SHARDS), path="x") == SHARDS
-    assert list(parse_shard_info(render_shard_info(SHARDS), path="x")["train"]) == [
-        "Split-train/b",
-        "Split-train/a",
-    ]
+    read = parse_shard_info(render_shard_info(SHARDS), path="x")
+    assert (read, [*read["train"]]) == (SHARDS, ["Split-train/b", "Split-train/a"])
 
 
 def test_datum_reads_the_features(tmp_path):
@@ -42,9 +44,38 @@ def test_what_are_no_features_or_shards_is_refused_with_its_path():
     good = {"type": "int", "shape": [], "dense": True}
     wrong = [3, {}, {"type": "int", "shape": [], "dens": True}]
     wrong += [{**good, **change} for change in ({"type": "double"}, {"shape": 3}, {"shape": ["a"]})]
-    for value in ([], None, *({"x": one} for one in wrong)):
-        with pytest.raises(DatasetError, match="some/path"):
-            parse_features(json.dumps(value), path="some/path")
-    for info in ([], {"train": 3}, {"train": {"a": "3"}}, {"train": {"a": -1}}):
-        with pytest.raises(DatasetError, match="some/path"):
-            parse_shard_info(json.dumps(info), path="some/path")
+    features = ([], None, *({"x": one} for one in wrong))
+    shards = ([], {"train": 3}, {"train": {"a": "3"}}, {"train": {"a": -1}})
+    for parse, values in ((parse_features, features), (parse_shard_info, shards)):
+        for value in values:
+            with pytest.raises(DatasetError, match="some/path"):
+                parse(json.dumps(value), path="some/path")
+
+
+def test_protobuf_and_transform_read_the_schema():
+    text_format = pytest.importorskip("google.protobuf.text_format")
+    schema_pb2 = pytest.importorskip("tensorflow_metadata.proto.v0.schema_pb2")
+    schema_utils = pytest.importorskip("tensorflow_transform.tf_metadata.schema_utils")
+    import tensorflow as tf
+
+    features = {
+        "image": Feature(type="string", shape=(4, 5, 3), extra={"sizes": "fixed"}),
+        'quo"te\\\n\u00e9\u4e2d': Feature(type="float", shape=(2,)),
+        "label": Feature(type="int"),
+        "list": Feature(type="int", shape=(7,), dense=False),
+    }
+    labels = ["cat", "d\u00f6g", "'\"\t\r\x01"]
+    text = render_schema_text(features, vocabularies={"label": labels})
+    schema = text_format.Parse(text, schema_pb2.Schema())
+    assert text_format.MessageToString(schema) == text
+    by_name = {entry.name: entry for entry in schema.feature}
+    assert [*by_name] == sorted(features)
+    assert by_name["label"].int_domain.max == 2
+    assert by_name["label"].int_domain.is_categorical
+    assert [*schema.string_domain[0].value] == labels
+    assert by_name["image"].HasField("image_domain")
+    assert by_name["list"].value_count.min == 0
+    spec = schema_utils.schema_as_feature_spec(schema).feature_spec
+    assert spec["image"] == tf.io.FixedLenFeature([], tf.string)
+    assert spec['quo"te\\\n\u00e9\u4e2d'] == tf.io.FixedLenFeature([2], tf.float32)
+    assert spec["list"] == tf.io.VarLenFeature(tf.int64)

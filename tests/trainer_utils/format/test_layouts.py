@@ -6,7 +6,7 @@ import pytest
 
 from tests.trainer_utils.format.test_manifest import MANIFEST
 from trainer_utils.format import DatasetError, Manifest
-from trainer_utils.format.checksums import seal
+from trainer_utils.format.json_text import seal
 from trainer_utils.format.layouts import find_layout
 from trainer_utils.format.manifest import FileDigest
 

@@ -1,16 +1,24 @@
-"""The manifest: its form, and what it refuses."""
+"""`manifest.json` and `lineage.json`: their form, and what they refuse."""
 
 import dataclasses
 import hashlib
 import itertools
 import json
+import re
 
 import google_crc32c
 import pytest
 
 from trainer_utils.format import Accounting, DatasetError, Manifest, Shard
-from trainer_utils.format.checksums import seal
-from trainer_utils.format.manifest import FileDigest
+from trainer_utils.format.json_text import render_json, seal
+from trainer_utils.format.manifest import (
+    Ancestor,
+    DatasetInput,
+    DatasetSummary,
+    FileDigest,
+    Origin,
+    Step,
+)
 
 SHARDS = tuple(
     Shard(path=f"Split-train/{n}", split="train", records=3, bytes=100 + n, crc32c=n)
@@ -32,6 +40,7 @@ MANIFEST = Manifest(
 )
 FILES = {"vocab/label.txt": FileDigest.of(b"cat\n"), "schema.pbtxt": FileDigest.of(b"")}
 SEALED = dataclasses.replace(MANIFEST, files=FILES)
+TEXT = SEALED.to_json()
 
 
 def test_its_keys_are_sorted_and_its_text_is_plain():
@@ -61,28 +70,43 @@ def test_other_versions_are_told_from_damage():
 
 
 def test_its_digest_is_that_of_its_bytes_read_or_made():
-    manifest, text = SEALED, SEALED.to_json()
-    digest = hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
-    read = Manifest.from_json(text, path="x")
-    assert (manifest.digest, read.digest) == (digest, digest)
+    def digest(text: str) -> str:
+        return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
+
+    read = Manifest.from_json(TEXT, path="x")
+    assert SEALED.digest == read.digest == digest(TEXT)
     changed = dataclasses.replace(read, producer="other")
-    assert changed.digest == hashlib.blake2b(changed.to_json().encode(), digest_size=16).hexdigest()
-    assert changed.digest != digest
+    assert changed.digest == digest(changed.to_json()) != read.digest
 
 
-def test_a_changed_manifest_can_be_looked_at_by_who_asks_for_it():
-    text = SEALED.to_json().replace("EMPTY_FILE", "FULL_FILE")
-    with pytest.raises(DatasetError, match="own checksum"):
-        Manifest.from_json(text, path="x")
+def test_its_sum_is_the_crc_of_its_bytes_with_zeros_for_the_sum():
+    said = json.loads(TEXT)["checksum"]
+    zeroed = TEXT.replace(f'"checksum": "{said}"', '"checksum": "00000000"')
+    assert f"{google_crc32c.value(zeroed.encode()):08x}" == said
+    assert seal(zeroed) == TEXT == seal(TEXT)
+    line = f'  "checksum": "{said}",\n'
+    for bad, count in ((TEXT.replace(line, line * 2), 2), (TEXT.replace(line, ""), 0)):
+        with pytest.raises(ValueError, match=f"expected a line with its checksum, got {count}"):
+            seal(bad)
+    forged = '\n  "checksum": "12345678"'  # no line of its own, since it is in a text
+    manifest = dataclasses.replace(SEALED, config={"a": forged, "checksum": "12345678"})
+    assert Manifest.from_json(manifest.to_json(), path="x") == manifest
+
+
+def test_one_that_was_changed_is_refused_unless_who_looks_asks_for_it():
+    for old, new in (("abc", "abd"), ("}\n", "}\n\n"), ('"records": 3', '"records": 4')):
+        assert old in TEXT
+        with pytest.raises(DatasetError, match="own checksum does not agree"):
+            Manifest.from_json(TEXT.replace(old, new), path="x")
+    text = TEXT.replace("EMPTY_FILE", "FULL_FILE")
     assert Manifest.from_json(text, path="x", is_checked=False).reject_counts == {"FULL_FILE": 1}
 
 
 @pytest.mark.parametrize("name", ["records", "bytes"])
 def test_numbers_beyond_64_bits_are_refused_whoever_vouches_for_them(name):
-    text = SEALED.to_json()
-    size = json.loads(text)["shards"][0][name]
-    huge = seal(text.replace(f'"{name}": {size},', f'"{name}": {2**64},'))
-    assert huge != text
+    size = json.loads(TEXT)["shards"][0][name]
+    huge = seal(TEXT.replace(f'"{name}": {size},', f'"{name}": {2**64},'))
+    assert huge != TEXT
     with pytest.raises(DatasetError) as caught:
         Manifest.from_json(huge, path="x")
     assert caught.value.path == "x"
@@ -115,11 +139,9 @@ def hostile() -> list[str]:
     for key in ("shards", "splits", "split_order", "format_version"):
         texts += [json.dumps({**good, key: wrong}) for wrong in (None, 7, "x", [1], {"a": 1})]
     shard = good["shards"][0]
-    for wrong in ({"records": 1}, {**shard, "crc32c": 5}, {**shard, "crc32c": "xyz"}):
-        texts.append(json.dumps({**good, "shards": [wrong]}))
-    for key, value in {"records": "3", "bytes": None, "path": 3}.items():
-        texts.append(json.dumps({**good, "shards": [{**shard, key: value}]}))
-    texts.append(json.dumps({**good, "shards": [{**shard, "records": -1}]}))
+    changes = {"records": ["3", -1], "bytes": [None], "path": [3], "crc32c": [5, "xyz"]}
+    shards = [{**shard, key: value} for key, values in changes.items() for value in values]
+    texts += [json.dumps({**good, "shards": [wrong]}) for wrong in ({"records": 1}, *shards)]
     return texts
 
 
@@ -137,3 +159,70 @@ def test_a_small_file_is_compared_with_its_sum():
         with pytest.raises(DatasetError, match=r"'x/vocab/label\.txt': expected 4 bytes") as caught:
             SEALED.check_text("vocab/label.txt", other, path="x/vocab/label.txt")
         assert caught.value.path == "x/vocab/label.txt"
+
+
+def test_a_summary_is_of_the_whole_dataset():
+    contents = {"s0": 0xF, "s1": 0x1}
+    shards = [
+        Shard(path=path, split="train", records=1, bytes=9, crc32c=0, content=content)
+        for path, content in contents.items()
+    ]
+    manifest = dataclasses.replace(MANIFEST, shards=tuple(shards))
+    assert DatasetSummary.of(manifest) == DatasetSummary(
+        producer="test",
+        input_fingerprint="abc",
+        versions={"tfx": "1.16.0"},
+        accounting=MANIFEST.accounting,
+        num_shards={"train": 2, "eval": 0},
+        content={"train": f"{0x10:016x}", "eval": f"{0:016x}"},
+        rejects={"EMPTY_FILE": 1},
+    )
+
+
+PATH = "out/lineage.json"
+ORIGIN = Origin(
+    made_by=Step(
+        component="ShardBalancer",
+        settings={"num_shards": {"train": 8}, "seed": 5},
+        inputs=(DatasetInput(name="examples", digest="1"),),
+        output="balanced_examples",
+    ),
+    ancestors=(
+        Ancestor(digest="2"),
+        Ancestor(
+            digest="1",
+            summary=DatasetSummary.of(MANIFEST),
+            made_by=Step(component="ImageExampleGen", settings={"input_base": "größe/"}),
+        ),
+    ),
+)
+
+
+def test_a_lineage_is_read_as_it_was_written_without_what_a_later_program_adds():
+    assert Origin.from_json(ORIGIN.to_json(), path=PATH) == ORIGIN
+    summary = Origin.from_json(ORIGIN.to_json(), path=PATH).ancestors[1].summary
+    assert list(summary.num_shards) == list(summary.accounting) == ["train", "eval"]
+    value = json.loads(ORIGIN.to_json())
+    value["made_by"]["host"] = value["ancestors"][0]["host"] = "h"
+    value["made_by"]["inputs"][0]["host"] = "h"
+    assert Origin.from_json(seal(render_json(value)), path=PATH) == ORIGIN
+
+
+def test_other_values_and_any_changed_byte_of_a_lineage_are_refused():
+    value = json.loads(ORIGIN.to_json())
+    made_by = [
+        {"component": 5},
+        {"inputs": [{"name": "examples", "digest": 1}]},
+        {"inputs": [{}]},
+        {"settings": "none"},
+    ]
+    changes = [{"made_by": {**value["made_by"], **change}} for change in made_by]
+    changes += [{"format_version": 2}, {"ancestors": None}, {"made_by": {}}]
+    bad = [seal(render_json({**value, **change})) for change in changes]
+    for place in range(0, 600, 37):
+        data = bytearray(ORIGIN.to_json().encode())
+        data[place] ^= 1
+        bad.append(data.decode(errors="surrogateescape"))
+    for text in bad:
+        with pytest.raises(DatasetError, match=re.escape(PATH)):
+            Origin.from_json(text, path=PATH)

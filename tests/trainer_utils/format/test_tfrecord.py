@@ -1,38 +1,97 @@
-"""TFRecord framing against TensorFlow's own writer, and damage at every byte."""
+"""TFRecord framing against TensorFlow's own writer, damage at every byte; sums against RFC 3720."""
 
 import io
+import random
 import struct
 import tracemalloc
 
 import google_crc32c
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from tests.trainer_utils.format.tfrecord_files import (
-    RECORDS,
-    frame_records,
-    payloads,
-    written_by_tensorflow,
+from tests.make import frame_records, write_records
+from trainer_utils.format import (
+    CorruptShardError,
+    combine_checksums,
+    multiset_checksum,
+    read_blocks,
+    scan_lengths,
 )
-from trainer_utils.format import CorruptShardError, read_blocks, scan_lengths
-from trainer_utils.format.checksums import masked_crc32c
 from trainer_utils.format.tfrecord import (
     RECORD_OVERHEAD_BYTES,
+    combine_crc32c,
+    extend_crc32c,
     footers_of,
     frame_footers,
     frame_headers,
+    masked_crc32c,
+    masked_crc32c_of_lengths,
     scan_until_damage,
     unframe,
 )
 
+RECORDS = {
+    "none": [],
+    "an empty one": [b""],
+    "several": [b"first", b"", b"third record", bytes(100)],
+    "large": [random.Random(0).randbytes(1 << 20), b"x", random.Random(1).randbytes(300_000)],
+    "many": [b"%d" % number * (number % 7) for number in range(20_000)],
+}
+
+
+def payloads(data: bytes, *, path: str = "x") -> list[bytes]:
+    return [one for block in read_blocks(io.BytesIO(data), path=path) for one in block.records()]
+
+
+def test_the_mask_is_tensorflows():
+    # 0x8a9136aa is of 32 zeros by RFC 3720, appendix B.4
+    assert extend_crc32c(extend_crc32c(0, bytes(7)), bytes(25)) == 0x8A9136AA
+    rotated = (0x8A9136AA >> 15 | 0x8A9136AA << 17) & 0xFFFFFFFF
+    assert masked_crc32c(bytes(32)) == (rotated + 0xA282EAD8) & 0xFFFFFFFF
+    assert masked_crc32c(bytes(10), bytes(22)) == masked_crc32c(bytes(32))
+
+
+@pytest.mark.parametrize("count", [0, 1, 64, 65, 500])
+def test_lengths_are_summed_as_google_crc32c_sums_each(count):
+    lengths = np.random.default_rng(0).integers(0, 2**62, 2 * count)[::2]
+    expected = [masked_crc32c(int(n).to_bytes(8, "little")) for n in lengths]
+    assert masked_crc32c_of_lengths(lengths).tolist() == expected
+
+
+@given(st.binary(), st.binary(max_size=5000))
+def test_sums_of_two_parts_make_that_of_the_whole(one, other):
+    sums = extend_crc32c(0, one), extend_crc32c(0, other)
+    assert combine_crc32c(*sums, len(other)) == extend_crc32c(0, one + other)
+
+
+def checksum(records: list[bytes]) -> int:
+    crcs = np.array([google_crc32c.value(record) for record in records], np.uint32)
+    return multiset_checksum(np.array([*map(len, records)], np.int64), crcs)
+
+
+def test_a_sum_of_records_in_any_order_and_lots_shows_one_lost_doubled_or_changed():
+    source = random.Random(0)
+    records = [source.randbytes(source.randint(8, 40)) for _ in range(2000)]
+    mixed = source.sample(records, len(records))
+    lots = [mixed[:1], mixed[1:900], [], mixed[900:]]
+    assert combine_checksums(map(checksum, lots)) == checksum(records)
+    sums = {checksum(records)}
+    for number in range(200):
+        lost = records[:number] + records[number + 1 :]
+        sums |= {checksum(lost), checksum([*records, records[number]])}
+        sums.add(checksum([*lost, records[number] + b"\0"]))
+    assert len(sums) == 601
+
 
 @pytest.mark.parametrize("records", RECORDS.values(), ids=RECORDS)
 def test_framed_records_are_the_bytes_that_tensorflow_writes(tmp_path, records):
-    assert frame_records(records) == written_by_tensorflow(tmp_path / "records", records)
+    assert frame_records(records) == write_records(tmp_path / "records", records)
 
 
 def test_headers_and_footers_of_many_records_are_those_that_tensorflow_writes(tmp_path):
-    block = written_by_tensorflow(tmp_path / "records", [b"a" * n for n in range(300)])
+    block = write_records(tmp_path / "records", [b"a" * n for n in range(300)])
     (read,) = read_blocks(io.BytesIO(block), path="x")
     crcs = np.array([google_crc32c.value(record) for record in read.records()], np.uint32)
     headers, footers = frame_headers(read.lengths), frame_footers(crcs)
@@ -58,7 +117,7 @@ def test_one_frame_is_taken_apart_or_refused_with_its_place():
     ("name", "block_bytes"), [("several", 1), ("several", 13), ("large", 1000), ("large", 1 << 23)]
 )
 def test_blocks_of_any_size_hold_the_records_of_tensorflows_file(tmp_path, name, block_bytes):
-    data = written_by_tensorflow(tmp_path / "records", RECORDS[name])
+    data = write_records(tmp_path / "records", RECORDS[name])
     blocks = list(read_blocks(io.BytesIO(data), path="x", block_bytes=block_bytes))
     assert [record for block in blocks for record in block.records()] == RECORDS[name]
     assert b"".join(bytes(frame) for block in blocks for frame in block.frames()) == data
@@ -83,10 +142,9 @@ def test_a_file_cut_anywhere_but_between_records_is_refused():
             continue
         assert (error.path, error.record, error.offset) == ("a/shard", whole, BOUNDARIES[whole])
         place = rf"'a/shard'.*\(record {whole}, byte {BOUNDARIES[whole]}\)"
-        with pytest.raises(CorruptShardError, match=place):
-            payloads(data[:size], path="a/shard")
-        with pytest.raises(CorruptShardError, match=place):
-            scan_lengths(io.BytesIO(data[:size]), path="a/shard")
+        for read in (payloads, lambda data, path: scan_lengths(io.BytesIO(data), path=path)):
+            with pytest.raises(CorruptShardError, match=place):
+                read(data[:size], path="a/shard")
 
 
 def test_each_flipped_bit_is_found_in_its_record():
@@ -99,13 +157,11 @@ def test_each_flipped_bit_is_found_in_its_record():
             flipped[place] ^= 1 << bit
             with pytest.raises(CorruptShardError, match=expected):
                 payloads(bytes(flipped))
-        # A scan looks at lengths alone.
         lengths, error = scan_until_damage(io.BytesIO(flipped), path="x")
-        if place < BOUNDARIES[number] + 12:
-            assert (error.record, error.offset) == (number, BOUNDARIES[number])
-        else:
-            assert error is None
-        found = FRAGILE if error is None else FRAGILE[:number]
+        is_seen = place < BOUNDARIES[number] + 12  # by a scan, which looks at lengths alone
+        at = None if error is None else (error.record, error.offset)
+        assert at == ((number, BOUNDARIES[number]) if is_seen else None)
+        found = FRAGILE[:number] if is_seen else FRAGILE
         assert lengths.tolist() == [len(record) for record in found]
 
 

@@ -13,7 +13,7 @@ import tensorflow as tf
 
 from tests.trainer_utils.frameworks.test_tensorflow import IDS, ids
 from trainer_utils import CorruptShardError, input_fn, iterate
-from trainer_utils.format.checksums import seal
+from trainer_utils.format.json_text import seal
 
 HEADER_BYTES, FOOTER_BYTES = 12, 4  # of a TFRecord: length and its sum, and the payload's sum
 

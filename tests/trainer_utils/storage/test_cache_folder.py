@@ -148,13 +148,11 @@ def test_a_folder_that_others_may_write_to_is_refused(tmp_path, monkeypatch):
     with pytest.raises(ConfigError, match=r"\(mode 777\)"):
         CacheFolder()
     shutil.move(own, tmp_path / "theirs")
-    own.symlink_to(tmp_path / "theirs")
-    with pytest.raises(ConfigError, match="got no folder"):
-        CacheFolder()
-    own.unlink()
-    own.write_bytes(b"")
-    with pytest.raises(ConfigError, match="got no folder"):
-        CacheFolder()
+    for make in (lambda: own.symlink_to(tmp_path / "theirs"), lambda: own.write_bytes(b"")):
+        make()
+        with pytest.raises(ConfigError, match="got no folder"):
+            CacheFolder()
+        own.unlink()
     monkeypatch.setattr("os.getuid", lambda: 4_000_000)
     (tmp_path / "tfx-shards-4000000").mkdir(mode=0o700)
     with pytest.raises(ConfigError, match="got one of user"):

@@ -24,13 +24,10 @@ def config(scheme: str = "s3") -> dict:
     return dict(store_settings.open_store(scheme, "bucket").config)
 
 
-def test_without_credentials_requests_are_not_signed():
+def test_without_credentials_requests_are_signed_on_a_machine_of_the_cloud_alone(tmp_path):
     found = config()
     assert str(found["skip_signature"]).lower() == "true"
     assert found["region"] == "us-east-1"
-
-
-def test_on_a_machine_of_the_cloud_its_own_credentials_are_asked_for(tmp_path):
     (tmp_path / "sys_vendor").write_text("Amazon EC2\n")
     assert "skip_signature" not in config()
 
@@ -94,11 +91,7 @@ def test_bodies_are_signed_where_nothing_else_keeps_them(
     assert (str(config().get("unsigned_payload", False)).lower() == "true") != is_signed
 
 
-def test_an_account_of_azure_is_in_the_url_or_in_the_environment(monkeypatch):
+def test_an_account_of_azure_is_in_the_url_and_no_bucket_of_s3_is_cut_there():
     store = store_settings.open_store("abfss", "box@mine.dfs.core.windows.net")
     assert (store.config["container_name"], store.config["account_name"]) == ("box", "mine")
-
-
-def test_a_bucket_of_s3_is_not_cut_where_azure_has_its_account(monkeypatch):
-    store = store_settings.open_store("s3", "key@bucket")
-    assert store.config["bucket"] == "key@bucket"
+    assert store_settings.open_store("s3", "key@bucket").config["bucket"] == "key@bucket"

@@ -8,7 +8,7 @@ import pytest
 
 pytest.importorskip("tfx", reason="components needs TFX")
 from pipelines.tools.conversion.recognition import kind_in_table, recognise
-from tests.trainer_utils.format.tfrecord_files import frame_records
+from tests.make import frame_records
 from trainer_utils.format import InputError
 
 JPEG, WAV = b"\xff\xd8\xff\xe0rest", b"RIFF\0\0\0\0WAVEfmt "
