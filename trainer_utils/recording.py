@@ -74,8 +74,8 @@ class InputRecorder:
         """Begins a segment of steps of a dataset of ours; the first, as its `state` counts it."""
         batches = getattr(dataset, "input_pipeline", dataset)
         order, sources = batches.order, batches.sources
-        epoch = int(dataset.input_epoch.read())  # moves where each iterator is an epoch
-        begun = dataset.input_start.step if epoch == dataset.input_start.epoch else 0
+        epoch = batches.next_epoch  # moves where each iterator is an epoch
+        begun = batches.input_start.step if epoch == batches.input_start.epoch else 0
         start: int = epoch * order.steps_per_epoch + begun
         self._before = self.ledger
         self._worker = batches.worker
