@@ -137,8 +137,8 @@ def read_ledger(place: str) -> InputLedger:
     """
     paths = [place]
     if is_folder(place):
-        names = sorted(filter(_LEDGER_FILES.fullmatch, list_names(place)))
-        paths = [join(place, name) for name in sorted(names, key=lambda n: n != LEDGER_FILE)]
+        names = filter(_LEDGER_FILES.fullmatch, list_names(place))
+        paths = [join(place, n) for n in sorted(names, key=lambda n: (n != LEDGER_FILE, n))]
     if not paths or not exists(paths[0]):
         raise DatasetError(
             f"{place!r}: expected {LEDGER_FILE}, which InputProgress(folder) writes with each "
