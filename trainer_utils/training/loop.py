@@ -20,6 +20,7 @@ import tensorflow as tf
 from trainer_utils.format import ConfigError, DatasetError
 from trainer_utils.format.settings import is_int, number
 from trainer_utils.frameworks.tensorflow import is_chief, num_workers
+from trainer_utils.input_backup import check_counted
 from trainer_utils.order import InputState
 from trainer_utils.order.ledger import InputLedger
 from trainer_utils.recording import InputRecorder
@@ -217,12 +218,8 @@ class _RunBackup:
     """
 
     def __init__(self, folder: str | None, *, every: int | str, train: Any, writes: bool) -> None:
-        if folder is not None and not hasattr(train, "resumed_at"):
-            raise ConfigError(
-                "train: expected the dataset of input_fn or distribute itself where there is a "
-                f"backup_dir, got {train!r}. Change its examples in a post_batching_callback.",
-                setting="train",
-            )
+        if folder is not None:
+            check_counted(train, "train")
         self._folder, self._every, self._writes = folder, every, writes
         self._path = "" if folder is None else join(folder, _FILE)
         self._recorder = InputRecorder(folder)
@@ -257,12 +254,10 @@ class _RunBackup:
                 if one is not None
             ]
             if kinds[1:] != kinds[:1]:
-                raise ConfigError(
-                    f"backup_dir: expected the backup of this model, whose {len(variables)} "
-                    f"variables are otherwise than the {len(self._arrays)} in {self._path}, first "
-                    f"at {own[0]}, there {saved[0]}: {kinds}. Give another folder, or remove it.",
-                    setting="backup_dir",
-                )
+                rule = f"the backup of this model, whose {len(variables)} variables are otherwise "
+                rule += f"than the {len(self._arrays)} there, first at {own[0]}, there {saved[0]}"
+                cure = f"They are {kinds}. Give another folder, or remove it"
+                raise ConfigError.of("backup_dir", self._path, allowed=rule, advice=cure)
         for (_, variable), (_, array) in zip(variables, self._arrays, strict=True):
             variable.assign(array)
 
