@@ -17,7 +17,8 @@ import numpy as np
 import numpy.typing as npt
 import tensorflow as tf
 
-from trainer_utils.format import ConfigError, DatasetError
+from trainer_utils.format import ConfigError
+from trainer_utils.format.errors import reading
 from trainer_utils.format.settings import is_int, number
 from trainer_utils.frameworks.tensorflow import is_chief, num_workers
 from trainer_utils.input_backup import check_counted
@@ -277,24 +278,22 @@ class _RunBackup:
         self._save(epoch + 1, 0, source, steps)
 
     def _load(self) -> None:
-        try:
-            with zipfile.ZipFile(io.BytesIO(read_bytes(self._path))) as archive:
-                meta = json.loads(archive.read(_META))
-                self._arrays: list[tuple[str, npt.NDArray[Any]]] = []
-                for number, (name, dtype, shape) in enumerate(meta["variables"]):
-                    kind = tf.as_dtype(dtype).as_numpy_dtype
-                    values = np.frombuffer(archive.read(str(number)), kind).reshape(shape)
-                    self._arrays.append((name, values))
+        content = io.BytesIO(read_bytes(self._path))
+        with (
+            reading(self._path, "a whole file that fit wrote", advice="Remove it to begin anew."),
+            zipfile.ZipFile(content) as archive,
+        ):
+            meta = json.loads(archive.read(_META))
+            self._arrays: list[tuple[str, npt.NDArray[Any]]] = []
+            for number, (name, dtype, shape) in enumerate(meta["variables"]):
+                kind = tf.as_dtype(dtype).as_numpy_dtype
+                values = np.frombuffer(archive.read(str(number)), kind).reshape(shape)
+                self._arrays.append((name, values))
             self.epoch, self.step = meta["epoch"], meta["step"]
             self.history = [(epoch, logs) for epoch, logs in meta["history"]]
             self._keras: str = meta["keras"]
             self._input_state = InputState.from_json(meta["input_state"])
             self._recorder.restore(InputLedger.from_json(meta["ledger"]))
-        except (zipfile.BadZipFile, KeyError, TypeError, ValueError) as error:
-            raise DatasetError(
-                f"backup {self._path!r}: expected a whole file that fit wrote, got {error}. "
-                "Remove it to begin anew."
-            ) from error
 
     def _save(self, epoch: int, step: int, source: BatchSource, steps: ModelSteps) -> None:
         if self._folder is None:
