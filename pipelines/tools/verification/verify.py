@@ -24,13 +24,14 @@ from trainer_utils.format.naming import (
     MANIFEST_FILE,
     REJECTS_FILE,
     SPLIT_PREFIX,
+    TFDS_FEATURES_FILE,
+    TFDS_INFO_FILE,
     VOCABULARY_FOLDER,
     is_index_file,
     is_shard_file,
     vocabulary_of,
 )
 from trainer_utils.format.printable import printable
-from trainer_utils.format.tfds import TFDS_FEATURES_FILE, TFDS_INFO_FILE
 from trainer_utils.text_output import human_bytes, quantity
 
 _ALONE_SECONDS = 2.0  # of work, up to which more processes cost more than they save
