@@ -89,10 +89,10 @@ def conversion(size: int) -> None:
 
     The folders are no real ones: a disk would add its own time for each, and inodes.
     """
-    from components.conversions import read_layout
     from components.example_gen.file_plan import plan_shards
     from components.example_gen.inputs import InputSelection, layout_inputs, locate
     from components.example_gen.settings import ImageSettings
+    from components.file_conversion import read_layout
 
     settings = ImageSettings(target_shard_bytes=32 << 20)
     with tempfile.TemporaryDirectory() as base:

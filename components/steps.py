@@ -102,7 +102,7 @@ def _conversion_class(settings: ExampleGenSettings) -> "type[Conversion[Any]]":
         from components.text_conversion import TextConversion
 
         return TextConversion
-    from components.conversions import conversion_class
+    from components.file_conversion import conversion_class
 
     return conversion_class(settings)
 
