@@ -52,13 +52,22 @@ jpeg = functools.partial(photo, kind="JPEG")
 
 
 @functools.cache
-def wav(number: int = 0, *, kind: str = "WAV", frames: int = 400, rate: int = 8000) -> bytes:
-    """A sound of 16 bits; another number gives another pitch."""
+def wav(
+    number: int = 0,
+    *,
+    kind: str = "WAV",
+    frames: int = 400,
+    rate: int = 8000,
+    channels: int = 1,
+    subtype: str = "PCM_16",
+) -> bytes:
+    """A sound, of 16 bits where nothing else is said; another number gives another pitch."""
     import soundfile
 
     stream = io.BytesIO()
     wave = 0.4 * np.sin(np.arange(frames) * (number + 1) / 20)
-    soundfile.write(stream, wave, rate, format=kind, subtype="PCM_16")
+    subtype = "VORBIS" if kind == "OGG" else subtype
+    soundfile.write(stream, np.stack([wave] * channels, 1), rate, format=kind, subtype=subtype)
     return stream.getvalue()
 
 
