@@ -309,7 +309,7 @@ def report(
 
     _check_settings(settings, DatasetReportSettings)
     examples, uri = path_of("examples", examples), _output(uri)
-    page = render_report(
+    page, _ = render_report(
         examples, sample_records=settings.sample_records, statistics=statistics, schema=schema
     )
     write_artifact(uri, {REPORT_FILE: page.encode()})

@@ -31,7 +31,7 @@ class _ExamplesVisualization(visualizations.ArtifactVisualization):
     ARTIFACT_TYPE = standard_artifacts.Examples
 
     def display(self, artifact: Artifact) -> str:
-        return _show(render_report(artifact.uri, sample_records=_SAMPLE_RECORDS))
+        return _show(render_report(artifact.uri, sample_records=_SAMPLE_RECORDS)[0])
 
 
 class _ReportVisualization(visualizations.ArtifactVisualization):

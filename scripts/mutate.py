@@ -175,19 +175,15 @@ MUTATIONS = [
     ),
     # What verify looks at.
     *[
-        Mutation(f"{VERIFY}/{file}", old, new, f"tests/{VERIFY}")
-        for file, old, new in (
-            ("shards.py", "if entry is not None and summed.crc != entry.crc32c:", "if False:"),
-            ("shards.py", "if entry is not None and summed.size != entry.bytes:", "if False:"),
-            (
-                "shards.py",
-                "np.concatenate(lengths), index.lengths",
-                "index.lengths, index.lengths",
-            ),
-            ("verify.py", "manifest.check_text(path, files.read_bytes(path), path=where)", "pass"),
-            ("verify.py", "        if records != accounting.written:\n", "        if False:\n"),
-            ("verify.py", "elif not is_sealed(files.read_text(path)):", "elif False:"),
-            ("shards.py", "if len(found) == len(said) and (wrong", "if False and (wrong"),
+        Mutation(f"{VERIFY}.py", old, new, f"tests/{VERIFY}")
+        for old, new in (
+            ("if entry is not None and summed.crc != entry.crc32c:", "if False:"),
+            ("if entry is not None and summed.size != entry.bytes:", "if False:"),
+            ("np.concatenate(lengths), index.lengths", "index.lengths, index.lengths"),
+            ("manifest.check_text(path, files.read_bytes(path), path=where)", "pass"),
+            ("        if records != accounting.written:\n", "        if False:\n"),
+            ("elif not is_sealed(files.read_text(path)):", "elif False:"),
+            ("if len(found) == len(said) and (wrong", "if False and (wrong"),
         )
     ],
 ]

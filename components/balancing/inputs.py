@@ -91,11 +91,10 @@ class Inputs:
     @property
     def label_counts(self) -> dict[str, dict[str, int]]:
         """How often each label occurs, by split; nothing where an input does not say."""
-        if any(source.manifest is None for source in self.sources):
-            return {}
         sums: dict[str, collections.Counter[str]] = {}
         for source in self.sources:
-            assert source.manifest is not None
+            if source.manifest is None:
+                return {}
             for split, labels in source.manifest.label_counts.items():
                 sums.setdefault(split, collections.Counter()).update(labels)
         return {split: dict(counts) for split, counts in sums.items()}

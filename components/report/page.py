@@ -58,7 +58,9 @@ def write_report(
     Raises:
         DatasetError: there is no such dataset, or no such statistics.
     """
-    page, damage = _render(uri, sample_records, statistics, schema, advance)
+    page, damage = render_report(
+        uri, sample_records=sample_records, statistics=statistics, schema=schema, advance=advance
+    )
     write_text(path, page, temporary_folder=os.path.dirname(path) or ".")
     return damage
 
@@ -69,19 +71,9 @@ def render_report(
     sample_records: int = SAMPLE_RECORDS,
     statistics: str | None = None,
     schema: str | None = None,
-) -> str:
-    """The page as HTML; arguments and errors as those of `write_report`."""
-    return _render(uri, sample_records, statistics, schema, lambda done, total: None)[0]
-
-
-def _render(
-    uri: str,
-    sample_records: int,
-    statistics: str | None,
-    schema: str | None,
-    advance: Callable[[int, int], None],
+    advance: Callable[[int, int], None] = lambda done, total: None,
 ) -> tuple[str, str]:
-    """The page, and what is damaged."""
+    """The page as HTML, and what is damaged; arguments and errors as those of `write_report`."""
     reader = ExampleReader(uri)
     sample = draw_sample(reader, most_records=sample_records, advance=advance)
     facts = inspect_dataset(uri)

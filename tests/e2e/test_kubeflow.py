@@ -217,6 +217,19 @@ def test_tables_become_one_dataset_natively(python, tmp_path):
     assert sum(shard["split"] == "train" for shard in manifest["shards"]) == 3
 
 
+def test_a_stock_example_gen_finds_its_span_without_a_driver(python, tmp_path):
+    for span in (1, 2):
+        (tmp_path / f"in/span-{span}").mkdir(parents=True)
+        (tmp_path / f"in/span-{span}/t.csv").write_text("n\n" + f"{span}\n" * 30)
+    cluster = Cluster(tmp_path / "pods", python)
+    run = cluster.run(
+        compiled(tmp_path, f"{OTHERS}:stock", "gs://bucket"), {"tables": str(tmp_path / "in")}
+    )
+    cluster.download(run.uri("CsvExampleGen", "examples"), tmp_path / "out")
+    records = trainer_utils.input_fn(str(tmp_path / "out"), "train", batch_size=None)
+    assert {int(record["n"]) for record in records} == {2}
+
+
 def write_table(path: Path, rows: int) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
     lines = [f"{n},text {path.parent.name} {n}\n" for n in range(rows)]

@@ -19,8 +19,7 @@ import numpy as np
 import pytest
 import soundfile
 
-from components.common.file_table import FileTable
-from components.common.layout_inputs import LayoutInputs
+from components.common.layout_inputs import FileTable, LayoutInputs
 from components.common.rejects import RejectedInputError
 from components.layouts import read_layout
 from components.layouts.webdataset import read_headers

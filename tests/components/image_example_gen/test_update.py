@@ -11,7 +11,7 @@ import pytest
 from components import steps
 from components.example_gen import file_shards
 from components.example_gen.settings import ImageSettings
-from pipelines.tools.verification.verify import verify_dataset
+from pipelines.tools.verification import verify_dataset
 from tests.components.image_example_gen.image_runs import (
     convert,
     flat,

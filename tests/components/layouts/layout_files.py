@@ -5,8 +5,7 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 from components.common.entry import InputTable
-from components.common.file_table import FileTable
-from components.common.layout_inputs import LayoutInputs
+from components.common.layout_inputs import FileTable, LayoutInputs
 from components.common.rejects import Reject, render_rejects
 from components.layouts import read_layout
 from tests.make import archive, write_files

@@ -41,6 +41,10 @@ class Page(html.parser.HTMLParser):
         return [attributes for name, attributes in self.elements if name == tag]
 
 
+def page_of(uri):
+    return Page(render_report(uri)[0])
+
+
 @pytest.fixture(scope="module")
 def examples():
     return [
@@ -74,7 +78,7 @@ def hostile(examples, write_dataset, tmp_path):
 
 
 def test_figures_are_those_of_the_data(dataset):
-    page = Page(render_report(dataset))
+    page = page_of(dataset)
     text = re.sub(r"\s+", " ", page.text)
     assert "8 records of train, 4 records of eval" in text
     table = text[text.index("score") :]
@@ -95,14 +99,14 @@ def test_the_steps_before_are_told_and_what_they_left_out(dataset):
     last = Step(component="Balance", inputs=(DatasetInput(name="examples", digest="ab"),))
     origin = Origin(made_by=last, ancestors=(ancestor,))
     Path(dataset, "lineage.json").write_text(origin.to_json())
-    text = re.sub(r"\s+", " ", Page(render_report(dataset)).text)
+    text = re.sub(r"\s+", " ", page_of(dataset).text)
     assert "Left out of 12 inputs3 rejected" in text
     assert "EMPTY 3 by Gen, the step before" in text
     assert re.search(r"1\. Gen, with .*input_base ?photos/", text)
 
 
 def test_nothing_of_hostile_data_becomes_markup(dataset, hostile):
-    page, harmless = Page(render_report(hostile)), Page(render_report(dataset))
+    page, harmless = page_of(hostile), page_of(dataset)
     assert {tag for tag, _ in page.elements} <= {tag for tag, _ in harmless.elements}
     assert not page.all("script")
     (policy,) = [meta["content"] for meta in page.all("meta") if "http-equiv" in meta]
@@ -120,7 +124,7 @@ def test_a_damaged_record_is_a_finding(dataset, tmp_path):
     data = bytearray(shard.read_bytes())
     data[2000] ^= 1
     shard.write_bytes(data)
-    assert re.search(r"data_tfrecord-00000-of-00002.*byte \d+", Page(render_report(dataset)).text)
+    assert re.search(r"data_tfrecord-00000-of-00002.*byte \d+", page_of(dataset).text)
 
 
 def test_a_sample_is_spread_over_all():
@@ -136,7 +140,7 @@ def test_a_table_of_thousands_of_columns_and_long_names_stays_a_page(write_datas
     example = {f"{n:04}{'x' * 500}": [n / 7] for n in range(2000)}
     example["text"] = [b"word " * 200_000]
     uri = write_dataset(tmp_path / "dataset", {"train": [[example, example]]}, {})
-    page = render_report(uri)
+    page, _ = render_report(uri)
     assert len(page) < 1_000_000
     assert re.search(r"1,881\s+more features", page)
 

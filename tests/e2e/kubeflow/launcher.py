@@ -53,11 +53,11 @@ class WarmPython:
     def run(self, command: Sequence[str], environment: Mapping[str, str], pod: "Pod") -> int:
         assert self._process.stdin
         assert self._process.stdout
-        _, _, module, *arguments = command
+        _, _, module, *arguments = command  # `python -m`
         request = {
             "module": module,
             "arguments": arguments,
-            "environment": {**environment, "POD_FOLDER": str(pod.folder)},
+            "environment": dict(environment),
             "folder": str(pod.folder),
             "log": str(pod.log),
         }
@@ -94,35 +94,30 @@ class Cluster:
 
     Args:
         folder: for the disks of the pods.
-        python: what runs `python -m …`; None: a process each.
+        python: what runs the containers' commands.
         generation: `mlmd`: input artifacts come without a type; `api`: with the bare title that
             versions without ML Metadata give.
     """
 
-    def __init__(
-        self, folder: Path, python: WarmPython | None = None, *, generation: str = "mlmd"
-    ) -> None:
+    def __init__(self, folder: Path, python: WarmPython, *, generation: str = "mlmd") -> None:
         self.folder = folder
         self.python = python
         self.generation = generation
         self.objects: dict[str, bytes] = {}
-        self.environment: dict[str, str] = {}
         self.pods = itertools.count()
         self.numbers = itertools.count(1)  # of artifacts, as ML Metadata gives them
         self.cache: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {}
 
-    def run(
-        self, package: str | Path, parameters: Mapping[str, Any], *, root: str | None = None
-    ) -> "Run":
+    def run(self, package: Path, parameters: Mapping[str, Any]) -> "Run":
         """Runs a package to its end.
 
         Raises:
             StepFailed: a step did not work.
         """
         spec = pipeline_spec_pb2.PipelineSpec()
-        document = next(yaml.safe_load_all(Path(package).read_text()))
+        document = next(yaml.safe_load_all(package.read_text()))
         json_format.ParseDict(document, spec)  # what Kubeflow's API server does first
-        run = Run(self, json_format.MessageToDict(spec), root or document["defaultPipelineRoot"])
+        run = Run(self, json_format.MessageToDict(spec), document["defaultPipelineRoot"])
         run.run_root(parameters)
         return run
 
@@ -162,7 +157,6 @@ class Run:
         self.artifacts: dict[tuple[str, str], dict[str, Any]] = {}
         self.parameters: dict[tuple[str, str], Any] = {}
         self.pods: dict[str, Pod] = {}
-        self.commands: dict[str, list[str]] = {}
 
     def run_root(self, parameters: Mapping[str, Any]) -> None:
         defined = self.spec["root"].get("inputDefinitions", {}).get("parameters", {})
@@ -310,34 +304,15 @@ class Run:
         command = [
             _fill(part, filled) for part in [*container["command"], *container.get("args", [])]
         ]
-        self.commands[name] = command
-        environment = {e["name"]: e["value"] for e in container.get("env", [])}
-        status = self._execute(command, {**self.cluster.environment, **environment}, pod)
-        if status:
-            raise StepFailed(f"{name}: exit status {status}\n{pod.log.read_text()}")
-        self._publish(name, executor_input, pod)
-
-    def _execute(self, command: list[str], environment: Mapping[str, str], pod: Pod) -> int:
-        python = self.cluster.python
-        if python and command[0] == "sh" and _EXECUTOR in command[2]:  # of a component of kfp
+        if command[0] == "sh" and _EXECUTOR in command[2]:  # of a component of kfp
             program = pod.folder / "ephemeral_component.py"
             program.write_text(command[3])
             path = ["--component_module_path", str(program)]
             command = ["python", "-m", _EXECUTOR, *path, *command[4:]]
-        if python and command[:2] == ["python", "-m"]:
-            return python.run(command, environment, pod)
-        here = os.path.dirname(sys.executable)
-        everything = {
-            **os.environ,
-            "PATH": f"{here}:{os.environ['PATH']}",
-            "PYTHONPATH": f"{Path(__file__).with_name('pod_site')}:{REPOSITORY}",
-            "POD_FOLDER": str(pod.folder),
-            **environment,
-        }
-        with pod.log.open("w") as log:
-            return subprocess.run(
-                command, stdout=log, stderr=log, cwd=pod.folder, env=everything, check=False
-            ).returncode
+        environment = {e["name"]: e["value"] for e in container.get("env", [])}
+        if status := self.cluster.python.run(command, environment, pod):
+            raise StepFailed(f"{name}: exit status {status}\n{pod.log.read_text()}")
+        self._publish(name, executor_input, pod)
 
     # getExecutorOutputFile, uploadOutputArtifacts, RecordArtifact
 

@@ -35,7 +35,7 @@ def run(request: dict) -> None:
         os.dup2(log, 2)
         os.environ.update(request["environment"])
         os.chdir(request["folder"])
-        runpy.run_path(os.path.join(os.path.dirname(__file__), "pod_site/sitecustomize.py"))
+        mount_below(request["folder"])
         sys.argv = [request["module"], *request["arguments"]]
         try:
             runpy.run_module(request["module"], run_name="__main__", alter_sys=True)
@@ -48,6 +48,14 @@ def run(request: dict) -> None:
         sys.stdout.flush()
         sys.stderr.flush()
         os._exit(status)
+
+
+def mount_below(pod: str) -> None:
+    """Lets kfp's own executor find `/minio` and the like below the folder that stands for a pod."""
+    import kfp.dsl.types.artifact_types as types
+
+    for name in ("_GCS_LOCAL_MOUNT_PREFIX", "_MINIO_LOCAL_MOUNT_PREFIX", "_S3_LOCAL_MOUNT_PREFIX"):
+        setattr(types, name, pod + getattr(types, name))
 
 
 if __name__ == "__main__":

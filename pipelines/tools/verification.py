@@ -1,0 +1,441 @@
+"""Reads a whole dataset and reports every problem, not only the first.
+
+    print(verify_dataset("datasets/photos"))
+
+Of each shard: size and checksum of the file, both checksums of each record, their number, the
+order-free sum of the contents, and the record index. Of the dataset: missing and extra files, the
+checksums of the manifest and of all others, Datum's JSON, the accounting and rejects.
+Without a manifest it checks what it can, and reports a manifest that was there and is missing.
+"""
+
+import concurrent.futures
+import contextlib
+import dataclasses
+import multiprocessing
+import os
+import re
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, BinaryIO
+
+import numpy as np
+
+from trainer_utils.dataset.location import DatasetFiles, Place, list_dataset
+from trainer_utils.dataset.opening import unpacked
+from trainer_utils.format import (
+    CorruptShardError,
+    DatasetError,
+    Manifest,
+    RecordIndex,
+    Shard,
+    combine_checksums,
+    multiset_checksum,
+    parse_shard_info,
+    read_blocks,
+)
+from trainer_utils.format.json_text import JsonObject, is_sealed
+from trainer_utils.format.manifest import Origin
+from trainer_utils.format.naming import (
+    DATASET_FILES,
+    DATUM_SHARDS_FILE,
+    EXAMPLE_SCHEMA_FILE,
+    INDEX_FOLDER,
+    INPUTS_FILE,
+    LINEAGE_FILE,
+    MANIFEST_FILE,
+    REJECTS_FILE,
+    SPLIT_PREFIX,
+    VOCABULARY_FOLDER,
+    index_file,
+    is_index_file,
+    is_shard_file,
+    vocabulary_of,
+)
+from trainer_utils.format.printable import printable
+from trainer_utils.format.tfds import TFDS_FEATURES_FILE, TFDS_INFO_FILE
+from trainer_utils.format.tfrecord import BLOCK_BYTES, Lengths, compact, extend_crc32c
+from trainer_utils.storage import open_for_reading, read_bytes
+from trainer_utils.text_output import human_bytes, quantity
+
+__all__ = ["Problem", "Verification", "verify_dataset"]
+
+_ALONE_SECONDS = 2.0  # of work, up to which more processes cost more than they save
+_BYTES_A_SECOND = 1e9  # measured, of one process
+_REMOTE_THREADS = 8
+_OWN_FOLDERS = (SPLIT_PREFIX, f"{INDEX_FOLDER}/", f"{VOCABULARY_FOLDER}/")
+# What readers look for at the top: one that no manifest names would be believed.
+_KNOWN_FILES = {*DATASET_FILES, EXAMPLE_SCHEMA_FILE, TFDS_FEATURES_FILE, TFDS_INFO_FILE}
+_LIKE_A_SHARD = re.compile(rf"^{SPLIT_PREFIX}|\.tfrec(ords?|ord)?\b|-\d{{5,}}-of-\d{{5,}}")
+_MOST_NAMED = 9  # damaged records of a shard, beside the first
+
+
+@dataclasses.dataclass(frozen=True)
+class Problem:
+    """What is wrong, and where: in a file, in a record from 0 on, at a (decompressed) byte."""
+
+    path: str
+    message: str
+    record: int | None = None
+    offset: int | None = None
+
+    @classmethod
+    def of(cls, error: DatasetError, path: str) -> "Problem":
+        """What an error says of a file."""
+        return cls(path, str(error), error.record, error.offset)
+
+    def to_json(self) -> JsonObject:
+        """With the number of the record and the byte, where they are known."""
+        found = {"path": self.path, "message": self.message}
+        places = {"record": self.record, "byte": self.offset}
+        return found | {name: place for name, place in places.items() if place is not None}
+
+
+@dataclasses.dataclass(frozen=True)
+class ShardCheck:
+    """A shard to read, and what the dataset says of it: `named_in` is the file that does."""
+
+    path: str
+    name: str  # relative to the dataset
+    split: str
+    records: int | None = None
+    named_in: str = ""
+    entry: Shard | None = None
+
+    @property
+    def index_path(self) -> str:
+        """Where its record index is."""
+        return self.path.removesuffix(self.name) + index_file(self.name)
+
+
+@dataclasses.dataclass(kw_only=True)
+class ShardOutcome:
+    """The whole records before the first that is not, and the problems."""
+
+    split: str
+    records: int = 0
+    problems: list[Problem] = dataclasses.field(default_factory=list)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Verification:
+    """What a reading of everything found; `records` are those that are whole, by split."""
+
+    uri: str
+    has_manifest: bool
+    num_shards: int
+    records: dict[str, int]
+    bytes: int
+    problems: Sequence[Problem]
+
+    @property
+    def is_good(self) -> bool:
+        """Whether there is no problem."""
+        return not self.problems
+
+    def to_json(self) -> JsonObject:
+        """All of it as JSON takes it."""
+        problems = [problem.to_json() for problem in self.problems]
+        return {**vars(self), "good": self.is_good, "problems": problems}
+
+    def __str__(self) -> str:
+        lines = [problem.message for problem in self.problems]
+        counts = ", ".join(f"{split} {number:,}" for split, number in self.records.items())
+        state = "good" if self.is_good else f"BAD ({quantity(len(self.problems), 'problem')})"
+        lines.append(
+            f"{state}: {self.uri}: {quantity(self.num_shards, 'shard')}, "
+            f"{human_bytes(self.bytes)}, whole records: {counts}"
+        )
+        if self.is_good and not self.has_manifest:
+            lines.append("It has no manifest, so that missing records cannot be found.")
+        return "\n".join(map(printable, lines))
+
+
+def verify_dataset(
+    place: Place, *, processes: int = 1, advance: Callable[[int, int], None] | None = None
+) -> Verification:
+    """Reads every byte of a dataset.
+
+    Args:
+        place: the uri of one of ours, Datum's, TFDS's, a stock ExampleGen's, or of a folder of
+            TFRecord files; or such files, by path or pattern.
+        processes: that read, where there is much to read.
+        advance: called after each shard with its bytes, and those of all.
+
+    Raises:
+        DatasetError: there is nothing that could be verified.
+    """
+    files = list_dataset(place)
+    manifest, tasks, problems = _find(files)
+    sizes = [files.size(task.name) or 0 for task in tasks]
+    outcomes = []
+    for outcome, size in zip(_checked(tasks, sum(sizes), processes), sizes, strict=True):
+        outcomes.append(outcome)
+        if advance is not None:
+            advance(size, sum(sizes))
+    problems += [problem for outcome in outcomes for problem in outcome.problems]
+    if manifest is not None:
+        problems += _check_small_files(files, manifest)
+    records = dict.fromkeys((task.split for task in tasks), 0)
+    for outcome in outcomes:
+        records[outcome.split] += outcome.records
+    return Verification(
+        uri=files.uri,
+        has_manifest=manifest is not None,
+        num_shards=len(tasks),
+        records=records,
+        bytes=sum(sizes),
+        problems=problems,
+    )
+
+
+def _find(files: DatasetFiles) -> tuple[Manifest | None, list[ShardCheck], list[Problem]]:
+    """What to read, and the problems that the names alone show."""
+    problems: list[Problem] = []
+    if MANIFEST_FILE in files.sizes:
+        manifest, problems = _read_manifest(files)
+        if manifest is not None:
+            tasks = [
+                ShardCheck(
+                    files.path(one.path), one.path, one.split, one.records, MANIFEST_FILE, one
+                )
+                for one in manifest.shards
+            ]
+            return manifest, tasks, problems
+        files = files.without(MANIFEST_FILE)
+    else:
+        problems += _check_no_manifest(files)
+    try:
+        found = files.layout()
+    except DatasetError as error:
+        names = [name for name in sorted(files.sizes) if _LIKE_A_SHARD.search(name)]
+        if not names and not problems:
+            raise
+        tasks = [ShardCheck(files.path(name), name, "unknown") for name in names]
+        return None, tasks, [*problems, Problem.of(error, "")]
+    tasks = [
+        ShardCheck(files.path(one.name), one.name, split, one.records, found.named_in, one.entry)
+        for split, group in found.shards.items()
+        for one in group
+    ]
+    return None, tasks, problems
+
+
+def _read_manifest(files: DatasetFiles) -> tuple[Manifest | None, list[Problem]]:
+    """The manifest, even a changed one as far as it can be read, and its problems."""
+    path = files.path(MANIFEST_FILE)
+    problems: list[Problem] = []
+    for is_checked in (True, False):
+        try:
+            text = files.read_text(MANIFEST_FILE)
+            return Manifest.from_json(text, path=path, is_checked=is_checked), problems
+        except DatasetError as error:
+            problems = problems or [Problem.of(error, MANIFEST_FILE)]
+    return None, problems
+
+
+def _checked(tasks: Sequence[ShardCheck], num_bytes: int, processes: int) -> Iterator[ShardOutcome]:
+    """The outcomes in the order of the tasks."""
+    is_remote = any("://" in task.path for task in tasks)
+    pool: concurrent.futures.Executor
+    if is_remote:
+        pool = concurrent.futures.ThreadPoolExecutor(_REMOTE_THREADS)
+    elif min(processes, len(tasks)) > 1 and num_bytes / _BYTES_A_SECOND > _ALONE_SECONDS:
+        # Forked processes of one that has threads, as TensorFlow's, may hang.
+        context = multiprocessing.get_context("spawn")
+        pool = concurrent.futures.ProcessPoolExecutor(processes, mp_context=context)
+    else:
+        yield from map(check_shard, tasks)
+        return
+    with pool:
+        yield from pool.map(check_shard, tasks)
+
+
+def _check_small_files(files: DatasetFiles, manifest: Manifest) -> Iterator[Problem]:
+    """Compares the files of a dataset with its manifest; shards by their names alone."""
+    named = {MANIFEST_FILE, LINEAGE_FILE, INPUTS_FILE, *(shard.path for shard in manifest.shards)}
+    named |= manifest.published.keys()
+    for path in sorted(set(files.sizes) - named):
+        if path.startswith(_OWN_FOLDERS) or path in _KNOWN_FILES:
+            message = "is no part of the dataset by its manifest. Remove it."
+            yield Problem(path, f"{files.path(path)!r}: {message}")
+    for split, accounting in manifest.accounting.items():
+        records = sum(shard.records for shard in manifest.shards_of(split))
+        if records != accounting.written:
+            yield Problem(
+                MANIFEST_FILE,
+                f"{files.path(MANIFEST_FILE)!r}: split {split!r}: expected shards of "
+                f"{accounting.written} records as were written, got {records}",
+            )
+    # Small files have their checksums in the manifest; those beside it have their own.
+    for path in sorted({*manifest.files, *({LINEAGE_FILE, INPUTS_FILE} & files.sizes.keys())}):
+        where = files.path(path)
+        if path not in files.sizes:
+            message = f"{where!r}: is missing, though {MANIFEST_FILE} names it. Write it again."
+            yield Problem(path, message)
+            continue
+        try:
+            if path == LINEAGE_FILE:
+                Origin.from_json(files.read_text(path), path=where)
+            elif path != INPUTS_FILE:
+                manifest.check_text(path, files.read_bytes(path), path=where)
+            elif not is_sealed(files.read_text(path)):
+                rule = "the checksum that it names"
+                raise DatasetError.at(where, expected=rule, got="another content")
+        except OSError as error:
+            yield Problem(path, f"{where!r}: cannot be read: {error.strerror or error}")
+        except DatasetError as error:
+            yield Problem.of(error, path)
+
+
+def _check_no_manifest(files: DatasetFiles) -> Iterator[Problem]:
+    """Says that a manifest is missing, where only this program writes what is there."""
+    names = list(files.sizes)
+    own = [name for name in names if is_index_file(name)]
+    if any(name.startswith(SPLIT_PREFIX) for name in names):
+        own += [name for name in names if name == REJECTS_FILE or vocabulary_of(name)]
+    if not own and DATUM_SHARDS_FILE in names:
+        try:
+            info = parse_shard_info(files.read_text(DATUM_SHARDS_FILE), path=DATUM_SHARDS_FILE)
+        except DatasetError:
+            return  # reported by another check
+        own = [path for shards in info.values() for path in shards if is_shard_file(path)]
+    if own:
+        yield Problem(
+            MANIFEST_FILE,
+            f"{files.path(MANIFEST_FILE)!r}: is missing, though {own[0]!r} is of a dataset that "
+            "has one. What it should hold is unknown: write the dataset again.",
+        )
+
+
+class _Summed:
+    """A stream that keeps the size and the CRC-32C of what was read from it."""
+
+    def __init__(self, stream: BinaryIO) -> None:
+        self._stream = stream
+        self.size = self.crc = 0
+
+    def read(self, size: int = -1) -> bytes:
+        data = self._stream.read(size)
+        self.size += len(data)
+        self.crc = extend_crc32c(self.crc, data)
+        return data
+
+    def tell(self) -> int:
+        return self.size
+
+
+def check_shard(task: ShardCheck) -> ShardOutcome:
+    """Reads a shard to its end, or to its first damaged record and, by the index, those behind it;
+    raises nothing."""
+    outcome, entry = ShardOutcome(split=task.split), task.entry
+    lengths: list[Lengths] = [np.zeros(0, np.uint16)]
+    crcs, content = [np.zeros(0, np.uint32)], 0
+    with _reporting(task, outcome), open_for_reading(task.path) as stream:
+        summed: Any = _Summed(stream)
+        with unpacked(summed, path=task.path) as records:
+            for block in read_blocks(records, path=task.path):
+                lengths.append(compact(block.lengths))
+                crcs.append(block.payload_crcs)
+                own = multiset_checksum(block.lengths, block.payload_crcs)
+                content = combine_checksums([content, own])
+                outcome.records += len(block)
+        while summed.read(BLOCK_BYTES):
+            pass  # what may stand behind the end of a gzip stream
+        if (wrong := _whole_but_wrong(task, outcome.records, summed, content)) is not None:
+            error = CorruptShardError.at(task.path, advice="Write the dataset again.", **wrong)
+            outcome.problems.append(Problem.of(error, task.name))
+        if entry is not None and entry.index_crc32c is not None:
+            with _reporting(task, outcome):
+                path = task.index_path
+                index = RecordIndex.from_bytes(read_bytes(path), path=path, shard=entry)
+                _compare(task, np.concatenate(lengths), index.lengths, "a record of {} bytes")
+                if index.payload_crcs is not None and not outcome.problems:
+                    sums = np.concatenate(crcs)
+                    _compare(task, sums, index.payload_crcs, "a record of sum {:08x}")
+        return outcome
+    outcome.problems += _behind_damage(task, outcome)
+    return outcome
+
+
+def _behind_damage(task: ShardCheck, outcome: ShardOutcome) -> list[Problem]:
+    """The damaged records behind the first one, where the index says where they begin."""
+    found: list[Problem] = []
+    if task.entry is None or task.name.endswith(".gz"):
+        return found
+    with contextlib.suppress(OSError, DatasetError), open_for_reading(task.path) as stream:
+        data = read_bytes(task.index_path)
+        index = RecordIndex.from_bytes(data, path=task.index_path, shard=task.entry)
+        num_whole = int((index.offsets[1:] <= stream.seek(0, os.SEEK_END)).sum())
+        for number in range(outcome.records + 1, min(num_whole + 1, len(index))):
+            try:
+                index.read(stream, number, path=task.path)
+            except CorruptShardError as error:
+                found.append(Problem.of(error, task.name))
+    if len(found) > _MOST_NAMED:
+        numbers = f"records {found[_MOST_NAMED].record} to {found[-1].record}"
+        message = f"{task.path!r}: {len(found) - _MOST_NAMED} more of {numbers} are damaged."
+        found[_MOST_NAMED:] = [Problem(task.name, message)]
+    return found
+
+
+@contextlib.contextmanager
+def _reporting(task: ShardCheck, outcome: ShardOutcome) -> Iterator[None]:
+    """Makes a problem of what is raised, of the shard or of its index."""
+
+    def name(path: str) -> str:
+        return index_file(task.name) if task.entry and path == task.index_path else task.name
+
+    try:
+        yield
+    except FileNotFoundError as error:
+        path = str(error.filename or task.path)
+        named = f", though {task.named_in} names it" if task.named_in else ""
+        message = f"{path!r}: is missing{named}. Write the dataset again."
+        outcome.problems.append(Problem(name(path), message))
+    except DatasetError as error:
+        path = str(error.path or task.path)
+        outcome.problems.append(Problem.of(error, name(path)))
+        if error.record is not None and path == task.path:  # those before it are whole
+            outcome.records = error.record
+    except Exception as error:  # of a disk, of file systems, or of what was never foreseen
+        what = (isinstance(error, OSError) and error.strerror) or f"{type(error).__name__}: {error}"
+        problem = Problem(task.name, f"{task.path!r}: cannot be read: {what}")
+        outcome.problems.append(problem)
+
+
+def _whole_but_wrong(
+    task: ShardCheck, records: int, summed: _Summed, content: int
+) -> dict[str, Any] | None:
+    """What an error says of whole records that are not those that should be there."""
+    entry = task.entry
+    if entry is not None and summed.size != entry.bytes:
+        return {
+            "expected": f"{entry.bytes} bytes as the manifest says",
+            "got": f"{summed.size}",
+            "record": min(records, entry.records),
+            "offset": min(summed.size, entry.bytes),
+        }
+    if task.records is not None and records != task.records:
+        expected = f"{task.records} records as {task.named_in} says"
+        return {"expected": expected, "got": f"{records}", "record": min(records, task.records)}
+    if entry is not None and summed.crc != entry.crc32c:
+        expected = f"a file with checksum {entry.crc32c:08x} as the manifest says"
+        return {
+            "expected": expected,
+            "got": f"{summed.crc:08x}: its records are whole, but are others",
+        }
+    if entry is not None and entry.content not in (None, content):
+        expected = f"records with the sum {entry.content:016x} as the manifest says"
+        return {"expected": expected, "got": f"{content:016x}"}
+    return None
+
+
+def _compare(task: ShardCheck, found: Lengths, said: Lengths, what: str) -> None:
+    """Raises of the first record of which the index says something else."""
+    if len(found) == len(said) and (wrong := found != said).any():
+        number = int(wrong.argmax())
+        raise CorruptShardError.at(
+            task.index_path,
+            expected=f"{what.format(found[number])} as in {os.path.basename(task.path)}",
+            got=what.format(said[number]),
+            record=number,
+        )
