@@ -2,7 +2,6 @@
 
 import functools
 import json
-import subprocess
 import sys
 from collections import Counter
 from pathlib import Path
@@ -17,7 +16,7 @@ from components.example_gen.plan import Partition
 from components.example_gen.settings import ExampleGenSettings, ImageSettings, TextSettings
 from components.settings import AuditSettings, DatasetReportSettings
 from tests.make import everything as files
-from tests.make import photo, write_files
+from tests.make import photo, run_python, write_files
 from trainer_utils.format import ConfigError, DatasetError, InputError
 
 
@@ -133,7 +132,7 @@ def test_no_framework_is_imported_for_it(pictures, tmp_path):
         "    heavy = ('tfx', 'tensorflow', 'apache_beam', 'ml_metadata', 'kfp', 'scipy')\n"
         "    print([name for name in heavy if name in sys.modules])"
     )
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    done = run_python(program)
     assert done.stdout == "[]\n", done.stderr
 
 

@@ -4,8 +4,6 @@ import collections
 import gzip
 import json
 import random
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -18,6 +16,7 @@ from components.shard_balancer import Executor, plan
 from pipelines.tools.verification import verify_dataset
 from tests.components.runs import records_of
 from tests.make import everything as contents
+from tests.make import run_python
 from trainer_utils.format import (
     ConfigError,
     CorruptShardError,
@@ -246,8 +245,7 @@ def test_an_input_several_times_larger_than_memory_keeps_to_the_limit(tmp_path):
     )
     write_stock(tmp_path / "in", "train", [records], suffix="")
     write_stock(tmp_path / "in-tiny", "train", [[example(0, 5)]], suffix="")
-    command = [sys.executable, "-c", _MEASURE, tmp_path / "in", tmp_path / "out", memory_bytes]
-    done = subprocess.run(list(map(str, command)), capture_output=True, text=True, check=True)
+    done = run_python(_MEASURE, tmp_path / "in", tmp_path / "out", memory_bytes)
     assert int(done.stdout.splitlines()[-1]) << 10 < memory_bytes
     assert sum(map(len, read(tmp_path / "out", "train"))) == count
 

@@ -4,9 +4,8 @@ import concurrent.futures
 import json
 import os
 import shutil
-import subprocess
-import sys
 from pathlib import Path
+from subprocess import CompletedProcess
 
 import pytest
 from click.testing import CliRunner
@@ -15,7 +14,7 @@ import pipelines
 from pipelines.cli.app import app
 from pipelines.tools.conversion import convert as conversion
 from pipelines.tools.verification import verify_dataset
-from tests.make import photo, wav, write_files
+from tests.make import photo, run_python, wav, write_files
 from trainer_utils.dataset.location import read_manifest
 from trainer_utils.format import ConfigError, InputError
 
@@ -37,7 +36,7 @@ def without_tfx(monkeypatch):
     monkeypatch.setattr(conversion, "has_tfx", lambda: False)
 
 
-def shell(*arguments: str) -> subprocess.CompletedProcess[str]:
+def shell(*arguments: str) -> CompletedProcess[str]:
     """The command, in a process where nothing of TFX can be imported."""
     program = (
         "import sys\n"
@@ -45,9 +44,7 @@ def shell(*arguments: str) -> subprocess.CompletedProcess[str]:
         "from pipelines.cli.app import main\n"
         "sys.exit(main())"
     )
-    return subprocess.run(
-        [sys.executable, "-c", program, *arguments], capture_output=True, text=True, check=False
-    )
+    return run_python(program, *arguments, cwd=Path.cwd())
 
 
 def test_what_did_not_change_is_not_made_again_and_what_was_removed_is(
@@ -164,7 +161,7 @@ def test_a_run_that_fails_leaves_nothing(without_tfx, pictures, tmp_path, monkey
 
 
 def test_runs_into_one_folder_at_the_same_time_do_not_touch_each_other(pictures, tmp_path):
-    def run(seed: int) -> subprocess.CompletedProcess[str]:
+    def run(seed: int) -> CompletedProcess[str]:
         return shell("convert", str(pictures), str(tmp_path / "out"), "--seed", str(seed))
 
     with concurrent.futures.ThreadPoolExecutor() as threads:
