@@ -14,9 +14,9 @@ import pipelines
 from pipelines.cli.app import app
 from pipelines.tools.conversion import convert as conversion
 from pipelines.tools.verification import verify_dataset
-from tests.make import photo, run_python, wav, write_files
+from tests.make import photo, refusing, run_python, wav, write_files
 from trainer_utils.dataset.location import read_manifest
-from trainer_utils.format import ConfigError, InputError
+from trainer_utils.format import InputError
 
 HIDDEN = (
     *("tfx", "tensorflow", "apache_beam", "ml_metadata", "kfp", "tensorflow_data_validation"),
@@ -98,9 +98,8 @@ def test_what_a_killed_run_left_is_gone_on_with_in_its_folder(without_tfx, pictu
 
 
 def test_a_store_of_metadata_is_refused(without_tfx, pictures, tmp_path):
-    with pytest.raises(ConfigError) as refused:
+    with refusing("metadata"):
         pipelines.convert(pictures, tmp_path / "out", metadata=str(tmp_path / "m.sqlite"))
-    assert refused.value.setting == "metadata"
     assert not (tmp_path / "out").exists()
 
 
@@ -216,7 +215,6 @@ def test_what_is_no_argument_is_refused_by_its_name(without_tfx, pictures, tmp_p
         ("metadata", "in", "out", {"metadata": 3}),
         ("splits", rows, "out", {"splits": 3}),
     ):
-        with pytest.raises(ConfigError) as refused:
+        with refusing(setting):
             pipelines.convert(source, out, **options)
-        assert refused.value.setting == setting
         assert sorted(tmp_path.rglob("*")) == before
