@@ -29,6 +29,13 @@ def _sample() -> Image.Image:
     return Image.fromarray(load_sample_images().images[0])
 
 
+def encode(image: Image.Image, kind: str, **options: object) -> bytes:
+    """An image as a file."""
+    stream = io.BytesIO()
+    image.copy().save(stream, kind, **options)  # a copy, since saving leaves traces
+    return stream.getvalue()
+
+
 def photo(
     number: int = 0,
     kind: str = "JPEG",
@@ -38,10 +45,7 @@ def photo(
 ) -> bytes:
     """An encoded cut of a real photo of `(width, height)`; another number gives another cut."""
     x, y = number % 600, number // 600
-    stream = io.BytesIO()
-    cut = _sample().crop((x, y, x + size[0], y + size[1])).convert(mode)
-    cut.save(stream, kind, **options)
-    return stream.getvalue()
+    return encode(_sample().crop((x, y, x + size[0], y + size[1])).convert(mode), kind, **options)
 
 
 jpeg = functools.partial(photo, kind="JPEG")
@@ -76,11 +80,12 @@ def table(rows: Sequence[Mapping[str, Any]], kind: str, **options: Any) -> bytes
     return text.getvalue().encode()
 
 
-def archive(files: Mapping[str, bytes]) -> bytes:
+def archive(files: Mapping[str, bytes | str], *, mode: Any = "w", **options: Any) -> bytes:
     """A tar with files by their names."""
     stream = io.BytesIO()
-    with tarfile.open(fileobj=stream, mode="w") as tar:
-        for name, data in files.items():
+    with tarfile.open(fileobj=stream, mode=mode, **options) as tar:
+        for name, content in files.items():
+            data = content.encode() if isinstance(content, str) else content
             member = tarfile.TarInfo(name)
             member.size = len(data)
             tar.addfile(member, io.BytesIO(data))

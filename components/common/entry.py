@@ -14,7 +14,6 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from components.common.file_table import bytes_of, one_array
 from components.common.rejects import RejectedInputError
 from trainer_utils import storage
 from trainer_utils.format import InputError
@@ -215,6 +214,19 @@ def _array(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
     return pa.array(values, kind)
 
 
+def one_array(column: pa.ChunkedArray) -> pa.Array:
+    """A column of a table, which may be in chunks, as one array."""
+    return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
+
+
+def bytes_of(array: pa.Array) -> list[bytes]:
+    """The values of an array of `large_binary` without nulls; ten times as fast as `to_pylist`."""
+    _, offsets, values = array.buffers()
+    bounds = np.frombuffer(offsets, np.int64, len(array) + 1, 8 * array.offset).tolist()
+    data = values.to_pybytes() if values is not None else b""
+    return [data[start:stop] for start, stop in itertools.pairwise(bounds)]
+
+
 def array_of(rows: pa.Table, name: str) -> pa.Array:
     """A column in one piece."""
     return one_array(rows.column(name))
@@ -278,15 +290,6 @@ def _plain(value: Any) -> Any:
     if isinstance(value, bytes):
         return decode_path(value)
     return tuple(map(_plain, value)) if isinstance(value, list) else value
-
-
-def without_column(inputs: InputTable, name: str) -> InputTable:
-    """Inputs without one of their columns."""
-    return dataclasses.replace(
-        inputs,
-        rows=inputs.rows.drop([f"value:{name}"]),
-        columns=tuple(column for column in inputs.columns if column.name != name),
-    )
 
 
 def with_excluded(inputs: InputTable, excluded: Sequence[ExcludedInput]) -> InputTable:

@@ -17,7 +17,6 @@ from absl import logging
 from components.common.rejects import Reject, render_rejects
 from components.common.settings import ExecProperties
 from components.common.workspace import check_own, meets_another
-from components.schema.tfmd import render_schema, schema_from_features
 from trainer_utils import storage
 from trainer_utils.dataset import Dataset
 from trainer_utils.extras import installed_version
@@ -164,7 +163,6 @@ def publish_dataset(
         manifest,
         features,
         vocabularies=vocabularies,
-        schema=render_schema(schema_from_features(features, vocabularies=vocabularies)),
         others={REJECTS_FILE: text} if text else {},
         beside=beside,
         check=functools.partial(check_own, uri),

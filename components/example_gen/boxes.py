@@ -3,13 +3,15 @@
 Source: `datum/generator/image.py` (DetDatumGenerator).
 """
 
+import functools
 from collections.abc import Sequence
 
 from components.common.entry import Column, Scalar, Value
 from components.common.rejects import RejectedInputError
 
+_NUMBERS = ("xmin", "xmax", "ymin", "ymax", "area")
 BOX_COLUMNS = (
-    *(Column(name, "float", is_list=True) for name in ("xmin", "xmax", "ymin", "ymax", "area")),
+    *map(functools.partial(Column, kind="float", is_list=True), _NUMBERS),
     Column("labels", "label", is_list=True),
 )
 # What an annotation in pixels says of its image, where it has boxes. It is compared with the image

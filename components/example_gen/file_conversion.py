@@ -26,7 +26,16 @@ from components.common.workspace import start_working
 from components.example_gen import lists
 from components.example_gen.conversion import Conversion
 from components.example_gen.file_examples import DESCRIPTIONS, ShardSummary
-from components.example_gen.file_plan import FilePlan, plan_shards
+from components.example_gen.file_plan import (
+    BaseDataset,
+    FilePlan,
+    Listing,
+    count_changes,
+    plan_shards,
+    plan_update,
+    read_base,
+    render_inputs,
+)
 from components.example_gen.file_shards import EncodedPart, WriteMediaShard
 from components.example_gen.folder import read_simple, without_reserved
 from components.example_gen.inputs import (
@@ -38,14 +47,6 @@ from components.example_gen.inputs import (
 )
 from components.example_gen.plan import Written
 from components.example_gen.settings import LISTS, MEDIA, MediaSettings
-from components.example_gen.updating import (
-    BaseDataset,
-    Listing,
-    count_changes,
-    plan_update,
-    read_base,
-    render_inputs,
-)
 from trainer_utils.dataset import Dataset
 from trainer_utils.format import ConfigError, InputError, Shard, ShardName, shard_bounds
 from trainer_utils.format.errors import did_you_mean

@@ -3,6 +3,7 @@
 Hidden files and what operating systems leave behind are skipped and counted.
 """
 
+import dataclasses
 import itertools
 import re
 from collections.abc import Collection, Iterable
@@ -17,10 +18,9 @@ from components.common.entry import (
     BlobColumn,
     ExcludedInput,
     InputTable,
+    bytes_of,
     with_excluded,
-    without_column,
 )
-from components.common.file_table import bytes_of
 from components.common.layout_inputs import LayoutInputs, select_readable
 from components.example_gen import lists
 from components.example_gen.file_examples import DESCRIPTIONS
@@ -96,7 +96,11 @@ def without_reserved(listing: InputTable) -> InputTable:
         reserved.update(DESCRIPTIONS.get(blob.kind, ()))
     for name in {column.name for column in listing.columns} & reserved:
         logging.warning("column %r is left out: each example has a feature of that name", name)
-        listing = without_column(listing, name)
+        listing = dataclasses.replace(
+            listing,
+            rows=listing.rows.drop([f"value:{name}"]),
+            columns=tuple(column for column in listing.columns if column.name != name),
+        )
     return listing
 
 

@@ -16,8 +16,7 @@ from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 
-from components.common.file_table import FileTable
-from components.common.layout_inputs import ImageRoot, LayoutInputs
+from components.common.layout_inputs import FileTable, ImageRoot, LayoutInputs
 from components.common.workspace import is_within
 from components.example_gen.folder import is_clutter, refuse_dataset
 from components.example_gen.plan import Partition, check_split_names

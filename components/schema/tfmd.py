@@ -19,7 +19,7 @@ from tensorflow_metadata.proto.v0 import schema_pb2, statistics_pb2
 
 from trainer_utils.dataset.inspection import DatasetFacts
 from trainer_utils.format import DatasetError, Feature
-from trainer_utils.format.datum import SCHEMA_TAG, feature_entry, schema_tag
+from trainer_utils.format.datum import SCHEMA_TAG, feature_entry, render_schema_text, schema_tag
 from trainer_utils.format.naming import SPLIT_PREFIX
 from trainer_utils.storage import exists, join, list_files, read_bytes
 
@@ -45,16 +45,13 @@ def schema_from_features(
             their ids.
         texts: features that are text in a natural language.
     """
-    schema = schema_pb2.Schema()
-    for name, feature in sorted(features.items()):
-        is_class = name in vocabularies and feature.type == "int"
-        num_classes = len(vocabularies[name]) if is_class else None
-        entry = _restored(name, feature) or _entry(name, feature, num_classes)
-        if name in texts and not entry.WhichOneof("domain_info"):
+    text = render_schema_text(features, vocabularies=vocabularies)
+    schema = text_format.Parse(text, schema_pb2.Schema())
+    for entry in schema.feature:
+        if (restored := _restored(entry.name, features[entry.name])) is not None:
+            entry.CopyFrom(restored)
+        if entry.name in texts and not entry.WhichOneof("domain_info"):
             entry.natural_language_domain.SetInParent()
-        schema.feature.append(entry)
-    for name, values in vocabularies.items():
-        schema.string_domain.add(name=name, value=values)
     return schema
 
 
@@ -76,10 +73,9 @@ def features_from_schema(schema: schema_pb2.Schema) -> dict[str, Feature]:
     return features
 
 
-def _entry(name: str, feature: Feature, num_classes: int | None = None) -> schema_pb2.Feature:
+def _entry(name: str, feature: Feature) -> schema_pb2.Feature:
     """A feature in TFMD's own words, with what these do not say in its annotation."""
-    text = feature_entry(name, feature, num_classes=num_classes)
-    return text_format.Parse(text, schema_pb2.Feature())
+    return text_format.Parse("\n".join(feature_entry(name, feature)), schema_pb2.Feature())
 
 
 def _feature(entry: schema_pb2.Feature) -> Feature:

@@ -27,7 +27,7 @@ from typing import Any, BinaryIO, NoReturn
 import pyarrow as pa
 import pyarrow.csv
 
-from components.common.file_table import one_array
+from components.common.entry import one_array
 from components.common.layout_inputs import LayoutInputs
 from components.tables.kinds import LABEL_NAMES, MISSING_WORDS
 from components.tables.pieces import (

@@ -24,7 +24,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.json
 
-from components.common.file_table import one_array
+from components.common.entry import one_array
 from components.common.layout_inputs import LayoutInputs
 from components.tables.kinds import EXACT, text_of_number
 from components.tables.pieces import BadRow, Piece, Rows, lines_of, not_utf8

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet
 
-from components.common.file_table import one_array
+from components.common.entry import one_array
 from components.common.layout_inputs import LayoutInputs
 from components.tables.json_rows import flatten, is_ignored
 from components.tables.pieces import PIECE_BYTES, Piece, Rows

@@ -31,15 +31,9 @@ SOURCE = Path(__file__).with_name("refused_calls.c")
 
 @dataclasses.dataclass(frozen=True)
 class Run:
-    """What became of a run.
-
-    Args:
-        status: as `os.waitstatus_to_exitcode` has it; 0 where it raised an error as well.
-        error: the message of the error that was raised.
-        kinds: the names of its class and of those that it is derived from.
-        calls: how many system calls the shim saw, where it was armed.
-        seconds: how long it took.
-    """
+    """What became of a run: its status, which is 0 where it raised an error as well; the error's
+    message, and the names of its class and of those that it is derived from; how many system calls
+    the shim saw, where it was armed; how long it took; the processes that it left."""
 
     status: int
     error: str = ""
@@ -104,20 +98,9 @@ class Engine:
             beam_args: Beam's own arguments, such as those of a runner.
             settings: of the step; of a conversion also `splits`, shares by name.
         """
-        request = {
-            "step": step,
-            "source": str(source),
-            "uri": str(uri),
-            "processes": processes,
-            "kill_after": kill_after,
-            "whole_group": whole_group,
-            "refuse": refuse,
-            "log_syncs": None if log_syncs is None else str(log_syncs),
-            "beam_args": list(beam_args),
-            "settings": settings,
-        }
+        request = {name: value for name, value in locals().items() if name != "self"}
         requests, replies = cast(IO[bytes], self._process.stdin), self._process.stdout
-        requests.write(json.dumps(request).encode() + b"\n")
+        requests.write(json.dumps(request, default=str).encode() + b"\n")
         requests.flush()
         reply = cast(IO[bytes], replies).readline()
         assert reply, f"the engine ended: see {self._log.name}"
@@ -217,18 +200,14 @@ def _balance(source: str, uri: str, settings: dict[str, Any], beam: Sequence[str
         steps.balance([source], uri, BalancerSettings(**settings), runner=runner)
 
 
-def _audit(source: str, uri: str, settings: dict[str, Any], _: Sequence[str]) -> None:
-    from components import steps
-    from components.settings import AuditSettings
+def _look(step: str, kind: str) -> "Step":
+    def run(source: str, uri: str, settings: dict[str, Any], _: Sequence[str]) -> None:
+        from components import settings as kinds
+        from components import steps
 
-    steps.audit(source, uri, AuditSettings(**settings))
+        getattr(steps, step)(source, uri, getattr(kinds, kind)(**settings))
 
-
-def _report(source: str, uri: str, settings: dict[str, Any], _: Sequence[str]) -> None:
-    from components import steps
-    from components.settings import DatasetReportSettings
-
-    steps.report(source, uri, DatasetReportSettings(**settings))
+    return run
 
 
 def _write(source: str, uri: str, settings: dict[str, Any], _: Sequence[str]) -> None:
@@ -260,8 +239,8 @@ STEPS: dict[str, Step] = {
     "texts": _convert("Text"),
     "audio": _convert("Audio"),
     "balance": _balance,
-    "audit": _audit,
-    "report": _report,
+    "audit": _look("audit", "AuditSettings"),
+    "report": _look("report", "DatasetReportSettings"),
     "write": _write,
     "read": _read,
 }

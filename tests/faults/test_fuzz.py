@@ -19,8 +19,7 @@ import numpy as np
 import pytest
 import soundfile
 
-from components.common.file_table import FileTable
-from components.common.layout_inputs import LayoutInputs
+from components.common.layout_inputs import FileTable, LayoutInputs
 from components.common.rejects import RejectedInputError
 from components.layouts import read_layout
 from components.layouts.webdataset import read_headers
@@ -32,7 +31,7 @@ from components.tables.reading import pieces_of, read_piece
 from tests.faults.counts import some_or_many
 from tests.faults.test_machine_faults import COCO, VOC
 from tests.faults.tfrecords import frame
-from tests.make import REPOSITORY, jpeg, photo, wav
+from tests.make import REPOSITORY, jpeg, photo, table, wav
 from tests.trainer_utils.format.test_manifest import TEXT as MANIFEST_TEXT
 from trainer_utils.format import DatasetError, Manifest, RecordIndex
 from trainer_utils.format.datum import parse_features
@@ -177,6 +176,7 @@ TARGETS: dict[str, Callable[[bytes], None]] = {
     "tsv": _table("tsv"),
     "jsonl": _table("jsonl"),
     "json": _table("json"),
+    "parquet": _table("parquet"),
     "xml": _layout("voc", "Annotations/a.xml", ("JPEGImages/a.jpg",)),
     "coco": _layout("coco", "annotations/instances_train.json", ("train/1.jpg",)),
 }
@@ -188,6 +188,12 @@ _EXAMPLE = (  # {"id": [7], "t": [b"ab"]}, as protobuf writes it
     b"\n\x1a\n\x0b\n\x02id\x12\x05\x1a\x03\n\x01\x07\n\x0b\n\x01t\x12\x06\n\x04\n\x02ab"
 )
 _EXIF = b"Exif\0\0II*\0\x08\0\0\0\x01\0\x12\x01\x03\0\x01\0\0\0\x06" + bytes(7)
+
+
+_ROWS = [
+    {"n": n, "text": f"text {n % 7}", "list": [n] * (n % 3), "texts": ["a", "b"][: n % 3]}
+    for n in range(60)
+]
 
 
 def seeds() -> dict[str, list[bytes]]:
@@ -216,6 +222,7 @@ def seeds() -> dict[str, list[bytes]]:
             _a_tar(tarfile.PAX_FORMAT),
             _a_tar(tarfile.GNU_FORMAT),
         ],
+        "parquet": [table(_ROWS, "parquet", row_group_size=20)],
         "xml": [VOC.encode()],
     }
 

@@ -87,23 +87,16 @@ class Worlds:
 
 
 class Place(NamedTuple):
-    """Where a run is, as the model has it.
-
-    Args:
-        world, how, size: the dataset, the settings, and the records of a batch.
-        step, each: of all epochs; of an epoch.
-        seen: the records of this epoch's batches so far.
-        first, history: the run's number of the first step in the ledger; the records of each.
-    """
+    """Where a run is, as the model has it."""
 
     world: World
-    how: dict[str, Any]
-    size: int
-    step: int
-    each: int
-    seen: tuple[frozenset[str], ...]
-    first: int
-    history: tuple[frozenset[str], ...]
+    how: dict[str, Any]  # the settings
+    size: int  # records of a batch
+    step: int  # of all epochs
+    each: int  # steps of an epoch
+    seen: tuple[frozenset[str], ...]  # the records of this epoch's batches so far
+    first: int  # the run's number of the first step in the ledger
+    history: tuple[frozenset[str], ...]  # the records of each step in it
 
 
 class Checkpoint(NamedTuple):
@@ -122,6 +115,7 @@ FIELDS: dict[str, st.SearchStrategy[Any]] = {
     "echoing": st.sampled_from([1, 1, 2]),
     "seed": st.integers(0, 1),
 }
+BEGINNINGS = st.fixed_dictionaries({"batch_size": BATCHES, "repeat": st.booleans(), **FIELDS})
 OTHER_ORDERS = st.one_of(*(st.fixed_dictionaries({name: FIELDS[name]}) for name in FIELDS))
 
 
@@ -137,16 +131,9 @@ class Life(RuleBasedStateMachine):
         self.kept: list[Checkpoint] = []
         self.workers: list[Any] = []
 
-    @initialize(
-        batch_size=BATCHES,
-        order=st.fixed_dictionaries(FIELDS),
-        workers=WORKERS,
-        repeat=st.booleans(),
-    )
-    def begin(
-        self, batch_size: int | None, order: dict[str, Any], workers: int, repeat: bool
-    ) -> None:
-        self.start(workers, {"batch_size": batch_size, "repeat": repeat, **order}, None, None)
+    @initialize(how=BEGINNINGS, workers=WORKERS)
+    def begin(self, how: dict[str, Any], workers: int) -> None:
+        self.start(workers, how, None, None)
 
     @rule(steps=st.integers(1, 9))
     def train(self, steps: int) -> None:
@@ -250,7 +237,11 @@ class Life(RuleBasedStateMachine):
         may_be_refused = place is not None and (
             place.world.content != world.content or (place.how["batch_size"] is None) != is_single
         )
-        inputs, refusal = self.open_all(workers, new, token)
+        refusal = None
+        try:
+            inputs = [self.open(one, workers, new, token) for one in range(workers)]
+        except ConfigError as error:
+            refusal = error
         if refusal is not None:
             assert reasons or may_be_refused, f"refused without a reason: {refusal}"
             assert refusal.setting in reasons | {"state"}, f"{reasons}: {refusal}"
@@ -272,15 +263,6 @@ class Life(RuleBasedStateMachine):
         is_other |= old.world.names != new.world.names
         is_within = old.step % old.each != 0
         return {"state"} if is_other or (is_within and old.size != new.size) else set()
-
-    def open_all(
-        self, workers: int, place: Place, token: Any
-    ) -> tuple[list[Input], ConfigError | None]:
-        """The inputs of all workers, or why there are none."""
-        try:
-            return [self.open(one, workers, place, token) for one in range(workers)], None
-        except ConfigError as error:
-            return [], error
 
     def open(self, worker: int, workers: int, place: Place, token: Any) -> Input:
         uri, how = str(place.world.uri), place.how

@@ -2,35 +2,17 @@
 
 for start, payload in read_records(path): ...      # start: the byte at which the record begins
 frame(b"payload"), frame_length(2**40)   # see `tensorflow/core/lib/io/record_writer.h`
-
-The checksum is CRC-32C after RFC 3720, from its polynomial, a table entry a byte.
 """
 
 import gzip
 import struct
 from pathlib import Path
 
-_POLYNOMIAL = 0x82F63B78  # Castagnoli's, reversed
-
-
-def _entry(value: int) -> int:
-    for _ in range(8):
-        value = value >> 1 ^ (_POLYNOMIAL if value & 1 else 0)
-    return value
-
-
-_TABLE = [_entry(value) for value in range(256)]
-
-
-def crc32c(data: bytes) -> int:
-    crc = 0xFFFFFFFF
-    for octet in data:
-        crc = crc >> 8 ^ _TABLE[(crc ^ octet) & 0xFF]
-    return crc ^ 0xFFFFFFFF
+import google_crc32c
 
 
 def masked(data: bytes) -> bytes:
-    crc = crc32c(data)
+    crc = google_crc32c.value(data)
     return struct.pack("<I", ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF)
 
 

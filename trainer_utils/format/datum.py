@@ -24,6 +24,7 @@ _TYPES = ("int", "float", "string")
 _MOST_VALUES = 1 << 31  # along one axis; TensorFlow takes no more
 SCHEMA_TAG = "datum:"
 _TFMD_TYPES = {"int": "INT", "float": "FLOAT", "string": "BYTES"}
+_ESCAPES = {ord(c): f"\\{e}" for c, e in zip("\n\r\t\"'\\", "nrt\"'\\", strict=True)}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -141,45 +142,48 @@ def schema_tag(feature: Feature, *, shape: Sequence[int], is_dense: bool) -> str
     return SCHEMA_TAG + json.dumps(said, sort_keys=True)
 
 
-def feature_entry(name: str, feature: Feature, *, num_classes: int | None = None) -> str:
-    """A feature as the fields of TFMD's message `Feature`; `num_classes`: it is their ids."""
+def feature_entry(name: str, feature: Feature, *, num_classes: int | None = None) -> list[str]:
+    """A feature as the lines of TFMD's message `Feature`, in the order in which protobuf writes
+    them; `num_classes`: it is their ids."""
     shape = () if feature.is_image or not feature.dense else feature.shape
-    fields = [f"name: {_quoted(name)}", f"type: {_TFMD_TYPES[feature.type]}"]
-    if feature.dense:
-        fields += ["presence {", "  min_fraction: 1.0", "  min_count: 1", "}"]
-        fields += ["shape {", *(f"  dim {{ size: {size} }}" for size in shape), "}"]
-    else:
-        fields += ["value_count {", "  min: 0", "}"]
-    if feature.is_image:
-        fields += ["image_domain {", "}"]
-    if (tag := schema_tag(feature, shape=shape, is_dense=feature.dense)) is not None:
-        fields += ["annotation {", f"  tag: {_quoted(tag)}", "}"]
+    lines = [f"name: {_quoted(name)}"]
+    if not feature.dense:
+        lines += _message("value_count", "min: 0")
+    lines.append(f"type: {_TFMD_TYPES[feature.type]}")
     if num_classes is not None:
-        domain = f"name: {_quoted(name)} min: 0 max: {num_classes - 1} is_categorical: true"
-        fields += ["int_domain {", f"  {domain}", "}"]
-    return "\n".join(fields)
+        bounds = "min: 0", f"max: {num_classes - 1}", "is_categorical: true"
+        lines += _message("int_domain", f"name: {_quoted(name)}", *bounds)
+    if feature.dense:
+        lines += _message("presence", "min_fraction: 1.0", "min_count: 1")
+    if (tag := schema_tag(feature, shape=shape, is_dense=feature.dense)) is not None:
+        lines += _message("annotation", f"tag: {_quoted(tag)}")
+    if feature.dense:
+        lines += _message("shape", *(line for n in shape for line in _message("dim", f"size: {n}")))
+    return lines + (_message("image_domain") if feature.is_image else [])
 
 
 def render_schema_text(
     features: Mapping[str, Feature], *, vocabularies: Mapping[str, Sequence[str]]
 ) -> str:
-    """`schema.pbtxt` as text, with the labels of features that are ids, in the order of these."""
+    """`schema.pbtxt` as protobuf writes it, with the values of features that have a vocabulary, of
+    a feature of integers in the order of their ids."""
     lines = []
     for name, feature in sorted(features.items()):
-        size = len(vocabularies[name]) if name in vocabularies else None
-        entry = feature_entry(name, feature, num_classes=size)
-        lines += ["feature {", *(f"  {line}" for line in entry.split("\n")), "}"]
-    for name, labels in sorted(vocabularies.items()):
-        values = [f"  value: {_quoted(label)}" for label in labels]
-        lines += ["string_domain {", f"  name: {_quoted(name)}", *values, "}"]
+        is_class = name in vocabularies and feature.type == "int"
+        num_classes = len(vocabularies[name]) if is_class else None
+        lines += _message("feature", *feature_entry(name, feature, num_classes=num_classes))
+    for name, values in vocabularies.items():
+        texts = (f"value: {_quoted(value)}" for value in values)
+        lines += _message("string_domain", f"name: {_quoted(name)}", *texts)
     return "".join(f"{line}\n" for line in lines)
 
 
+def _message(name: str, *lines: str) -> list[str]:
+    return [f"{name} {{", *(f"  {line}" for line in lines), "}"]
+
+
 def _quoted(text: str) -> str:
-    """A string literal; whatever is no plain ASCII as octal escapes of its UTF-8."""
-    return '"{}"'.format(
-        "".join(
-            chr(octet) if 32 <= octet < 127 and octet not in b"\"\\'" else f"\\{octet:03o}"
-            for octet in text.encode()
-        )
-    )
+    """A string literal; whatever is no plain ASCII as escapes of its UTF-8."""
+    octets = text.encode()
+    signs = (_ESCAPES.get(n) or (chr(n) if 32 <= n < 127 else f"\\{n:03o}") for n in octets)
+    return f'"{"".join(signs)}"'

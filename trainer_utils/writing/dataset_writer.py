@@ -29,7 +29,6 @@ from trainer_utils.format import (
     ShardName,
     ShardWriter,
 )
-from trainer_utils.format.datum import render_schema_text
 from trainer_utils.format.errors import DatasetError, did_you_mean
 from trainer_utils.format.example import encode_example, encode_sequence_example
 from trainer_utils.format.index import name_of
@@ -258,10 +257,7 @@ class DatasetWriter:
             extra = {**features[name].extra, "num_classes": len(labels)}
             features[name] = dataclasses.replace(features[name], extra=extra)
         manifest = self._manifest(shards)
-        schema = render_schema_text(features, vocabularies=vocabularies)
-        publishing.publish(
-            self._folder, manifest, features, vocabularies=vocabularies, schema=schema
-        )
+        publishing.publish(self._folder, manifest, features, vocabularies=vocabularies)
 
     def _warn_of_unused(self, features: Collection[str]) -> None:
         """Names splits and features that settings are for, and that no example had."""
@@ -341,16 +337,6 @@ class _OpenShards:
         self._filled = 0  # bytes of the shard that is being filled
         self.records = 0
 
-    def _begin(self) -> None:
-        folder = publishing.working_folder(self._folder)
-        path = storage.join(folder, f"{self._split}-{len(self._opened)}")
-        storage.make_folder(folder)
-        open(path, "wb").close()
-        stream: BinaryIO = _AppendedFile(path)  # type: ignore[assignment]
-        writer = ShardWriter(stream, gzip=self._gzip, buffer_bytes=self._buffer)
-        self._opened.append((writer, path))
-        self._filled = 0
-
     def append(self, parts: list[bytes], *, name: bytes | None = None) -> None:
         """Appends an example, in parts; `name`: as `ShardWriter.write` takes it."""
         if self._num_shards is not None:
@@ -358,7 +344,13 @@ class _OpenShards:
         else:
             place = len(self._opened) - (bool(self._opened) and self._filled < self._target)
         if place == len(self._opened):
-            self._begin()
+            folder = publishing.working_folder(self._folder)
+            path = storage.join(folder, f"{self._split}-{place}")
+            storage.make_folder(folder)
+            stream: BinaryIO = _AppendedFile(path)  # type: ignore[assignment]
+            writer = ShardWriter(stream, gzip=self._gzip, buffer_bytes=self._buffer)
+            self._opened.append((writer, path))
+            self._filled = 0
         self._opened[place][0].write(parts, name=name)
         self._filled += sum(map(len, parts))
         self.records += 1

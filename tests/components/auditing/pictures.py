@@ -1,10 +1,11 @@
 """Photos cut to tiles, and the ways in which copies of a picture come about."""
 
-import io
 from collections.abc import Iterator
 
 from PIL import Image
 from sklearn.datasets import load_sample_images
+
+from tests.make import encode
 
 
 def cut_tiles(side: int) -> list[Image.Image]:
@@ -18,15 +19,11 @@ def cut_tiles(side: int) -> list[Image.Image]:
 
 
 def jpeg(image: Image.Image, quality: int = 92) -> bytes:
-    stream = io.BytesIO()
-    image.save(stream, "JPEG", quality=quality)
-    return stream.getvalue()
+    return encode(image, "JPEG", quality=quality)
 
 
 def png(image: Image.Image) -> bytes:
-    stream = io.BytesIO()
-    image.save(stream, "PNG")
-    return stream.getvalue()
+    return encode(image, "PNG")
 
 
 def copies_of(image: Image.Image) -> Iterator[tuple[str, bytes]]:

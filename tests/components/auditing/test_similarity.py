@@ -1,6 +1,5 @@
 """Copies of images and texts are found, others are not: by Pillow and Jaccard's index."""
 
-import io
 import itertools
 import random
 
@@ -20,12 +19,13 @@ from components.auditing.similarity import (
 )
 from tests.components.auditing.pictures import copies_of, cut_tiles, jpeg, png
 from tests.components.auditing.prose import altered, paragraphs
+from tests.make import encode
 
 
-@pytest.mark.parametrize("encode", [jpeg, png])
-def test_brightness_and_size_are_pillows(encode):
+@pytest.mark.parametrize("made", [jpeg, png])
+def test_brightness_and_size_are_pillows(made):
     image = cut_tiles(213)[2].resize((500, 375))
-    look = look_at_image(encode(image))
+    look = look_at_image(made(image))
     assert (look.height, look.width) == (375, 500)
     assert look.brightness == pytest.approx(ImageStat.Stat(image.convert("L")).mean[0], abs=2)
     whole = image.convert("L").resize((8, 8), Image.Resampling.BOX)
@@ -40,10 +40,8 @@ def test_pixels_are_looked_at_as_a_file_of_them():
 
 def test_every_mode_is_looked_at_and_what_is_no_image_has_no_look():
     for mode in ("1", "L", "LA", "P", "RGBA", "CMYK", "I;16"):
-        stream = io.BytesIO()
         image = Image.new("L", (10, 300), 0).convert("RGB" if mode == "CMYK" else "L")
-        image.convert(mode).save(stream, "TIFF")
-        assert look_at_image(stream.getvalue()).height == 300
+        assert look_at_image(encode(image.convert(mode), "TIFF")).height == 300
     for data in (b"", b"no image", b"\xff\xd8\xff\xe0", png(Image.new("L", (9, 9)))[:40]):
         assert look_at_image(data) is None
 

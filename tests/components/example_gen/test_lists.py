@@ -14,8 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from components.common.entry import Blob, BlobReader, Column, InputTable
-from components.common.file_table import FileTable
-from components.common.layout_inputs import FilesElsewhere, ImageRoot, LayoutInputs
+from components.common.layout_inputs import FilesElsewhere, FileTable, ImageRoot, LayoutInputs
 from components.example_gen.inputs import roots_of
 from components.example_gen.list_table import read_list
 from components.layouts import read_layout

@@ -4,17 +4,15 @@ import os
 
 import pytest
 
-import trainer_utils
 from tests.components.image_example_gen.image_runs import (
     convert,
     flat,
     labels_of,
     photo,
-    read,
     value,
     write_photos,
 )
-from tests.components.runs import accounting, placed, rejects_in
+from tests.components.runs import accounting, by_filename, placed, rejects_in
 from trainer_utils.format import ConfigError
 
 
@@ -63,12 +61,11 @@ def test_files_elsewhere_are_taken_as_the_list_names_them(tmp_path, uri, columns
     assert accounting(manifest["total"]) == dict(found=6, written=5, rejected=1, skipped=0)
     (line,) = rejects_in(tmp_path / "out")
     assert (line["source"], line["code"]) == (uris[-1], "FILE_NOT_FOUND")
-    examples = [example for split in read(tmp_path / "out").values() for example in split]
+    found = by_filename(tmp_path / "out")
     for name in ["image"] if columns == 1 else names:
-        kept = [example.features.feature[name].bytes_list.value[0] for example in examples]
+        kept = [row[name] for _, row in found.values()]
         assert sorted(kept) == sorted(path.read_bytes() for path in tmp_path.glob("*/*.jpg"))
-    features = examples[0].features.feature
-    assert "/" not in features["filename"].bytes_list.value[0].decode()
+    assert not any("/" in name for name in found)
 
 
 def test_rows_of_no_split_are_skipped_or_rejected_and_counted(tmp_path):
@@ -110,14 +107,10 @@ def test_lists_and_folders_of_ones_own_are_read_as_datum_reads_them(tmp_path, li
         for _, one in ClfDatumGenerator(str(base))(split=word, **given):
             expected[one["image"]] = (word.replace("val", "eval"), one["age"])
     convert(base, tmp_path / "out", **own)
-    assert {
-        str(base / example.features.feature["filename"].bytes_list.value[0].decode()): (
-            split,
-            example.features.feature["age"].int64_list.value[0],
-        )
-        for split, examples in read(tmp_path / "out").items()
-        for example in examples
-    } == expected
+    found = by_filename(tmp_path / "out")
+    assert {f"{base}/{name}": (split, row["age"]) for name, (split, row) in found.items()} == (
+        expected
+    )
 
 
 ODD_NAMES = {
@@ -150,27 +143,18 @@ def test_a_class_may_have_any_name_of_one_line(tmp_path):
 
 def test_features_may_have_the_names_that_are_wanted(tmp_path):
     names = {"image": "image/encoded", "label": "image/class/label"}
-    base = write_photos(tmp_path / "in", "train/cat/1.jpg", "train/dog/2.jpg", "val/cat/3.jpg")
-    given = {
-        "feature_names": names,
-        "vocabulary": {"label": ["dog", "cat"]},
-    }
+    base = write_photos(tmp_path / "in", "train/cat/1.jpg", "train/dog/2.jpg")
+    given = {"feature_names": names, "vocabulary": {"label": ["dog", "cat"]}}
     manifest = convert(base, tmp_path / "out", **given)
     assert manifest["splits"]["train"]["labels"] == {"cat": 1, "dog": 1}
-    dataset = trainer_utils.input_fn(
-        str(tmp_path / "out"),
-        "train",
-        features="image/encoded",
-        label="image/class/label",
-        labels={"one_hot": True},
-        image_size=(8, 8),
-        batch_size=2,
-    )
-    _, labels = next(iter(dataset))
-    assert sorted(labels.numpy().tolist()) == [[0, 1], [1, 0]]
-    plain = read(tmp_path / "out")["eval"][0].features.feature
-    assert plain["image/encoded"].bytes_list.value[0] == (base / "val/cat/3.jpg").read_bytes()
-    assert not {"image", "label"} & set(plain)
+    sizes = {"height": 24, "width": 40, "channels": 3}
+    for number, (name, (_, row)) in enumerate(sorted(by_filename(tmp_path / "out").items())):
+        assert row == {
+            **sizes,
+            "filename": name.encode(),
+            "image/encoded": photo(number),
+            "image/class/label": 1 - number,
+        }
 
 
 def test_a_name_that_is_missed_or_taken_is_refused(tmp_path):

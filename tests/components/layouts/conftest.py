@@ -5,8 +5,7 @@ from pathlib import Path
 import pytest
 
 from components.common.entry import InputTable
-from components.common.file_table import FileTable
-from components.common.layout_inputs import LayoutInputs
+from components.common.layout_inputs import FileTable, LayoutInputs
 from components.common.rejects import Reject, render_rejects
 from components.layouts import read_layout
 from trainer_utils.storage import list_files

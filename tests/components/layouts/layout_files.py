@@ -1,12 +1,30 @@
 """Files of archives, COCO and Pascal VOC, and what a listing of them says."""
 
-import io
 import json
-import tarfile
 from pathlib import Path
 from xml.etree import ElementTree
 
+from components.common.entry import InputTable
+from components.common.layout_inputs import FileTable, LayoutInputs
+from components.common.rejects import Reject, render_rejects
+from components.layouts import read_layout
+from tests.make import archive, write_files
+from trainer_utils.storage import list_files
+
 CATEGORIES = [{"id": 7, "name": "dog"}, {"id": 3, "name": "traffic light"}]
+
+
+def read(base: Path, layout: str = "auto", **names: str) -> InputTable:
+    """A folder as a layout; the images may be stand-ins, since no layout opens them.
+
+    Every reject can be written, whatever the bytes of its name.
+    """
+    files = FileTable.of(list_files(str(base)))
+    inputs = LayoutInputs(base=str(base), root="", files=files, names=names)
+    listing = read_layout(inputs, layout=layout)
+    rejects = [Reject("train", o.name, o.code, o.detail) for o in listing.excluded if o.code]
+    assert len(render_rejects(rejects).encode().splitlines()) == len(rejects)
+    return listing
 
 
 def image(number: int, name: str) -> dict:
@@ -42,20 +60,13 @@ def annotation(*objects: tuple, size: tuple[int, int] = (500, 375)) -> bytes:
     return ElementTree.tostring(root)
 
 
-def one(tmp_path, write, text: bytes, name: str = "a"):
+def one(tmp_path, text: bytes, name: str = "a"):
     files = {f"JPEGImages/{name}.jpg": b"image", f"Annotations/{name}.xml": text}
-    return write(tmp_path / "in", **files)
+    return write_files(tmp_path / "in", files)
 
 
 def write_tar(path: Path, files: dict[str, bytes | str], **options) -> Path:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with tarfile.open(path, options.pop("mode", "w"), **options) as archive:
-        for name, content in files.items():
-            data = content if isinstance(content, bytes) else content.encode()
-            member = tarfile.TarInfo(name)
-            member.size = len(data)
-            archive.addfile(member, io.BytesIO(data))
-    return path
+    return write_files(path.parent, {path.name: archive(files, **options)}) / path.name
 
 
 def in_archive(tmp_path: Path, entry) -> bytes:

@@ -3,10 +3,10 @@
 import json
 import re
 
-import numpy as np
 import pytest
 
-from tests.components.layouts.layout_files import image, instances, thing, values
+from tests.components.layouts.layout_files import image, instances, read, thing, values
+from tests.make import write_files
 from trainer_utils.format import InputError
 
 TRAIN = instances(
@@ -20,10 +20,10 @@ CAPTIONS = json.dumps(
 
 
 @pytest.fixture
-def coco(tmp_path, write):
-    return write(
+def coco(tmp_path):
+    return write_files(
         tmp_path / "in",
-        **{
+        {
             "annotations/instances_train2017.json": TRAIN,
             "annotations/instances_val2017.json": instances([image(1, "v.jpg")], []),
             "annotations/captions_train2017.json": CAPTIONS,
@@ -34,7 +34,7 @@ def coco(tmp_path, write):
     )
 
 
-def test_boxes_are_relative_and_named_by_datum_and_splits_are_the_files(coco, read):
+def test_boxes_are_relative_and_named_by_datum_and_splits_are_the_files(coco):
     listing, lists = read(coco), ("xmin", "xmax", "ymin", "ymax", "area", "labels", "is_crowd")
     without = {**dict.fromkeys(lists, ()), "height": None, "width": None}
     assert values(listing) == {
@@ -60,30 +60,30 @@ def test_boxes_are_relative_and_named_by_datum_and_splits_are_the_files(coco, re
 
 
 @pytest.mark.parametrize("folder", ["images", "images/train2017", "annotations", "."])
-def test_images_are_found_where_people_put_them(tmp_path, read, write, folder):
-    write(
+def test_images_are_found_where_people_put_them(tmp_path, folder):
+    write_files(
         tmp_path,
-        **{"annotations/instances_train2017.json": TRAIN, f"{folder}/1.jpg": b"", "x.jpg": b""},
+        {"annotations/instances_train2017.json": TRAIN, f"{folder}/1.jpg": b"", "x.jpg": b""},
     )
     assert [entry.name.split("/")[-1] for entry in read(tmp_path).entries] == ["1.jpg"]
 
 
-def test_a_malformed_file_is_refused_by_name(tmp_path, read, write):
+def test_a_malformed_file_is_refused_by_name(tmp_path):
     for text in (
         "{",
         instances([image(1, "a"), image(1, "b")], []),
         instances([], [thing(5, 7, [0, 0, 1, 1])]),
         "[" * 100_000,
     ):
-        write(tmp_path, **{"instances_x.json": text})
+        write_files(tmp_path, {"instances_x.json": text})
         with pytest.raises(InputError, match=r"instances_x\.json"):
             read(tmp_path)
-    write(tmp_path, **{"instances_x.json": json.dumps({"a": 1})})
+    write_files(tmp_path, {"instances_x.json": json.dumps({"a": 1})})
     with pytest.raises(InputError, match="images, annotations, categories"):
         read(tmp_path)
 
 
-def test_a_split_is_a_word_of_the_files_name(tmp_path, read, write):
+def test_a_split_is_a_word_of_the_files_name(tmp_path):
     for name, split in (
         ("instances_train2017", "train"),
         ("instances_Validation", "eval"),
@@ -93,7 +93,7 @@ def test_a_split_is_a_word_of_the_files_name(tmp_path, read, write):
         ("my_coco", None),
     ):
         text, base = instances([image(1, "1.jpg")], []), tmp_path / name
-        write(base, **{f"annotations/{name}.json": text, "images/1.jpg": b""})
+        write_files(base, {f"annotations/{name}.json": text, "images/1.jpg": b""})
         assert [entry.split for entry in read(base).entries] == [split]
 
 
@@ -109,28 +109,14 @@ NO_NAMES = {
 }
 
 
-def test_a_name_of_no_image_is_a_reject_that_can_be_written(tmp_path, read, write):
+def test_a_name_of_no_image_is_a_reject_that_can_be_written(tmp_path):
     for name, source, code in NO_NAMES.values():
         text = instances([image(1, name), image(2, "1.jpg")], [])
-        listing = read(write(tmp_path, **{"instances_val.json": text, "1.jpg": b""}))
+        listing = read(write_files(tmp_path, {"instances_val.json": text, "1.jpg": b""}))
         assert [(o.name, o.split, o.code) for o in listing.excluded] == [(source, "eval", code)]
 
 
 # Annotations --------------------------------------------------------------------------------------
-
-
-def test_boxes_are_what_numpy_computes(tmp_path, read, write):
-    rng = np.random.default_rng(0)
-    corners = np.sort(rng.uniform(0, 1, (100, 2, 2)) * [200, 100], axis=1).round(2)
-    bboxes = np.concatenate([corners[:, 0], corners[:, 1] - corners[:, 0]], axis=1)
-    text = instances([image(1, "1.jpg")], [thing(1, 7, bbox.tolist()) for bbox in bboxes])
-    write(tmp_path, **{"instances_val.json": text, "1.jpg": b""})
-    found = values(read(tmp_path))["1.jpg"]
-    xmin, ymin = bboxes[:, 0] / 200, bboxes[:, 1] / 100
-    xmax, ymax = (bboxes[:, 0] + bboxes[:, 2]) / 200, (bboxes[:, 1] + bboxes[:, 3]) / 100
-    expected = (xmin, xmax, ymin, ymax, (xmax - xmin) * (ymax - ymin))
-    for name, column in zip(("xmin", "xmax", "ymin", "ymax", "area"), expected, strict=True):
-        assert list(found[name]) == column.tolist()
 
 
 BAD_ANNOTATIONS = {
@@ -145,11 +131,11 @@ BAD_ANNOTATIONS = {
 }
 
 
-def test_the_reject_of_a_bad_annotation_says_what_is_bad(tmp_path, read, write):
+def test_the_reject_of_a_bad_annotation_says_what_is_bad(tmp_path):
     images = [image(1, "1.jpg"), image(2, "2.jpg")]
     for annotation, detail in BAD_ANNOTATIONS.values():
         text = instances(images, [annotation, thing(2, 7, [0, 0, 1, 1])])
-        write(tmp_path, **{"instances_val.json": text, "val/1.jpg": b"", "val/2.jpg": b""})
+        write_files(tmp_path, {"instances_val.json": text, "val/1.jpg": b"", "val/2.jpg": b""})
         listing = read(tmp_path, "coco")
         assert [entry.name for entry in listing.entries] == ["val/2.jpg"]
         ((name, code, text),) = [(o.name, o.code, o.detail) for o in listing.excluded]
@@ -158,7 +144,7 @@ def test_the_reject_of_a_bad_annotation_says_what_is_bad(tmp_path, read, write):
         assert len(text) < 500
 
 
-def test_a_box_a_pixel_outside_is_cut_off(tmp_path, read, write):
+def test_a_box_a_pixel_outside_is_cut_off(tmp_path):
     text = instances([image(1, "1.jpg")], [thing(1, 7, [-0.5, 0, 201, 100.9])])
-    found = values(read(write(tmp_path, **{"instances_val.json": text, "1.jpg": b""})))["1.jpg"]
+    found = values(read(write_files(tmp_path, {"instances_val.json": text, "1.jpg": b""})))["1.jpg"]
     assert (found["xmin"], found["xmax"], found["ymax"]) == ((0.0,), (1.0,), (1.0,))

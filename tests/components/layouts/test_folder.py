@@ -3,6 +3,8 @@
 import pytest
 
 from components.example_gen.settings import ImageSettings
+from tests.components.layouts.layout_files import read
+from tests.make import write_files
 from trainer_utils.format import InputError
 from trainer_utils.format.settings import settings_of
 
@@ -11,8 +13,8 @@ FORCED = [
 ]
 
 
-def test_a_layout_that_is_not_there_is_refused_with_what_is(tmp_path, read, write):
-    write(tmp_path, **{"notes.txt": "x", "cat/1.jpg": "y"})
+def test_a_layout_that_is_not_there_is_refused_with_what_is(tmp_path):
+    write_files(tmp_path, {"notes.txt": "x", "cat/1.jpg": "y"})
     for layout in FORCED:
         with pytest.raises(InputError, match=rf"layout='{layout}'.*at its top: cat, notes\.txt"):
             read(tmp_path, layout)

@@ -3,7 +3,6 @@
 Expected boxes are those of the pixels that Pillow reads, whatever the annotation says.
 """
 
-import io
 from collections.abc import Callable
 
 import pytest
@@ -12,11 +11,11 @@ from PIL import Image
 from tests.components.image_example_gen.image_runs import (
     convert,
     flat,
-    photo,
     value,
     write_tree,
 )
 from tests.components.layouts.layout_files import annotation, image, instances, thing
+from tests.make import photo
 from trainer_utils.format import InputError
 
 PHOTO = 400, 240
@@ -72,9 +71,8 @@ def test_boxes_of_an_image_of_other_proportions_are_a_reject(tmp_path, layout, s
 
 
 def test_boxes_drawn_on_a_photo_as_exif_turns_it_are_a_reject_that_says_so(tmp_path, layout):
-    exif, stream = Image.Exif(), io.BytesIO()
+    exif = Image.Exif()
     exif[0x0112] = 6
-    Image.open(io.BytesIO(photo(1, size=PHOTO))).save(stream, "JPEG", exif=exif)
-    turned = layout(stream.getvalue(), (1, 1, 50, 60), size=PHOTO[::-1])
+    turned = layout(photo(1, size=PHOTO, exif=exif), (1, 1, 50, 60), size=PHOTO[::-1])
     with pytest.raises(InputError, match="400 x 240, got 240 x 400: the image turned"):
         convert(write_tree(tmp_path / "in", turned), tmp_path / "out")

@@ -6,15 +6,16 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from tests.components.layouts.layout_files import annotation, one, values
+from tests.components.layouts.layout_files import annotation, one, read, values
+from tests.make import write_files
 from trainer_utils.format import InputError
 
 
 @pytest.fixture
-def voc(tmp_path, write):
-    return write(
+def voc(tmp_path):
+    return write_files(
         tmp_path / "in",
-        **{
+        {
             "JPEGImages/a b.jpg": b"image",
             "JPEGImages/c.png": b"image",
             "JPEGImages/unused.jpg": b"image",
@@ -28,7 +29,7 @@ def voc(tmp_path, write):
     )
 
 
-def test_splits_come_from_the_image_sets_and_all_images_are_counted(voc, read):
+def test_splits_come_from_the_image_sets_and_all_images_are_counted(voc):
     listing = read(voc)
     assert {e.name: e.split for e in listing.entries} == {
         "JPEGImages/a b.jpg": "train",
@@ -40,20 +41,20 @@ def test_splits_come_from_the_image_sets_and_all_images_are_counted(voc, read):
     }
 
 
-def test_two_images_of_one_name_are_refused_by_both(voc, read, write):
-    write(voc, **{"JPEGImages/a b.png": ""})
+def test_two_images_of_one_name_are_refused_by_both(voc):
+    write_files(voc, {"JPEGImages/a b.png": ""})
     with pytest.raises(InputError, match=r"'a b'.*a b\.jpg.*a b\.png"):
         read(voc)
 
 
-def test_many_boxes_are_datums_to_the_last_bit(tmp_path, read, write):
+def test_many_boxes_are_datums_to_the_last_bit(tmp_path):
     from datum.generator.image import DetDatumGenerator
 
     rng = np.random.default_rng(0)
     corners = np.sort(rng.integers(1, 333, (200, 2, 2)), axis=1)  # (box, low or high, x or y)
     things = [("Dog", *low.tolist(), *high.tolist()) for low, high in corners]
-    base = one(tmp_path, write, annotation(*things, size=(333, 357)))
-    write(base, **{"ImageSets/train.txt": "a\n"})
+    base = one(tmp_path, annotation(*things, size=(333, 357)))
+    write_files(base, {"ImageSets/train.txt": "a\n"})
     config = SimpleNamespace(has_test_annotations=True, class_map={"dog": "dog"})
     theirs = dict(DetDatumGenerator(str(base), config)(split="train"))["a"]
     del theirs["image"]
@@ -62,11 +63,11 @@ def test_many_boxes_are_datums_to_the_last_bit(tmp_path, read, write):
     assert {name: list(value) for name, value in found.items()} == theirs
 
 
-def test_every_input_is_counted(tmp_path, read, write):
-    base = one(tmp_path, write, annotation())
-    write(base, **{"JPEGImages/.DS_Store": b"", "JPEGImages/Thumbs.db": b""})
-    write(base, **{"JPEGImages/no.jpg": b"", "Annotations/alone.xml": annotation()})
-    write(base, **{"Annotations/a.txt": b"not an annotation", "readme.txt": b""})
+def test_every_input_is_counted(tmp_path):
+    base = one(tmp_path, annotation())
+    write_files(base, {"JPEGImages/.DS_Store": b"", "JPEGImages/Thumbs.db": b""})
+    write_files(base, {"JPEGImages/no.jpg": b"", "Annotations/alone.xml": annotation()})
+    write_files(base, {"Annotations/a.txt": b"not an annotation", "readme.txt": b""})
     with open(os.path.join(os.fsencode(base), b"JPEGImages/\xff.jpg"), "wb"):
         pass
     listing = read(base)
@@ -104,14 +105,14 @@ BAD_TEXTS = [
 ]
 
 
-def test_a_bad_annotation_is_a_reject(tmp_path, read, write):
+def test_a_bad_annotation_is_a_reject(tmp_path):
     for text in BAD_TEXTS:
-        (left,) = read(one(tmp_path, write, text)).excluded
+        (left,) = read(one(tmp_path, text)).excluded
         assert (left.name, left.code) == ("JPEGImages/a.jpg", "BAD_ANNOTATION"), text[:100]
         assert 5 < len(left.detail) < 500
 
 
-def test_folders_of_ones_own_and_the_order_of_classes_are_datums(tmp_path, read, write):
+def test_folders_of_ones_own_and_the_order_of_classes_are_datums(tmp_path):
     from datum.configs.default_configs import get_default_write_configs
 
     own = {"image_dir": "photos", "annotation_dir": "xml/boxes", "set_dir": "lists"}
@@ -120,7 +121,7 @@ def test_folders_of_ones_own_and_the_order_of_classes_are_datums(tmp_path, read,
     for name, labels in {"a": ("Bird", "fish"), "b": ("dog",)}.items():
         boxes = [(label, 1, 2, 30, 40) for label in labels]
         files[f"xml/boxes/{name}.xml"] = annotation(*boxes)
-    base = write(tmp_path, **files)
+    base = write_files(tmp_path, files)
     configs = get_default_write_configs("image_det", str(base / "classes.names"))
     expected = dict(configs.generator(str(base))(split="train", **own))
     names = {"image_set_dir": "lists", **{n: own[n] for n in ("image_dir", "annotation_dir")}}
@@ -151,11 +152,11 @@ SETS = {
 
 
 @pytest.mark.parametrize("case", SETS)
-def test_a_set_is_a_split_if_it_is_called_after_one(tmp_path, read, write, case):
+def test_a_set_is_a_split_if_it_is_called_after_one(tmp_path, case):
     sets, splits = SETS[case]
-    base = one(tmp_path, write, annotation())
-    write(base, **{"JPEGImages/b.jpg": b"", "Annotations/b.xml": annotation()})
-    write(base, **{f"ImageSets/{name}": text for name, text in sets.items()})
+    base = one(tmp_path, annotation())
+    write_files(base, {"JPEGImages/b.jpg": b"", "Annotations/b.xml": annotation()})
+    write_files(base, {f"ImageSets/{name}": text for name, text in sets.items()})
     listing = read(base)
     assert [entry.split for entry in listing.entries] == splits
     assert listing.excluded == ()
@@ -169,9 +170,9 @@ def test_a_set_is_a_split_if_it_is_called_after_one(tmp_path, read, write, case)
         ({"train.txt": "a\n".encode("utf-16")}, r"'ImageSets/train.txt'.*zero \(byte 3\)"),
     ],
 )
-def test_a_bad_image_set_is_refused(tmp_path, read, write, sets, match):
-    base = one(tmp_path, write, annotation())
-    write(base, **{f"ImageSets/{name}": text for name, text in sets.items()})
+def test_a_bad_image_set_is_refused(tmp_path, sets, match):
+    base = one(tmp_path, annotation())
+    write_files(base, {f"ImageSets/{name}": text for name, text in sets.items()})
     with pytest.raises(InputError, match=match):
         read(base)
 
@@ -199,13 +200,11 @@ def found(listing) -> dict[str, str | None]:
         ("", None),
     ],
 )
-def test_pairs_and_splits_are_datums_wherever_the_sets_lie(
-    tmp_path, read, write, prefix, datums_folder
-):
+def test_pairs_and_splits_are_datums_wherever_the_sets_lie(tmp_path, prefix, datums_folder):
     from datum.generator.image import SegDatumGenerator
 
-    write(tmp_path, **pairs("a", "b", "c d"))
-    write(tmp_path, **{f"{prefix}train.txt": "a\nc d\n", f"{prefix}val.txt": "b\n"})
+    write_files(tmp_path, pairs("a", "b", "c d"))
+    write_files(tmp_path, {f"{prefix}train.txt": "a\nc d\n", f"{prefix}val.txt": "b\n"})
     listing = read(tmp_path)
     assert (listing.blobs, listing.columns) == ((("image", "image"), ("label", "label_map")), ())
     for theirs, ours in (("train", "train"), ("val", "eval")):
@@ -218,15 +217,15 @@ def test_pairs_and_splits_are_datums_wherever_the_sets_lie(
         ] == [[pair["image"], pair["label"]] for pair in expected.values()]
 
 
-def test_without_sets_a_hash_decides(tmp_path, read, write):
-    write(tmp_path, **pairs("a"), **{"ImageSets/Segmentation/trainval.txt": "a\n"})
+def test_without_sets_a_hash_decides(tmp_path):
+    write_files(tmp_path, pairs("a") | {"ImageSets/Segmentation/trainval.txt": "a\n"})
     assert found(read(tmp_path)) == {"JPEGImages/a.jpg": None}
 
 
-def test_an_image_without_its_label_map_is_left_out_of_any_split(tmp_path, read, write):
+def test_an_image_without_its_label_map_is_left_out_of_any_split(tmp_path):
     split = "test"
-    write(tmp_path, **pairs("a"), **{"JPEGImages/b.jpg": "", f"{split}.txt": "a\nb\ngone\n"})
-    write(tmp_path, **{"SegmentationObject/b.png": "", "SegmentationClass/other.png": ""})
+    write_files(tmp_path, pairs("a") | {"JPEGImages/b.jpg": "", f"{split}.txt": "a\nb\ngone\n"})
+    write_files(tmp_path, {"SegmentationObject/b.png": "", "SegmentationClass/other.png": ""})
     listing = read(tmp_path)
     assert found(listing) == {"JPEGImages/a.jpg": split}
     assert [(o.name, o.split, o.code) for o in listing.excluded] == [

@@ -1,11 +1,12 @@
 """Damaged files, made of whole ones: bits flipped, parts cut, doubled, zeroed and exchanged."""
 
-import io
 import random
 from collections.abc import Iterator, Sequence
 
 from PIL import Image
 from sklearn.datasets import load_sample_images
+
+from tests.make import encode
 
 
 def whole_files() -> list[bytes]:
@@ -24,23 +25,27 @@ def whole_files() -> list[bytes]:
                 {"subsampling": 0, "quality": 92},
                 {"restart_marker_blocks": 4},
             ):
-                files.append(_encode(image, "JPEG", **options))
-            files.append(_encode(grey, "JPEG"))
-            files += [_encode(one, "PNG") for one in (image, grey, clear)]
-            files.append(_encode(image.convert("P", palette=Image.Palette.ADAPTIVE), "GIF"))
-            files.append(_encode(image, "BMP"))
+                files.append(encode(image, "JPEG", **options))
+            files.append(encode(grey, "JPEG"))
+            files += [encode(one, "PNG") for one in (image, grey, clear)]
+            files.append(encode(image.convert("P", palette=Image.Palette.ADAPTIVE), "GIF"))
+            files.append(encode(image, "BMP"))
     return files
 
 
-def damaged(files: Sequence[bytes], number: int, *, seed: int) -> Iterator[bytes]:
+def damaged(
+    files: Sequence[bytes], number: int, *, seed: int, head_bytes: int = 800
+) -> Iterator[bytes]:
     """As many files, each with one kind of damage; half of it in headers."""
     chance = random.Random(seed)
     for _ in range(number):
-        yield _damaged(bytearray(chance.choice(files)), files, chance)
+        yield _damaged(bytearray(chance.choice(files)), files, chance, head_bytes)
 
 
-def _damaged(data: bytearray, files: Sequence[bytes], chance: random.Random) -> bytes:
-    end = min(len(data), 800) if chance.random() < 0.5 else len(data)
+def _damaged(
+    data: bytearray, files: Sequence[bytes], chance: random.Random, head_bytes: int
+) -> bytes:
+    end = min(len(data), head_bytes) if chance.random() < 0.5 else len(data)
     place = chance.randrange(2, end)
     other = chance.choice(files)
     start, stop = sorted((chance.randrange(len(other)), chance.randrange(len(other))))
@@ -64,9 +69,3 @@ def _damaged(data: bytearray, files: Sequence[bytes], chance: random.Random) -> 
         case _:
             data[chance.randrange(20, len(data)) :] = other[start:]
     return bytes(data)
-
-
-def _encode(image: Image.Image, kind: str, **options: object) -> bytes:
-    stream = io.BytesIO()
-    image.copy().save(stream, kind, **options)  # a copy, since saving leaves traces
-    return stream.getvalue()

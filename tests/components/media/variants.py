@@ -4,7 +4,6 @@ Sources: PNG (ISO 15948); ITU-T T.81.
 """
 
 import base64
-import io
 import struct
 import zlib
 from collections.abc import Iterator
@@ -12,6 +11,8 @@ from collections.abc import Iterator
 import numpy as np
 from PIL import Image, ImageFilter
 from sklearn.datasets import load_sample_images
+
+from tests.make import encode
 
 WIDTH, HEIGHT = 45, 30  # so that rows of BMP and of bits are padded
 RGB = (
@@ -31,12 +32,6 @@ ARITHMETIC = base64.b64decode(
     "AxEAPwD/AAkiNadk82yNBeb1qapy/VoUNwUAb2EqVa6w/9k="
 )
 COLOURS = bytes(INDEXED.getpalette() or ())[:48].ljust(48, b"\0")
-
-
-def encode(image: Image.Image, kind: str, **options: object) -> bytes:
-    stream = io.BytesIO()
-    image.copy().save(stream, kind, **options)  # a copy, since saving leaves traces
-    return stream.getvalue()
 
 
 def exif(orientation: int) -> bytes:

@@ -20,6 +20,7 @@ from components.schema.describing import datum_limits
 from components.schema.tfmd import schema_from_features
 from components.schema_export import Executor
 from tests.components.shard_balancer.test_executor import balance
+from tests.make import write_records
 from trainer_utils.format import DatasetError, Feature
 from trainer_utils.format.datum import parse_features
 
@@ -29,15 +30,15 @@ LISTS = {int: "int64_list", float: "float_list", bytes: "bytes_list"}
 
 
 def write_examples(folder: Path, examples: list[dict], suffix: str = ".gz") -> None:
-    (folder / "Split-train").mkdir(parents=True)
+    records = []
+    for values in examples:
+        example = tf.train.Example()
+        for name, value in values.items():
+            feature = example.features.feature[name]
+            getattr(feature, LISTS[type(value[0])]).value.extend(value)
+        records.append(example.SerializeToString())
     path = folder / f"Split-train/data_tfrecord-00000-of-00001{suffix}"
-    with tf.io.TFRecordWriter(str(path), "GZIP" if suffix else "") as writer:
-        for values in examples:
-            example = tf.train.Example()
-            for name, value in values.items():
-                feature = example.features.feature[name]
-                getattr(feature, LISTS[type(value[0])]).value.extend(value)
-            writer.write(example.SerializeToString())
+    write_records(path, records, "GZIP" if suffix else "")
 
 
 def export(

@@ -1,10 +1,8 @@
 """Columns of Parquet files keep their types."""
 
-import contextlib
 import datetime
 import io
 import json
-import random
 from typing import Any
 
 import numpy as np
@@ -12,14 +10,10 @@ import pyarrow as pa
 import pyarrow.parquet
 import pytest
 
-from components.common.file_table import FileTable
-from components.common.layout_inputs import LayoutInputs
 from components.tables import parquet
-from components.tables.pieces import Piece, TableOptions
-from components.tables.reading import pieces_of, read_piece
+from components.tables.pieces import Piece
 from tests.components.tables.table_files import in_order, parquet_of
-from trainer_utils.format import DatasetError, InputError
-from trainer_utils.storage import list_files
+from trainer_utils.format import InputError
 
 DAY = datetime.datetime(2020, 1, 2, 3, 4, 5)
 PARQUET_COLUMNS: dict[str, tuple[Any, list[Any]]] = {
@@ -95,29 +89,6 @@ def test_a_time_that_would_be_another_is_an_error_and_may_be_left_out():
         with pytest.raises(InputError, match=r"column 'x'.*'ignore'"):
             read(data)
         assert read(data, "x") == {"k": [1, 2, 3]}
-
-
-def test_a_damaged_file_is_rows_or_an_error_of_the_family(tmp_path):
-    columns = {
-        "n": np.arange(60),
-        "text": [f"text {n % 7}" for n in range(60)],
-        "list": [[n] * (n % 3) for n in range(60)],
-        "texts": [["a", "b"][: n % 3] for n in range(60)],
-    }
-    whole = parquet_of(columns, row_group_size=20)
-    options, chance = TableOptions(), random.Random(20)
-    for _ in range(600):
-        data = bytearray(whole)
-        for _ in range(chance.choice((1, 1, 4))):
-            data[chance.randrange(len(data))] = chance.randrange(256)
-        (tmp_path / "a.parquet").write_bytes(data)
-        files = FileTable.of(list_files(str(tmp_path)))
-        inputs = LayoutInputs(base=str(tmp_path), root="", files=files)
-        with contextlib.suppress(DatasetError):
-            pieces = pieces_of(
-                inputs, "a.parquet", kind="parquet", split=None, options=options, folder=""
-            )
-            assert sum(read_piece(str(tmp_path), piece, options).found for piece in pieces) <= 60
 
 
 def test_a_column_whose_name_begins_anothers_is_itself():

@@ -64,14 +64,15 @@ def test_protobuf_and_transform_read_the_schema():
         "label": Feature(type="int"),
         "list": Feature(type="int", shape=(7,), dense=False),
     }
-    text = render_schema_text(features, vocabularies={"label": ["cat", "d\u00f6g"]})
-    assert text.isascii()
+    labels = ["cat", "d\u00f6g", "'\"\t\r\x01"]
+    text = render_schema_text(features, vocabularies={"label": labels})
     schema = text_format.Parse(text, schema_pb2.Schema())
+    assert text_format.MessageToString(schema) == text
     by_name = {entry.name: entry for entry in schema.feature}
     assert [*by_name] == sorted(features)
-    assert by_name["label"].int_domain.max == 1
+    assert by_name["label"].int_domain.max == 2
     assert by_name["label"].int_domain.is_categorical
-    assert [*schema.string_domain[0].value] == ["cat", "d\u00f6g"]
+    assert [*schema.string_domain[0].value] == labels
     assert by_name["image"].HasField("image_domain")
     assert by_name["list"].value_count.min == 0
     spec = schema_utils.schema_as_feature_spec(schema).feature_spec

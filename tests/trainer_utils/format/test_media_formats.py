@@ -3,6 +3,7 @@
 import bz2
 import gzip
 import io
+import itertools
 import lzma
 import zipfile
 from typing import Any
@@ -13,9 +14,9 @@ import simplejpeg
 import soundfile
 import tensorflow as tf
 from PIL import Image
-from sklearn.datasets import load_sample_images
 
 from tests.components.media.variants import variants
+from tests.make import jpeg, photo
 from trainer_utils.format import DatasetError
 from trainer_utils.format.media_formats import (
     BASELINE,
@@ -36,12 +37,6 @@ SOUNDS = ["WAV", "FLAC", "OGG", "MP3"]
 OTHER_NAMES = {"WAVEX": "WAV", "RF64": "WAV"}
 
 
-def image_file(name: str) -> bytes:
-    stream = io.BytesIO()
-    Image.new("RGB", (5, 4)).save(stream, name)
-    return stream.getvalue()
-
-
 def sound_file(name: str) -> bytes:
     stream = io.BytesIO()
     soundfile.write(stream, np.zeros(2000), 16_000, format=name)
@@ -50,7 +45,7 @@ def sound_file(name: str) -> bytes:
 
 def test_an_image_or_sound_is_told_by_its_first_12_bytes():
     for name in IMAGES:
-        found = format_of(image_file(name)[:12])
+        found = format_of(photo(kind=name)[:12])
         assert (found.name, found.kind) == (name, "image")
     for name in (*SOUNDS, *OTHER_NAMES):
         found = format_of(sound_file(name)[:12])
@@ -69,8 +64,8 @@ def test_whatever_pillow_opens_as_one_of_ours_is_told_as_that():
 
 def test_images_that_are_not_taken_are_known_as_images():
     for name in ("PPM", "JPEG2000", "ICO", "EPS"):
-        assert is_other_image(image_file(name))
-        assert format_of(image_file(name)) is None
+        assert is_other_image(photo(kind=name))
+        assert format_of(photo(kind=name)) is None
 
 
 def test_no_extension_is_of_two_formats_and_pillow_knows_those_of_images():
@@ -83,16 +78,12 @@ def test_no_extension_is_of_two_formats_and_pillow_knows_those_of_images():
             assert {theirs[ending] for ending in known.extensions} == {known.name}
 
 
-def zip_file() -> bytes:
-    stream = io.BytesIO()
-    with zipfile.ZipFile(stream, "w") as archive:
-        archive.writestr("cat/1.jpg", b"\xff\xd8\xff")
-    return stream.getvalue()
-
-
 def test_what_is_packed_is_told_by_what_it_is_packed_as():
-    packed = {"gzip": gzip.compress, "bzip2": bz2.compress, "xz": lzma.compress}
-    for name, data in {"ZIP": zip_file(), **{n: pack(b"x") for n, pack in packed.items()}}.items():
+    zipped = io.BytesIO()
+    with zipfile.ZipFile(zipped, "w") as archive:
+        archive.writestr("cat/1.jpg", b"\xff\xd8\xff")
+    packed = {"gzip": gzip.compress(b"x"), "bzip2": bz2.compress(b"x"), "xz": lzma.compress(b"x")}
+    for name, data in {"ZIP": zipped.getvalue(), **packed}.items():
         assert name in packing_of(data)
 
 
@@ -112,39 +103,30 @@ def test_a_bmp_has_the_size_that_tensorflow_decodes_it_to(name):
     assert (found and [found.height, found.width, found.channels]) == shape
 
 
-@pytest.mark.parametrize("name", ["BMP 24", "BMP 8"])
-@pytest.mark.parametrize("size", [0, 1, 77, 2**31, 2**32 - 1])
-def test_the_size_that_a_header_gives_for_the_file_does_not_matter(name, size):
-    data = BITMAPS[name][:2] + size.to_bytes(4, "little") + BITMAPS[name][6:]
-    found = image_size(data)
-    assert (found.width, found.height) == Image.open(io.BytesIO(data)).size
+def test_a_bmp_is_known_by_its_header_but_for_the_size_of_the_file():
+    for name, size in itertools.product(["BMP 24", "BMP 8"], [0, 1, 77, 2**31, 2**32 - 1]):
+        data = BITMAPS[name][:2] + size.to_bytes(4, "little") + BITMAPS[name][6:]
+        found = image_size(data)
+        assert (found.width, found.height) == Image.open(io.BytesIO(data)).size
+    for text in (b"BM", b"BMW " * 40, b"BMI: 22.5\n" * 9, b"BM\0\0" + bytes(90)):
+        assert image_size(text) is None
 
 
-@pytest.mark.parametrize("text", [b"BM", b"BMW " * 40, b"BMI: 22.5\n" * 9, b"BM\0\0" + bytes(90)])
-def test_bytes_that_begin_like_a_bmp_are_not_taken_for_one(text):
-    assert image_size(text) is None
+SIZE = (123, 77)
 
 
-def photo(**options) -> bytes:
-    stream = io.BytesIO()
-    Image.fromarray(load_sample_images().images[0]).crop((0, 0, 123, 77)).save(
-        stream, "JPEG", **options
-    )
-    return stream.getvalue()
-
-
-@pytest.mark.parametrize("progressive", [False, True])
-def test_the_frame_of_a_photo_is_what_pillow_says(progressive):
-    data = photo(progressive=progressive)
-    frame = read_jpeg_frame(data)
-    assert (frame.height, frame.width, frame.components, frame.precision) == (77, 123, 3, 8)
-    assert frame.process == (PROGRESSIVE if progressive else BASELINE)
-    assert int.from_bytes(data[frame.height_offset :][:2], "big") == 77
+def test_the_frame_of_a_photo_is_what_pillow_says():
+    for progressive in (False, True):
+        data = jpeg(size=SIZE, progressive=progressive)
+        frame = read_jpeg_frame(data)
+        assert (frame.height, frame.width, frame.components, frame.precision) == (77, 123, 3, 8)
+        assert frame.process == (PROGRESSIVE if progressive else BASELINE)
+        assert int.from_bytes(data[frame.height_offset :][:2], "big") == 77
 
 
 @pytest.mark.parametrize("between", [b"\xff", b"\xff\xff\xff", b"\xff\x01", b"junk"])
 def test_fill_bytes_lone_markers_and_what_is_no_marker_are_passed_over(between):
-    data = photo()
+    data = jpeg(size=SIZE)
     for start, _, _ in jpeg_segments(data):
         more = data[:start] + between + data[start:]
         assert simplejpeg.decode_jpeg_header(more, strict=False)[:2] == (77, 123)
@@ -152,7 +134,7 @@ def test_fill_bytes_lone_markers_and_what_is_no_marker_are_passed_over(between):
 
 
 def test_a_head_that_ends_anywhere_is_no_frame_and_no_error():
-    data, bitmap = photo(), BITMAPS["BMP 24"]
+    data, bitmap = jpeg(size=SIZE), BITMAPS["BMP 24"]
     frame = read_jpeg_frame(data)
     assert read_jpeg_frame(data[: frame.start + 10]) == frame
     heads = [data[:size] for size in range(frame.start + 10)]

@@ -6,9 +6,7 @@ import json
 import os
 import re
 import signal
-import subprocess
-import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -18,11 +16,21 @@ import pytest
 import tensorflow as tf
 
 import trainer_utils
+from tests.make import run_python
 from trainer_utils import ConfigError, DatasetWriter, input_fn, storage
 from trainer_utils.dataset import open_dataset
 from trainer_utils.format import InputError, Manifest
 
 RECORDS = 23
+SETTINGS: dict[str, Any] = {"num_shards": {"train": 4}, "vocabulary": ["cat", "dog"]}
+
+
+def write(uri: Path, examples: Iterable[Any], **settings: Any) -> str:
+    """A dataset of examples to train, or of pairs of a split and an example."""
+    with DatasetWriter(uri, **settings) as writer:
+        for example in examples:
+            writer.write(*(example if isinstance(example, tuple) else ("train", example)))
+    return str(uri)
 
 
 def examples(photos: list[Any]) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -46,12 +54,10 @@ def examples(photos: list[Any]) -> Iterator[tuple[str, dict[str, Any]]]:
 
 @pytest.fixture(scope="module")
 def uri(photos: list[Any], tmp_path_factory: pytest.TempPathFactory) -> str:
-    path = tmp_path_factory.mktemp("written") / "dataset"
-    with DatasetWriter(path, num_shards={"train": 4}, vocabulary=["cat", "dog"]) as writer:
-        for split, example in examples(photos):
-            writer.write(split, example)
-    assert os.listdir(path.parent) == ["dataset"]
-    return str(path)
+    folder = tmp_path_factory.mktemp("written")
+    uri = write(folder / "dataset", examples(photos), **SETTINGS)
+    assert os.listdir(folder) == ["dataset"]
+    return uri
 
 
 def test_input_fn_gives_back_dtypes_shapes_and_values(uri: str, photos: list[Any]) -> None:
@@ -107,21 +113,16 @@ def test_a_manifest_counts_labels_and_verify_agrees(uri: str) -> None:
 
 
 def test_equal_examples_give_equal_bytes(uri: str, photos: list[Any], tmp_path: Path) -> None:
-    with DatasetWriter(
-        tmp_path / "b", num_shards={"train": 4}, vocabulary=["cat", "dog"]
-    ) as writer:
-        for split, example in examples(photos):
-            writer.write(split, dict(reversed(example.items())))
+    turned = ((split, dict(reversed(example.items()))) for split, example in examples(photos))
+    write(tmp_path / "b", turned, **SETTINGS)
     for path in sorted(p for p in Path(uri).rglob("*") if p.is_file()):
         other = tmp_path / "b" / path.relative_to(uri)
         assert other.read_bytes() == path.read_bytes(), path
 
 
 def test_a_size_begins_the_next_shard(tmp_path: Path) -> None:
-    with DatasetWriter(tmp_path / "d", target_shard_bytes=1000) as writer:
-        for number in range(30):
-            writer.write("train", {"data": bytes([number]) * 300})
-    counts = open_dataset(str(tmp_path / "d")).shards["train"]
+    data = ({"data": bytes([number]) * 300} for number in range(30))
+    counts = open_dataset(write(tmp_path / "d", data, target_shard_bytes=1000)).shards["train"]
     assert [shard.records for shard in counts] == [4, 4, 4, 4, 4, 4, 4, 2]
 
 
@@ -136,8 +137,8 @@ def test_an_exception_leaves_nothing(tmp_path: Path, place: str) -> None:
 
 
 def test_no_example_is_no_dataset(tmp_path: Path) -> None:
-    with pytest.raises(InputError), DatasetWriter(tmp_path / "d"):
-        pass
+    with pytest.raises(InputError):
+        write(tmp_path / "d", [])
     assert os.listdir(tmp_path) == []
 
 
@@ -148,8 +149,7 @@ def test_no_example_is_no_dataset(tmp_path: Path) -> None:
 def test_what_a_setting_names_and_no_example_has_is_warned_of(
     tmp_path: Path, our_messages: Any, settings: dict[str, Any]
 ) -> None:
-    with DatasetWriter(tmp_path / "out", **settings) as writer:
-        writer.write("train", {"label": 0})
+    write(tmp_path / "out", [{"label": 0}], **settings)
     assert len(our_messages()) == len(settings)
     for name, said in zip(settings, our_messages(), strict=True):
         assert name in said
@@ -186,32 +186,21 @@ def test_a_bad_example_is_named_and_the_next_is_taken(
 
 
 def test_ints_among_floats_are_floats(tmp_path: Path) -> None:
-    with DatasetWriter(tmp_path / "d") as writer:
-        for value in (0.5, 1, [2, 3]):
-            writer.write("train", {"x": value})
-    batch = next(iter(input_fn(str(tmp_path / "d"), "train", batch_size=3, shuffle=False)))
+    uri = write(tmp_path / "d", [{"x": value} for value in (0.5, 1, [2, 3])])
+    batch = next(iter(input_fn(uri, "train", batch_size=3, shuffle=False)))
     np.testing.assert_array_equal(batch["x"], [[0.5, 0], [1, 0], [2, 3]])
 
 
 def test_sequence_examples_come_back_by_time(tmp_path: Path) -> None:
     frames = [[np.full((2, 3), 10 * n + step, np.uint8) for step in range(n + 1)] for n in range(4)]
     tokens = [[[n] * step for step in range(n + 1)] for n in range(4)]
-    with DatasetWriter(tmp_path / "d") as writer:
-        for number in range(4):
-            writer.write(
-                "train", {"frames": frames[number], "tokens": tokens[number], "label": number}
-            )
-    raw = next(
-        tf.data.TFRecordDataset(
-            str(tmp_path / "d" / "Split-train" / "data_tfrecord-00000-of-00001")
-        )
-        .skip(3)
-        .as_numpy_iterator()
-    )
-    theirs = tf.train.SequenceExample.FromString(raw)
+    rows = [{"frames": frames[n], "tokens": tokens[n], "label": n} for n in range(4)]
+    uri = write(tmp_path / "d", rows)
+    records = tf.data.TFRecordDataset(f"{uri}/Split-train/data_tfrecord-00000-of-00001")
+    theirs = tf.train.SequenceExample.FromString([*records.as_numpy_iterator()][3])
     lists = theirs.feature_lists.feature_list
     assert [list(f.int64_list.value) for f in lists["tokens"].feature] == tokens[3]
-    batch = next(iter(input_fn(str(tmp_path / "d"), "train", batch_size=4, shuffle=False)))
+    batch = next(iter(input_fn(uri, "train", batch_size=4, shuffle=False)))
     assert batch["frames"].shape == (4, 4, 2, 3)
     np.testing.assert_array_equal(batch["frames"][3], frames[3])
     np.testing.assert_array_equal(batch["frames"][0, 1:], np.zeros((3, 2, 3)))
@@ -226,7 +215,7 @@ def test_a_killed_writer_leaves_nothing_that_opens(tmp_path: Path) -> None:
         "assert not {'tensorflow', 'pyarrow', 'tfx', 'apache_beam'} & {*sys.modules}\n"
         "os.kill(os.getpid(), signal.SIGKILL)\n"
     )
-    done = subprocess.run([sys.executable, "-c", code], timeout=300)
+    done = run_python(code)
     assert done.returncode == -signal.SIGKILL
     assert not (tmp_path / "d").exists()
     for left in tmp_path.iterdir():
@@ -262,7 +251,5 @@ def test_threads_write_side_by_side(tmp_path: Path) -> None:
 
 
 def test_any_number_of_shards_costs_no_more_than_there_are_examples(tmp_path: Path) -> None:
-    with DatasetWriter(tmp_path / "out", num_shards=10**12) as writer:
-        writer.write("train", {"id": 1})
-        writer.write("train", {"id": 2})
+    write(tmp_path / "out", [{"id": 1}, {"id": 2}], num_shards=10**12)
     assert len(list((tmp_path / "out/Split-train").iterdir())) == 2

@@ -97,21 +97,17 @@ def test_images_are_kept_or_lose_nothing(photos: list[Any]) -> None:
     kept = stored_value(b"\xff\xd8\xff any", is_image=True)
     assert isinstance(kept, Plain)
     assert kept.values == (b"\xff\xd8\xff any",)
-    palette = Image.fromarray(photos[0]).quantize(16)
-    sources = [
-        photos[0],
-        Image.fromarray(photos[0]),
-        palette,
-        Image.fromarray(photos[0]).convert("1"),
-    ]
-    wanted = [photos[0], photos[0], np.asarray(palette.convert("RGB")), None]
-    for source, want in zip(sources, wanted, strict=True):
+    image = Image.fromarray(photos[0])
+    palette, bits = image.quantize(16), image.convert("1")
+    for source, want in (
+        (photos[0], photos[0]),
+        (image, photos[0]),
+        (palette, np.asarray(palette.convert("RGB"))),
+        (bits, np.asarray(bits.convert("L"))[..., None]),
+    ):
         found = stored_value(source, is_image=True)
         assert isinstance(found, Plain)
-        pixels = tf.io.decode_png(found.values[0]).numpy()
-        if want is None:
-            want = np.asarray(source.convert("L"))[..., None]
-        np.testing.assert_array_equal(pixels, want)
+        np.testing.assert_array_equal(tf.io.decode_png(found.values[0]).numpy(), want)
 
 
 @pytest.mark.parametrize(
