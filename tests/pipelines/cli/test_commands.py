@@ -59,7 +59,8 @@ def test_inspect_shows_what_is_in_a_dataset(invoke, whole_dataset):
     facts = json_of(invoke("inspect", whole_dataset, "--json"))
     assert facts["splits"]["train"]["records"] == 20
     assert facts["splits"]["train"]["labels"] == {"cat": 10, "dog": 10}
-    assert facts["features"]["label"] == {"type": "int", "shape": [], "dense": True}
+    label = {"type": "int", "shape": [], "dense": True, "num_classes": 2}
+    assert facts["features"]["label"] == label
     assert facts["classes"] == {"label": 2}
     assert facts["rejects"] == {"EMPTY_FILE": 1}
 
