@@ -16,7 +16,7 @@ LABELS = ["cat", "dog"]
 
 @pytest.fixture(scope="session")
 def whole_dataset(tmp_path_factory) -> Path:
-    """20 records to train in 2 shards and 5 to evaluate, those in both, as of an ImageExampleGen."""
+    """20 records to train in 2 shards, of which 5 are to evaluate too, as of an ImageExampleGen."""
     uri = tmp_path_factory.mktemp("whole") / "dataset"
     shards = {"train": 2, "eval": 1}
     with DatasetWriter(str(uri), num_shards=shards, vocabulary={"label": LABELS}) as writer:
