@@ -118,6 +118,15 @@ def frame_records(records: Sequence[bytes]) -> bytes:
     return b"".join(header + record + footer for record, (header, footer) in framed)
 
 
+def write_anywhere(path: str, data: bytes) -> None:
+    """A file by path or url, and the folder it is in."""
+    from trainer_utils import storage
+
+    storage.make_folder(os.path.dirname(path))
+    with storage.write_atomically(path, temporary_folder=os.path.dirname(path)) as stream:
+        stream.write(data)
+
+
 def write_records(path: str | Path, records: Sequence[bytes], compression: str = "") -> bytes:
     """A file of records by TensorFlow's own writer, and the folder it is in; returns its bytes."""
     import tensorflow as tf
