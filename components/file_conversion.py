@@ -1,7 +1,4 @@
-"""The conversions of files to examples: images, sounds, and what tables say of them.
-
-listing = read_layout(inputs, layout="auto")     # of images, in whatever layout they lie
-"""
+"""The conversions of files to examples: images, sounds, and what tables say of them."""
 
 import collections
 import dataclasses
@@ -41,10 +38,7 @@ from components.example_gen.file_plan import (
 )
 from components.example_gen.file_shards import EncodedPart, WriteMediaShard
 from components.example_gen.folder import (
-    check_no_columns,
-    name_simple,
     read_simple,
-    refuse_layout,
     without_reserved,
 )
 from components.example_gen.inputs import (
@@ -63,7 +57,7 @@ from components.example_gen.settings import (
     MediaSettings,
     TextSettings,
 )
-from components.layouts import coco, voc, webdataset
+from components.layouts import images as image_layouts
 from components.tables.pieces import select_settings
 from trainer_utils.dataset import Dataset
 from trainer_utils.format import ConfigError, InputError, Shard, ShardName, shard_bounds
@@ -81,14 +75,6 @@ _PIXELS_A_BYTE = 64
 # Where shards are fewer than processes, parts of so many records are made side by side. To write
 # them twice costs a photo a quarter more.
 _PART_RECORDS, _PARTS_A_PROCESS = 250, 3
-# Whether one is there, its reader, and what is looked for, in that order. VOC's own archive is both
-# of the first two.
-_STRUCTURED = {
-    "voc": (voc.is_here, voc.read, voc.LOOKED_FOR),
-    "segmentation": (voc.has_label_maps, voc.read_label_maps, voc.LABEL_MAPS_LOOKED_FOR),
-    "coco": (coco.is_here, coco.read, coco.LOOKED_FOR),
-    "tar": (webdataset.is_here, webdataset.read, webdataset.LOOKED_FOR),
-}
 
 
 class FileConversion(Conversion[FilePlan]):
@@ -264,18 +250,13 @@ class ImageConversion(FileConversion):
     """Images, and lists of them."""
 
     unit, media = "images", "image"
-    looked_for = ", ".join(
-        [
-            *(looked_for for _, _, looked_for in _STRUCTURED.values()),
-            f"a list of images ({', '.join(LISTS)}), and images in folders",
-        ]
-    )
+    looked_for = image_layouts.LOOKED_FOR
 
     def is_source_file(self, path: str) -> bool:  # noqa: D102
-        return super().is_source_file(path) or webdataset.is_archive(path)
+        return image_layouts.is_source_file(path)
 
     def read_layout(self, inputs: LayoutInputs, layout: str) -> InputTable:  # noqa: D102
-        return read_layout(inputs, layout=layout)
+        return image_layouts.read_layout(inputs, layout=layout)
 
     def adjusted_settings(self, settings: MediaSettings, found: InputTable) -> MediaSettings:
         """The settings for inputs whose boxes or label maps must go on fitting their images.
@@ -317,37 +298,6 @@ def conversion_class(settings: ExampleGenSettings) -> type[FileConversion]:
     if isinstance(settings, TextSettings):
         return ListConversion
     return AudioConversion if isinstance(settings, AudioSettings) else ImageConversion
-
-
-def read_layout(inputs: LayoutInputs, *, layout: str) -> InputTable:
-    """Works out split, features and bytes of each input; `layout` is as `ImageSettings` has it.
-
-    Raises:
-        InputError: the layout is not recognised, or is malformed.
-        ConfigError: `columns` is for lists and archives.
-    """
-    name = _structured(inputs, layout)
-    if name is None:
-        return without_reserved(read_simple(inputs, layout=layout))
-    if name != "tar":
-        check_no_columns(inputs, name)
-    _, read, looked_for = _STRUCTURED[name]
-    listing = read(inputs)
-    if not listing.found:
-        refuse_layout(inputs, layout, looked_for)
-    # An annotation's height and width are compared with its image's.
-    return without_reserved(listing) if name == "tar" else listing
-
-
-def name_layout(inputs: LayoutInputs, *, layout: str) -> str:
-    """Which of the layouts `read_layout` would take the inputs for."""
-    return _structured(inputs, layout) or name_simple(inputs, layout=layout)
-
-
-def _structured(inputs: LayoutInputs, layout: str) -> str | None:
-    if layout != "auto":
-        return layout if layout in _STRUCTURED else None
-    return next((name for name, (is_here, _, _) in _STRUCTURED.items() if is_here(inputs)), None)
 
 
 def parts_of_shard(records: int, *, shards: int, processes: int) -> int:

@@ -41,7 +41,6 @@ from components.tables.kinds import (
 )
 from components.tables.pieces import BadRow, Piece, TableOptions, checked_texts
 from components.tables.reading import read_piece
-from components.tables.tokenizing import same_tokenizer
 from trainer_utils.format import Shard
 from trainer_utils.format.example import varint
 from trainer_utils.format.index import name_crc
@@ -221,6 +220,8 @@ def encode_piece(
         features = {name: array.filter(pa.array(kept)) for name, array in features.items()}
         splits = splits[kept]
     if tokens is not None:
+        from components.tables.tokenizing import same_tokenizer
+
         texts = features[tokens.column]
         features[TOKENS] = same_tokenizer(tokens.tokenizer, tokens.spec).encode(texts)
         if not tokens.keep_text:
