@@ -1,4 +1,7 @@
-"""Examples that hold files: images, sounds, and what tables and annotations say of them."""
+"""The conversions of files to examples: images, sounds, and what tables say of them.
+
+listing = read_layout(inputs, layout="auto")     # of images, in whatever layout they lie
+"""
 
 import collections
 import dataclasses
@@ -37,7 +40,13 @@ from components.example_gen.file_plan import (
     render_inputs,
 )
 from components.example_gen.file_shards import EncodedPart, WriteMediaShard
-from components.example_gen.folder import read_simple, without_reserved
+from components.example_gen.folder import (
+    check_no_columns,
+    name_simple,
+    read_simple,
+    refuse_layout,
+    without_reserved,
+)
 from components.example_gen.inputs import (
     InputSelection,
     fingerprint,
@@ -46,7 +55,16 @@ from components.example_gen.inputs import (
     roots_of,
 )
 from components.example_gen.plan import Written
-from components.example_gen.settings import LISTS, MEDIA, MediaSettings
+from components.example_gen.settings import (
+    LISTS,
+    MEDIA,
+    AudioSettings,
+    ExampleGenSettings,
+    MediaSettings,
+    TextSettings,
+)
+from components.layouts.recognition import LOOKED_FOR, is_archive, recognise
+from components.tables.pieces import select_settings
 from trainer_utils.dataset import Dataset
 from trainer_utils.format import ConfigError, InputError, Shard, ShardName, shard_bounds
 from trainer_utils.format.errors import did_you_mean
@@ -232,6 +250,94 @@ class FileConversion(Conversion[FilePlan]):
         pixels = min(images.max_pixels, _PIXELS_A_BYTE * largest)
         held = max(_LEAST_BYTES, largest + _PIXEL_BYTES * pixels)
         return Cost(seconds, held + _TENSORFLOW_BYTES * (images.verify == "decode"))
+
+
+class ImageConversion(FileConversion):
+    """Images, and lists of them."""
+
+    unit, media = "images", "image"
+    looked_for = ", ".join(
+        [*LOOKED_FOR.values(), f"a list of images ({', '.join(LISTS)}), and images in folders"]
+    )
+
+    def is_source_file(self, path: str) -> bool:  # noqa: D102
+        return super().is_source_file(path) or is_archive(path)
+
+    def read_layout(self, inputs: LayoutInputs, layout: str) -> InputTable:  # noqa: D102
+        return read_layout(inputs, layout=layout)
+
+    def adjusted_settings(self, settings: MediaSettings, found: InputTable) -> MediaSettings:
+        """The settings for inputs whose boxes or label maps must go on fitting their images.
+
+        Those are drawn on a file's pixels as they lie, so these are not turned.
+        """
+        settings = super().adjusted_settings(settings, found)
+        has_boxes = any(column.name == "xmin" for column in found.columns)
+        if has_boxes and settings.images.encoding == "raw":
+            rule = "'file' for images with boxes, since raw ones are cut to a square"
+            raise ConfigError.of("encoding", "raw", allowed=rule)
+        if not has_boxes and all(blob.kind != "label_map" for blob in found.blobs):
+            return settings
+        images = dataclasses.replace(settings.images, orientation="keep")
+        return dataclasses.replace(settings, images=images)
+
+
+class AudioConversion(FileConversion):
+    """Sounds, and lists of them."""
+
+    unit, media = "sounds", "audio"
+    looked_for = f"a list of sounds ({', '.join(LISTS)}), and sounds in folders"
+
+
+class ListConversion(FileConversion):
+    """Tables whose rows name images or sounds."""
+
+    unit, media = "rows", "image"
+    looked_for = f"a table ({', '.join(LISTS)})"
+
+    def __init__(
+        self, settings: ExampleGenSettings, selection: InputSelection, runner: Runner | None
+    ) -> None:
+        super().__init__(select_settings(MediaSettings, settings), selection, runner)
+
+
+def conversion_class(settings: ExampleGenSettings) -> type[FileConversion]:
+    """The steps that are for these settings, of images, sounds, or tables that name some."""
+    if isinstance(settings, TextSettings):
+        return ListConversion
+    return AudioConversion if isinstance(settings, AudioSettings) else ImageConversion
+
+
+def read_layout(inputs: LayoutInputs, *, layout: str) -> InputTable:
+    """Works out split, features and bytes of each input; `layout` is as `ImageSettings` has it.
+
+    Raises:
+        InputError: the layout is not recognised, or is malformed.
+        ConfigError: `columns` is for lists and archives.
+    """
+    name = recognise(inputs, layout)
+    if name is None:
+        return without_reserved(read_simple(inputs, layout=layout))
+    if name != "tar":
+        check_no_columns(inputs, name)
+    from components.layouts import coco, voc, webdataset  # of which most inputs need none
+
+    read = {
+        "voc": voc.read,
+        "segmentation": voc.read_label_maps,
+        "coco": coco.read,
+        "tar": webdataset.read,
+    }[name]
+    listing = read(inputs)
+    if not listing.found:
+        refuse_layout(inputs, layout, LOOKED_FOR[name])
+    # An annotation's height and width are compared with its image's.
+    return without_reserved(listing) if name == "tar" else listing
+
+
+def name_layout(inputs: LayoutInputs, *, layout: str) -> str:
+    """Which of the layouts `read_layout` would take the inputs for."""
+    return recognise(inputs, layout) or name_simple(inputs, layout=layout)
 
 
 def parts_of_shard(records: int, *, shards: int, processes: int) -> int:
