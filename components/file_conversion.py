@@ -1,7 +1,4 @@
-"""The conversions of files to examples: images, sounds, and what tables say of them.
-
-listing = read_layout(inputs, layout="auto")     # of images, in whatever layout they lie
-"""
+"""The conversions of files to examples: images, sounds, and what tables say of them."""
 
 import collections
 import dataclasses
@@ -41,10 +38,7 @@ from components.example_gen.file_plan import (
 )
 from components.example_gen.file_shards import EncodedPart, WriteMediaShard
 from components.example_gen.folder import (
-    check_no_columns,
-    name_simple,
     read_simple,
-    refuse_layout,
     without_reserved,
 )
 from components.example_gen.inputs import (
@@ -63,7 +57,7 @@ from components.example_gen.settings import (
     MediaSettings,
     TextSettings,
 )
-from components.layouts.recognition import LOOKED_FOR, is_archive, recognise
+from components.layouts import images as image_layouts
 from components.tables.pieces import select_settings
 from trainer_utils.dataset import Dataset
 from trainer_utils.format import ConfigError, InputError, Shard, ShardName, shard_bounds
@@ -256,15 +250,13 @@ class ImageConversion(FileConversion):
     """Images, and lists of them."""
 
     unit, media = "images", "image"
-    looked_for = ", ".join(
-        [*LOOKED_FOR.values(), f"a list of images ({', '.join(LISTS)}), and images in folders"]
-    )
+    looked_for = image_layouts.LOOKED_FOR
 
     def is_source_file(self, path: str) -> bool:  # noqa: D102
-        return super().is_source_file(path) or is_archive(path)
+        return image_layouts.is_source_file(path)
 
     def read_layout(self, inputs: LayoutInputs, layout: str) -> InputTable:  # noqa: D102
-        return read_layout(inputs, layout=layout)
+        return image_layouts.read_layout(inputs, layout=layout)
 
     def adjusted_settings(self, settings: MediaSettings, found: InputTable) -> MediaSettings:
         """The settings for inputs whose boxes or label maps must go on fitting their images.
@@ -306,38 +298,6 @@ def conversion_class(settings: ExampleGenSettings) -> type[FileConversion]:
     if isinstance(settings, TextSettings):
         return ListConversion
     return AudioConversion if isinstance(settings, AudioSettings) else ImageConversion
-
-
-def read_layout(inputs: LayoutInputs, *, layout: str) -> InputTable:
-    """Works out split, features and bytes of each input; `layout` is as `ImageSettings` has it.
-
-    Raises:
-        InputError: the layout is not recognised, or is malformed.
-        ConfigError: `columns` is for lists and archives.
-    """
-    name = recognise(inputs, layout)
-    if name is None:
-        return without_reserved(read_simple(inputs, layout=layout))
-    if name != "tar":
-        check_no_columns(inputs, name)
-    from components.layouts import coco, voc, webdataset  # of which most inputs need none
-
-    read = {
-        "voc": voc.read,
-        "segmentation": voc.read_label_maps,
-        "coco": coco.read,
-        "tar": webdataset.read,
-    }[name]
-    listing = read(inputs)
-    if not listing.found:
-        refuse_layout(inputs, layout, LOOKED_FOR[name])
-    # An annotation's height and width are compared with its image's.
-    return without_reserved(listing) if name == "tar" else listing
-
-
-def name_layout(inputs: LayoutInputs, *, layout: str) -> str:
-    """Which of the layouts `read_layout` would take the inputs for."""
-    return recognise(inputs, layout) or name_simple(inputs, layout=layout)
 
 
 def parts_of_shard(records: int, *, shards: int, processes: int) -> int:

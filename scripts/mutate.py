@@ -160,8 +160,8 @@ MUTATIONS = [
     ),
     # Records that are picked, and runs at once.
     *_of(
-        "components/shuffle",
-        "picking",
+        "components/balancing",
+        "parts",
         ("            if not is_whole.all():\n", "            if False:\n"),
         ("        data += more\n", "        break\n"),
         tests="tests/components/shard_balancer/test_picking.py",

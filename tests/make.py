@@ -169,11 +169,13 @@ def everything(folder: Path) -> dict[str, bytes]:
     }
 
 
-def run_python(code: str, *arguments: object, **more: str) -> subprocess.CompletedProcess[str]:
+def run_python(
+    code: str, *arguments: object, cwd: Path = REPOSITORY, **more: str
+) -> subprocess.CompletedProcess[str]:
     """What a program prints and how it ends; `more` is added to its environment."""
     return subprocess.run(
         [sys.executable, "-c", code, *map(str, arguments)],
-        cwd=REPOSITORY,
+        cwd=cwd,
         env={**os.environ, "PYTHONPATH": str(REPOSITORY), **more},
         capture_output=True,
         text=True,

@@ -1,11 +1,16 @@
 """What workers do for a balancing: look at input shards, scatter records into runs, write shards.
 
 A split that fits into memory is one part; a shard whose records lie in large local files is picked
-from these; and with `keep_shards` a part is a shard that stays.
+from these, one after the other; and with `keep_shards` a part is a shard that stays. A file that
+is local, and that the system can keep in memory, is a run as it lies there: a record costs one
+read, and none is held.
 """
 
+import contextlib
 import dataclasses
+import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import NoReturn
 
 import numpy as np
 import numpy.typing as npt
@@ -13,8 +18,14 @@ import pyarrow as pa
 
 from components.balancing.inputs import InputShard
 from components.shuffle.edits import EditCounts, Edits, parse_block
-from components.shuffle.external import ExternalShuffle, Lot, frames_of, run_of, write_shards
-from components.shuffle.picking import changed_meanwhile, picked_lots
+from components.shuffle.external import (
+    LOT_BYTES,
+    ExternalShuffle,
+    Lot,
+    frames_of,
+    run_of,
+    write_shards,
+)
 from trainer_utils.dataset import read_index, read_shard_blocks
 from trainer_utils.dataset.inspection import DatasetFacts
 from trainer_utils.dataset.opening import check_count
@@ -28,11 +39,18 @@ from trainer_utils.format import (
     combine_checksums,
     multiset_checksum,
 )
-from trainer_utils.format.tfrecord import Lengths, compact
+from trainer_utils.format.tfrecord import (
+    RECORD_OVERHEAD_BYTES,
+    Lengths,
+    check_frames,
+    compact,
+)
+from trainer_utils.storage import file_size, naming_file, open_for_reading
 from trainer_utils.writing.publishing import copy_shard, verify_shard, write_shard
 
 Ints = npt.NDArray[np.int64]
 
+_AHEAD_BYTES = 128 << 10  # Linux reads no more of a file ahead at a time unless it is told to
 OBJECT_BYTES = 96
 """What a record takes beside its frame: offset, position, name, its place anew."""
 
@@ -236,6 +254,79 @@ def pick(
         [(name, len(files))], lots(), uri=context.uri, block_bytes=context.block_bytes
     )
     return result
+
+
+def picked_lots(
+    paths: Sequence[str], files: Lengths, offsets: Ints, lengths: Lengths
+) -> Iterator[tuple[Lengths, Lot]]:
+    """The records of a shard, each lot with the numbers of the files that its records are from.
+
+    Args:
+        paths: of all files, by number; local, and not compressed.
+        files: `(records,)`, the number of each record's file, in the order of the shard.
+        offsets: `(records,) int64`, where its frame begins there, in bytes.
+        lengths: `(records,)`, of its payload, in bytes.
+
+    Raises:
+        CorruptShardError: a file is damaged, named as by reading it in order.
+        DatasetError: it was changed meanwhile.
+    """
+    payloads: Ints = lengths.astype(np.int64)
+    sizes = payloads + RECORD_OVERHEAD_BYTES
+    ends = np.cumsum(sizes)
+    start = done = 0
+    with contextlib.ExitStack() as opened:
+        streams = [opened.enter_context(open_for_reading(path)) for path in paths]
+        while start < len(ends):
+            stop = max(int(np.searchsorted(ends, done + LOT_BYTES, side="right")), start + 1)
+            frames = []
+            of_lot = (array[start:stop].tolist() for array in (files, offsets, sizes))
+            for file, offset, size in zip(*of_lot, strict=True):
+                with naming_file(paths[file]):
+                    frames.append(_read(streams[file].fileno(), size, offset))
+                if len(frames[-1]) < size:
+                    _raise_damage(paths[file])
+            data = b"".join(frames)
+            stops = ends[start:stop] - done
+            crcs, is_whole = check_frames(data, stops - sizes[start:stop], stops)
+            if not is_whole.all():
+                _raise_damage(paths[int(files[start + is_whole.argmin()])])
+            yield files[start:stop], Lot(data, payloads[start:stop], crcs)
+            start, done = stop, int(ends[stop - 1])
+
+
+def _read(descriptor: int, size: int, offset: int) -> bytes:
+    data = os.pread(descriptor, size, offset)
+    while len(data) < size and (more := os.pread(descriptor, size - len(data), offset + len(data))):
+        data += more
+    return data
+
+
+def changed_meanwhile(path: str) -> DatasetError:
+    """The error of a file of which records were planned that are not there, or more of them."""
+    rule = "a file that stays as it is while it is read"
+    return DatasetError.at(
+        path, expected=rule, got="one that was changed meanwhile", advice="Run it again."
+    )
+
+
+def _raise_damage(path: str) -> NoReturn:
+    """Reads a file in order, which says what is wrong where."""
+    for _ in read_shard_blocks(path):
+        pass
+    raise changed_meanwhile(path)
+
+
+def read_ahead(path: str) -> None:
+    """Has the system read a file from its beginning to its end while other work is done.
+
+    Records that are picked here and there would have a disk seek for each of them.
+    """
+    if not hasattr(os, "posix_fadvise"):
+        return
+    with open_for_reading(path) as stream:
+        for start in range(0, file_size(path), _AHEAD_BYTES):
+            os.posix_fadvise(stream.fileno(), start, _AHEAD_BYTES, os.POSIX_FADV_WILLNEED)
 
 
 def keep(

@@ -6,7 +6,14 @@ from collections.abc import Mapping, Sequence
 from concurrent import futures
 
 from components.balancing.inputs import Inputs
-from components.balancing.parts import JobContext, ShardSurvey, TaskResult, run_part, survey_shard
+from components.balancing.parts import (
+    JobContext,
+    ShardSurvey,
+    TaskResult,
+    read_ahead,
+    run_part,
+    survey_shard,
+)
 from components.balancing.planning import SplitPlan, counts_of, edits_of, pick_split, plan_split
 from components.balancing.settings import BalancerSettings
 from components.common.entry import sum_facts
@@ -15,7 +22,6 @@ from components.common.tasks import Cost, Runner, Task, map_tasks
 from components.common.workspace import remove_dataset, start_working
 from components.shuffle.edits import EditCounts, check_edits, describe_edits, total_counts
 from components.shuffle.external import HELD_TIMES
-from components.shuffle.picking import read_ahead
 from trainer_utils.dataset.inspection import DatasetFacts
 from trainer_utils.format import Accounting, DatasetError, Feature, Manifest, combine_checksums
 from trainer_utils.format.json_text import JsonObject

@@ -110,14 +110,8 @@ _DATASET_ROOT = """
         dataset_root: a folder on a volume that all pods share, or a bucket, to keep the shards in
             instead of the artifact, so that no pod copies them.
 """
-
-image_example_gen = _make(
-    "image_example_gen",
-    ImageSettings,
-    _EXAMPLE_GEN,
-    f"""Turns images, in whatever layout they lie, into a sharded and verified dataset.
-
-    All parameters that are not named here are the settings of ImageExampleGen.
+_OF_EXAMPLE_GEN = f"""
+    All parameters that are not named here are the settings of the component of TFX.
 
     Args:
         source: the inputs as an artifact of another step; or else
@@ -132,31 +126,28 @@ image_example_gen = _make(
 
     Returns:
         examples: the dataset.
-    """,
+"""
+
+image_example_gen = _make(
+    "image_example_gen",
+    ImageSettings,
+    _EXAMPLE_GEN,
+    f"""Turns images, in whatever layout they lie, into a sharded and verified dataset.
+{_OF_EXAMPLE_GEN}""",
 )
 text_example_gen = _make(
     "text_example_gen",
     TextSettings,
     _EXAMPLE_GEN,
-    """Turns texts and tables into a sharded and verified dataset.
-
-    All parameters are those of image_example_gen, or the settings of TextExampleGen.
-
-    Returns:
-        examples: the dataset.
-    """,
+    f"""Turns texts and tables into a sharded and verified dataset.
+{_OF_EXAMPLE_GEN}""",
 )
 audio_example_gen = _make(
     "audio_example_gen",
     AudioSettings,
     _EXAMPLE_GEN,
-    """Turns sounds, in folders or tables, into a sharded and verified dataset.
-
-    All parameters are those of image_example_gen, or the settings of AudioExampleGen.
-
-    Returns:
-        examples: the dataset.
-    """,
+    f"""Turns sounds, in folders or tables, into a sharded and verified dataset.
+{_OF_EXAMPLE_GEN}""",
 )
 shard_balancer = _make(
     "shard_balancer",

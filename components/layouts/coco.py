@@ -27,7 +27,7 @@ from components.common.layout_inputs import LayoutInputs, select_readable
 from components.common.rejects import RejectedInputError, reject_errors
 from components.example_gen import boxes
 from components.example_gen.boxes import BOX_COLUMNS, SIZE_COLUMNS, claimed_size, relative_box
-from components.layouts.recognition import COCO_FOLDER, COCO_INSTANCES, coco_files
+from components.layouts.images import COCO_FOLDER, COCO_INSTANCES, coco_files
 from trainer_utils.format import InputError, canonical_split
 from trainer_utils.format.json_text import Json, JsonObject
 from trainer_utils.storage import persist

@@ -27,7 +27,7 @@ from components.common.rejects import RejectedInputError, reject_errors
 from components.example_gen import boxes
 from components.example_gen.boxes import BOX_COLUMNS, SIZE_COLUMNS, claimed_size, relative_box
 from components.example_gen.folder import is_clutter
-from components.layouts.recognition import is_in, voc_folder
+from components.layouts.images import is_in, voc_folder
 from trainer_utils.format import InputError, canonical_split
 from trainer_utils.storage import InputFile, display_path, persist, problem_of
 

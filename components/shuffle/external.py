@@ -43,7 +43,9 @@ Ints = npt.NDArray[np.int64]
 HELD_TIMES = 3
 """How often records are held while they are put in order: as they came, joined, and sorted."""
 
-_LOT_BYTES = 1 << 20  # what a core's cache holds, and few calls of the system
+LOT_BYTES = 1 << 20
+"""What is checked and written at a time: a core's cache holds it, and calls are few."""
+
 _MOST_CELLS = 1 << 16
 _POSITION_BYTES = 8
 
@@ -227,7 +229,7 @@ class ExternalShuffle:
         frames = _joined([batch.column(1) for batch in batches])
         names = pa.concat_arrays([batch.column(2) for batch in batches])
         batches.clear()
-        step = max(1, int(_LOT_BYTES * len(frames) / max(1, frames.nbytes)))
+        step = max(1, int(LOT_BYTES * len(frames) / max(1, frames.nbytes)))
         cuts = np.union1d(np.arange(start, stop, step), np.clip(bounds, start, stop))
         for first, last in itertools.pairwise([*cuts.tolist(), stop]):
             if first < last:

@@ -1,4 +1,4 @@
-"""Artifacts and executions, and what of them came before and after one artifact.
+"""Artifacts and executions, what of them came before and after one artifact, and that as text.
 
     lineage.makers(artifact_id)[0].component      # 'ShardBalancer'
     lineage.sources(artifact_id)                  # ids of the artifacts that it was made from
@@ -10,19 +10,27 @@ artifact is the first that was none of these.
 
 import dataclasses
 import functools
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import TypeAlias
 
 from components.report.records import Place
 from trainer_utils.format.json_text import Json, JsonObject
 from trainer_utils.format.manifest import DatasetSummary
+from trainer_utils.text_output import as_text, quantity
 
 DATASET_TYPE = "Examples"  # what TFX calls datasets
 MISSING_PREFIX = "digest:"  # of the uri of a dataset that is known by its digest alone
 _FINGERPRINT = "input_fingerprint"  # TFX's word for it, and ours
 _MODELS = ("Model", "PushedModel", "system.Model")
+RUN_UNKNOWN = "not known: datasets name none, a store of ML Metadata does"
+_MOST_LEVELS = 50  # of a tree: models that each start from the one before make chains of any length
+_MOST_CHARACTERS = 100  # of a setting
 
 Id = int | str
 Ports = Mapping[str, list[Id]]  # ids of artifacts, by the name of the input or output
+_Branch: TypeAlias = tuple[list[str], list["_Branch"]]
+"""Lines of a tree as text, and the branches below them."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -206,11 +214,137 @@ class Lineage:
         }
 
     def __str__(self) -> str:
-        from pipelines.lineage.text import render_lineage  # which takes this class
-
-        return render_lineage(self)
+        found = self.artifact_id
+        lines = [_artifact(self.artifact), *_facts(self)]
+        if self.same_uri:
+            lines.append(f"  same uri: artifacts {', '.join(map(str, self.same_uri))}")
+        lines.append("")
+        if makers := self.makers(found):
+            own = makers[0]
+            lines.append(f"Made by {_execution(own)}")
+            lines += [f"  started {own.started}, ended {own.ended}"] if own.started else []
+            lines += [] if self.knows_runs else [f"  run: {RUN_UNKNOWN} (--metadata)"]
+            lines += [f"  {line}" for line in _settings(own)]
+            lines += [f"  used again by {_execution(maker)}" for maker in makers[1:]]
+        else:
+            lines.append("Made by nothing that this store knows of")
+        for title, is_back in (("Made from", True), ("Made of it", False)):
+            tree = _branches(self, found, {found}, is_back=is_back)
+            lines += ["", title, *(_drawn(tree) if tree else ["  nothing"])]
+        if self.models:
+            lines += ["", "Models that came of it"]
+            lines += [f"  {_artifact(model)}" for model in self.models]
+        if self.record is not None:
+            source = self.source or "a file that the store does not name"
+            lines += ["", f"Record {self.record}", f"  from {source}"]
+            lines += [line for step in self.steps for line in _step(self, step)]
+        return as_text(lines)
 
 
 def ids_of(ports: Ports) -> list[Id]:
     """Each artifact once, by the ports' names: within one execution ids follow no order."""
     return list(dict.fromkeys(artifact for name in sorted(ports) for artifact in ports[name]))
+
+
+def _artifact(artifact: Artifact) -> str:
+    place = artifact.uri or "without a uri"
+    if artifact.uri.startswith(MISSING_PREFIX):
+        place = f"not found here; digest {artifact.uri.removeprefix(MISSING_PREFIX)}"
+    number = "" if isinstance(artifact.id, str) else f" {artifact.id}"
+    name = f" {artifact.name!r}" if artifact.name else ""
+    state = "" if artifact.state in ("LIVE", "UNKNOWN") else f" ({artifact.state})"
+    return f"{artifact.type}{number}{name}{state}  {place}"
+
+
+def _execution(execution: Execution) -> str:
+    run = f" in run {execution.run}" if execution.run else ""
+    pipeline = f" of {execution.pipeline}" if execution.pipeline else ""
+    state = "" if execution.state == "COMPLETE" else f", {execution.state}"
+    number = "" if isinstance(execution.id, str) else f" (execution {execution.id}{state})"
+    return f"{execution.component}{number}{run}{pipeline}"
+
+
+def _facts(lineage: Lineage) -> Iterator[str]:
+    if lineage.artifact.created:
+        yield f"  made {lineage.artifact.created}"
+    if summary := lineage.summaries.get(lineage.artifact_id):
+        for split, accounting in summary.accounting.items():
+            yield f"  {split}: {accounting}, {quantity(summary.num_shards[split], 'shard')}"
+    for sums in _fingerprints(lineage, lineage.artifact_id):
+        yield f"  {sums}"
+    if versions := lineage.versions(lineage.artifact_id):
+        yield f"  versions: {_one_line(versions)}"
+
+
+def _fingerprints(lineage: Lineage, artifact: Id) -> list[str]:
+    fingerprint, content = lineage.fingerprint(artifact), lineage.content(artifact)
+    sums = [f"fingerprint of the inputs {fingerprint}"] if fingerprint else []
+    sums += [f"content {_one_line(content)}"] if content else []
+    return ["; ".join(sums)] if sums else []
+
+
+def _settings(execution: Execution) -> list[str]:
+    settings = {n: v for n, v in execution.settings.items() if v not in (None, "")}
+    return [f"settings: {_one_line(settings)}"] if settings else []
+
+
+def _branches(
+    lineage: Lineage, artifact: Id, seen: set[Id], *, is_back: bool, level: int = 0
+) -> list[_Branch]:
+    """What it was made from, or what of it; what stands elsewhere already is not followed again."""
+    if level == _MOST_LEVELS:
+        return [(["…"], [])]
+    branches: list[_Branch] = []
+    for step in lineage.makers(artifact)[:1] if is_back else lineage.users(artifact):
+        inner: list[_Branch] = []
+        ports = step.inputs if is_back else step.outputs
+        for port, place in ((port, i) for port, ids in ports.items() for i in ids):
+            if (node := lineage.artifacts.get(place)) is None:
+                inner.append(([f"{port}: artifact {place}, which the store no longer has"], []))
+                continue
+            lines = [f"{port}: {_artifact(node)}" if port else _artifact(node)]
+            if place in seen:
+                inner.append(([f"{lines[0]} (see above)"], []))
+                continue
+            seen.add(place)
+            for own in lineage.makers(place)[:1] if is_back else ():
+                lines += [*_fingerprints(lineage, place), f"by {_execution(own)}", *_settings(own)]
+            below = _branches(lineage, place, seen, is_back=is_back, level=level + 1)
+            inner.append((lines, below))
+        if is_back and not step.inputs and (base := step.settings.get("input_base")):
+            inner.append(([f"files in {base}"], []))
+        branches += inner if is_back else [([_execution(step)], inner)]
+    return branches
+
+
+def _drawn(branches: Sequence[_Branch], before: str = "") -> Iterator[str]:
+    for lines, inner in branches:
+        is_last = inner is branches[-1][1]
+        first, others = ("└── ", "    ") if is_last else ("├── ", "│   ")
+        yield f"{before}{first}{lines[0]}"
+        yield from (f"{before}{others}{line}" for line in lines[1:])
+        yield from _drawn(inner, before + others)
+
+
+def _step(lineage: Lineage, step: RecordStep) -> Iterator[str]:
+    by = "".join(f" by {maker.component}" for maker in lineage.makers(step.artifact)[:1])
+    detail = f", {step.detail}" if step.detail else ""
+    yield f"  {_artifact(lineage.artifacts[step.artifact])}{by}: {step.outcome}{detail}"
+    for place in step.places:
+        yield (
+            f"    split {place.split}, {place.shard}, record {place.record}, "
+            f"byte {place.byte_offset} ({place.bytes} bytes)"
+        )
+    for reject in step.rejects:
+        yield f"    split {reject.get('split')}: {reject.get('code')} ({reject.get('detail')})"
+
+
+def _one_line(properties: JsonObject) -> str:
+    """Properties on one line: `num_shards=8, seed=0`; long values are cut."""
+    parts = []
+    for name, value in properties.items():
+        text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+        text = " ".join(text.split())
+        is_long = len(text) > _MOST_CHARACTERS
+        parts.append(f"{name}={text[: _MOST_CHARACTERS - 3]}..." if is_long else f"{name}={text}")
+    return ", ".join(parts)

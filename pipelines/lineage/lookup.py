@@ -18,7 +18,7 @@ from types import ModuleType
 
 from components.report.records import Place, find_places, name_features
 from pipelines.lineage.datasets import load_datasets
-from pipelines.lineage.graph import DATASET_TYPE, Execution, Id, Lineage, RecordStep
+from pipelines.lineage.graph import DATASET_TYPE, RUN_UNKNOWN, Execution, Id, Lineage, RecordStep
 from pipelines.tools.conversion import METADATA_FILE
 from trainer_utils.dataset import open_dataset
 from trainer_utils.dataset.location import newest_dataset
@@ -38,7 +38,6 @@ from trainer_utils.storage import (
 from trainer_utils.text_output import as_text
 
 METADATA_FORMS = "a sqlite file or grpc://host:port"
-RUN_UNKNOWN = "not known: datasets name none, a store of ML Metadata does"
 # TFX has `metadata.sqlite` in notebooks and `metadata.db` in its templates, one a pipeline.
 _OWN = (METADATA_FILE, "metadata.db")
 _FOLDERS = ("", "tfx_metadata", "tfx_metadata/*", "metadata", "metadata/*")

@@ -10,7 +10,7 @@ from PIL import Image
 import pipelines
 import trainer_utils
 from tests.docs.coming_from import row
-from tests.make import archive
+from tests.make import archive, write_rows
 from trainer_utils import input_fn
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]
@@ -191,10 +191,7 @@ def test_runners_arguments(tmp_path):
 
 @row(GUIDE, "`TFRecordWriter(path)`, `tf.train.Example(…)`")
 def test_a_writer(tmp_path, serialize):
-    out = tmp_path / "out"
-    with trainer_utils.DatasetWriter(str(out)) as writer:
-        for one in ROWS:
-            writer.write("train", one)
+    out = write_rows(tmp_path / "out", ROWS)
     path = str(tmp_path / "theirs.tfrecord")
     with tf.io.TFRecordWriter(path) as stream:
         for one in ROWS:
@@ -207,9 +204,7 @@ def test_tensors(tmp_path):
     dtype = np.float16
     arrays = [np.arange(12).reshape(3, 4).astype(dtype) + number for number in range(4)]
     arrays = [array.astype(dtype) for array in arrays]
-    with trainer_utils.DatasetWriter(str(tmp_path / "out")) as writer:
-        for number, array in enumerate(arrays):
-            writer.write("train", {"id": number, "x": array})
+    write_rows(tmp_path / "out", ({"id": n, "x": array} for n, array in enumerate(arrays)))
     for example in input_fn(str(tmp_path / "out"), batch_size=None):
         expected = arrays[int(example["id"])]
         restored = tf.io.parse_tensor(tf.io.serialize_tensor(expected), tf.as_dtype(dtype))

@@ -3,8 +3,8 @@
 from pathlib import Path
 
 import pytest
-from PIL import Image
 
+from tests.make import jpeg, write_files
 from tests.object_stores import faulty
 from trainer_utils import input_fn, storage
 
@@ -12,13 +12,9 @@ pytestmark = pytest.mark.e2e
 
 
 @pytest.fixture(scope="module")
-def folder(photos, tmp_path_factory) -> Path:
-    folder = tmp_path_factory.mktemp("buckets") / "photos"
-    for number, photo in enumerate(photos):
-        path = folder / ("cat" if number % 2 else "dog") / f"{number} [ü].jpg"
-        path.parent.mkdir(parents=True, exist_ok=True)
-        Image.fromarray(photo).save(path)
-    return folder
+def folder(tmp_path_factory) -> Path:
+    files = {f"{('dog', 'cat')[n % 2]}/{n} [ü].jpg": jpeg(n) for n in range(30)}
+    return write_files(tmp_path_factory.mktemp("buckets") / "photos", files)
 
 
 @pytest.fixture(scope="module")

@@ -1,31 +1,27 @@
 """Lineage of what TFX itself ran: our pipeline twice, and a stock one of others."""
 
-import csv
 from importlib import metadata
 from pathlib import Path
 
 import pytest
-from PIL import Image
 from tfx import v1 as tfx
 
 import pipelines
 from components.common.beam import IN_PROCESS_RUNNER
 from pipelines.examples.training_pipeline import run_locally
 from pipelines.lineage import describe_artifact, list_runs
+from tests.make import jpeg, table, write_files
 from trainer_utils.format import Manifest
 
 pytestmark = pytest.mark.e2e
 
 
 @pytest.fixture(scope="module")
-def converted(tmp_path_factory, photos) -> tuple[Path, Path]:
+def converted(tmp_path_factory) -> tuple[Path, Path]:
     """A folder of photos, and what two runs made of them."""
     folder = tmp_path_factory.mktemp("converted")
-    for number, photo in enumerate(photos):
-        path = folder / f"photos/{'cat' if number % 2 else 'dog'}/{number:02d}.jpg"
-        path.parent.mkdir(parents=True, exist_ok=True)
-        Image.fromarray(photo).save(path)
-    (folder / "photos/cat/bad.jpg").write_bytes(b"no photo")
+    files = {f"{('dog', 'cat')[n % 2]}/{n:02d}.jpg": jpeg(n) for n in range(30)}
+    write_files(folder / "photos", {**files, "cat/bad.jpg": b"no photo"})
     options = {"max_reject_fraction": 0.1, "num_shards": 3, "seed": 5}
     first = pipelines.convert(folder / "photos", str(folder / "out"), **options)
     assert pipelines.convert(folder / "photos", str(folder / "out"), **options) == first
@@ -59,9 +55,8 @@ def test_a_conversion_is_told_with_run_settings_inputs_and_outcome(converted):
 def stock(tmp_path_factory) -> Path:
     """What TFX's own CsvExampleGen, StatisticsGen and SchemaGen made."""
     folder = tmp_path_factory.mktemp("stock")
-    (folder / "in").mkdir()
-    with (folder / "in/table.csv").open("w", newline="") as stream:
-        csv.writer(stream).writerows([["a", "b"], *([number, number / 2] for number in range(60))])
+    rows = [{"a": number, "b": number / 2} for number in range(60)]
+    write_files(folder / "in", {"table.csv": table(rows, "csv")})
     examples = tfx.components.CsvExampleGen(input_base=str(folder / "in"))
     statistics = tfx.components.StatisticsGen(examples=examples.outputs["examples"])
     schema = tfx.components.SchemaGen(statistics=statistics.outputs["statistics"])

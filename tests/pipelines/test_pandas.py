@@ -10,14 +10,12 @@ pytest.importorskip("tfx", reason="components needs TFX")
 import pipelines.pandas  # noqa: F401 it is the import that makes the accessor
 import trainer_utils
 from pipelines.tools.conversion import convert
+from tests.make import jpeg, write_files
 
 
 @pytest.fixture
-def frame(photos: list[Any], tmp_path: Path) -> pd.DataFrame:
-    from PIL import Image
-
-    for number in range(6):
-        Image.fromarray(photos[number]).save(tmp_path / f"{number}.jpg")
+def frame(tmp_path: Path) -> pd.DataFrame:
+    write_files(tmp_path, {f"{number}.jpg": jpeg(number) for number in range(6)})
     return pd.DataFrame(
         {
             "split": ["TRAIN"] * 3 + ["VALIDATION"] * 2 + ["TEST"],

@@ -1,22 +1,18 @@
 """What counts as a change of raw inputs, and what does not."""
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from components.kubeflow.input_state import fingerprint_inputs, fingerprint_of_tfx
+from tests.make import run_python, write_files
 
 
 @pytest.fixture
 def photos(tmp_path) -> Path:
-    for name in ("cat/1.jpg", "cat/2.jpg", "dog/3.jpg", "list.csv"):
-        path = tmp_path / "photos" / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(name.encode())
-    return tmp_path / "photos"
+    names = ("cat/1.jpg", "cat/2.jpg", "dog/3.jpg", "list.csv")
+    return write_files(tmp_path / "photos", {name: name for name in names})
 
 
 CHANGES = {
@@ -81,11 +77,6 @@ def test_the_step_imports_neither_tfx_nor_kfp(photos, tmp_path):
         "heavy = ('tfx', 'apache_beam', 'tensorflow', 'kfp')\n"
         "print([name for name in heavy if name in sys.modules])"
     )
-    finished = subprocess.run(
-        [sys.executable, "-c", code, "image", json.dumps(executor_input)],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    finished = run_python(code, "image", json.dumps(executor_input))
     assert finished.stdout == "[]\n", finished.stderr
     assert output.read_text() == fingerprint_inputs(str(photos))

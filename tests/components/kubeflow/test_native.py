@@ -1,7 +1,5 @@
 """Our `kfp.dsl` components as their users meet them."""
 
-import subprocess
-import sys
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -22,10 +20,9 @@ from components.kubeflow import (
 )
 from components.kubeflow.input_state import fingerprint_inputs
 from components.settings import AuditSettings, DatasetReportSettings, SchemaExportSettings
-from trainer_utils.format import ConfigError
+from tests.make import REPOSITORY, refusing, run_python
 from trainer_utils.format.settings import settings_of
 
-REPOSITORY = Path(__file__).parents[3]
 OURS = [name for name in kubeflow.__all__ if name != "default_image"]
 SETTINGS = {
     "audio_example_gen": AudioSettings,
@@ -68,13 +65,7 @@ def test_a_pipeline_is_written_and_compiled_where_there_is_no_tensorflow(tmp_pat
         "main(['compile', sys.argv[1], '-o', sys.argv[2], '--image', 'i:1',\n"
         "      '--pipeline-root', 'minio://b', '--env', 'LOG_LEVEL=debug'])"
     )
-    finished = subprocess.run(
-        [sys.executable, "-c", code, f"{tmp_path / 'mine.py'}:pipeline", str(tmp_path / "p.yaml")],
-        cwd=REPOSITORY,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    finished = run_python(code, f"{tmp_path / 'mine.py'}:pipeline", tmp_path / "p.yaml")
     assert finished.returncode == 0, finished.stderr
     assert "LOG_LEVEL" in (tmp_path / "p.yaml").read_text()
 
@@ -171,6 +162,5 @@ def test_a_wrong_setting_is_named():
     ):
         if "splits" in given:
             pytest.importorskip("tfx", reason="it makes the split's configuration")
-        with pytest.raises(ConfigError) as refused:
+        with refusing(setting):
             run_step("image_example_gen", {**defaults, "examples": None, **given})
-        assert refused.value.setting == setting

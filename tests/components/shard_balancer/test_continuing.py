@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.components.killed_runs import begin, digests_at, finish, inodes_at, kill_at, shards_at
-from trainer_utils.writing.dataset_writer import DatasetWriter
+from tests.make import write_rows
 
 PROCESSES = 2
 SCRIPT = """
@@ -33,12 +33,9 @@ print(made.manifest.digest, made.manifest.total.written)
 
 @pytest.fixture(scope="module")
 def source(tmp_path_factory) -> Path:
-    uri = tmp_path_factory.mktemp("in") / "dataset"
-    generator = random.Random(5)
-    with DatasetWriter(str(uri), num_shards={"train": 3}) as writer:
-        for number in range(600):
-            writer.write("train", {"data": generator.randbytes(9000), "number": number})
-    return uri
+    data = random.Random(5)
+    rows = ({"data": data.randbytes(9000), "number": number} for number in range(600))
+    return Path(write_rows(tmp_path_factory.mktemp("in") / "dataset", rows, num_shards=3))
 
 
 @pytest.mark.parametrize("compression", ["none", "gzip"])  # picked, and through runs

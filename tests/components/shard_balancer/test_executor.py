@@ -4,8 +4,6 @@ import collections
 import gzip
 import json
 import random
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -18,6 +16,7 @@ from components.shard_balancer import Executor, plan
 from pipelines.tools.verification import verify_dataset
 from tests.components.runs import records_of
 from tests.make import everything as contents
+from tests.make import run_python, write_records
 from trainer_utils.format import (
     ConfigError,
     CorruptShardError,
@@ -25,26 +24,18 @@ from trainer_utils.format import (
 )
 
 
-def example(number: int, size: int, **more: int) -> bytes:
-    feature = {
-        "text": tf.train.Feature(bytes_list=tf.train.BytesList(value=[b"x" * size])),
-    }
-    for name, value in {"id": number, **more}.items():
-        feature[name] = tf.train.Feature(int64_list=tf.train.Int64List(value=[value]))
-    made = tf.train.Example(features=tf.train.Features(feature=feature))
+def example(number: int, size: int) -> bytes:
+    made = tf.train.Example()
+    made.features.feature["text"].bytes_list.value.append(b"x" * size)
+    made.features.feature["id"].int64_list.value.append(number)
     return made.SerializeToString(deterministic=True)
 
 
 def write_stock(folder: Path, split: str, shards: list[list[bytes]], suffix: str = ".gz") -> None:
     """A stock ExampleGen's artifact, by TensorFlow's own writer."""
-    target = folder / f"Split-{split}"
-    target.mkdir(parents=True)
     for index, records in enumerate(shards):
-        path = target / f"data_tfrecord-{index:05d}-of-{len(shards):05d}{suffix}"
-        options = tf.io.TFRecordOptions("GZIP" if suffix else "")
-        with tf.io.TFRecordWriter(str(path), options) as writer:
-            for record in records:
-                writer.write(record)
+        name = f"Split-{split}/data_tfrecord-{index:05d}-of-{len(shards):05d}{suffix}"
+        write_records(folder / name, records, "GZIP" if suffix else "")
 
 
 def balance(source: Path | list[Path], target: Path, *beam: str, **properties: object) -> dict:
@@ -216,9 +207,7 @@ def test_records_that_were_changed_with_good_sums_are_found(stock, tmp_path):
     path = tmp_path / "ours/Split-train/data_tfrecord-00001-of-00002"
     records = list(read(tmp_path / "ours", "train")[1])
     records[3] = records[3][:-1] + b"y"
-    with tf.io.TFRecordWriter(str(path)) as writer:
-        for record in records:
-            writer.write(record)
+    write_records(path, records)
     with pytest.raises(DatasetError, match="split 'train': expected records with checksum"):
         balance(tmp_path / "ours", tmp_path / "again")
 
@@ -236,25 +225,17 @@ print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
 
 
 @pytest.mark.slow
-def test_an_input_several_times_larger_than_memory_keeps_to_the_limit(tmp_path):
+def test_an_input_several_times_larger_than_memory_keeps_to_the_limit(tmp_path, serialize):
     memory_bytes, source, record_bytes = 64 << 20, random.Random(0), 100_000
     count = 3 * memory_bytes // (record_bytes + 40)
     block = source.randbytes(record_bytes * 2)
-    records = (
-        example_bytes(block[k : k + record_bytes])
-        for k in (source.randrange(record_bytes) for _ in range(count))
-    )
+    places = (source.randrange(record_bytes) for _ in range(count))
+    records = (serialize(text=[block[place : place + record_bytes]]) for place in places)
     write_stock(tmp_path / "in", "train", [records], suffix="")
     write_stock(tmp_path / "in-tiny", "train", [[example(0, 5)]], suffix="")
-    command = [sys.executable, "-c", _MEASURE, tmp_path / "in", tmp_path / "out", memory_bytes]
-    done = subprocess.run(list(map(str, command)), capture_output=True, text=True, check=True)
+    done = run_python(_MEASURE, tmp_path / "in", tmp_path / "out", memory_bytes)
     assert int(done.stdout.splitlines()[-1]) << 10 < memory_bytes
     assert sum(map(len, read(tmp_path / "out", "train"))) == count
-
-
-def example_bytes(data: bytes) -> bytes:
-    feature = {"text": tf.train.Feature(bytes_list=tf.train.BytesList(value=[data]))}
-    return tf.train.Example(features=tf.train.Features(feature=feature)).SerializeToString()
 
 
 @pytest.mark.parametrize(

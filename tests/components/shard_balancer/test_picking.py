@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from components.balancing import planning, steps
-from components.shuffle import picking
+from components.balancing import parts, planning, steps
 from tests.components.shard_balancer.test_executor import (
     balance,
     example,
@@ -111,7 +110,7 @@ def test_what_is_damaged_is_named_as_by_reading_in_order(
 
 
 def test_a_file_that_changes_meanwhile_is_refused(large, tmp_path, monkeypatch):
-    monkeypatch.setattr(picking, "check_frames", lambda *given: (None, np.zeros(1, np.bool_)))
+    monkeypatch.setattr(parts, "check_frames", lambda *given: (None, np.zeros(1, np.bool_)))
     with pytest.raises(DatasetError, match="changed meanwhile"):
         balance(large, tmp_path, "--direct_num_workers=1", memory_bytes=1 << 20)
 

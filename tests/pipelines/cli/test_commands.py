@@ -7,6 +7,7 @@ from click.testing import CliRunner
 
 import trainer_utils
 from pipelines.cli.app import COMMANDS, app
+from tests.make import write_rows
 
 
 @pytest.fixture
@@ -58,7 +59,8 @@ def test_inspect_shows_what_is_in_a_dataset(invoke, whole_dataset):
     facts = json_of(invoke("inspect", whole_dataset, "--json"))
     assert facts["splits"]["train"]["records"] == 20
     assert facts["splits"]["train"]["labels"] == {"cat": 10, "dog": 10}
-    assert facts["features"]["label"] == {"type": "int", "shape": [], "dense": True}
+    label = {"type": "int", "shape": [], "dense": True, "num_classes": 2}
+    assert facts["features"]["label"] == label
     assert facts["classes"] == {"label": 2}
     assert facts["rejects"] == {"EMPTY_FILE": 1}
 
@@ -169,8 +171,7 @@ def test_the_command_shows_the_records_of_a_name(invoke, tmp_path):
 
 
 def test_a_name_of_no_record_and_a_split_beside_a_name_are_refused(invoke, tmp_path):
-    with trainer_utils.DatasetWriter(str(tmp_path / "out"), num_shards=1) as writer:
-        writer.write("train", {"filename": "7.jpg"})
+    write_rows(tmp_path / "out", [{"filename": "7.jpg"}])
     command = ["show", tmp_path / "out", "--record", "5.jpg"]
     assert invoke(*command).exit_code == 1
     assert invoke(*command, "--split", "train").exit_code == 2

@@ -1,6 +1,5 @@
 """The command line in processes of its own: what it imports and prints, pipes, completion."""
 
-import os
 import subprocess
 import sys
 
@@ -8,7 +7,7 @@ import pytest
 from click.shell_completion import BashComplete
 
 from pipelines.cli.app import app
-from tests.docs.markdown import REPOSITORY
+from tests.make import run_python
 from tests.terminals import on_a_terminal
 
 HEAVY = ("tensorflow", "tfx", "apache_beam", "keras", "ml_metadata")
@@ -43,14 +42,7 @@ def test_what_reads_a_dataset_needs_the_bare_install_alone(whole_dataset, tmp_pa
     commands = [f"{words} DATASET" for words in READING.strip().split("|")] if is_bare else []
     commands = [words.replace("DATASET", str(dataset)) for words in commands]
     program = (BARE if is_bare else "") + EACH % (HEAVY,)
-    done = subprocess.run(
-        [sys.executable, "-c", program, "--help", "convert --help", *commands],
-        cwd=tmp_path,
-        env={**os.environ, "PYTHONPATH": str(REPOSITORY)},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    done = run_python(program, "--help", "convert --help", *commands, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert "Error" not in done.stderr
     assert "--quality" in done.stdout

@@ -2,37 +2,24 @@
 
 import json
 import os
-import subprocess
-import sys
 
 import pytest
 from click.testing import CliRunner
 
 pytest.importorskip("tfx", reason="convert needs TFX")
 from pipelines.cli.app import app
+from tests.make import run_python
 
 PROGRAM = """
-import json, sys, time
+import json, sys
 from click.testing import CliRunner
 from pipelines.cli.app import app
-for arguments in json.load(sys.stdin):
+for arguments in json.loads(sys.argv[1]):
     before = set(sys.modules)
     result = CliRunner().invoke(app, arguments)
     heavy = [n for n in ("tfx", "tensorflow", "apache_beam", "ml_metadata") if n in sys.modules]
     print(json.dumps([result.exit_code, result.stderr, result.stdout, heavy]))
 """
-
-
-def invoke_all(calls, cwd):
-    done = subprocess.run(
-        [sys.executable, "-c", PROGRAM],
-        input=json.dumps(calls),
-        cwd=cwd,
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    return [json.loads(line) for line in done.stdout.splitlines()]
 
 
 CASES = {  # words of the command line: the exit status, and what the one sentence says
@@ -75,10 +62,10 @@ def test_what_is_wrong_is_told_in_one_sentence_before_tfx_is_imported(tmp_path):
     (tmp_path / "commas.tsv").write_text("text,label\na,b\n")
     (tmp_path / "good.csv").write_text("text,label\na,b\n")
     (tmp_path / "images.csv").write_text("image_uri,label\na.jpg,cat\n")
-    calls = [case.split() for case in CASES]
-    for call, (status, stderr, stdout, heavy), (code, said) in zip(
-        calls, invoke_all(calls, tmp_path), CASES.values(), strict=True
-    ):
+    calls = json.dumps([case.split() for case in CASES])
+    told = run_python(PROGRAM, calls, cwd=tmp_path).stdout.splitlines()
+    for (call, (code, said)), line in zip(CASES.items(), told, strict=True):
+        status, stderr, stdout, heavy = json.loads(line)
         assert (status, stdout, heavy) == (code, "", []), (call, stderr)
         assert said in stderr.splitlines()[-1], call
         assert "Traceback" not in stderr

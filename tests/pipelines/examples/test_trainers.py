@@ -1,11 +1,10 @@
 """The trainer modules where a container has `trainer_utils` and no TFX."""
 
 import json
-import os
-import subprocess
-import sys
 
 import pytest
+
+from tests.make import run_python
 
 RUN = """
 import sys, types
@@ -31,14 +30,8 @@ module.run_fn(types.SimpleNamespace(
 
 @pytest.mark.parametrize("module", ["image_trainer", "text_trainer"])
 def test_it_needs_no_tfx_and_replicas_may_be_more_than_records_to_evaluate(module, tmp_path):
-    done = subprocess.run(
-        [sys.executable, "-c", RUN.replace("MODULE", module), str(tmp_path)],
-        # Its convolutions fail without any rows on some processors: docs/workers.md.
-        env={**os.environ, "TF_ENABLE_ONEDNN_OPTS": "0"},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    # Its convolutions fail without any rows on some processors: docs/workers.md.
+    done = run_python(RUN.replace("MODULE", module), tmp_path, TF_ENABLE_ONEDNN_OPTS="0")
     assert done.returncode == 0, done.stderr
     metrics = json.loads((tmp_path / "run/metrics.json").read_text())
     assert (metrics["replicas"], metrics["num_classes"]) == (2, 2)

@@ -1,8 +1,5 @@
 """Compiling: what the YAML holds, and what is refused."""
 
-import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +11,7 @@ from kfp.pipeline_spec import pipeline_spec_pb2
 
 from pipelines.kubeflow import compile_pipeline
 from tests.e2e.kubeflow import launcher
+from tests.make import run_python
 from trainer_utils.format import ConfigError
 
 OTHERS = str(launcher.REPOSITORY / "tests/e2e/kubeflow/pipelines_of_others.py")
@@ -107,15 +105,8 @@ for pipeline, options in {cases!r}:
     except ValueError as error:
         print(type(error).__name__, [name for name in ("tfx", "tensorflow") if name in sys.modules])
 """
-    done = subprocess.run(
-        [sys.executable, "-c", program],
-        cwd=tmp_path,
-        env={**os.environ, "PYTHONPATH": str(launcher.REPOSITORY)},
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    assert done.stdout == "ConfigError []\n" * len(cases)
+    done = run_python(program, cwd=tmp_path)
+    assert done.stdout == "ConfigError []\n" * len(cases), done.stderr
 
 
 BAD_FILES = {

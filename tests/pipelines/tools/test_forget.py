@@ -20,11 +20,10 @@ from pipelines.cli.app import app
 from pipelines.tools import forget
 from pipelines.tools.forget import Forgetting
 from pipelines.tools.verification import verify_dataset
-from tests.make import everything, jpeg, write_files
+from tests.make import everything, jpeg, write_files, write_rows
 from trainer_utils import ConfigError, DatasetError
 from trainer_utils.dataset import open_dataset
-from trainer_utils.reading.shard_files import CachedFile, RemoteParts
-from trainer_utils.storage.cache_folder import CacheFolder
+from trainer_utils.reading.remote_files import RemoteParts
 
 NAME, SECRET = "cat/withdrawn 7.jpg", b"the text of a record that is withdrawn"
 OTHERS = [f"zz{number}.jpg" for number in range(9)]
@@ -38,11 +37,8 @@ def own_cache(tmp_path_factory, monkeypatch):
 
 
 def write(uri, names=(*OTHERS[:4], NAME, *OTHERS[4:]), **settings) -> str:
-    with trainer_utils.DatasetWriter(str(uri), num_shards={"train": 3}, **settings) as writer:
-        for name in names:
-            text = SECRET if name == NAME else b"others"
-            writer.write("train", {"filename": name, "text": text})
-    return str(uri)
+    rows = ({"filename": n, "text": SECRET if n == NAME else b"others"} for n in names)
+    return write_rows(uri, rows, num_shards=3, **settings)
 
 
 def take_out(names, roots, **settings):
@@ -109,9 +105,7 @@ def test_rejects_raw_files_and_settings_of_the_name_are_told(tmp_path):
     assert not done["complete"]
     (photos / "a/2.jpg").unlink()
     named = write(tmp_path / "named")
-    with trainer_utils.DatasetWriter(str(tmp_path / "more"), num_shards=1) as writer:
-        for name in (NAME, "other"):
-            writer.write("train", {"filename": name, "who": name})
+    write_rows(tmp_path / "more", ({"filename": n, "who": n} for n in (NAME, "other")))
     done = take_out([NAME], [tmp_path])
     assert len(done["datasets"]) == 2
     assert state_of(named) == "new"
@@ -170,11 +164,11 @@ def test_a_run_that_is_killed_at_any_change_is_finished_by_the_next(tmp_path, ro
 
 def read_through(cache, *uris, as_files=False):
     """Reads all shards of some datasets as a trainer with a cache does; the bytes of its copies."""
-    parts = RemoteParts(CacheFolder(str(cache), 1 << 30), is_global=False)
+    parts = RemoteParts(str(cache), 1 << 30, is_global=False)
     for uri in uris:
         for shard in open_dataset(str(uri)).shards["train"]:
             shard = shard._replace(entry=None) if as_files else shard
-            CachedFile(shard, parts).read(0, shard.bytes)
+            parts.open(shard).read(0, shard.bytes)
     return {path.name: path.read_bytes() for path in (cache / "shards").glob("*-data_tfrecord-*")}
 
 
@@ -211,10 +205,8 @@ def test_a_cache_that_is_none_is_refused(tmp_path):
 
 
 def test_many_names_and_numbers_as_ids(tmp_path):
-    uri = str(tmp_path / "data")
-    with trainer_utils.DatasetWriter(uri, num_shards={"train": 4}) as writer:
-        for number in range(100):
-            writer.write("train", {"id": number, "text": f"{number * 1000} qq"})
+    rows = ({"id": number, "text": f"{number * 1000} qq"} for number in range(100))
+    uri = write_rows(tmp_path / "data", rows, num_shards=4)
     done = take_out([*map(str, range(40)), "300", "nobody"], [tmp_path])
     assert sum(len(each["records"]) for each in done["datasets"]) == 40
     assert len(done["not_found"]) == 2

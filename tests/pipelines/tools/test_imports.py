@@ -1,10 +1,9 @@
 """What reads datasets needs neither TFX nor TensorFlow, so that a plain install has it."""
 
 import pkgutil
-import subprocess
-import sys
 
 import pipelines.tools
+from tests.make import run_python
 
 ABOVE = ("pipelines.cli", "pipelines.lineage", "pipelines.kubeflow")
 HEAVY = ("tensorflow", "tfx", "apache_beam", "ml_metadata", "pyarrow")
@@ -20,7 +19,5 @@ def test_tools_import_neither_tfx_nor_tensorflow():
     )
     program += "import components.report.doctor\n"
     program += f"print([name for name in {ABOVE + HEAVY!r} if name in sys.modules])"
-    done = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, check=True
-    )
-    assert done.stdout == "[]\n"
+    done = run_python(program)
+    assert done.stdout == "[]\n", done.stderr

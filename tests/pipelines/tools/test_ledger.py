@@ -8,6 +8,7 @@ from click.testing import CliRunner
 
 import trainer_utils
 from pipelines.cli.app import app
+from tests.make import write_rows
 from trainer_utils.format import Feature
 
 FEATURES = {"filename": Feature(type="string"), "label": Feature(type="int")}
@@ -90,11 +91,12 @@ def test_a_record_that_was_damaged_since_has_no_name(run, tmp_path):
 
 def test_packs_are_told_by_their_documents(tmp_path):
     """A batch's tokens are those of the documents that the ledger names, in order."""
-    uri, lengths = str(tmp_path / "data"), [5, 30, 1, 12, 0, 9, 40, 3]
-    with trainer_utils.DatasetWriter(uri, num_shards={"train": 2}) as writer:
-        for number, length in enumerate(lengths):
-            tokens = [number * 100 + place for place in range(length)]
-            writer.write("train", {"id": f"{number}", "tokens": tokens})
+    lengths = [5, 30, 1, 12, 0, 9, 40, 3]
+    rows = [
+        {"id": f"{number}", "tokens": [number * 100 + place for place in range(length)]}
+        for number, length in enumerate(lengths)
+    ]
+    uri = write_rows(tmp_path / "data", rows, num_shards=2)
     pack = trainer_utils.PackOptions(length=16, strategy="best_fit")
     dataset = trainer_utils.input_fn(uri, batch_size=2, pack=pack, shuffle="global")
     progress = trainer_utils.InputProgress(str(tmp_path / "run"))

@@ -1,8 +1,9 @@
 """Losses by row, kept beside the ledger, and the records that stood before a rise."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,15 +13,24 @@ import trainer_utils
 from pipelines.cli.app import app
 from pipelines.tools.ledger import RunLedger
 from pipelines.tools.spikes import find_suspects
+from tests.make import write_rows
 from trainer_utils import ConfigError, DatasetError, Part, Recipe
 from trainer_utils.recording import InputRecorder, LossLog, read_losses
 
 
 def write(uri: Path, count: int) -> str:
-    with trainer_utils.DatasetWriter(str(uri), num_shards=4) as writer:
-        for number in range(count):
-            writer.write("train", {"id": f"row {number}", "n": number})
-    return str(uri)
+    return write_rows(uri, ({"id": f"row {n}", "n": n} for n in range(count)), num_shards=4)
+
+
+def record(run: str, data: Iterable[Any], losses_of: Callable[[int, Any], Any]) -> int:
+    """Keeps the losses of each step, which `losses_of` makes of its number and batch; the steps."""
+    recorder, step = InputRecorder(run, losses=True), -1
+    recorder.begin(data)
+    for step, batch in enumerate(data):
+        recorder.count_steps()
+        recorder.keep_losses(losses_of(step, batch))
+    recorder.save()
+    return step + 1
 
 
 def numbers_by_step(run: str, step: int) -> dict[int, list[int]]:
@@ -39,19 +49,26 @@ def simulated(numbers: np.ndarray, bad: set[int], level: float, random) -> np.nd
     return losses
 
 
-def train_simulated(uri: str, run: str, bad: set[int], *, epochs: int = 1) -> int:
-    """A run of which each bad row lifts the loss of the steps after it; its steps."""
+def rising(bad: set[int]) -> Callable[[int, np.ndarray], np.ndarray]:
+    """Losses that each bad row lifts in the steps after it."""
     random, lift = np.random.default_rng(3), 0.0
-    data = trainer_utils.iterate(uri, "train", batch_size=64, seed=2, features="n", repeat=epochs)
-    recorder, steps = InputRecorder(run, losses=True), 0
-    recorder.begin(data)
-    for numbers in data:
-        steps += 1
-        recorder.count_steps()
-        recorder.keep_losses(simulated(numbers, bad, 1 + lift, random))
+
+    def losses_of(step: int, numbers: np.ndarray) -> np.ndarray:
+        nonlocal lift
+        losses = simulated(numbers, bad, 1 + lift, random)
         lift = 0.8 * lift + 0.5 * len(bad & {*numbers.tolist()})
-    recorder.save()
-    return steps
+        return losses
+
+    return losses_of
+
+
+def train_simulated(uri: str, run: str, bad: set[int]) -> int:
+    """A run of which each bad row lifts the loss of the steps after it; its steps."""
+    return record(
+        run,
+        trainer_utils.iterate(uri, "train", batch_size=64, seed=2, features="n"),
+        rising(bad),
+    )
 
 
 def test_bad_rows_are_found_among_rows_that_are_hard(tmp_path):
@@ -69,23 +86,12 @@ def test_training_goes_on_without_them_by_a_changed_recipe(tmp_path):
     uri, run = write(tmp_path / "data", 3_000), str(tmp_path / "run")
     bad = {7, 1234}
     recipe = Recipe([Part(uri, name="rows")])
-    random, lift = np.random.default_rng(3), 0.0
-    options = {"batch_size": 20, "seed": 2, "features": "n", "repeat": True}
+    options = {"batch_size": 20, "seed": 2, "features": "n"}
     data = trainer_utils.iterate(recipe, **options)
-    recorder, before, seen = InputRecorder(run, losses=True), None, []
-    recorder.begin(data)
-    for step, numbers in enumerate(data):
-        if before is None and bad & {*numbers.tolist()}:
-            before = step
-        if before is None:
-            seen += numbers.tolist()
-        recorder.count_steps()
-        recorder.keep_losses(simulated(numbers, bad, 1 + lift, random))
-        lift = 0.8 * lift + 0.5 * len(bad & {*numbers.tolist()})
-        if step == 149:  # an epoch
-            break
-    recorder.save()
-    assert before is not None
+    assert record(run, data, rising(bad)) == 150
+    steps = [*trainer_utils.iterate(recipe, **options)]
+    before = next(step for step, numbers in enumerate(steps) if bad & {*numbers.tolist()})
+    seen = [n for numbers in steps[:before] for n in numbers.tolist()]
     listed = str(tmp_path / "suspects.txt")
     arguments = ["ledger", run, "--spike", "149", "--window", "150", "-n", "2", "--write", listed]
     told = CliRunner().invoke(app, [*arguments, "--json"])
@@ -101,11 +107,8 @@ def test_training_goes_on_without_them_by_a_changed_recipe(tmp_path):
     steps.balance([uri], clean, BalancerSettings(exclude=listed))
     state = data.state(before)
     changed = recipe.change(state, update={"rows": clean})
-    rest = trainer_utils.iterate(changed, **options, state=state)
-    for rows in rest:
+    for rows in trainer_utils.iterate(changed, **options, state=state):
         seen += rows.tolist()
-        if len(seen) >= 2_998:
-            break
     assert sorted(seen[:2_998]) == sorted({*range(3_000)} - bad)
 
 
@@ -119,13 +122,7 @@ def test_each_loss_is_its_rows_on_any_worker(tmp_path, remainder):
     for worker in (0, 1):
         settings = {"worker": worker, "num_workers": 2, "remainder": remainder}
         data = trainer_utils.iterate(uri, "train", batch_size=16, features="n", **settings)
-        recorder = InputRecorder(run, losses=True)
-        recorder.begin(data)
-        for batch in data:
-            numbers = batch[0] if remainder else batch
-            recorder.count_steps()
-            recorder.keep_losses(numbers)
-        recorder.save()
+        record(run, data, lambda step, batch: batch[0] if remainder else batch)
     for step, by_worker in losses_of(run).items():
         for worker, numbers in numbers_by_step(run, step).items():
             assert by_worker[worker][: len(numbers)] == numbers
@@ -169,15 +166,8 @@ def test_tensorflows_losses_and_a_run_that_went_back(tmp_path):
 def test_what_is_no_number_is_the_worst_and_what_is_too_large_is_kept(tmp_path):
     uri, run = write(tmp_path / "data", 64), str(tmp_path / "run")
     data = trainer_utils.iterate(uri, "train", batch_size=8, features="n", shuffle=False)
-    recorder = InputRecorder(run, losses=True)
-    recorder.begin(data)
-    for numbers in data:
-        losses = 1 + numbers % 7 / 10.0
-        losses[numbers == 17] = np.nan
-        losses[numbers == 33] = 1e30
-        recorder.count_steps()
-        recorder.keep_losses(losses)
-    recorder.save()
+    odd = {17: np.nan, 33: 1e30}
+    record(run, data, lambda step, numbers: [odd.get(n, 1 + n % 7 / 10) for n in numbers.tolist()])
     found = find_suspects(run, step=7, window=8, most=2)
     assert [(one.record.name, one.loss) for one in found.suspects] == [
         ("row 17", None),
@@ -221,18 +211,15 @@ def test_what_cannot_be_told_is_refused(tmp_path):
 def test_what_stood_before_a_loss_that_is_no_number_any_more(tmp_path, times, spike):
     uri, run = write(tmp_path / "data", 4_000), str(tmp_path / "run")
     random, culprit = np.random.default_rng(0), -1
-    data = trainer_utils.iterate(uri, "train", batch_size=32, seed=1, features="n")
-    recorder = InputRecorder(run, losses=True)
-    recorder.begin(data)
-    for step, numbers in enumerate(data):
+
+    def losses_of(step: int, numbers: np.ndarray) -> np.ndarray:
+        nonlocal culprit
         losses = 2 * random.lognormal(0, 0.3, 32)
         if step == 50:
             losses[7], culprit = 2 * times, int(numbers[7])
-        recorder.count_steps()
-        recorder.keep_losses(losses if step <= 50 else np.full(32, np.nan))
-        if step == 80:
-            break
-    recorder.save()
+        return losses if step <= 50 else np.full(32, np.nan)
+
+    record(run, trainer_utils.iterate(uri, batch_size=32, seed=1, features="n"), losses_of)
     found = find_suspects(run, step=spike, window=30).suspects
     assert found[0].record.name == f"row {culprit}"
     assert all(one.step <= 50 for one in found)
@@ -241,15 +228,8 @@ def test_what_stood_before_a_loss_that_is_no_number_any_more(tmp_path, times, sp
 def test_names_that_exclude_would_take_for_others_are_not_written(tmp_path):
     run, listed = str(tmp_path / "run"), tmp_path / "suspects.txt"
     for name, given in (("none", {}), ("lines", {"id": "row\n1"})):
-        uri = str(tmp_path / name)
-        with trainer_utils.DatasetWriter(uri, num_shards=1) as writer:
-            for number in range(8):
-                writer.write("train", {"n": number, **given})
-        recorder = InputRecorder(run, losses=True)
-        recorder.begin(trainer_utils.iterate(uri, "train", batch_size=8))
-        recorder.count_steps()
-        recorder.keep_losses(np.arange(8.0))
-        recorder.save()
+        uri = write_rows(tmp_path / name, ({"n": n, **given} for n in range(8)), num_shards=1)
+        record(run, trainer_utils.iterate(uri, batch_size=8), lambda step, batch: np.arange(8.0))
         with pytest.raises(ConfigError):
             find_suspects(run, step=0).write(str(listed))
         assert not listed.exists()

@@ -7,16 +7,14 @@ from click.testing import CliRunner
 
 pytest.importorskip("tfx", reason="balance needs TFX")
 from pipelines.cli.app import app
-from trainer_utils import DatasetWriter
+from tests.make import write_rows
 from trainer_utils.dataset import open_dataset
 
 
 @pytest.fixture
 def source(tmp_path):
-    with DatasetWriter(str(tmp_path / "in"), num_shards={"train": 4}) as writer:
-        for number in range(40):
-            writer.write("train", {"filename": f"{number}.jpg", "height": number})
-    return tmp_path / "in"
+    rows = ({"filename": f"{number}.jpg", "height": number} for number in range(40))
+    return write_rows(tmp_path / "in", rows, num_shards=4)
 
 
 def test_a_dry_run_says_how_many_records_stay_and_writes_nothing(source, tmp_path):

@@ -6,8 +6,8 @@ import shutil
 import pytest
 
 from pipelines.tools.verification import verify_dataset
+from tests.make import write_rows
 from tests.pipelines.rewriting import rewrite
-from trainer_utils import DatasetWriter
 from trainer_utils.format import DatasetError, Feature
 
 TRAIN = "Split-train/data_tfrecord-00001-of-00002"
@@ -84,10 +84,7 @@ def test_damage_is_found_where_it_is(dataset, damage, path, expected):
     [([2, 3, 7], [2, 3, 7]), (range(1, 30), [*range(1, 11), None]), ([29], [29])],
 )
 def test_every_damaged_record_of_a_shard_is_named(tmp_path, damaged, named):
-    uri = str(tmp_path / "out")
-    with DatasetWriter(uri, num_shards={"train": 1}) as writer:
-        for number in range(30):
-            writer.write("train", {"label": number})
+    uri = write_rows(tmp_path / "out", ({"label": n} for n in range(30)), num_shards=1)
     shard = next(tmp_path.glob("out/Split-train/*"))
     size = shard.stat().st_size // 30
     for number in damaged:

@@ -1,24 +1,39 @@
-"""Which layout a folder of images has, by the names of its files; modules of their own read each.
+"""What a folder of images means: each layout from files to an `InputTable`.
 
-recognise(inputs, "auto")      # 'coco'
+listing = read_layout(inputs, layout="auto")
+
+How a layout is recognised stands here, by its files' names; how it is read, in a module of its own.
 """
 
 import posixpath
 import re
 from collections.abc import Sequence
 
+from components.common.entry import InputTable
 from components.common.layout_inputs import LayoutInputs
+from components.example_gen import lists
 from components.example_gen.file_kinds import kind_of_name
-from components.example_gen.folder import is_clutter
+from components.example_gen.folder import (
+    check_no_columns,
+    is_clutter,
+    name_simple,
+    read_simple,
+    refuse_layout,
+    without_reserved,
+)
+from components.example_gen.settings import LISTS
 from trainer_utils.storage import problem_of
 
 # What is looked for, in that order. VOC's own archive is both of the first two.
-LOOKED_FOR = {
+_STRUCTURED = {
     "voc": "JPEGImages/ beside Annotations/ (voc)",
     "segmentation": "JPEGImages/ beside SegmentationClass/ (segmentation)",
     "coco": "annotations/instances_*.json (coco)",
     "tar": "*.tar (tar)",
 }
+LOOKED_FOR = ", ".join(
+    [*_STRUCTURED.values(), f"a list of images ({', '.join(LISTS)}), and images in folders"]
+)
 _VOC_FOLDERS = {
     "image_dir": "JPEGImages",
     "annotation_dir": "Annotations",
@@ -33,15 +48,51 @@ COMPRESSED_ARCHIVES = (".tar.gz", ".tgz", ".tar.bz2", ".tar.xz", ".tar.zst")
 _ARCHIVES = (".tar", *COMPRESSED_ARCHIVES)
 
 
-def recognise(inputs: LayoutInputs, layout: str) -> str | None:
-    """One of `LOOKED_FOR`, by a layout or by what is there where it is `auto`; None: another."""
+def read_layout(inputs: LayoutInputs, *, layout: str) -> InputTable:
+    """Works out split, features and bytes of each input; `layout` is as `ImageSettings` has it.
+
+    Raises:
+        InputError: the layout is not recognised, or is malformed.
+        ConfigError: `columns` is for lists and archives.
+    """
+    name = _structured(inputs, layout)
+    if name is None:
+        return without_reserved(read_simple(inputs, layout=layout))
+    if name != "tar":
+        check_no_columns(inputs, name)
+    from components.layouts import coco, voc, webdataset
+
+    read = {
+        "voc": voc.read,
+        "segmentation": voc.read_label_maps,
+        "coco": coco.read,
+        "tar": webdataset.read,
+    }[name]
+    listing = read(inputs)
+    if not listing.found:
+        refuse_layout(inputs, layout, _STRUCTURED[name])
+    # An annotation's height and width are compared with its image's.
+    return without_reserved(listing) if name == "tar" else listing
+
+
+def name_layout(inputs: LayoutInputs, *, layout: str) -> str:
+    """Which of the layouts `read_layout` would take the inputs for."""
+    return _structured(inputs, layout) or name_simple(inputs, layout=layout)
+
+
+def _structured(inputs: LayoutInputs, layout: str) -> str | None:
     if layout != "auto":
-        return layout if layout in LOOKED_FOR else None
+        return layout if layout in _STRUCTURED else None
     if _has_folders(inputs, "image_dir", "annotation_dir"):
         return "voc"
     if _has_folders(inputs, "image_dir", "label_dir"):
         return "segmentation"
     return "coco" if _has_instances(inputs) else "tar" if _are_archives(inputs) else None
+
+
+def is_source_file(path: str) -> bool:
+    """Whether a file is a list or an archive of images by its name."""
+    return lists.is_list(path) or is_archive(path)
 
 
 # VOC: folders of images and of annotations or label maps -----------------------------------------
