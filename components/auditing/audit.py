@@ -70,11 +70,6 @@ class Finding:
         more = ", …" if self.count > _SHOWN_RECORDS else ""
         return f"{self.detail} ({', '.join(named)}{more})" if named else self.detail
 
-    def to_json(self) -> JsonObject:
-        """Plain JSON types."""
-        found = dataclasses.asdict(self)
-        return {**found, "splits": [*self.splits], "records": [*found["records"]]}
-
 
 def check_kinds(setting: str, kinds: Any) -> tuple[str, ...]:
     """Kinds of findings, as a setting gives them; raises ConfigError where one is no kind."""
@@ -123,14 +118,8 @@ class Audit(Shown):
         )
 
     def to_json(self) -> JsonObject:
-        """Plain JSON types."""
-        return {
-            "uri": self.uri,
-            "against": self.against,
-            "records": dict(self.records),
-            "counts": dict(self.counts),
-            "findings": [finding.to_json() for finding in self.findings],
-        }
+        """What JSON can hold: its fields by name, and theirs."""
+        return dataclasses.asdict(self)
 
     def parts(self) -> list[Part]:
         """What a person sees, as `print_parts` takes it."""

@@ -88,29 +88,14 @@ def check_stored(name: str, *, verify: str) -> None:
 
 
 NONE = {  # variants of which nothing is stored
-    "BMP, cut",
-    "GIF, cut",
-    "GIF, cut, with a trailer",
-    "PNG, a chunk between its pixels",
-    "PNG without its end",
-    "PNG, interlaced in a way unknown",
-    "PNG, no palette",
-    "JPEG, 12 bits",
-    "JPEG, said to be arithmetic",
-    "JPEG, progressive, said to be arithmetic",
-    "JPEG, arithmetic, said to be baseline",
-    "JPEG without its end",
-    "JPEG, progressive, without its end",
-    "JPEG, cut",
-    "JPEG, two frames",
-    "JPEG, another frame first",
-    "JPEG, no scan",
-    "JPEG, no quantizers",
-    "JPEG, sampling: fractions",
-    "JPEG, sampling: four",
-    "JPEG, sampling: zero",
-    "JPEG without height",
-    "JPEG without width",
+    *("BMP, cut", "GIF, cut", "GIF, cut, with a trailer", "PNG, a chunk between its pixels"),
+    *("PNG without its end", "PNG, interlaced in a way unknown", "PNG, no palette"),
+    *("JPEG, 12 bits", "JPEG, said to be arithmetic", "JPEG, progressive, said to be arithmetic"),
+    *("JPEG, arithmetic, said to be baseline", "JPEG without its end"),
+    *("JPEG, progressive, without its end", "JPEG, cut", "JPEG, two frames"),
+    *("JPEG, another frame first", "JPEG, no scan", "JPEG, no quantizers"),
+    *("JPEG, sampling: fractions", "JPEG, sampling: four", "JPEG, sampling: zero"),
+    *("JPEG without height", "JPEG without width"),
 }
 
 

@@ -105,6 +105,7 @@ def cut_into(piece_bytes: int) -> Iterator[None]:
     with contextlib.ExitStack() as stack:
         for module in (pieces, parquet, texts):
             stack.enter_context(mock.patch.object(module, "PIECE_BYTES", piece_bytes))
+        stack.enter_context(mock.patch.object(parquet, "_HELD_BYTES", 4 * piece_bytes))
         if piece_bytes < pieces._BLOCK_BYTES:
             stack.enter_context(mock.patch.object(pieces, "_BLOCK_BYTES", piece_bytes))
         stack.enter_context(
