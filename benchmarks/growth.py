@@ -92,13 +92,13 @@ def conversion(size: int) -> None:
     from components.example_gen.file_plan import plan_shards
     from components.example_gen.inputs import InputSelection, layout_inputs, locate
     from components.example_gen.settings import ImageSettings
-    from components.layouts import is_source_file, read_layout
+    from components.layouts.images import read_layout
 
     settings = ImageSettings(target_shard_bytes=32 << 20)
     with tempfile.TemporaryDirectory() as base:
         start_counting()
         with mock.patch.object(os, "scandir", _Tree(base, size)):
-            located = locate(InputSelection(base=base), is_source_file=is_source_file)
+            located = locate(InputSelection(base=base), is_source_file=bool)
         (inputs,) = layout_inputs(located, columns={})
         listing = read_layout(inputs, layout="auto")
         plan = plan_shards(listing, partition=None, settings=settings)

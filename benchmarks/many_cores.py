@@ -13,8 +13,8 @@ import argparse
 import tempfile
 import time
 
+from components import file_conversion
 from components.common.tasks import Cost, Runner, Task, map_tasks
-from components.example_gen import file_conversion
 
 _PHOTO_SECONDS, _JOIN_SECONDS = 300e-6, 0.5e-6
 

@@ -11,8 +11,8 @@ from tfx.dsl.components.base import base_executor, executor_spec
 from tfx.types import artifact_utils, standard_artifacts
 
 from components import steps
+from components.common.publish import properties_of_audit
 from components.common.settings import ExecProperties
-from components.schema.properties import of_audit
 from components.settings import AuditSettings
 from components.tfx.component import (
     Artifacts,
@@ -44,7 +44,7 @@ class Executor(base_executor.BaseExecutor):
         uris = uris_of(input_dict)
         artifact = artifact_utils.get_single_instance(output_dict["anomalies"])
         audit = steps.audit(uris["examples"], artifact.uri, settings, against=uris.get("against"))
-        set_properties(artifact, of_audit(audit))
+        set_properties(artifact, properties_of_audit(audit))
         audit.check(settings.fail_on)
 
 

@@ -13,7 +13,14 @@ import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from components.common.publish import make_origin, publish_dataset, write_artifact
+from components.common.publish import (
+    Properties,
+    make_origin,
+    properties_of_dataset,
+    properties_of_export,
+    publish_dataset,
+    write_artifact,
+)
 from components.common.settings import ExecProperties
 from components.common.tasks import Runner
 from components.common.workspace import check_folder, is_within, path_of, removed_on_failure
@@ -25,7 +32,6 @@ from components.example_gen.settings import (
     ImageSettings,
     TextSettings,
 )
-from components.schema.properties import Properties, of_dataset, of_export
 from trainer_utils.dataset.location import newest_dataset
 from trainer_utils.format import ConfigError, Manifest
 
@@ -69,7 +75,7 @@ class Exported:
     @property
     def properties(self) -> Properties:
         """Of its artifacts, in ML Metadata or in Kubeflow."""
-        return of_export(self.num_features, self.datum_limits)
+        return properties_of_export(self.num_features, self.datum_limits)
 
 
 def conversion_of(
@@ -96,7 +102,7 @@ def _conversion_class(settings: ExampleGenSettings) -> "type[Conversion[Any]]":
         from components.text_conversion import TextConversion
 
         return TextConversion
-    from components.conversions import conversion_class
+    from components.file_conversion import conversion_class
 
     return conversion_class(settings)
 
@@ -155,7 +161,7 @@ def convert(
                 origin=make_origin(producer, told, output="examples", inputs=conversion.parents),
                 inputs=written.inputs,
             )
-    properties = of_dataset(manifest, plan.vocabularies, gzip=settings.gzip)
+    properties = properties_of_dataset(manifest, plan.vocabularies, gzip=settings.gzip)
     return Converted(manifest, plan.vocabularies, properties, located)
 
 
@@ -227,7 +233,7 @@ def balance(
             inputs={"examples": inputs.sources},
         )
         publish_dataset(uri, manifest, features, vocabularies=vocabularies, origin=origin)
-    told = of_dataset(manifest, vocabularies, gzip=settings.gzip)
+    told = properties_of_dataset(manifest, vocabularies, gzip=settings.gzip)
     return Made(manifest, vocabularies, {**told, "input_fingerprint": manifest.input_fingerprint})
 
 

@@ -26,7 +26,6 @@ from components.shuffle.external import ExternalShuffle, plan_tasks
 from components.tables.column_roles import TextRules
 from components.tables.delimited import check_agreement
 from components.tables.pieces import Piece, TableOptions, select_settings
-from components.tables.tokenizing import load_tokenizer
 from trainer_utils.format import Shard
 from trainer_utils.format.tensors import TokenSpec
 from trainer_utils.format.tfrecord import combine_crc32c, extend_crc32c
@@ -57,6 +56,8 @@ class TextConversion(Conversion[RowPlan]):
     ) -> None:
         self._token_spec: TokenSpec | None = None
         if settings.tokenizer:  # which is there, or nothing is read
+            from components.tables.tokenizing import load_tokenizer
+
             self._token_spec = load_tokenizer(settings.tokenizer).spec
             self.digest_of_files = self._token_spec.tokenizer
         super().__init__(settings, selection, runner)

@@ -52,13 +52,22 @@ jpeg = functools.partial(photo, kind="JPEG")
 
 
 @functools.cache
-def wav(number: int = 0, *, kind: str = "WAV", frames: int = 400, rate: int = 8000) -> bytes:
-    """A sound of 16 bits; another number gives another pitch."""
+def wav(
+    number: int = 0,
+    *,
+    kind: str = "WAV",
+    frames: int = 400,
+    rate: int = 8000,
+    channels: int = 1,
+    subtype: str = "PCM_16",
+) -> bytes:
+    """A sound, of 16 bits where nothing else is said; another number gives another pitch."""
     import soundfile
 
     stream = io.BytesIO()
     wave = 0.4 * np.sin(np.arange(frames) * (number + 1) / 20)
-    soundfile.write(stream, wave, rate, format=kind, subtype="PCM_16")
+    subtype = "VORBIS" if kind == "OGG" else subtype
+    soundfile.write(stream, np.stack([wave] * channels, 1), rate, format=kind, subtype=subtype)
     return stream.getvalue()
 
 
@@ -107,6 +116,15 @@ def frame_records(records: Sequence[bytes]) -> bytes:
 
     framed = ((record, frame_parts([record])) for record in records)
     return b"".join(header + record + footer for record, (header, footer) in framed)
+
+
+def write_anywhere(path: str, data: bytes) -> None:
+    """A file by path or url, and the folder it is in."""
+    from trainer_utils import storage
+
+    storage.make_folder(os.path.dirname(path))
+    with storage.write_atomically(path, temporary_folder=os.path.dirname(path)) as stream:
+        stream.write(data)
 
 
 def write_records(path: str | Path, records: Sequence[bytes], compression: str = "") -> bytes:

@@ -72,7 +72,7 @@ class InputBackup(tf.keras.callbacks.Callback):  # type: ignore[misc]
     def on_epoch_begin(self, epoch: int, logs: Mapping[str, object] | None = None) -> None:
         """Tells the dataset its epoch."""
         if self._dataset.input_steps:
-            self._dataset.input_epoch.assign(self._dataset.state(self._step).epoch)
+            self._dataset.input_pipeline.next_epoch = self._dataset.state(self._step).epoch
         if not self._is_begun:
             self._recorder.begin(self._dataset)
             self._is_begun = True

@@ -182,9 +182,9 @@ def _are_names(value: Any) -> bool:
     return isinstance(names, (list, tuple)) and all(isinstance(name, str) for name in names)
 
 
-_NOT_OF_PACKS = (
+_NOT_OF_PACKS = (  # no other document fits into the place of one that cannot be read
     *("default_values", "image_size", "augment", "image", "audio_seconds", "ragged"),
-    "pre_batching_callback",
+    *("pre_batching_callback", "on_corrupt"),
 )
 
 _DAY = 86_400  # seconds
@@ -338,8 +338,6 @@ class InputOptions(OrderOptions):
         for name, asked in (("features", names), ("label", filter(None, [self.label]))):
             rule = f"names of {there}, which packs have"
             check_setting(self, name, {*asked} <= {*PACK_FEATURES}, rule)
-        check_setting(self, "on_corrupt", self.on_corrupt == "raise", "'raise' with pack, since "
-                      "no other document fits into the place of one")  # fmt: skip
         defaults = InputOptions()
         for name in _NOT_OF_PACKS:
             value = getattr(defaults, name)

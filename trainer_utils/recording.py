@@ -74,8 +74,8 @@ class InputRecorder:
         """Begins a segment of steps of a dataset of ours; the first, as its `state` counts it."""
         batches = getattr(dataset, "input_pipeline", dataset)
         order, sources = batches.order, batches.sources
-        epoch = int(dataset.input_epoch.read())  # moves where each iterator is an epoch
-        begun = dataset.input_start.step if epoch == dataset.input_start.epoch else 0
+        epoch = batches.next_epoch  # moves where each iterator is an epoch
+        begun = batches.input_start.step if epoch == batches.input_start.epoch else 0
         start: int = epoch * order.steps_per_epoch + begun
         self._before = self.ledger
         self._worker = batches.worker
@@ -137,8 +137,8 @@ def read_ledger(place: str) -> InputLedger:
     """
     paths = [place]
     if is_folder(place):
-        names = sorted(filter(_LEDGER_FILES.fullmatch, list_names(place)))
-        paths = [join(place, name) for name in sorted(names, key=lambda n: n != LEDGER_FILE)]
+        names = filter(_LEDGER_FILES.fullmatch, list_names(place))
+        paths = [join(place, n) for n in sorted(names, key=lambda n: (n != LEDGER_FILE, n))]
     if not paths or not exists(paths[0]):
         raise DatasetError(
             f"{place!r}: expected {LEDGER_FILE}, which InputProgress(folder) writes with each "

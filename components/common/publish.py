@@ -1,4 +1,5 @@
-"""The last step of a run: the dataset's small files, `manifest.json` last of all; its lineage.
+"""The last step of a run: the dataset's small files, `manifest.json` last of all; its lineage, and
+what its artifact's properties tell of it, in ML Metadata and in Kubeflow's.
 
 The same inputs and settings make the same, in whatever run, by whatever runner, to whatever place.
 """
@@ -14,6 +15,7 @@ from typing import Any
 
 from absl import logging
 
+from components.auditing import Audit
 from components.common.rejects import Reject, render_rejects
 from components.common.settings import ExecProperties
 from components.common.workspace import check_own, meets_another
@@ -40,6 +42,10 @@ _OF_NO_OUTCOME = (  # settings and properties that change the way, or that only 
     "relabel",
 )
 _PASSWORD = re.compile(r"(?<=://)([^/@:\s]*):[^/@\s]*@")
+
+Properties = dict[str, int | str | dict[str, int]]
+SPLIT_NAMES = "split_names"  # TFX's own, which its artifacts declare
+_MOST_CHARACTERS = 64 << 10  # ML Metadata reads all properties whenever it reads one
 
 
 def make_origin(
@@ -178,3 +184,49 @@ def run_key(*known: object) -> str:
     """A digest of all that an outcome depends on: a run of the same continues a killed one."""
     versions = [f"{name} {version}" for name, version in package_versions().items()]
     return hashlib.sha256(json.dumps([*known, *versions], default=repr).encode()).hexdigest()
+
+
+# Properties of artifacts, by name -----------------------------------------------------------------
+
+
+def properties_of_dataset(
+    manifest: Manifest, vocabularies: Mapping[str, Sequence[str]], *, gzip: bool
+) -> Properties:
+    """Splits, formats, vocabularies, and the accounting of all and of each split."""
+    found: Properties = {
+        SPLIT_NAMES: json.dumps(list(manifest.splits)),
+        "payload_format": "FORMAT_TF_EXAMPLE",
+        "num_shards": len(manifest.shards),
+    }
+    if gzip:  # TFX knows no other file format by name; where none is named its readers look
+        found["file_format"] = "tfrecords_gzip"
+    for feature, values in vocabularies.items():
+        text = json.dumps(values, ensure_ascii=False)
+        if len(text) <= _MOST_CHARACTERS:  # else it is in the file alone
+            found[f"vocabulary_{feature}"] = text
+    by_split = {f"{split}_": accounting for split, accounting in manifest.accounting.items()}
+    for prefix, accounting in {"": manifest.total, **by_split}.items():
+        for name in ("found", "written", "rejected", "skipped"):
+            found[prefix + name] = getattr(accounting, name)
+    return found
+
+
+def properties_of_audit(audit: Audit) -> Properties:
+    """How much was found, by kind; and by split whether nothing was, as ExampleValidator does."""
+    blessed = {
+        split: int(all(split not in one.splits for one in audit.findings))
+        for split in audit.records
+    }
+    return {
+        SPLIT_NAMES: json.dumps(list(audit.records)),
+        "blessed": blessed,
+        "num_findings": sum(audit.counts.values()),
+        "is_blessed": int(not audit.counts),
+        **{f"num_{kind}": count for kind, count in audit.counts.items()},
+    }
+
+
+def properties_of_export(num_features: int, datum_limits: Sequence[str]) -> Properties:
+    """How many features there are, and what Datum would not read as it is."""
+    limits: Properties = {"datum_limits": "\n".join(datum_limits)} if datum_limits else {}
+    return {"num_features": num_features, **limits}

@@ -28,7 +28,7 @@ from components.example_gen.file_kinds import kind_of_name
 from components.example_gen.settings import LISTS
 from components.tables.reading import kind_of_table
 from trainer_utils.format import ConfigError, InputError, canonical_split
-from trainer_utils.format.layouts import sign_of_dataset
+from trainer_utils.format.naming import sign_of_dataset
 from trainer_utils.storage import display_path
 from trainer_utils.storage.file_system import decode_path, encode_path
 

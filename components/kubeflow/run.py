@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from components import steps
 from components.balancing.settings import BalancerSettings
+from components.common.publish import properties_of_audit
 from components.common.settings import without_empty
 from components.example_gen.inputs import ALL_FILES, InputSelection, SplitPattern
 from components.example_gen.plan import OWN_NAME, Partition, order_splits
@@ -25,7 +26,6 @@ from components.kubeflow.artifacts import (
     short_metadata,
     write_reference,
 )
-from components.schema.properties import of_audit
 from components.settings import AuditSettings, DatasetReportSettings, SchemaExportSettings
 from trainer_utils.format import ConfigError
 from trainer_utils.format.json_text import Json
@@ -92,7 +92,7 @@ def _dataset_audit(given: _Given) -> None:
     output, count_path = given.pop("anomalies"), given.pop("num_findings")
     settings = _settings(AuditSettings, given)
     audit = steps.audit(str(examples), output.path, settings, against=against)
-    output.metadata.update(short_metadata(of_audit(audit)))
+    output.metadata.update(short_metadata(properties_of_audit(audit)))
     audit.check(settings.fail_on)
     with open(count_path, "w") as stream:
         stream.write(str(sum(audit.counts.values())))

@@ -27,10 +27,10 @@ from components.common.layout_inputs import LayoutInputs, select_readable
 from components.common.rejects import RejectedInputError, reject_errors
 from components.example_gen import boxes
 from components.example_gen.boxes import BOX_COLUMNS, SIZE_COLUMNS, claimed_size, relative_box
-from components.example_gen.folder import is_clutter
+from components.layouts.images import COCO_FOLDER, COCO_INSTANCES, coco_files
 from trainer_utils.format import InputError, canonical_split
 from trainer_utils.format.json_text import Json, JsonObject
-from trainer_utils.storage import persist, problem_of
+from trainer_utils.storage import persist
 from trainer_utils.storage.file_system import encode_path
 
 _COLUMNS = (
@@ -41,38 +41,8 @@ _COLUMNS = (
 )
 _KEYS = ("images", "annotations", "categories")
 _MOST = 1e9  # pixels of an edge: beyond is no image
-LOOKED_FOR = "annotations/instances_*.json (coco)"
-_FOLDER = "annotations"
-_INSTANCES = "instances_"
-_USUAL_NAME = re.compile(r"instances_.*\.json|(.*[._])?annotations(\.coco)?\.json|.*coco.*\.json")
 # COCO's other tasks name the same images again.
 _OTHER_TASKS = ("captions_", "image_info_", "panoptic_", "person_keypoints_", "stuff_")
-_HEAD = re.compile(rb'"(images|annotations|categories)"\s*:\s*\[|^\W*"(info|licenses)"')
-_HEAD_BYTES = 64 << 10
-_HEADS = 8  # looked into: a folder may hold 100,000 files of JSON, one an image
-
-
-def is_here(inputs: LayoutInputs) -> bool:
-    """Whether a file has one of the usual names, and begins as such a file does."""
-    usual = []
-    for path in _candidates(inputs):
-        folder, name = posixpath.split(path)
-        if inputs.files[path].problem is not None:
-            continue
-        if name.startswith(_INSTANCES):
-            return True
-        if _USUAL_NAME.fullmatch(name) or posixpath.basename(folder) == _FOLDER:
-            usual.append(path)
-    return any(_HEAD.search(_head(inputs, path)) for path in usual[:_HEADS])
-
-
-def _head(inputs: LayoutInputs, path: str) -> bytes:
-    try:
-        with inputs.open(path) as stream:
-            return stream.read(_HEAD_BYTES)
-    except OSError as error:  # what it holds is then nobody's to say
-        problem_of(error, path)
-        return b""
 
 
 def read(inputs: LayoutInputs) -> InputTable:
@@ -83,7 +53,7 @@ def read(inputs: LayoutInputs) -> InputTable:
     Raises:
         InputError: there is none, one is malformed, or an image is named twice.
     """
-    paths, excluded = select_readable(inputs, _candidates(inputs), "a JSON file")
+    paths, excluded = select_readable(inputs, coco_files(inputs), "a JSON file")
     if not paths:
         return InputTable.of(())
     named_by: dict[str, tuple[str, int]] = {}
@@ -99,17 +69,6 @@ def read(inputs: LayoutInputs) -> InputTable:
         rule = f"a JSON file with {', '.join(_KEYS)}"
         raise InputError.at(inputs.base, expected=rule, got="none")
     return with_excluded(join_inputs(listings), excluded)
-
-
-def _candidates(inputs: LayoutInputs) -> list[str]:
-    """JSON files at the root and in `annotations`; in other folders those of the usual names."""
-    return [
-        path
-        for parts, path in inputs.paths_below_root(endings=(".json",))
-        if not is_clutter(parts)
-        and len(parts) <= 2
-        and (len(parts) == 1 or parts[0] == _FOLDER or _USUAL_NAME.fullmatch(parts[1]))
-    ]
 
 
 def _read_file(
@@ -154,7 +113,7 @@ def _folders(inputs: LayoutInputs, path: str) -> list[str]:
     """Where people put the images of a file, the likeliest first; its own folder at the end."""
     own = posixpath.dirname(path)
     stem = posixpath.splitext(posixpath.basename(path))[0]
-    for task in (_INSTANCES, *_OTHER_TASKS):
+    for task in (COCO_INSTANCES, *_OTHER_TASKS):
         stem = stem.removeprefix(task)
     names = [stem]
     if (split := _split(path)) is not None:  # folders called after it in any spelling
@@ -162,7 +121,7 @@ def _folders(inputs: LayoutInputs, path: str) -> list[str]:
         tops |= {parts[1] for parts in inputs.folders if len(parts) > 1 and parts[0] == "images"}
         names += sorted(name for name in tops if canonical_split(name) == split)
     inner = [name for each in names for name in (each, f"images/{each}")]
-    if posixpath.basename(own) != _FOLDER and own != inputs.root:
+    if posixpath.basename(own) != COCO_FOLDER and own != inputs.root:
         inner.append(posixpath.relpath(own, inputs.root or "."))
     inner += ["images", "JPEGImages", ""]
     folders = (posixpath.join(inputs.root, name).rstrip("/") for name in inner)

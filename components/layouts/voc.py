@@ -27,11 +27,10 @@ from components.common.rejects import RejectedInputError, reject_errors
 from components.example_gen import boxes
 from components.example_gen.boxes import BOX_COLUMNS, SIZE_COLUMNS, claimed_size, relative_box
 from components.example_gen.folder import is_clutter
+from components.layouts.images import is_in, voc_folder
 from trainer_utils.format import InputError, canonical_split
 from trainer_utils.storage import InputFile, display_path, persist, problem_of
 
-LOOKED_FOR = "JPEGImages/ beside Annotations/ (voc)"
-LABEL_MAPS_LOOKED_FOR = "JPEGImages/ beside SegmentationClass/ (segmentation)"
 _COLUMNS = (
     *BOX_COLUMNS,
     Column("pose", "string", is_list=True),
@@ -39,27 +38,8 @@ _COLUMNS = (
     Column("labels_difficult", "int", is_list=True),
     *SIZE_COLUMNS,
 )
-_FOLDERS = {
-    "image_dir": "JPEGImages",
-    "annotation_dir": "Annotations",
-    "label_dir": "SegmentationClass",
-}
 _NOTHING: tuple[Value, ...] = tuple(() if column.is_list else None for column in _COLUMNS)
 _MAX_XML_BYTES = 16 << 20  # 16 MiB: some 50,000 objects
-
-
-def is_here(inputs: LayoutInputs) -> bool:
-    """Whether there are folders of images and of annotations."""
-    return _has_folders(inputs, _folder(inputs, "image_dir"), _folder(inputs, "annotation_dir"))
-
-
-def has_label_maps(inputs: LayoutInputs) -> bool:
-    """Whether there are folders of images and of label maps."""
-    return _has_folders(inputs, _folder(inputs, "image_dir"), _folder(inputs, "label_dir"))
-
-
-def _folder(inputs: LayoutInputs, setting: str) -> str:
-    return inputs.names.get(setting, _FOLDERS[setting])
 
 
 def read(inputs: LayoutInputs) -> InputTable:
@@ -70,9 +50,9 @@ def read(inputs: LayoutInputs) -> InputTable:
     Raises:
         InputError: two files have one name, or an image is named twice in the image sets.
     """
-    folder = _folder(inputs, "annotation_dir")
+    folder = voc_folder(inputs, "annotation_dir")
     annotations = _by_stem(inputs, folder, extension=".xml")
-    images = _by_stem(inputs, _folder(inputs, "image_dir"))
+    images = _by_stem(inputs, voc_folder(inputs, "image_dir"))
     sets = _read_image_sets(inputs, ["ImageSets/Main", "ImageSets"], images)
     taken, excluded = _listed_images(inputs, images, sets)
     known = [annotations[stem] for stem, _, _ in taken if stem in annotations]
@@ -95,7 +75,7 @@ def read(inputs: LayoutInputs) -> InputTable:
             entries.append(Entry(file.path, split, (Blob(file.path, file.size),), values))
     for stem, file in annotations.items():
         if not sets and stem not in images:
-            detail = f"an annotation without its image in {_folder(inputs, 'image_dir')}"
+            detail = f"an annotation without its image in {voc_folder(inputs, 'image_dir')}"
             excluded.append(ExcludedInput(file.path, inputs.split, "FILE_NOT_FOUND", detail))
     listing = InputTable.of(entries, excluded, _COLUMNS)
     return dataclasses.replace(listing, vocabularies=_classes(inputs))
@@ -103,9 +83,9 @@ def read(inputs: LayoutInputs) -> InputTable:
 
 def read_label_maps(inputs: LayoutInputs) -> InputTable:
     """Pairs images and label maps by name, as `read`; `SegmentationObject` is not read."""
-    folder = _folder(inputs, "label_dir")
+    folder = voc_folder(inputs, "label_dir")
     label_maps = _by_stem(inputs, folder)
-    images = _by_stem(inputs, _folder(inputs, "image_dir"))
+    images = _by_stem(inputs, voc_folder(inputs, "image_dir"))
     sets = _read_image_sets(inputs, ["ImageSets/Segmentation", "ImageSets", ""], images)
     taken, excluded = _listed_images(inputs, images, sets)
     entries = []
@@ -188,15 +168,6 @@ def _number(element: Any, name: str) -> float:
 _ImageSet = tuple[str, str]  # the split of an image, and the line that says so, for messages
 
 
-def _has_folders(inputs: LayoutInputs, *names: str) -> bool:
-    return all(any(_is_in(parts, name) for parts in inputs.folders) for name in names)
-
-
-def _is_in(parts: Sequence[str], folder: str) -> bool:
-    wanted = tuple(folder.split("/"))
-    return tuple(parts[: len(wanted)]) == wanted
-
-
 def _by_stem(
     inputs: LayoutInputs, folder: str, *, extension: str | None = None
 ) -> dict[str, InputFile]:
@@ -204,7 +175,7 @@ def _by_stem(
     files: dict[str, InputFile] = {}
     depth = folder.count("/") + 1
     for parts, file in inputs.below_root():
-        if len(parts) <= depth or not _is_in(parts, folder) or is_clutter(parts):
+        if len(parts) <= depth or not is_in(parts, folder) or is_clutter(parts):
             continue
         stem, suffix = posixpath.splitext("/".join(parts[depth:]))
         if extension is not None and suffix.lower() != extension:
@@ -272,6 +243,6 @@ def _listed_images(
             split, detail = inputs.split or of_set, f"named in {place}"
             excluded.append(ExcludedInput(stem, split, "FILE_NOT_FOUND", detail))
     for parts, file in inputs.below_root():
-        if _is_in(parts, _folder(inputs, "image_dir")) and is_clutter(parts):
+        if is_in(parts, voc_folder(inputs, "image_dir")) and is_clutter(parts):
             excluded.append(ExcludedInput(file.path, inputs.split, None, "hidden or system file"))
     return taken, excluded

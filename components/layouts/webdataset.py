@@ -30,9 +30,9 @@ from absl import logging
 
 from components.common.entry import Blob, Column, Entry, ExcludedInput, InputTable, Value
 from components.common.layout_inputs import LayoutInputs, select_readable
-from components.example_gen.file_kinds import kind_of_name
 from components.example_gen.folder import is_clutter
 from components.example_gen.list_table import typed_values
+from components.layouts.images import COMPRESSED_ARCHIVES, tar_files
 from components.tables.json_rows import columns_of_objects, parse_object
 from components.tables.kinds import check_columns
 from trainer_utils.format import ConfigError, InputError, canonical_split
@@ -41,9 +41,6 @@ from trainer_utils.format.media_formats import COMPRESSIONS, EXTENSIONS
 from trainer_utils.format.tfrecord import extend_crc32c
 from trainer_utils.storage import display_path
 
-LOOKED_FOR = "*.tar (tar)"
-_COMPRESSED = (".tar.gz", ".tgz", ".tar.bz2", ".tar.xz", ".tar.zst")
-_ARCHIVES = (".tar", *_COMPRESSED)
 _MAX_SIDECAR_BYTES = 16 << 20
 _META = re.compile(r"__[^/]*__($|/)")  # WebDataset's own, which its readers pass by
 _COLUMN_OF = {"cls": "label", "txt": "text"}
@@ -68,31 +65,6 @@ class _Sample:
     is_counted: bool = False  # whether its image was left out, as a link, and counted so
 
 
-def is_here(inputs: LayoutInputs) -> bool:
-    """Whether there are archives at the root or right below it, and no images beside them."""
-    if inputs.root in inputs.files:
-        return is_archive(inputs.root)
-    return bool(_archives(inputs)) and not any(
-        kind_of_name(parts[-1]) == "image" and not is_clutter(parts)
-        for parts, _ in inputs.below_root()
-    )
-
-
-def is_archive(path: str) -> bool:
-    """Whether a file is an archive by its name."""
-    return path.lower().endswith(_ARCHIVES)
-
-
-def _archives(inputs: LayoutInputs) -> list[str]:
-    if inputs.root in inputs.files:
-        return [inputs.root] if is_archive(inputs.root) else []
-    return [
-        path
-        for parts, path in inputs.paths_below_root(endings=_ARCHIVES)
-        if len(parts) <= 2 and not is_clutter(parts)
-    ]
-
-
 def read(inputs: LayoutInputs) -> InputTable:
     """Reads the headers of every archive.
 
@@ -101,7 +73,7 @@ def read(inputs: LayoutInputs) -> InputTable:
             text or JSON that cannot be read rejects its own sample alone.
         ConfigError: `columns` names one that is not there.
     """
-    archives, excluded = select_readable(inputs, _archives(inputs), "a tar archive")
+    archives, excluded = select_readable(inputs, tar_files(inputs), "a tar archive")
     archive_of: dict[tuple[str | None, str], str] = {}
     ignored: collections.Counter[str] = collections.Counter()
     places, images, sidecars = [], [], []
@@ -181,7 +153,7 @@ def _members(
 ) -> Iterator[tuple[tarfile.TarInfo, str | None]]:
     """The files of an archive; those of an archive in it with its name, which is their class."""
     is_compressed = stream.read(8).startswith(tuple(COMPRESSIONS))
-    if is_compressed or path.lower().endswith(_COMPRESSED):
+    if is_compressed or path.lower().endswith(COMPRESSED_ARCHIVES):
         raise InputError.at(
             path,
             expected="an archive that is not compressed",

@@ -15,8 +15,7 @@ from trainer_utils.dataset.location import Place, read_origin
 from trainer_utils.format import DatasetError, Feature, Manifest
 from trainer_utils.format.json_text import JsonObject, parse_json_object
 from trainer_utils.format.manifest import DatasetSummary, Origin
-from trainer_utils.format.naming import DATUM_SHARDS_FILE, REJECTS_FILE
-from trainer_utils.format.tfds import TFDS_INFO_FILE
+from trainer_utils.format.naming import DATUM_SHARDS_FILE, REJECTS_FILE, TFDS_INFO_FILE
 from trainer_utils.text_output import Part, Shown, human_bytes, list_counts, make_table, quantity
 
 _MOST_LABELS = 20  # that are shown as text

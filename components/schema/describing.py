@@ -23,8 +23,13 @@ from trainer_utils.dataset.inspection import DatasetFacts
 from trainer_utils.format import DatasetError, Feature
 from trainer_utils.format.datum import DATUM_IMAGE_FORMATS
 from trainer_utils.format.json_text import Json, JsonObject, render_json
-from trainer_utils.format.naming import EXAMPLE_SCHEMA_FILE, SCHEMA_FILE
-from trainer_utils.format.tfds import TFDS_FEATURES_FILE, TFDS_INFO_FILE, labels_file
+from trainer_utils.format.naming import (
+    EXAMPLE_SCHEMA_FILE,
+    SCHEMA_FILE,
+    TFDS_FEATURES_FILE,
+    TFDS_INFO_FILE,
+)
+from trainer_utils.format.tfds import labels_file
 from trainer_utils.storage import exists, is_remote, join, read_text
 from trainer_utils.writing.publishing import describing_texts
 

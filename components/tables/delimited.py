@@ -39,9 +39,8 @@ from components.tables.pieces import (
     TableOptions,
     checked_texts,
     cut,
-    is_open,
+    first_row,
     lines_of,
-    row_ends,
     row_starts,
     text_problem,
 )
@@ -129,8 +128,9 @@ def _read_header(
 
     That is `shown`, `likely`, or empty where the user says so. `data` is the beginning of a file.
     """
-    start, mark = _begin(data, delimiter, source), delimiter.encode()
-    stop = start + int(row_ends(data[start:], mark)[0])
+    start = _begin(data, delimiter, source)
+    length, is_open = first_row(data[start:], delimiter.encode())
+    stop = start + length
     # None, if it is longer than any name.
     first = [field.strip() for field in (_parsed(data[start:stop], delimiter) or [[]])[0]]
     given = list(options.column_names)
@@ -138,7 +138,7 @@ def _read_header(
     _check_row(data[start:stop].rstrip(b"\r\n"), is_header, source)
     if not is_header:
         return given, stop if first == given else start, ""  # one that says the same is no row
-    if stop == len(data) and (stop == _HEAD_BYTES or is_open(data[start:], mark)):
+    if is_open or stop == len(data) == _HEAD_BYTES:
         rule = f"a header of at most {_HEAD_BYTES} bytes whose quotes are closed"
         cure = (
             "For a table without a header: column_names=['text', 'label'] "

@@ -17,7 +17,6 @@ import json
 import math
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -25,9 +24,9 @@ import pyarrow.compute as pc
 import pyarrow.json
 
 from components.common.entry import one_array
-from components.common.layout_inputs import LayoutInputs
+from components.common.layout_inputs import LayoutInputs, decode_text
 from components.tables.kinds import EXACT, text_of_number
-from components.tables.pieces import BadRow, Piece, Rows, lines_of, not_utf8
+from components.tables.pieces import BadRow, Piece, Rows, not_utf8
 from trainer_utils.format import InputError
 from trainer_utils.format.json_text import Json, JsonObject, without_twins
 
@@ -56,7 +55,7 @@ def parse_object(text: str) -> JsonObject:
     a name stands twice or a text is none."""
     value = json.loads(text, object_pairs_hook=without_twins)
     if not isinstance(value, dict):
-        raise ValueError(f"expected an object, got {type(value).__name__}")
+        raise ValueError(f"got {type(value).__name__}")
     return _flat_object(flatten_object(value))
 
 
@@ -243,10 +242,7 @@ def _read_one_by_one(data: bytes, piece: Piece, ignored: Collection[str]) -> Row
         if not text.strip():
             continue
         try:
-            value = json.loads(text.decode("utf-8"), object_pairs_hook=without_twins)
-            if not isinstance(value, dict):
-                raise ValueError(f"got {type(value).__name__}")
-            objects.append(_flat_object(flatten_object(value)))
+            objects.append(parse_object(text.decode("utf-8")))
             lines.append(line + 1)
         except UnicodeDecodeError as error:
             bad.append(BadRow(record, *not_utf8(error), line))
@@ -271,7 +267,6 @@ def find_document(inputs: LayoutInputs, whole: Piece) -> Piece:
         head = stream.read(_HEAD_BYTES)
         size = stream.seek(0, 2)
     body = head.removeprefix(codecs.BOM_UTF8).lstrip()
-    start = len(head) - len(body)
     rule = got = advice = ""
     if body[:1] not in (b"{", b"["):
         rule, got = "objects of JSON by key or in a list", repr(body[:_SHOWN])
@@ -287,13 +282,17 @@ def find_document(inputs: LayoutInputs, whole: Piece) -> Piece:
         rule, got = f"a JSON document of at most {_MOST_BYTES} bytes", str(size)
         advice = "Write it as JSON lines, which may be of any size: jq -c '.[]' old.json."
     if rule:
-        raise InputError.at(whole.source, expected=rule, got=got, offset=start, advice=advice)
-    return dataclasses.replace(whole, start=start, stop=size)
+        raise InputError.at(whole.source, expected=rule, got=got, advice=advice)
+    return dataclasses.replace(whole, stop=size)
 
 
 def read_document(data: bytes, piece: Piece, *, ignored: Collection[str] = ()) -> Rows:
     """The rows of a file."""
-    value = _parse_document(data, piece)
+    text = decode_text(data, path=piece.source)
+    try:
+        value = json.loads(text, object_pairs_hook=without_twins)
+    except (ValueError, RecursionError) as error:
+        raise InputError.at(piece.source, expected="JSON", got=str(error)) from error
     names, entries = None, value
     if isinstance(value, dict):
         keys = (key.encode("utf-8", "backslashreplace").decode() for key in value)
@@ -310,15 +309,3 @@ def read_document(data: bytes, piece: Piece, *, ignored: Collection[str] = ()) -
     columns, _ = columns_of_objects(objects, place=lambda _: piece.source, ignored=ignored)
     found, lines = len(value), data.count(b"\n")
     return Rows(columns, found=found, bad=bad, names=names, lines=lines, texts=[*columns])
-
-
-def _parse_document(data: bytes, piece: Piece) -> Any:
-    try:
-        return json.loads(data.decode("utf-8"), object_pairs_hook=without_twins)
-    except UnicodeDecodeError as error:
-        (line,) = lines_of([error.start], data)
-        octets, place = data[error.start : error.start + 4], piece.start + error.start
-        got = f"{octets!r} (line {line + 1}, byte {place})"
-        raise InputError.at(piece.source, expected="UTF-8", got=got) from error
-    except (ValueError, RecursionError) as error:
-        raise InputError.at(piece.source, expected="JSON", got=str(error)) from error

@@ -131,7 +131,7 @@ def read_columns(
             continue
         try:
             parts = [p for n in groups for p in _read_group(file, stream, n, name, rows, source)]
-            columns[name] = pa.chunked_array(parts, schema.field(name).type)
+            columns[name] = pa.chunked_array(parts or [pa.array([], schema.field(name).type)])
         except (pa.ArrowException, OSError) as error:
             if is_fault(error):
                 raise
@@ -175,6 +175,8 @@ def _read_group(
     at_once = max(1, min(lacking, _MOST_REPEATED_BYTES // longest))
     for batch in file.iter_batches(at_once, row_groups=[number], columns=[name], use_threads=False):
         part = batch.column(0).slice(min(left_out, len(batch)), lacking)
+        if isinstance(part.type, pa.BaseExtensionType):
+            part = part.storage  # since Arrow 10 joins no others
         left_out, lacking = max(left_out - len(batch), 0), lacking - len(part)
         size += _unpacked(part)
         if size > _MOST_REPEATED_BYTES:

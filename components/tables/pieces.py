@@ -136,15 +136,11 @@ def cut(
             )
 
 
-def row_ends(data: bytes, delimiter: bytes | None) -> npt.NDArray[np.int64]:
-    """Where each row of a table ends, one without a line end at the end of `data` too."""
-    ends = _ends_outside(data, _quoted(data, delimiter))
-    return ends if len(ends) and ends[-1] == len(data) else np.append(ends, len(data))
-
-
-def is_open(data: bytes, delimiter: bytes | None) -> bool:
-    """Whether data that begins with a field ends within a quoted one."""
-    return _is_open(_quoted(data, delimiter))
+def first_row(data: bytes, delimiter: bytes) -> tuple[int, bool]:
+    """Where the first row ends, if only for want of more data, and if that is between quotes."""
+    fields = _quoted(data, delimiter)
+    ends = _ends_outside(data, fields)
+    return (int(ends[0]), False) if len(ends) else (len(data), _is_open(fields))
 
 
 def _is_open(fields: list[re.Match[bytes]]) -> bool:
@@ -180,7 +176,8 @@ def _stray(data: bytes, fields: list[re.Match[bytes]], delimiter: bytes | None) 
 
 def row_starts(data: bytes, delimiter: bytes | None) -> npt.NDArray[np.int64]:
     """Where each row that is not blank begins; `delimiter` as `cut` takes it."""
-    ends = row_ends(data, delimiter)
+    ends = _ends_outside(data, _quoted(data, delimiter))
+    ends = np.union1d(ends, len(data))  # the last one may be without a line end
     starts = np.concatenate([[0], ends[:-1]])
     spaces = None if delimiter is None else b"\r\n"
     is_row = [

@@ -9,8 +9,8 @@ from tfx.dsl.components.base import base_component
 from tfx.orchestration import data_types
 from tfx.types import artifact_utils, component_spec
 
+from components.common.publish import SPLIT_NAMES, Properties
 from components.common.settings import ComponentSettings, ExecProperties, without_runtime_parameters
-from components.schema.properties import SPLIT_NAMES, Properties
 from components.tfx.files import register_object_stores
 from trainer_utils.format.settings import settings_of
 

@@ -44,6 +44,8 @@ from trainer_utils.format.naming import (
     MANIFEST_FILE,
     REJECTS_FILE,
     SPLIT_PREFIX,
+    TFDS_FEATURES_FILE,
+    TFDS_INFO_FILE,
     VOCABULARY_FOLDER,
     index_file,
     is_index_file,
@@ -51,7 +53,6 @@ from trainer_utils.format.naming import (
     vocabulary_of,
 )
 from trainer_utils.format.printable import printable
-from trainer_utils.format.tfds import TFDS_FEATURES_FILE, TFDS_INFO_FILE
 from trainer_utils.format.tfrecord import BLOCK_BYTES, Lengths, compact, extend_crc32c
 from trainer_utils.storage import open_for_reading, read_bytes
 from trainer_utils.text_output import human_bytes, quantity

@@ -153,7 +153,7 @@ def _serve(shim: str) -> None:
 _MODULES = (
     "components.balancing.parts",
     "components.balancing.steps",
-    "components.conversions",
+    "components.file_conversion",
     "components.example_gen.file_shards",
     "components.example_gen.row_pieces",
     "components.media.audio",

@@ -40,19 +40,14 @@ FATES = (*_ERRORS, "SHORT", "LOST", "DIE", "DIED")
 
 
 class SimulatedStore(FileSystem):
-    """Objects by name, `bucket/key`.
-
-    Args:
-        objects: what is there.
-    """
+    """Objects by name, `bucket/key`."""
 
     appears_whole = True
 
     def __init__(self, objects: dict[str, bytes]) -> None:
         self.objects = dict(objects)
         self.calls: list[str] = []
-        self._armed: tuple[int, str, bool] | None = None
-        self._is_dead = False
+        self.disarm()
 
     def arm(self, number: int, fate: str, *, for_ever: bool = False) -> None:
         """Has a call fail, counted from 1 on from now, or that one and all that follow."""
@@ -60,16 +55,14 @@ class SimulatedStore(FileSystem):
 
     def disarm(self) -> None:
         """Has all go well from now on."""
-        self._armed, self._is_dead = None, False
+        self._armed, self._is_dead = (0, "", False), False
 
     def _call(self, what: str, path: str, act: Callable[[], Any]) -> Any:
         if self._is_dead:
             raise SimulatedDeath(what)
         self.calls.append(f"{what} {path}")
-        number, fate, for_ever = self._armed or (0, "", False)
-        if not number or (
-            len(self.calls) != number and not (for_ever and len(self.calls) > number)
-        ):
+        number, fate, for_ever = self._armed
+        if not number or len(self.calls) < number or (len(self.calls) > number and not for_ever):
             return act()
         if fate in _ERRORS:
             raise _ERRORS[fate](path)
@@ -85,17 +78,15 @@ class SimulatedStore(FileSystem):
         return found[: len(found) // 2] if isinstance(found, bytes) else found
 
     def _get(self, path: str) -> bytes:
-        key = _key(path)
-        if key not in self.objects:
-            raise FileNotFoundError(errno.ENOENT, "there is no such object", path)
-        return self.objects[key]
+        if (found := self.objects.get(_key(path))) is None:
+            raise _gone(path)
+        return found
 
     def open(self, path: str, *, root: str | None = None) -> BinaryIO:
         return io.BytesIO(self.read(path))
 
     def read(self, path: str, *, start: int = 0, stop: int | None = None) -> bytes:
-        found: bytes = self._call("get", path, lambda: self._get(path)[start:stop])
-        return found
+        return self._call("get", path, lambda: self._get(path)[start:stop])
 
     def _version(self, key: str) -> str:
         return hashlib.md5(self.objects[key], usedforsecurity=False).hexdigest()
@@ -106,12 +97,11 @@ class SimulatedStore(FileSystem):
             name = key.rpartition("/")[2]
             if key in self.objects:
                 return FolderEntry(name, len(self.objects[key]), False, self._version(key))
-            if any(other.startswith(f"{key}/") for other in self.objects):
+            if self._below(path):
                 return FolderEntry(name, None, is_folder=True)
-            raise FileNotFoundError(errno.ENOENT, "there is no such object", path)
+            raise _gone(path)
 
-        found: FolderEntry = self._call("head", path, look)
-        return found
+        return self._call("head", path, look)
 
     def list_folder(self, path: str) -> list[FolderEntry]:
         def look() -> list[FolderEntry]:
@@ -122,11 +112,10 @@ class SimulatedStore(FileSystem):
                 version = "" if is_folder else self._version(key)
                 found[name] = FolderEntry(name, size, bool(is_folder), version)
             if not found:
-                raise FileNotFoundError(errno.ENOENT, "there is no such object", path)
+                raise _gone(path)
             return list(found.values())
 
-        entries: list[FolderEntry] = self._call("list", path, look)
-        return entries
+        return self._call("list", path, look)
 
     def walk(self, base: str) -> Iterator[InputFile]:
         def look() -> list[InputFile]:
@@ -152,8 +141,7 @@ class SimulatedStore(FileSystem):
             self.objects[_key(target)] = self._get(source)
             return False
 
-        done: bool = self._call("copy", target, copy)
-        return done
+        return self._call("copy", target, copy)
 
     def remove(self, path: str) -> None:
         self._call("delete", path, lambda: self.objects.pop(_key(path), None))
@@ -185,6 +173,10 @@ class _Upload(io.BytesIO):
             self.close()
         else:
             super().close()
+
+
+def _gone(path: str) -> FileNotFoundError:
+    return FileNotFoundError(errno.ENOENT, "there is no such object", path)
 
 
 def _key(path: str) -> str:

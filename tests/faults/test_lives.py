@@ -9,7 +9,6 @@ of names and arithmetic on its length; what the run's ledger tells must be what 
 import shutil
 import tempfile
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import hypothesis
@@ -253,8 +252,7 @@ class Life(RuleBasedStateMachine):
         if ledger is not None:
             self.recorder.restore(ledger)
         (first, *_) = inputs
-        names = {"input_pipeline": first, "input_epoch": first}
-        self.recorder.begin(SimpleNamespace(**names, input_start=first.input_start))
+        self.recorder.begin(first)
 
     def changes(self, old: Place, new: Place) -> set[str]:
         """What forbids to go on with a token."""

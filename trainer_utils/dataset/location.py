@@ -21,11 +21,9 @@ from trainer_utils.format import ConfigError, DatasetError, Manifest, naming
 from trainer_utils.format.errors import did_you_mean
 from trainer_utils.format.json_text import text_of
 from trainer_utils.format.layouts import (
-    DESCRIPTIONS,
     DatasetLayout,
     check_numbers,
     find_layout,
-    is_named_as_records,
     layout_of_files,
     may_be_dataset,
 )
@@ -103,7 +101,7 @@ def group_artifacts(artifacts: Artifacts, *, apart: bool = False) -> list[tuple[
     named = artifacts if isinstance(artifacts, (list, tuple)) else [artifacts]
     places: list[tuple[Place, str | None]] = []
     for uri, split in map(uri_and_split, cast(Sequence[_One], named)):
-        if apart or not (is_pattern(uri) or is_named_as_records(uri)):
+        if apart or not (is_pattern(uri) or naming.is_named_as_records(uri)):
             places.append((uri, split))
         elif places and isinstance(places[-1][0], tuple):
             places[-1] = (*places[-1][0], uri), None
@@ -141,7 +139,7 @@ def datasets_in(folders: Sequence[str]) -> list[str]:
             if (
                 any(entry.name == naming.MANIFEST_FILE for entry in entries)
                 or any(
-                    is_named_as_records(entry.name)  # statistics have splits too
+                    naming.is_named_as_records(entry.name)  # statistics have splits too
                     for name in splits[:1]
                     for entry in storage.list_folder(storage.join(folder, name))
                 )
@@ -234,7 +232,7 @@ def list_dataset(place: Place, *, with_index: bool = True) -> DatasetFiles:
         return _list_named(place, with_index)
     uri = place.rstrip("/") or place
     if not storage.is_folder(uri):
-        if not is_pattern(uri) and not is_named_as_records(uri):
+        if not is_pattern(uri) and not naming.is_named_as_records(uri):
             _check_records(uri)
         return _list_named([uri], with_index)
     own = _listed(uri)
@@ -310,7 +308,7 @@ def _list_named(patterns: Sequence[str], with_index: bool) -> DatasetFiles:
     entries = {path.removeprefix(base): entry for path, entry in found}
     around = None
     is_one = len(roots) == 1 and bool(root)
-    if is_one and any(storage.exists(storage.join(root, name)) for name in DESCRIPTIONS):
+    if is_one and any(storage.exists(storage.join(root, name)) for name in naming.DESCRIPTIONS):
         around = list_dataset(root, with_index=with_index)
     named = [path.removeprefix(base) for path, _ in found]
     return DatasetFiles(root, entries, named=named, around=around)

@@ -14,24 +14,8 @@ from trainer_utils.format import naming
 from trainer_utils.format.datum import Feature, parse_features, parse_shard_info
 from trainer_utils.format.errors import DatasetError, reading
 from trainer_utils.format.manifest import Manifest, Shard
-from trainer_utils.format.tfds import (
-    TFDS_FEATURES_FILE,
-    TFDS_INFO_FILE,
-    labels_file,
-    parse_tfds_features,
-    parse_tfds_splits,
-)
+from trainer_utils.format.tfds import labels_file, parse_tfds_features, parse_tfds_splits
 
-DESCRIPTIONS = (naming.MANIFEST_FILE, naming.DATUM_SHARDS_FILE, TFDS_INFO_FILE)
-"""The files that name a dataset's shards, in the order in which they are believed."""
-
-_BARE = re.compile(r"\.(tfrecords?|tfrec)(\.gz)?$|\.tfrecords?-\d+-of-\d+$")
-_SHARD = re.compile(
-    rf"(artifacts/[^/]+/[^/]+/\d+/)?{naming.SPLIT_PREFIX}[^/]+/{naming.SHARD_PREFIX}-"
-)  # TFX's
-_BESIDE_BARE = (".json", ".pbtxt", ".labels.txt")
-# `train-00000-of-01024`, without an extension; `model.data-00000-of-00001` is a checkpoint.
-_PLAIN = re.compile(r"(?<!\.data)(?<!\.index)-\d{5,}-of-\d{5,}$")
 _NUMBERED = re.compile(r"(?P<head>.*)-(?P<index>\d{5,})-of-(?P<count>\d{5,})(?P<tail>[^/]*)")
 _WORDS = re.compile(r"[A-Za-z]+")
 _DEFAULT_SPLIT = "train"
@@ -119,7 +103,7 @@ def find_layout(
     in_splits = {p: size or 0 for p, size in files.items() if p.startswith(naming.SPLIT_PREFIX)}
     manifest: Manifest | None = None
     shards: Mapping[str, Sequence[ShardFile]] = {}
-    named_in = next((name for name in DESCRIPTIONS if name in files), "")
+    named_in = next((name for name in naming.DESCRIPTIONS if name in files), "")
     if named_in == naming.MANIFEST_FILE:
         manifest = parsed(Manifest.from_json, naming.MANIFEST_FILE)
         manifest.check_files(in_splits)
@@ -138,11 +122,11 @@ def find_layout(
         if features and {"image", "label"} <= {*images}:  # of segmentation: pixels are classes
             extra = {"label_map": True, **features["label"].extra}
             features["label"] = dataclasses.replace(features["label"], extra=extra)
-    elif named_in == TFDS_INFO_FILE:
+    elif named_in == naming.TFDS_INFO_FILE:
         shards = _counted(parsed(parse_tfds_splits, named_in), files, f"{uri}/{named_in}")
         features = None
-        if TFDS_FEATURES_FILE in files:
-            features = parsed(parse_tfds_features, TFDS_FEATURES_FILE)
+        if naming.TFDS_FEATURES_FILE in files:
+            features = parsed(parse_tfds_features, naming.TFDS_FEATURES_FILE)
         vocabularies = {n: labels_file(n) for n in features or () if labels_file(n) in files}
     elif not named_in:
         check_numbers(paths := in_splits or _bare(files, uri))
@@ -161,28 +145,9 @@ def may_be_dataset(files: Collection[str]) -> bool:
     """Whether any of these may be of a dataset, whole or not."""
     folders = (naming.SPLIT_PREFIX, f"{naming.WORKING_FOLDER}/")
     return any(
-        path in DESCRIPTIONS or path.startswith(folders) or is_named_as_records(path)
+        path in naming.DESCRIPTIONS or path.startswith(folders) or naming.is_named_as_records(path)
         for path in files
     )
-
-
-def sign_of_dataset(names: Collection[str]) -> str | None:
-    """The file that shows that a folder of these is a dataset already; None for raw files."""
-    if shards := [name for name in names if _SHARD.match(name)]:
-        return min(shards)
-    signs = {naming.DATUM_SHARDS_FILE: naming.DATUM_TYPES_FILE, TFDS_INFO_FILE: TFDS_FEATURES_FILE}
-    for own, beside in signs.items():
-        if own in names and beside in names:
-            return own
-    if all(_BARE.search(name) or name.endswith(_BESIDE_BARE) for name in names):
-        return min(filter(_BARE.search, names), default=None)
-    return None
-
-
-def is_named_as_records(path: str) -> bool:
-    """Whether a file is called as files of TFRecords are, with an extension or without."""
-    name = path.rpartition("/")[2]
-    return bool(_BARE.search(name) or _PLAIN.search(name))
 
 
 def layout_of_files(names: Sequence[str], whole: DatasetLayout | None) -> DatasetLayout:
@@ -229,14 +194,15 @@ def _counted(
 def _bare(files: Collection[str], uri: str) -> list[str]:
     """TFRecord files in the folder or one below it; without an extension where none has one."""
     near = [path for path in files if path.count("/") < 2]
-    paths = [path for path in near if _BARE.search(path)]
-    paths = paths or [path for path in near if _PLAIN.search(path)]
+    paths = [path for path in near if naming.BARE_RECORDS.search(path)]
+    paths = paths or [path for path in near if naming.PLAIN_RECORDS.search(path)]
     if not paths:
         hint = f"tfx-shards convert {uri} OUT makes one of raw files."
-        if inner := sorted(p for p in files if p.endswith(f"/{TFDS_INFO_FILE}")):
+        if inner := sorted(p for p in files if p.endswith(f"/{naming.TFDS_INFO_FILE}")):
             hint = f"Give the folder of one version: {uri}/{inner[0].rpartition('/')[0]}"
-        what = f"{', '.join(DESCRIPTIONS)}, {naming.SPLIT_PREFIX}*/ folders of TFRecord files, or"
-        expected = f"a dataset ({what} *.tfrecord files)"
+        folders = f"{naming.SPLIT_PREFIX}*/ folders of TFRecord files"
+        known = f"{', '.join(naming.DESCRIPTIONS)}, {folders}"
+        expected = f"a dataset ({known}, or *.tfrecord files)"
         raise DatasetError.at(uri, expected=expected, got="none of these", advice=hint)
     return paths
 

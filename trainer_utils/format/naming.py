@@ -7,7 +7,7 @@ import dataclasses
 import functools
 import re
 import urllib.parse
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 from trainer_utils.format.errors import ConfigError, DatasetError, InputError
 from trainer_utils.format.printable import is_printable
@@ -18,6 +18,8 @@ MANIFEST_FILE = "manifest.json"
 DATUM_TYPES_FILE = "datum_to_type_and_shape_mapping.json"
 DATUM_SHARDS_FILE = "shard_info.json"
 SCHEMA_FILE = "schema.pbtxt"
+TFDS_INFO_FILE = "dataset_info.json"
+TFDS_FEATURES_FILE = "features.json"
 EXAMPLE_SCHEMA_FILE = "example.schema.json"
 REJECTS_FILE = "rejects.jsonl"
 CROISSANT_FILE = "croissant.json"
@@ -33,6 +35,12 @@ DATASET_FILES = (
     LINEAGE_FILE,
     INPUTS_FILE,
 )
+DESCRIPTIONS = (MANIFEST_FILE, DATUM_SHARDS_FILE, TFDS_INFO_FILE)
+"""The files that name a dataset's shards, in the order in which they are believed."""
+BARE_RECORDS = re.compile(r"\.(tfrecords?|tfrec)(\.gz)?$|\.tfrecords?-\d+-of-\d+$")
+"""What names of TFRecord files end in, whoever wrote them."""
+PLAIN_RECORDS = re.compile(r"(?<!\.data)(?<!\.index)-\d{5,}-of-\d{5,}$")
+"""The same, without an extension: `train-00000-of-01024`; `model.data-00000-of-00001` is none."""
 LABEL_FEATURES = ("label", "labels")
 """What a record's classes are called: one, or several."""
 NAME_FEATURES = ("record_id", "filename", "id")
@@ -55,6 +63,8 @@ _SHARD_PATH = re.compile(
     r"-(?P<shard_index>\d{5,})-of-(?P<num_shards>\d{5,})(?P<gzip>\.gz)?",
     re.ASCII,
 )
+_SHARD_OF_RUN = re.compile(rf"(artifacts/[^/]+/[^/]+/\d+/)?{SPLIT_PREFIX}[^/]+/{SHARD_PREFIX}-")
+_BESIDE_BARE = (".json", ".pbtxt", ".labels.txt")
 _EVAL = ("eval", "evaluation", "val", "valid", "validation", "validate", "dev")
 _CANONICAL = {
     **{"train": "train", "training": "train", "test": "test", "testing": "test"},
@@ -191,3 +201,22 @@ def canonical_split(name: str) -> str | None:
     `eval` is TFX's own word for what others call val, valid, validation or dev.
     """
     return _CANONICAL.get(name.lower())
+
+
+def sign_of_dataset(names: Collection[str]) -> str | None:
+    """The file that shows that a folder of these is a dataset already; None for raw files."""
+    if shards := [name for name in names if _SHARD_OF_RUN.match(name)]:
+        return min(shards)
+    signs = {DATUM_SHARDS_FILE: DATUM_TYPES_FILE, TFDS_INFO_FILE: TFDS_FEATURES_FILE}
+    for own, beside in signs.items():
+        if own in names and beside in names:
+            return own
+    if all(BARE_RECORDS.search(name) or name.endswith(_BESIDE_BARE) for name in names):
+        return min(filter(BARE_RECORDS.search, names), default=None)
+    return None
+
+
+def is_named_as_records(path: str) -> bool:
+    """Whether a file is called as files of TFRecords are, with an extension or without."""
+    name = path.rpartition("/")[2]
+    return bool(BARE_RECORDS.search(name) or PLAIN_RECORDS.search(name))

@@ -14,9 +14,6 @@ from trainer_utils.format.datum import Feature
 from trainer_utils.format.errors import DatasetError, reading
 from trainer_utils.format.json_text import Json, parse_json_object
 
-TFDS_INFO_FILE = "dataset_info.json"
-TFDS_FEATURES_FILE = "features.json"
-
 _TEMPLATE = "{DATASET}-{SPLIT}.{FILEFORMAT}-{SHARD_X_OF_Y}"
 _FIELD = re.compile(r"\{(\w+)\}")
 _UNKNOWN = -1

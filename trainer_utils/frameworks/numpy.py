@@ -20,8 +20,8 @@ from trainer_utils.reading.batches import Batch, Batches
 from trainer_utils.reading.features import is_audio
 
 SHOWN_OF_INPUT = (
-    *("state", "input_start", "input_epoch", "input_steps"),
-    *("unreadable", "features", "class_names", "num_classes"),
+    *("state", "input_start", "input_steps", "unreadable"),
+    *("features", "class_names", "num_classes"),
 )
 """What the datasets of all frameworks tell."""
 
@@ -62,11 +62,15 @@ def iterate(
 
 
 class Input(Batches):
-    """The batches of what `input_fn` was asked for, and which epoch an iterator reads next."""
+    """The batches of what `input_fn` was asked for.
+
+    Attributes:
+        next_epoch: that the next iterator reads, from 0; it may be set.
+    """
 
     def __init__(self, sources: Sequence[Source], options: InputOptions, **arguments: Any) -> None:
         super().__init__(sources, options, **arguments)
-        self._next_epoch = self.input_start.epoch
+        self.next_epoch = self.input_start.epoch
         self._check_examples()
 
     @staticmethod
@@ -92,21 +96,8 @@ class Input(Batches):
         """The last batch of an epoch was taken, by all steps of all epochs: the next one comes."""
         epoch = step // self.input_steps
         if self.options.repeat is False:
-            self._next_epoch = max(self._next_epoch, epoch + 1)
+            self.next_epoch = max(self.next_epoch, epoch + 1)
         self.report_unreadable(epoch)
-
-    def read(self) -> int:
-        """The epoch that comes next."""
-        return self._next_epoch
-
-    def assign(self, epoch: int) -> None:
-        """Has the next iterator read an epoch, counted from 0."""
-        self._next_epoch = int(epoch)
-
-    @property
-    def input_epoch(self) -> "Input":
-        """What tells and sets the epoch that comes next, by `read()` and `assign(…)`."""
-        return self
 
     @property
     def yields_mask(self) -> bool:
@@ -125,7 +116,7 @@ class Input(Batches):
         return self.input_steps
 
     def __iter__(self) -> Iterator[Any]:
-        repeat, first = self.options.repeat, self._next_epoch
+        repeat, first = self.options.repeat, self.next_epoch
         epochs: Iterable[int] = [first] if repeat is False else range(first, int(repeat))
         epochs = itertools.count(first) if repeat is True else epochs
         for epoch, step, batch in self.made_ahead(epochs if self.input_steps else ()):

@@ -139,7 +139,7 @@ class TensorInput:
 
         Those of a group have equally many rows.
         """
-        epoch = self.source.read() if epoch == _NEXT else epoch
+        epoch = self.source.next_epoch if epoch == _NEXT else epoch
         start, steps = self.source.input_start, self.source.input_steps
         first = start.step if epoch == start.epoch else 0
         full = steps

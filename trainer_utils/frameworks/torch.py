@@ -85,7 +85,7 @@ class TorchDataset:
         self._epoch = torch.tensor(source.input_start.epoch).share_memory_()
 
     def __getattr__(self, name: str) -> Any:
-        if name in (*SHOWN_OF_INPUT, "order", "sources", "worker"):
+        if name in (*SHOWN_OF_INPUT, "next_epoch", "order", "sources", "worker"):
             return getattr(self._input, name)
         raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
@@ -113,7 +113,7 @@ class TorchDataset:
         if isinstance(epoch, bool) or not isinstance(epoch, int) or epoch < 0:
             raise ConfigError.of("epoch", epoch, allowed="an int of at least 0")
         self._epoch.fill_(epoch)
-        self._input.assign(epoch)
+        self._input.next_epoch = epoch
 
     def state_dict(self) -> dict[str, Any]:
         """The epoch; which of its steps comes next, a loader knows."""

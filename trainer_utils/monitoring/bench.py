@@ -1,6 +1,6 @@
 """How fast each stage of an input is on this machine, and what bounds it.
 
-    print(measure_input(uri, "train", batch_size=64, image_size=(224, 224)).render())
+    print(measure_input(uri, "train", batch_size=64, image_size=(224, 224)))
 
 One stage is measured with all before it; its own share is what it adds to the time of that.
 """
@@ -103,10 +103,6 @@ class InputReport(Shown):
             f"A step of {quantity(self.batch_size, 'record')} that takes the accelerator at least "
             f"{self.step_seconds * 1000:,.1f} ms never waits for this input.",
         ]
-
-    def render(self) -> str:
-        """All of it as a table and two sentences."""
-        return str(self)
 
 
 def measure_input(

@@ -23,8 +23,8 @@ from typing import Any
 from components.balancing.settings import BalancerSettings
 from components.common.rejects import REJECT_CODES
 from components.common.workspace import check_folder, is_within, path_of
-from components.example_gen.file_conversion import FileConversion
 from components.example_gen.settings import ExampleGenSettings
+from components.file_conversion import FileConversion
 from components.report.inspection import inspect_dataset
 from components.steps import conversion_of
 from pipelines.tools.conversion import METADATA_FILE

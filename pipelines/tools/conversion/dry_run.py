@@ -12,10 +12,10 @@ import itertools
 import tempfile
 from collections.abc import Mapping
 
-from components.example_gen.file_conversion import FileConversion
 from components.example_gen.folder import name_simple
 from components.example_gen.plan import Plan
-from components.layouts import name_layout
+from components.file_conversion import FileConversion
+from components.layouts.images import name_layout
 from components.steps import conversion_of
 from components.text_conversion import TextConversion
 from pipelines.tools.conversion.settings import Conversion

@@ -18,7 +18,7 @@ from typing import Any
 from components.example_gen.file_kinds import kind_of_bytes
 from components.example_gen.folder import is_clutter, refuse_dataset
 from components.example_gen.settings import LayoutNames
-from components.layouts.webdataset import is_archive
+from components.layouts.images import is_archive
 from components.tables.json_rows import flatten_object
 from components.tables.reading import SUFFIXES
 from trainer_utils.format import InputError, canonical_split

@@ -20,8 +20,8 @@ from typing import Any
 from ml_metadata.metadata_store import MetadataStore
 from ml_metadata.proto import metadata_store_pb2 as mlmd
 
+from components.common.publish import SPLIT_NAMES, properties_of_dataset
 from components.common.workspace import folder_lock
-from components.schema.properties import SPLIT_NAMES, of_dataset
 from trainer_utils.dataset import open_dataset
 from trainer_utils.dataset.location import read_manifest, read_origin
 from trainer_utils.format.json_text import Json
@@ -132,7 +132,9 @@ def _artifact(store: MetadataStore, kind: str, uri: str, is_new: bool) -> mlmd.A
         dataset = open_dataset(uri, inspect=False)
         if dataset.manifest is not None:
             is_gzip = any(shard.is_gzip for shard in dataset.shard_files)
-            properties |= of_dataset(dataset.manifest, dataset.vocabularies, gzip=is_gzip)
+            properties |= properties_of_dataset(
+                dataset.manifest, dataset.vocabularies, gzip=is_gzip
+            )
             properties["input_fingerprint"] = dataset.manifest.input_fingerprint
     own = {n: properties.pop(n) for n in _PROPERTIES if is_dataset and n in properties}
     _fill(made.properties, own)

@@ -1,39 +1,15 @@
 """Runs AudioExampleGen's executor, and reads what it wrote with TensorFlow's own reader."""
 
 import functools
-import io
 import json
 from pathlib import Path
 from typing import Any
-
-import numpy as np
-import soundfile
 
 from components.audio_example_gen import Executor
 from tests.components import runs
 from tests.make import write_files as write_tree
 
-FRAMES = 160
 run = functools.partial(runs.run, Executor)
-
-
-@functools.cache
-def sound(
-    number: int = 0,
-    kind: str = "WAV",
-    *,
-    rate: int = 8000,
-    channels: int = 1,
-    frames: int = FRAMES,
-    subtype: str | None = None,
-) -> bytes:
-    """A tone whose pitch the number sets, so that no two are alike."""
-    seconds = np.arange(frames) / rate
-    wave = 0.5 * np.sin(2 * np.pi * (200 + 13 * number) * seconds)
-    stream = io.BytesIO()
-    subtype = subtype or {"WAV": "PCM_16", "FLAC": "PCM_16"}.get(kind)
-    soundfile.write(stream, np.stack([wave] * channels, 1), rate, format=kind, subtype=subtype)
-    return stream.getvalue()
 
 
 def convert(files: dict[str, bytes], tmp_path: Path, **properties: Any) -> dict[str, Any]:

@@ -8,24 +8,20 @@ import pytest
 import soundfile
 import tensorflow as tf
 
-from tests.components.audio_example_gen.audio_runs import (
-    FRAMES,
-    by_name,
-    convert,
-    feature_of,
-    sound,
-)
+from tests.components.audio_example_gen.audio_runs import by_name, convert, feature_of
 from tests.components.runs import output_config, rejects_in
-from tests.make import table
+from tests.make import table, wav
+
+FRAMES = 400
 
 FEATURES = {"audio", "sample_rate", "num_frames", "filename"}
 
 
 def test_an_example_holds_the_sound_its_sizes_its_name_and_its_label(tmp_path):
     files = {
-        "train/a/1.wav": sound(1),
-        "train/a/2.flac": sound(2, "FLAC", rate=16_000, channels=2, frames=320),
-        "train/b/3.ogg": sound(3, "OGG", rate=22_050, frames=500),
+        "train/a/1.wav": wav(1),
+        "train/a/2.flac": wav(2, kind="FLAC", rate=16_000, channels=2, frames=320),
+        "train/b/3.ogg": wav(3, kind="OGG", rate=22_050, frames=500),
     }
     convert(files, tmp_path)
     found = by_name(tmp_path / "out")
@@ -44,7 +40,7 @@ def test_an_example_holds_the_sound_its_sizes_its_name_and_its_label(tmp_path):
 
 def test_sample_rate_makes_all_alike(tmp_path):
     rates = [8000, 16_000, 44_100, 22_050]
-    files = {f"{rate}.wav": sound(1, rate=rate, frames=rate // 10) for rate in rates}
+    files = {f"{rate}.wav": wav(1, rate=rate, frames=rate // 10) for rate in rates}
     manifest = convert(files, tmp_path, sample_rate=16_000)
     found = by_name(tmp_path / "out")
     for rate in rates:
@@ -71,7 +67,7 @@ SIZES = {
 @pytest.mark.parametrize("case", SIZES)
 def test_the_features_say_what_all_sounds_have_in_common(tmp_path, case):
     sizes, common = SIZES[case]
-    files = {f"{n}.wav": sound(n, **size) for n, size in enumerate(sizes)}
+    files = {f"{n}.wav": wav(n, **size) for n, size in enumerate(sizes)}
     convert(
         files,
         tmp_path,
@@ -89,9 +85,9 @@ def test_sounds_may_be_in_the_parquet_file_itself(tmp_path, column, path):
     """As bytes, or as Hugging Face has them, with paths or without."""
     rows, expected = [], {}
     for n in range(5):
-        value = sound(n) if path == "" else {"bytes": sound(n), "path": path and path.format(n)}
+        value = wav(n) if path == "" else {"bytes": wav(n), "path": path and path.format(n)}
         rows.append({column: value, "label": "ab"[n % 2]})
-        expected[path.format(n) if path else f"list.parquet/{n:08d}"] = (sound(n), n % 2)
+        expected[path.format(n) if path else f"list.parquet/{n:08d}"] = (wav(n), n % 2)
     convert({"list.parquet": table(rows, "parquet", row_group_size=2)}, tmp_path)
     found = by_name(tmp_path / "out")
     assert {name: (one["audio"], one["label"]) for name, one in found.items()} == expected
@@ -101,9 +97,9 @@ BAD = {
     "empty.wav": (b"", "EMPTY_FILE"),
     "text.mp3": (b"no sound", "NOT_AUDIO"),
     "photo.wav": (b"\x89PNG\r\n\x1a\n" + bytes(99), "NOT_AUDIO"),
-    "cut.wav": (sound(7)[:-2], "TRUNCATED_AUDIO"),
-    "silent.wav": (sound(7, frames=0), "NO_SAMPLES"),
-    "other.aiff": (sound(7, "AIFF", subtype="PCM_16"), "UNSUPPORTED_FORMAT"),
+    "cut.wav": (wav(7)[:-2], "TRUNCATED_AUDIO"),
+    "silent.wav": (wav(7, frames=0), "NO_SAMPLES"),
+    "other.aiff": (wav(7, kind="AIFF", subtype="PCM_16"), "UNSUPPORTED_FORMAT"),
 }
 
 
@@ -112,7 +108,7 @@ def test_every_bad_sound_is_a_line_of_the_rejects(tmp_path, target_shard_bytes):
     files, codes = {}, {}
     for split in ("train", "test"):
         files |= {f"{split}/a/{name}": data for name, (data, _) in BAD.items()}
-        files |= {f"{split}/{'ab'[n % 2]}/{n}.wav": sound(n) for n in range(10)}
+        files |= {f"{split}/{'ab'[n % 2]}/{n}.wav": wav(n) for n in range(10)}
         codes |= {f"{split}/a/{name}": code for name, (_, code) in BAD.items()}
     settings = {"max_reject_fraction": 0.5, "target_shard_bytes": target_shard_bytes}
     manifest = convert(files, tmp_path, **settings)
@@ -123,7 +119,7 @@ def test_every_bad_sound_is_a_line_of_the_rejects(tmp_path, target_shard_bytes):
 
 
 def test_a_codec_that_cannot_be_sought_in_does_not_end_the_run(tmp_path):
-    files = {"gsm.wav": sound(1, subtype="GSM610", frames=3200), "1.wav": sound(2)}
+    files = {"gsm.wav": wav(1, subtype="GSM610", frames=3200), "1.wav": wav(2)}
     convert(files, tmp_path, max_reject_fraction=0.5)
     assert "1.wav" in by_name(tmp_path / "out")
 
@@ -134,7 +130,7 @@ def test_datum_reads_it(tmp_path):
     names = [
         f"{split}/{label}/{n}.wav" for split in ("train", "eval") for label in "ab" for n in "12"
     ]
-    files = {name: sound(number) for number, name in enumerate(names)}
+    files = {name: wav(number) for number, name in enumerate(names)}
     convert(files, tmp_path)
     loaded = load(str(tmp_path / "out"))
     loaded.dataset_configs.batch_size_val = 1

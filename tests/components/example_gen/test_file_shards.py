@@ -11,11 +11,11 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from components import steps
+from components import file_conversion, steps
 from components.common.entry import Blob, BlobReader, Entry
 from components.common.rejects import RejectedInputError
 from components.common.tasks import Cost, Runner
-from components.example_gen import file_conversion, file_shards
+from components.example_gen import file_shards
 from components.example_gen.file_shards import EncodedPart
 from components.example_gen.settings import AudioSettings, ImageSettings
 from components.image_example_gen import Executor

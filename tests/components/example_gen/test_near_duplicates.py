@@ -14,6 +14,7 @@ from tests.components.audio_example_gen import audio_runs
 from tests.components.auditing.pictures import copies_of, cut_tiles, jpeg
 from tests.components.auditing.prose import altered, paragraphs
 from tests.components.image_example_gen import image_runs
+from tests.make import wav
 
 
 @pytest.fixture(scope="module")
@@ -103,7 +104,7 @@ def test_the_same_sounds_share_a_split(tmp_path):
     owners, files = {}, {}
     for owner, number in itertools.product(range(8), range(5)):
         name = f"{'ab'[number % 2]}/{(number * 8 + owner) * 7919 % 1009}.wav"
-        files[name], owners[name] = audio_runs.sound(frames=100 + owner), owner
+        files[name], owners[name] = wav(frames=100 + owner), owner
     audio_runs.convert(files, tmp_path, group_by="near_duplicates")
     found = audio_runs.by_name(tmp_path / "out")
     assert found.keys() == owners.keys()

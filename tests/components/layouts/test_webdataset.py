@@ -13,6 +13,7 @@ from components.common.entry import Column
 from components.common.layout_inputs import LayoutInputs
 from components.layouts.webdataset import read_headers
 from tests.components.layouts.layout_files import in_archive, read, values, write_tar
+from tests.make import archive
 from trainer_utils.format import InputError
 
 SAMPLES = {
@@ -309,15 +310,14 @@ def test_a_cut_is_found_at_every_byte_and_named(tmp_path):
 def test_hostile_headers_by_the_thousand_give_a_listing_or_an_error():
     """Random changes to real archives: no other error, no hang, no blob outside of the archive."""
     rng = random.Random(0)
-    originals = []
-    for form in (tarfile.USTAR_FORMAT, tarfile.GNU_FORMAT, tarfile.PAX_FORMAT):
-        stream = io.BytesIO()
-        with tarfile.open(fileobj=stream, mode="w", format=form) as archive:
-            for name in ("a.jpg", "b.json", "c" * 99 if form == 0 else "c" * 120):
-                member = tarfile.TarInfo(name)
-                member.size = 2
-                archive.addfile(member, io.BytesIO(b"{}"))
-        originals.append(stream.getvalue())
+    originals = [
+        archive(dict.fromkeys(("a.jpg", "b.json", "c" * length), b"{}"), format=form)
+        for form, length in (
+            (tarfile.USTAR_FORMAT, 99),
+            (tarfile.GNU_FORMAT, 120),
+            (tarfile.PAX_FORMAT, 120),
+        )
+    ]
     outcomes = set()
     for _ in range(3000):
         data = bytearray(rng.choice(originals))

@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import jsonschema
 import numpy as np
@@ -15,6 +16,7 @@ from tfx.types.experimental import simple_artifacts
 from tfx.utils import io_utils
 
 import trainer_utils
+from components import steps
 from components.common.beam import IN_PROCESS_RUNNER
 from components.schema.describing import datum_limits
 from components.schema.tfmd import schema_from_features
@@ -41,29 +43,14 @@ def write_examples(folder: Path, examples: list[dict], suffix: str = ".gz") -> N
     write_records(path, records, "GZIP" if suffix else "")
 
 
-def export(
-    examples: Path,
-    target: Path,
-    schema: Path | None = None,
-    statistics: Path | None = None,
-    **properties: int,
-) -> schema_pb2.Schema:
-    kinds = {
-        "examples": (standard_artifacts.Examples, examples),
-        "schema": (standard_artifacts.Schema, schema),
-        "statistics": (standard_artifacts.ExampleStatistics, statistics),
-        "datum_schema": (standard_artifacts.Schema, f"{target}-schema"),
-        "datum_dataset": (simple_artifacts.Dataset, target),
-    }
-    artifacts = {name: [kind()] for name, (kind, uri) in kinds.items() if uri is not None}
-    for name, (artifact,) in artifacts.items():
-        artifact.uri = str(kinds[name][1])
-    outputs = {name: artifacts.pop(name) for name in ("datum_schema", "datum_dataset")}
-    Executor().Do(artifacts, outputs, properties)
-    (made,) = outputs["datum_schema"]
-    schema_file = Path(io_utils.get_only_uri_in_dir(made.uri))  # as TFX's own components find it
-    assert schema_file.read_text() == (target / "schema.pbtxt").read_text()
-    return text_format.Parse(schema_file.read_text(), schema_pb2.Schema())
+def export(examples: Path, target: Path, **given: Any) -> schema_pb2.Schema:
+    uris = {name: str(value) for name, value in given.items() if isinstance(value, Path)}
+    steps.export_schema(
+        str(examples), str(target), schema_uri=f"{target}-schema", **{**given, **uris}
+    )
+    text = Path(io_utils.get_only_uri_in_dir(f"{target}-schema")).read_text()  # as TFX finds it
+    assert text == (target / "schema.pbtxt").read_text()
+    return text_format.Parse(text, schema_pb2.Schema())
 
 
 @pytest.fixture
@@ -177,7 +164,7 @@ def tfx_schema(examples: Path, target: Path) -> tuple[Path, Path]:
 def test_the_schema_and_statistics_of_tfx_agree_and_are_kept(kinds, tmp_path):
     statistics, schema = tfx_schema(kinds, tmp_path)
     given = text_format.Parse((schema / "schema.pbtxt").read_text(), schema_pb2.Schema())
-    made = export(kinds, tmp_path / "out", schema, statistics)
+    made = export(kinds, tmp_path / "out", schema=schema, statistics=statistics)
     by_name = {entry.name: entry for entry in made.feature}
     for entry in given.feature:
         assert by_name[entry.name].presence == entry.presence
@@ -202,7 +189,7 @@ def test_a_schema_tells_matrices_from_vectors(stock, tmp_path):
     entry.shape.dim.add(size=2)
     entry.shape.dim.add(size=1)
     path.write_text(text_format.MessageToString(message))
-    export(stock, tmp_path / "out", schema)
+    export(stock, tmp_path / "out", schema=schema)
     assert described(tmp_path / "out")["vector"]["shape"] == [2, 1]
 
 
@@ -222,7 +209,7 @@ def test_a_schema_that_disagrees_in_any_way_is_refused_by_feature(kinds, tmp_pat
         change(next(entry for entry in message.feature if entry.name == name))
         (schema / "schema.pbtxt").write_text(text_format.MessageToString(message))
         with pytest.raises(DatasetError, match=f"feature '{name}'|feature 'other'"):
-            export(kinds, tmp_path / "out", schema)
+            export(kinds, tmp_path / "out", schema=schema)
 
 
 def test_statistics_of_other_examples_are_refused(kinds, tmp_path):
@@ -236,13 +223,22 @@ def test_statistics_of_other_examples_are_refused(kinds, tmp_path):
     ]:
         statistics, _ = tfx_schema(tmp_path / folder, tmp_path / f"tfx-{folder}")
         with pytest.raises(DatasetError, match=message):
-            export(kinds, tmp_path / "out", None, statistics)
+            export(kinds, tmp_path / "out", statistics=statistics)
 
 
 def test_what_datum_cannot_express_is_told_with_the_cure(stock, tmp_path):
-    given, made = standard_artifacts.Examples(), standard_artifacts.Schema()
-    given.uri, made.uri = str(stock), str(tmp_path / "out")
-    Executor().Do({"examples": [given]}, {"datum_schema": [made]}, {})
+    statistics, schema = tfx_schema(stock, tmp_path)
+    given = standard_artifacts.Examples(), standard_artifacts.Schema()
+    given += (standard_artifacts.ExampleStatistics(),)
+    made, dataset = standard_artifacts.Schema(), simple_artifacts.Dataset()
+    places = (stock, schema, statistics, tmp_path / "out", tmp_path / "datum")
+    for artifact, uri in zip((*given, made, dataset), places, strict=True):
+        artifact.uri = str(uri)
+    inputs = {n: [one] for n, one in zip(("examples", "schema", "statistics"), given, strict=True)}
+    Executor().Do(inputs, {"datum_schema": [made], "datum_dataset": [dataset]}, {"tfds": 0})
+    assert (tmp_path / "datum/schema.pbtxt").read_text() == (
+        tmp_path / "out/schema.pbtxt"
+    ).read_text()
     told = made.get_string_custom_property("datum_limits").split("\n")
     assert [line.partition(":")[0] for line in told] == ["shards", "feature 'sometimes'"]
     features = {
@@ -260,7 +256,7 @@ def test_what_datum_cannot_express_is_told_with_the_cure(stock, tmp_path):
 def test_tfds_itself_opens_what_was_exported(tmp_path, datum_photos, source):
     tfds = pytest.importorskip("tensorflow_datasets", reason="of the extra `bench`")
     balance(Path(datum_photos) if source == "datum" else GOLDEN / "tfds", tmp_path / "examples")
-    export(tmp_path / "examples", tmp_path / "schema", tfds=1)
+    export(tmp_path / "examples", tmp_path / "schema", tfds=True)
     builder = tfds.builder_from_directory(str(tmp_path / "schema"))
     rows = list(builder.as_dataset(split="train").as_numpy_iterator())
     assert builder.info.splits["train"].num_examples == len(rows)

@@ -13,7 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from components.tables.kinds import cast_column, column_facts, decide_column
-from tests.components.tables.table_files import in_order, numbered, parquet_of
+from tests.components.tables.table_files import in_order, numbered
+from tests.make import table
 from trainer_utils.format import InputError
 
 
@@ -67,14 +68,8 @@ TEXT_COLUMNS: dict[str, tuple[list[str], list[Any]]] = {
 @pytest.mark.parametrize("layout", ["csv", "json"])
 def test_a_column_of_texts_is_what_all_of_its_values_are(convert, layout):
     rows = as_rows(TEXT_COLUMNS)
-    if layout == "csv":
-        stream = io.StringIO(newline="")
-        writer = csv.DictWriter(stream, rows[0], lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(rows)
-        data = stream.getvalue()
-    else:
-        data = json.dumps({number: {"label": row} for number, row in enumerate(rows)})
+    keyed = json.dumps({number: {"label": row} for number, row in enumerate(rows)})
+    data = table(rows, "csv") if layout == "csv" else keyed
     check_columns(in_order(convert({f"t.{layout}": data}).by_id()), TEXT_COLUMNS)
 
 
@@ -103,12 +98,12 @@ def test_what_would_not_be_written_so_again_is_text_and_so_is_its_whole_column(c
         for row in zip(range(1, 5), *columns.values(), strict=True)
     ]
     data = {
-        "csv": lambda: table_of(names, rows, ",", '"'),
-        "tsv": lambda: table_of(names, rows, "\t", ""),
-        "jsonl": lambda: "".join(json.dumps(row) + "\n" for row in rows),
-        "json": lambda: json.dumps(rows),
-        "parquet": lambda: parquet_of({"m": [1, 2, 3, 4], **columns}),
-    }[layout]()
+        "csv": table(rows, "csv", quoting=csv.QUOTE_ALL),
+        "tsv": table(rows, "csv", delimiter="\t"),
+        "jsonl": table(rows, "jsonl"),
+        "json": json.dumps(rows),
+        "parquet": table(rows, "parquet"),
+    }[layout]
     dataset = convert({f"t.{layout}": data})
     expected = {
         row["m"]: {"m": [row["m"]], **{name: [row[name].encode()] for name in columns}}
@@ -117,11 +112,6 @@ def test_what_would_not_be_written_so_again_is_text_and_so_is_its_whole_column(c
     assert dataset.by_id() == numbered(f"t.{layout}", expected)
     kinds = {code: dataset.features[name]["type"] for name, (_, code, *_) in columns.items()}
     assert kinds == dict.fromkeys(CODES, "string")
-
-
-def table_of(names: list[str], rows: list[dict[str, Any]], delimiter: str, quote: str) -> str:
-    lines = [names, *([f"{quote}{row[name]}{quote}" for name in names] for row in rows)]
-    return "".join(delimiter.join(line) + "\n" for line in lines)
 
 
 # What Arrow's reader takes for what it is, or for something near.

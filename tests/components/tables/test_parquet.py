@@ -53,7 +53,7 @@ PARQUET_COLUMNS: dict[str, tuple[Any, list[Any]]] = {
 )
 def test_a_column_of_parquet_keeps_its_type(convert, names):
     columns = {name: PARQUET_COLUMNS[name] for name in names}
-    data = parquet_of({name: array for name, (array, _) in columns.items()})
+    data = parquet_of({name: array for name, (array, _) in columns.items()}, row_group_size=2)
     rows = in_order(convert({"t.parquet": data}).by_id())
     found = {name: [row.get(name) for row in rows.values()] for name in names}
     assert found == {name: expected for name, (_, expected) in columns.items()}

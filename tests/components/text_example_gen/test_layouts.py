@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 
 from tests.components.tables.table_files import numbered, parquet_of
+from tests.make import table
 from trainer_utils.format import InputError
 
 COLUMNS: dict[str, list[Any]] = {
@@ -20,18 +21,6 @@ COLUMNS: dict[str, list[Any]] = {
     "tokens": [[1, 2, 3], [], [7]],
 }
 ROWS = [dict(zip(COLUMNS, row, strict=True)) for row in zip(*COLUMNS.values(), strict=True)]
-TSV = (
-    "text\tlabel\tstars\tprice\ttokens\n"
-    "good, very\tpos\t5\t0.5\t[1, 2, 3]\n"
-    '"a ""quote""\nand a line"\tpos\t\t2\t[]\nbad\tneg\t1\t\t[7]\n'
-)
-CSV = (
-    "text,label,stars,price,tokens\n"
-    '"good, very",pos,5,0.5,"[1, 2, 3]"\n'
-    '"a ""quote""\nand a line",pos,,2,[]\n'
-    "bad,neg,1,,[7]\n"
-)
-JSONL = "".join(json.dumps(row) + "\n" for row in ROWS)
 KEYED = {
     str(number): {
         "text": row["text"],
@@ -40,10 +29,10 @@ KEYED = {
     for number, row in enumerate(ROWS, 1)
 }
 TABLES = {
-    "csv": ("t.csv", CSV.encode()),
-    "tsv": ("t.tsv", TSV.encode()),
-    "jsonl": ("t.jsonl", JSONL.encode()),
-    "parquet": ("t.parquet", parquet_of(COLUMNS)),
+    "csv": ("t.csv", table(ROWS, "csv")),
+    "tsv": ("t.tsv", table(ROWS, "csv", delimiter="\t")),
+    "jsonl": ("t.jsonl", table(ROWS, "jsonl")),
+    "parquet": ("t.parquet", table(ROWS, "parquet")),
     "json": ("t.json", json.dumps(KEYED).encode()),
 }
 EXPECTED = {

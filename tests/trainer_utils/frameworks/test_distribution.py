@@ -4,7 +4,6 @@ TensorFlow fixes its devices and its cluster at its start, so this file is also 
 those processes run: `python test_distribution.py REPORT mirrored URI` writes what it saw as JSON.
 """
 
-import itertools
 import json
 import math
 import sys
@@ -20,7 +19,6 @@ from tests.trainer_utils.processes import cluster_environments, run_all
 
 EPOCHS = 2
 TRAIN: dict[str, Any] = {"features": "image", "label": "label"}
-REMAINDERS = [None, "pad"]
 
 
 # --- The programs ---
@@ -65,23 +63,13 @@ def worker(uri: str) -> dict[str, Any]:
         "cardinality": steps,
         "epochs": [steps_of(strategy, distributed) for _ in range(EPOCHS)],
         "plain": steps_of(strategy, strategy.experimental_distribute_dataset(plain)),
-        "mean": weighted_mean(strategy, pairs(strategy, uri, remainder="pad")),
-        "resized": {
-            str(remainder): steps_of(strategy, pairs(strategy, uri, **resized(uri, remainder)))
-            for remainder in REMAINDERS
-        },
+        "mean": weighted_mean(
+            strategy, trainer_utils.distribute(strategy, uri, "train", **read, remainder="pad")
+        ),
         "refusal": refusal.value.setting,
         # tf-keras, the Keras that knows this strategy, wants the steps of distributed datasets.
         "fit": fit(strategy, endless, steps_per_epoch=steps),
     }
-
-
-def resized(uri: str, remainder: str | None) -> dict[str, Any]:
-    """Settings to go on with where four workers stopped."""
-    options: dict[str, Any] = {"remainder": remainder, "repeat": 2, "seed": 5}
-    four = tf.distribute.InputContext(4, 1, 4)
-    stopped = trainer_utils.input_fn(uri, "train", batch_size=8, input_context=four, **options)
-    return {**options, "state": stopped.state(2).to_json()}
 
 
 def steps_of(strategy: tf.distribute.Strategy, dataset: Any) -> list[list[list[int]]]:
@@ -93,11 +81,6 @@ def steps_of(strategy: tf.distribute.Strategy, dataset: Any) -> list[list[list[i
         ]
         for batch in dataset
     ]
-
-
-def pairs(strategy: tf.distribute.Strategy, uri: str, **options: Any) -> Any:
-    """Ids, beside the weights of `remainder="pad"` where there are any."""
-    return trainer_utils.distribute(strategy, uri, "train", batch_size=8, features="id", **options)
 
 
 def weighted_mean(strategy: tf.distribute.Strategy, padded: Any) -> float:
@@ -201,26 +184,6 @@ def test_workers_share_every_record_in_the_batches_of_one_and_train_as_one(datum
         assert sorted([*first, *second]) == list(range(23))
     assert sorted(number for report in reports for number in flat(report["plain"])) == [*range(23)]
     assert [report["mean"] for report in reports] == [11.0, 11.0]  # of 0 to 22
-    for remainder in REMAINDERS:
-        parts = [report["resized"][str(remainder)] for report in reports]
-        check_resized(parts, datum_photos, remainder)
-
-
-def check_resized(reports: list[Any], uri: str, remainder: str | None) -> None:
-    """Two workers have the batches of one, from where four stopped."""
-
-    def rows(element: Any) -> list[int]:
-        ids, weights = element if remainder == "pad" else (element, itertools.repeat(1))
-        return [int(n) for n, weight in zip(ids, weights, strict=remainder == "pad") if weight]
-
-    got = [
-        sorted(n for step in steps for element in step for n in rows(element))
-        for steps in zip(*reports, strict=True)
-    ]
-    one = trainer_utils.iterate(
-        uri, "train", batch_size=8, features="id", remainder=remainder, repeat=2, seed=5
-    )
-    assert got == [sorted(rows(batch)) for batch in one][2:]
 
 
 if __name__ == "__main__":

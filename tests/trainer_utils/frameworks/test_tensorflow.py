@@ -129,30 +129,22 @@ def test_the_order_is_the_seeds_own(wide, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("split", "batch_size", "remainder"),
+    ("options", "shape"),
     [
-        ("train", 4, None),
-        ("train", 23, "drop"),
-        ("train", 24, None),
-        ("train[:12]", 5, "drop"),
-        ("train[:0]", 4, "drop"),
+        ({"batch_size": 4}, (None,)),
+        ({"batch_size": 5, "remainder": "drop"}, (5,)),
+        ({"batch_size": 24, "remainder": "pad"}, (24,)),
+        ({"batch_size": None}, ()),
+        ({"split": "train[:0]", "batch_size": 4, "remainder": "drop"}, (4,)),
     ],
 )
-def test_the_number_of_batches_is_known_and_true(uneven, split, batch_size, remainder):
-    dataset = input_fn(uneven, split, features="id", batch_size=batch_size, remainder=remainder)
-    records = {"train": 23, "train[:12]": 12, "train[:0]": 0}[split]
-    sizes = [len(batch) for batch in dataset.as_numpy_iterator()]
-    full, rest = divmod(records, batch_size)
-    assert sizes == [batch_size] * full + ([rest] if rest and remainder is None else [])
-    assert int(dataset.cardinality()) == len(sizes)
-    static = None if remainder is None else batch_size
-    assert dataset.element_spec == tf.TensorSpec((static,), tf.int64)
-
-
-def test_single_examples_are_counted_too(uneven):
-    dataset = input_fn(uneven, batch_size=None)
-    assert int(dataset.cardinality()) == len(list(dataset)) == 23
-    assert dataset.element_spec == {"id": tf.TensorSpec((), tf.int64)}
+def test_shapes_are_static_where_batches_are_alike_and_their_number_is_known(
+    uneven, options, shape
+):
+    dataset = input_fn(uneven, features="id", **options)
+    spec = dataset.element_spec
+    assert (spec[0] if "pad" in options.values() else spec) == tf.TensorSpec(shape, tf.int64)
+    assert int(dataset.cardinality()) == len(list(dataset))
 
 
 def test_a_dataset_repeats_without_end(uneven):

@@ -25,7 +25,7 @@ def loader(dataset, processes, **settings):
 
 def expected(uri, epoch=0, **settings):
     source = trainer_utils.iterate(uri, "train", **{**SETTINGS, **settings})
-    source.input_epoch.assign(epoch)
+    source.next_epoch = epoch
     return ids(source)
 
 

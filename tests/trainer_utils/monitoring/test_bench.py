@@ -26,7 +26,7 @@ def stages(read, decode, batch, busy=0.4):
 def test_the_stage_that_adds_most_time_bounds_the_input(measured, bound, slowest):
     report = report_of(measured, batch_size=64, mean_bytes=100_000, cores=2)
     assert (report.bound, report.slowest) == (bound, slowest)
-    assert f"Bound by: {bound}, mostly in {slowest}" in report.render()
+    assert f"Bound by: {bound}, mostly in {slowest}" in str(report)
 
 
 def test_the_numbers_follow_from_records_per_second():
@@ -34,7 +34,7 @@ def test_the_numbers_follow_from_records_per_second():
     assert [stage.megabytes_per_second for stage in report.stages] == [10, 2.5, 2]
     assert [stage.added_milliseconds for stage in report.stages] == pytest.approx([0.5, 1.5, 0.5])
     assert report.step_seconds == pytest.approx(0.1)
-    assert "at least 100.0 ms" in report.render()
+    assert "at least 100.0 ms" in str(report)
     assert json.loads(json.dumps(report.to_dict()))["stages"][1]["name"] == "decode"
 
 

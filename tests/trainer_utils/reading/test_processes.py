@@ -96,7 +96,7 @@ def test_errors_come_as_they_are_and_a_record_is_replaced(photos, tmp_path, writ
 def test_a_process_that_is_killed_is_an_error_and_the_next_one_works(photos):
     source = trainer_utils.iterate(photos, batch_size=16, features="label", processes=1)
     expected = [values.tolist() for values in source]
-    source.assign(0)
+    source.next_epoch = 0
     idle = source._processes._processes()
     one = idle.get()
     os.kill(one._process.pid, signal.SIGKILL)

@@ -5,7 +5,7 @@ import uuid
 
 import pytest
 
-from tests.trainer_utils.storage.stores import write
+from tests.make import write_anywhere as write
 from trainer_utils import storage
 from trainer_utils.format import DatasetError
 

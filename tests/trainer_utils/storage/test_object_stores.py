@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from tests.make import run_python
+from tests.make import write_anywhere as write
 from tests.object_stores import BUCKET, OTHER_BUCKET, Store, faulty
-from tests.trainer_utils.storage.stores import write
 from trainer_utils import ConfigError, storage
 
 pytest.importorskip("obstore")

@@ -11,8 +11,8 @@ from fsspec.spec import AbstractBufferedFile
 
 from tests.hub import hub
 from tests.make import REPOSITORY
+from tests.make import write_anywhere as write
 from tests.object_stores import faulty
-from tests.trainer_utils.storage.stores import write
 from trainer_utils import storage
 from trainer_utils.format import ConfigError
 

@@ -1,4 +1,4 @@
-"""Examples that hold files: images, sounds, and what tables and annotations say of them."""
+"""The conversions of files to examples: images, sounds, and what tables say of them."""
 
 import collections
 import dataclasses
@@ -37,7 +37,10 @@ from components.example_gen.file_plan import (
     render_inputs,
 )
 from components.example_gen.file_shards import EncodedPart, WriteMediaShard
-from components.example_gen.folder import read_simple, without_reserved
+from components.example_gen.folder import (
+    read_simple,
+    without_reserved,
+)
 from components.example_gen.inputs import (
     InputSelection,
     fingerprint,
@@ -46,7 +49,16 @@ from components.example_gen.inputs import (
     roots_of,
 )
 from components.example_gen.plan import Written
-from components.example_gen.settings import LISTS, MEDIA, MediaSettings
+from components.example_gen.settings import (
+    LISTS,
+    MEDIA,
+    AudioSettings,
+    ExampleGenSettings,
+    MediaSettings,
+    TextSettings,
+)
+from components.layouts import images as image_layouts
+from components.tables.pieces import select_settings
 from trainer_utils.dataset import Dataset
 from trainer_utils.format import ConfigError, InputError, Shard, ShardName, shard_bounds
 from trainer_utils.format.errors import did_you_mean
@@ -232,6 +244,60 @@ class FileConversion(Conversion[FilePlan]):
         pixels = min(images.max_pixels, _PIXELS_A_BYTE * largest)
         held = max(_LEAST_BYTES, largest + _PIXEL_BYTES * pixels)
         return Cost(seconds, held + _TENSORFLOW_BYTES * (images.verify == "decode"))
+
+
+class ImageConversion(FileConversion):
+    """Images, and lists of them."""
+
+    unit, media = "images", "image"
+    looked_for = image_layouts.LOOKED_FOR
+
+    def is_source_file(self, path: str) -> bool:  # noqa: D102
+        return image_layouts.is_source_file(path)
+
+    def read_layout(self, inputs: LayoutInputs, layout: str) -> InputTable:  # noqa: D102
+        return image_layouts.read_layout(inputs, layout=layout)
+
+    def adjusted_settings(self, settings: MediaSettings, found: InputTable) -> MediaSettings:
+        """The settings for inputs whose boxes or label maps must go on fitting their images.
+
+        Those are drawn on a file's pixels as they lie, so these are not turned.
+        """
+        settings = super().adjusted_settings(settings, found)
+        has_boxes = any(column.name == "xmin" for column in found.columns)
+        if has_boxes and settings.images.encoding == "raw":
+            rule = "'file' for images with boxes, since raw ones are cut to a square"
+            raise ConfigError.of("encoding", "raw", allowed=rule)
+        if not has_boxes and all(blob.kind != "label_map" for blob in found.blobs):
+            return settings
+        images = dataclasses.replace(settings.images, orientation="keep")
+        return dataclasses.replace(settings, images=images)
+
+
+class AudioConversion(FileConversion):
+    """Sounds, and lists of them."""
+
+    unit, media = "sounds", "audio"
+    looked_for = f"a list of sounds ({', '.join(LISTS)}), and sounds in folders"
+
+
+class ListConversion(FileConversion):
+    """Tables whose rows name images or sounds."""
+
+    unit, media = "rows", "image"
+    looked_for = f"a table ({', '.join(LISTS)})"
+
+    def __init__(
+        self, settings: ExampleGenSettings, selection: InputSelection, runner: Runner | None
+    ) -> None:
+        super().__init__(select_settings(MediaSettings, settings), selection, runner)
+
+
+def conversion_class(settings: ExampleGenSettings) -> type[FileConversion]:
+    """The steps that are for these settings, of images, sounds, or tables that name some."""
+    if isinstance(settings, TextSettings):
+        return ListConversion
+    return AudioConversion if isinstance(settings, AudioSettings) else ImageConversion
 
 
 def parts_of_shard(records: int, *, shards: int, processes: int) -> int:

@@ -1,21 +1,18 @@
-"""Going on with another number of workers: every record once an epoch, in the batches of one.
+"""What `input_fn` gives replicas of short batches, and from a token on.
 
-Read by the real `input_fn`, one context a worker; thousands of plans alone are tried in
-`order/test_order.py`.
+Any number of workers is tried in `frameworks/test_same_batches.py` and `tests/faults`.
 """
 
 import itertools
 import json
-import random
 from typing import Any
 
-import numpy as np
 import pytest
 import tensorflow as tf
 
 import trainer_utils
 from tests.make import refusing
-from trainer_utils import ConfigError, input_fn, iterate
+from trainer_utils import ConfigError, input_fn
 from trainer_utils.format import Feature
 
 FEATURES = {
@@ -48,96 +45,6 @@ def write_ids(write_dataset, photos):
 def of_53(tmp_path_factory, write_ids) -> str:
     """53 records in four shards, one of them empty."""
     return write_ids(tmp_path_factory.mktemp("small"), [30, 0, 1, 22])
-
-
-def read(
-    uri: Any,
-    workers: int,
-    token: Any = None,
-    stop: int | None = None,
-    *,
-    replicas: int = 1,
-    split: str | None = None,
-    **options: Any,
-) -> tuple[list[list[int]], str | None]:
-    """The records of each global batch from a token on, up to a step; and the token there."""
-    options = {"features": "id", **options}
-    contexts = [
-        tf.distribute.InputContext(workers, worker, workers * replicas) for worker in range(workers)
-    ]
-    datasets = [
-        input_fn(uri, split, input_context=context, state=token, **options) for context in contexts
-    ]
-    start = datasets[0].input_start
-    taken = None
-    if stop is not None:
-        taken = (stop - start.epoch * datasets[0].input_steps - start.step) * replicas
-    per_worker = [list(itertools.islice(one.as_numpy_iterator(), taken)) for one in datasets]
-    assert len({len(elements) for elements in per_worker}) == 1, "not the same number of steps"
-    steps = len(per_worker[0]) // replicas
-    assert len(per_worker[0]) == steps * replicas
-    batches = []
-    for step in range(steps):
-        own = [e for elements in per_worker for e in elements[step * replicas :][:replicas]]
-        sizes = [len(rows_of(element)) for element in own]
-        if options.get("remainder") in ("drop", "pad"):
-            assert set(sizes) == {options["batch_size"] // (workers * replicas)}
-        assert max(sizes) - min(sizes) <= 1
-        batches.append(sorted(itertools.chain(*map(real_rows, own))))
-    return batches, None if stop is None else datasets[-1].state(stop).to_json()
-
-
-def rows_of(element: Any) -> np.ndarray:
-    return element[0] if isinstance(element, tuple) else element
-
-
-def real_rows(element: Any) -> list[int]:
-    """What counts of an element: all of it, or where its mask is 1."""
-    rows = rows_of(element)
-    mask = element[1] if isinstance(element, tuple) else np.ones(len(rows))
-    assert set(mask) <= {0, 1}
-    return [int(n) for n in rows[mask == 1]]
-
-
-@pytest.mark.parametrize(
-    "seed",
-    [*range(6), *(pytest.param(seed, marks=pytest.mark.faults) for seed in range(100, 200))],
-)
-def test_a_random_job_is_resized_twice(seed, tmp_path, write_ids):
-    """A job of one number of workers, gone on with by a second, and by a third."""
-    rng = random.Random(seed)
-    sizes = [rng.choice([0, 1, rng.randint(0, 60)]) for _ in range(rng.randint(1, 12))] + [13]
-    others = [rng.randint(1, 40)] if rng.random() < 0.4 else []
-    uris = [write_ids(tmp_path / "first", sizes)]
-    uris += [write_ids(tmp_path / "other", [size]) for size in others]
-    batch_size, records = rng.choice([6, 8, 12]), sum(sizes)
-    slices = ["train", f"train[{records // 7}:]", "train[:80%]+train[80%:]"]
-    options: dict[str, Any] = {
-        "batch_size": batch_size,
-        "split": None if others else rng.choice(slices),
-        "shuffle": rng.choice([True, False, rng.randint(1, 100), "global"]),
-        "remainder": rng.choice([None, "drop", "pad", "balance"]),
-        "seed": seed,
-        "weights": [1, rng.choice([1, 2, 5])] if others else None,
-        "repeat": rng.choice([1, 2]),
-        "echoing": rng.choice([1, 1, 2]),
-        "cache": rng.choice([None, None, str(tmp_path / "cache")]),
-        "on_corrupt": rng.choice(["raise", "raise", "skip"]),
-    }
-    one = [sorted(real_rows(batch)) for batch in iterate(uris, features="id", **options)]
-    jobs = [rng.choice([n for n in range(1, 9) if batch_size % n == 0]) for _ in range(3)]
-    stops = sorted(rng.choice([0, len(one), rng.randint(0, len(one))]) for _ in range(2))
-    token, resized = None, []
-    for workers, stop in zip(jobs, [*stops, None], strict=True):
-        replicas = rng.choice([1, 2]) if batch_size % (2 * workers) == 0 else 1
-        try:
-            batches, token = read(uris, workers, token, stop, replicas=replicas, **options)
-        except ConfigError:
-            if options["remainder"] == "balance":  # which so many replicas may not be able to share
-                return
-            raise
-        resized += batches
-    assert resized == one, (jobs, stops, options)
 
 
 # --- Whatever the elements are made of ---

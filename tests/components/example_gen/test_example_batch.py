@@ -8,7 +8,7 @@ import tensorflow as tf
 from hypothesis import given
 from hypothesis import strategies as st
 
-from components.common.example_batch import encode_batch
+from components.example_gen.row_pieces import encode_batch
 
 INTS = st.integers(-(2**63), 2**63 - 1)
 FLOATS = st.floats(width=32)
