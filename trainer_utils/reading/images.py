@@ -174,7 +174,12 @@ class Normalization:
         mean, deviation = (np.asarray(part, np.float64).reshape(-1) for part in pair)
         if {mean.size, deviation.size} - {1, channels}:
             raise ConfigError.of("normalize", given, allowed=f"numbers for {channels} channels")
-        self.dtype = _dtype(dtype)
+        try:
+            self.dtype = numpy_dtype(dtype)
+        except ImportError as error:
+            rule = "float32 or float16 where ml_dtypes is not installed"
+            cure = "pip install ml_dtypes, which TensorFlow and jax bring"
+            raise ConfigError.of("dtype", dtype, allowed=rule, advice=cure) from error
         # What each value becomes: `(1, 256, 1 or channels)`. Floats of 16 bits as integers of the
         # same bits, since OpenCV does not know them.
         table = ((np.arange(256)[:, np.newaxis] - mean) / deviation).astype(self.dtype)
@@ -199,15 +204,6 @@ class Normalization:
             cv2.transform(to, self._matrix, to)
             return
         cv2.LUT(pixels, self._table, to.view(self._table.dtype))
-
-
-def _dtype(name: str) -> np.dtype[Any]:
-    try:
-        return numpy_dtype(name)
-    except ImportError as error:
-        rule = "float32 or float16 where ml_dtypes is not installed"
-        cure = "pip install ml_dtypes, which TensorFlow and jax bring"
-        raise ConfigError.of("dtype", name, allowed=rule, advice=cure) from error
 
 
 def plain_jpeg_size(data: Data) -> tuple[int, int] | None:
