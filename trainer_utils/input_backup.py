@@ -47,7 +47,7 @@ class InputBackup(tf.keras.callbacks.Callback):  # type: ignore[misc]
         super().__init__()
         if save_freq != "epoch" and not (isinstance(save_freq, int) and save_freq > 0):
             raise ConfigError.of("save_freq", save_freq, allowed="'epoch' or a number")
-        _check_counted(dataset)
+        check_counted(dataset)
         self._dataset = dataset
         self._folder = backup_dir
         self._save_freq = save_freq
@@ -136,7 +136,7 @@ class InputProgress(tf.train.experimental.PythonState):  # type: ignore[misc]
 
     def follow(self, dataset: Any) -> Any:
         """Iterates over a dataset of ours, with `state` at the step that comes next."""
-        _check_counted(dataset)
+        check_counted(dataset)
         step = self._recorder.begin(dataset)
         self.state = dataset.state(step)
         for element in dataset:
@@ -180,8 +180,9 @@ def _parse(text: str) -> tuple[InputState | None, InputLedger | None]:
     return InputState.from_json(state), InputLedger.from_json(ledger)
 
 
-def _check_counted(dataset: Any) -> None:
+def check_counted(dataset: Any, name: str = "dataset") -> None:
+    """Refuses what does not know its steps, where these are to be kept."""
     if not hasattr(dataset, "input_start"):
         rule = "that of input_fn or distribute itself, before map and the like"
         cure = "Change its examples in a post_batching_callback"
-        raise ConfigError.of("dataset", dataset, allowed=rule, advice=cure)
+        raise ConfigError.of(name, dataset, allowed=rule, advice=cure)

@@ -17,6 +17,7 @@ import numpy.typing as npt
 
 from trainer_utils.dataset.selection import mean_bytes
 from trainer_utils.format import ConfigError, DatasetError
+from trainer_utils.format.errors import reading
 from trainer_utils.order.ledger import InputLedger, Segment, numbers_by_path, settings_of_order
 from trainer_utils.storage import (
     exists,
@@ -264,11 +265,8 @@ def read_losses(
 
 def _read_losses(path: str) -> Iterator[tuple[int, Losses]]:
     content = io.BytesIO(read_bytes(path))
-    try:
-        with np.load(content, allow_pickle=False) as kept:
-            steps, rows, losses = (kept[name] for name in ("steps", "rows", "losses"))
+    with reading(path, "losses of a run"), np.load(content, allow_pickle=False) as kept:
+        steps, rows, losses = (kept[name] for name in ("steps", "rows", "losses"))
         if len(steps) != len(rows) or rows.sum() != len(losses) or not len(steps):
             raise ValueError(f"{len(steps)} steps of {len(losses)} rows")
-    except Exception as error:  # zipfile and numpy have many
-        raise DatasetError(f"{path!r}: expected losses of a run, got {error}", path=path) from error
     return zip(steps.tolist(), np.split(losses, np.cumsum(rows)[:-1]), strict=True)

@@ -75,10 +75,6 @@ class FileTable(Mapping[str, storage.InputFile]):
                 digest.update(np.array([*map(len, texts)], np.int64))
                 digest.update(b"".join(texts))
 
-    def unlisted_folders(self) -> list[storage.InputFile]:
-        """The folders that cannot be looked into."""
-        return [*FileTable(self.table.filter(self.table.column("is_folder"))).rows()]
-
     def __len__(self) -> int:
         return len(self.table)
 
@@ -233,7 +229,12 @@ class LayoutInputs:
     @functools.cached_property
     def _spellings(self) -> dict[str, tuple[str, ...]]:
         """What whole paths below the base and each image root may begin with."""
-        return {root: _spellings(root) for root in (self.base, *(r.base for r in self.image_roots))}
+        found = {}
+        for root in (self.base, *(root.base for root in self.image_roots)):
+            is_local = not storage.is_remote(root)
+            whole = [os.path.abspath(root), os.path.realpath(root)] if is_local else [root]
+            found[root] = tuple(path.rstrip("/") + "/" for path in dict.fromkeys(whole))
+        return found
 
     @functools.cached_property
     def _real_base(self) -> str | None:
@@ -397,12 +398,3 @@ def _below(uri: str, prefixes: tuple[str, ...], start: str) -> str | None:
     else:
         path = posixpath.normpath(posixpath.join(start, uri))
     return None if path.startswith("../") or path in ("..", ".") else path
-
-
-def _spellings(root: str) -> tuple[str, ...]:
-    if storage.is_remote(root):
-        return (root.rstrip("/") + "/",)
-    return tuple(
-        path.rstrip("/") + "/"
-        for path in dict.fromkeys((os.path.abspath(root), os.path.realpath(root)))
-    )

@@ -195,7 +195,7 @@ def _list(setting: str, given: str, folder: str, only: str | None = None) -> Fil
 
 def _refuse_unlisted(base: str, files: FileTable) -> None:
     """Refuses folders that cannot be looked into: a whole class of files might be missing."""
-    for folder in files.unlisted_folders():
+    for folder in FileTable(files.table.filter(files.table.column("is_folder"))).rows():
         if folder.problem is not None and not is_clutter(folder.path.split("/")):
             raise InputError.at(
                 join(base, folder.path),

@@ -124,14 +124,12 @@ def convert(
         if name in options:
             raise click.BadParameter(f"{name} is given twice", param_hint="--set")
         options[name] = value
-    if beam_args:
-        options["beam_pipeline_args"] = list(beam_args)
+    named: dict[str, Any] = {"kind": kind, "splits": splits, "metadata": metadata}
+    named |= {"update": update, "beam_pipeline_args": list(beam_args) or None}
     with show_progress("Looking at the input"):
         from pipelines.tools.conversion.convert import prepare_all
 
-        conversion = prepare_all(
-            source, out, kind=kind, splits=splits, metadata=metadata, update=update, **options
-        )
+        conversion = prepare_all(source, out, **named, **options)
     if kind is None:
         print_messages(f"{source}: {conversion.seen}")
     if dry_run:

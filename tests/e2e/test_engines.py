@@ -1,12 +1,24 @@
-"""Beam engines whose workers are processes of their own: nothing lost, the same bytes."""
+"""Beam engines whose workers are processes of their own: nothing lost, the same bytes.
 
+Beam's own job service with workers from a pool; Dask, which `make test-dask` runs alone; and two
+that have to be fetched, by `make test-flink` and `make test-prism`: Beam's job server in Java with
+a Flink cluster of one process in it, and Beam's engine in Go.
+"""
+
+import dataclasses
+import os
+import shutil
 from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.e2e import engines
+from trainer_utils.format import CorruptShardError
 
-pytestmark = [pytest.mark.e2e, pytest.mark.slow]
+pytestmark = pytest.mark.e2e
+FETCHED = {"flink": "TFX_SHARDS_FLINK_JAR", "prism": "TFX_SHARDS_PRISM"}
 
 
 @pytest.fixture(scope="module")
@@ -16,10 +28,44 @@ def portable(pool, tmp_path_factory) -> Iterator[list[str]]:
         yield [*engines.portable(endpoint, pool), "--direct_num_workers=2"]
 
 
-def test_the_portable_runner_with_separate_workers_gives_the_same_bytes(inputs, portable, tmp_path):
-    engines.check_engine(inputs, portable, tmp_path)
+@pytest.fixture(scope="module")
+def dask() -> Iterator[list[str]]:
+    with engines.dask() as arguments:
+        yield arguments
 
 
+@pytest.fixture
+def flink(request, tmp_path) -> Iterator[list[str]]:
+    for arguments in fetched("flink", request, tmp_path):
+        yield [*arguments, "--parallelism=2"]
+
+
+@pytest.fixture
+def prism(request, tmp_path) -> Iterator[list[str]]:
+    yield from fetched("prism", request, tmp_path)
+
+
+def fetched(engine: str, request: Any, folder: Path) -> Iterator[list[str]]:
+    if not (given := os.environ.get(FETCHED[engine], "")):
+        pytest.skip(f"{FETCHED[engine]} is not set: make test-{engine} sets it")
+    assert os.path.isfile(given)
+    with getattr(engines, engine)(given, folder) as endpoint:
+        yield engines.portable(endpoint, request.getfixturevalue("pool"))
+
+
+@pytest.mark.parametrize(
+    "engine",
+    [
+        pytest.param("portable", marks=pytest.mark.slow),
+        *(pytest.param(n, marks=getattr(pytest.mark, n)) for n in ("dask", *FETCHED)),
+    ],
+)
+def test_the_engine_gives_the_same_bytes(request, tmp_path, engine):
+    arguments = request.getfixturevalue(engine)
+    engines.check_engine(request.getfixturevalue("inputs"), arguments, tmp_path / "out")
+
+
+@pytest.mark.slow
 def test_workers_took_all_of_ours_from_the_wheel(inputs, portable, wheel, tmp_path):
     if not (wheel / "imported.txt").exists():  # where this test runs alone
         engines.convert("images", inputs, tmp_path / "out", portable)
@@ -28,8 +74,23 @@ def test_workers_took_all_of_ours_from_the_wheel(inputs, portable, wheel, tmp_pa
     assert {name: origin for name, origin in imported.items() if str(wheel) not in origin} == {}
 
 
+@pytest.mark.slow
 def test_workers_that_do_not_see_the_output_are_an_error(inputs, portable, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)  # the workers are elsewhere: a relative uri is another place there
     with pytest.raises(RuntimeError, match="expected storage that all workers share"):
         engines.convert("images", inputs, "out", portable)
     assert not (tmp_path / "out/manifest.json").exists()
+
+
+@pytest.mark.dask
+def test_damage_is_named_as_in_process_and_nothing_is_left(inputs, dask, tmp_path):
+    damaged = dataclasses.replace(inputs, out=tmp_path / "none")
+    shutil.copytree(inputs.texts, damaged.texts)
+    shard = sorted((damaged.texts / "Split-train").iterdir())[3]
+    with shard.open("r+b") as stream:
+        stream.seek(-40, 2)
+        stream.write(b"!")
+    with pytest.raises(CorruptShardError) as caught:
+        engines.convert("balanced", damaged, tmp_path / "out", dask)
+    assert caught.value.path == str(shard)
+    assert list((tmp_path / "out").iterdir()) == []

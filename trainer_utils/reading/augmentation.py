@@ -59,12 +59,9 @@ class _Number(NamedTuple):
         kinds = (int, float) if self.kind is float else (int,)
         is_number = isinstance(value, kinds) and not isinstance(value, bool)
         if not is_number or not self.least <= value <= self.most:
-            raise ConfigError(
-                f"augment, {operation!r}: expected {self.name} to be {self.kind.__name__} from "
-                f"{self.least:g} to {self.most:g}, got {value!r}",
-                setting="augment",
-                value=value,
-            )
+            rule = f"{self.kind.__name__} from {self.least:g} to {self.most:g}"
+            rule = f"the {self.name} of {operation!r} to be {rule}"
+            raise ConfigError.of("augment", value, allowed=rule)
         return self.kind(value)
 
 

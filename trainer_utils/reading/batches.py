@@ -97,10 +97,7 @@ class Batches:
             default_values=options.default_values,
         )
         if options.mask_feature in self.features:
-            rule = "a name that no feature has"
-            raise ConfigError.of(
-                "mask", options.mask, allowed=rule, advice="Choose another, mask=…"
-            )
+            raise ConfigError.of("mask", options.mask, allowed="a name that no feature has")
         self.input_start: InputState = self.order.start
         self.input_steps: int = self.order.steps_per_epoch
         self._decoder: Any

@@ -115,16 +115,11 @@ def plan_images(
             ratios = 1 << np.minimum(powers, _MOST_SCALING)
     first, last = ((corner + ratios // 2) // ratios for corner in (begin, begin + extent))
     last = np.where(begin + extent == whole, -(-whole // ratios), last)
-    columns: list[list[Any]] = [
-        np.concatenate([begin, extent], axis=1).tolist(),
-        ratios[:, 0].tolist(),
-        np.concatenate([first, last - first], axis=1).tolist(),
-        targets.tolist(),
-        mirrored.tolist(),
-    ]
+    boxes = (np.concatenate(box, axis=1) for box in ((begin, extent), (first, last - first)))
+    columns: list[Any] = [*boxes, ratios[:, 0], targets, mirrored]
     return [
         ImagePlan(tuple(box), ratio, tuple(scaled), tuple(target), flips)
-        for box, ratio, scaled, target, flips in zip(*columns, strict=True)
+        for box, scaled, ratio, target, flips in zip(*(c.tolist() for c in columns), strict=True)
     ]
 
 

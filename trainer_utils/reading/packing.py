@@ -88,12 +88,8 @@ def _check_tokens(feature: Feature, pack: PackOptions) -> None:
         kind = kinds.get(feature.type, f"integers of shape {feature.shape}")
         if feature.tensor is not None:
             kind = "serialized tensors: write them as lists, tokens.tolist()"
-        raise ConfigError(
-            "pack: expected a feature of tokens, as TextExampleGen(tokenizer=…) writes it, or of "
-            f"flat lists of integers, got {pack.feature!r} of {kind}",
-            setting="pack",
-            value=pack.feature,
-        )
+        rule = "a feature of tokens, as TextExampleGen(tokenizer=…) writes it, or of flat lists of "
+        raise ConfigError.of("pack", pack.feature, allowed=f"{rule}integers, not of {kind}")
     size = feature.tokens.vocabulary_size if feature.tokens else None
     if pack.eos is not None and size is not None and pack.eos >= size:
         raise ConfigError.of("eos", pack.eos, allowed=f"a token of the tokenizer, below {size}")

@@ -17,9 +17,11 @@ import numpy as np
 import numpy.typing as npt
 import tensorflow as tf
 
-from trainer_utils.format import ConfigError, DatasetError
+from trainer_utils.format import ConfigError
+from trainer_utils.format.errors import reading
 from trainer_utils.format.settings import is_int, number
 from trainer_utils.frameworks.tensorflow import is_chief, num_workers
+from trainer_utils.input_backup import check_counted
 from trainer_utils.order import InputState
 from trainer_utils.order.ledger import InputLedger
 from trainer_utils.recording import InputRecorder
@@ -217,12 +219,8 @@ class _RunBackup:
     """
 
     def __init__(self, folder: str | None, *, every: int | str, train: Any, writes: bool) -> None:
-        if folder is not None and not hasattr(train, "resumed_at"):
-            raise ConfigError(
-                "train: expected the dataset of input_fn or distribute itself where there is a "
-                f"backup_dir, got {train!r}. Change its examples in a post_batching_callback.",
-                setting="train",
-            )
+        if folder is not None:
+            check_counted(train, "train")
         self._folder, self._every, self._writes = folder, every, writes
         self._path = "" if folder is None else join(folder, _FILE)
         self._recorder = InputRecorder(folder)
@@ -257,12 +255,10 @@ class _RunBackup:
                 if one is not None
             ]
             if kinds[1:] != kinds[:1]:
-                raise ConfigError(
-                    f"backup_dir: expected the backup of this model, whose {len(variables)} "
-                    f"variables are otherwise than the {len(self._arrays)} in {self._path}, first "
-                    f"at {own[0]}, there {saved[0]}: {kinds}. Give another folder, or remove it.",
-                    setting="backup_dir",
-                )
+                rule = f"the backup of this model, whose {len(variables)} variables are otherwise "
+                rule += f"than the {len(self._arrays)} there, first at {own[0]}, there {saved[0]}"
+                cure = f"They are {kinds}. Give another folder, or remove it"
+                raise ConfigError.of("backup_dir", self._path, allowed=rule, advice=cure)
         for (_, variable), (_, array) in zip(variables, self._arrays, strict=True):
             variable.assign(array)
 
@@ -282,24 +278,22 @@ class _RunBackup:
         self._save(epoch + 1, 0, source, steps)
 
     def _load(self) -> None:
-        try:
-            with zipfile.ZipFile(io.BytesIO(read_bytes(self._path))) as archive:
-                meta = json.loads(archive.read(_META))
-                self._arrays: list[tuple[str, npt.NDArray[Any]]] = []
-                for number, (name, dtype, shape) in enumerate(meta["variables"]):
-                    kind = tf.as_dtype(dtype).as_numpy_dtype
-                    values = np.frombuffer(archive.read(str(number)), kind).reshape(shape)
-                    self._arrays.append((name, values))
+        content = io.BytesIO(read_bytes(self._path))
+        with (
+            reading(self._path, "a whole file that fit wrote", advice="Remove it to begin anew."),
+            zipfile.ZipFile(content) as archive,
+        ):
+            meta = json.loads(archive.read(_META))
+            self._arrays: list[tuple[str, npt.NDArray[Any]]] = []
+            for number, (name, dtype, shape) in enumerate(meta["variables"]):
+                kind = tf.as_dtype(dtype).as_numpy_dtype
+                values = np.frombuffer(archive.read(str(number)), kind).reshape(shape)
+                self._arrays.append((name, values))
             self.epoch, self.step = meta["epoch"], meta["step"]
             self.history = [(epoch, logs) for epoch, logs in meta["history"]]
             self._keras: str = meta["keras"]
             self._input_state = InputState.from_json(meta["input_state"])
             self._recorder.restore(InputLedger.from_json(meta["ledger"]))
-        except (zipfile.BadZipFile, KeyError, TypeError, ValueError) as error:
-            raise DatasetError(
-                f"backup {self._path!r}: expected a whole file that fit wrote, got {error}. "
-                "Remove it to begin anew."
-            ) from error
 
     def _save(self, epoch: int, step: int, source: BatchSource, steps: ModelSteps) -> None:
         if self._folder is None:

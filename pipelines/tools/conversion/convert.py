@@ -162,9 +162,8 @@ def convert(
         InputError: the input is missing, malformed, of no one kind, or too much was rejected.
         ConfigError: a setting is not allowed.
     """
-    if beam_pipeline_args is not None:
-        options["beam_pipeline_args"] = beam_pipeline_args
     options |= {"kind": kind, "metadata": metadata, "splits": splits, "update": update}
+    options["beam_pipeline_args"] = beam_pipeline_args
     with show_step("Looking at the input"):
         conversion = prepare_all(source, path_of("out", out), **options)
     made = run_conversion(conversion, out, metadata=metadata)
@@ -178,7 +177,9 @@ def prepare_all(
     *,
     kind: str | None = None,
     metadata: str | None = None,
+    splits: Mapping[str, float] | Sequence[str] | None = None,
     update: bool = False,
+    beam_pipeline_args: Sequence[str] | None = None,
     **options: Any,
 ) -> Conversion:
     """Checks all that can be before anything is read; what is in Python becomes a table on disk.
@@ -191,11 +192,10 @@ def prepare_all(
 
         if out is not None:
             check_places("", out, metadata)
-        named = {n: v for n, v in options.items() if n not in ("splits", "beam_pipeline_args")}
-        check_options(named, kind=kind if kind in KINDS else None)
-        SETTINGS.get(kind or "", ExampleGenSettings).from_arguments(named)
-        BalancerSettings.from_arguments(named)
-        beam = {n: options.pop(n) for n in ("beam_pipeline_args",) if n in options}
+        check_options(options, kind=kind if kind in KINDS else None)
+        SETTINGS.get(kind or "", ExampleGenSettings).from_arguments(options)
+        BalancerSettings.from_arguments(options)
+        options["splits"] = splits
         if out is None or is_remote(out):  # what is read in place lies on this machine
             folder = tempfile.mkdtemp(prefix="tfx-shards-")
             atexit.register(shutil.rmtree, folder, ignore_errors=True)
@@ -203,9 +203,13 @@ def prepare_all(
         else:
             with _folder("out", os.path.abspath(out)):
                 source, options, roots = as_table(source, os.path.join(out, "source"), options)
+        splits = options.pop("splits", None)
         kind = kind or recognise(source, options)[0]
-        options |= {**({"image_roots": roots} if roots and kind != "text" else {}), **beam}
-    conversion = prepare(source, kind=kind, **options)
+        if roots and kind != "text":
+            options["image_roots"] = roots
+    conversion = prepare(
+        source, kind=kind, splits=splits, beam_pipeline_args=beam_pipeline_args, **options
+    )
     if out is not None:
         check_places(conversion.source, out, metadata)
     if metadata is not None and not has_tfx():

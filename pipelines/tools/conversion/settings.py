@@ -70,7 +70,7 @@ def prepare(
     source: Any,
     *,
     kind: str | None = None,
-    splits: Mapping[str, float] | None = None,
+    splits: Mapping[str, float] | Sequence[str] | None = None,
     beam_pipeline_args: Sequence[str] | None = None,
     **options: Any,
 ) -> Conversion:
@@ -141,7 +141,7 @@ def _check_beam(arguments: Sequence[str] | None) -> None:
     asks_for_beam(arguments or ())  # and has it
 
 
-def _whole_shares(splits: Mapping[str, float] | None) -> dict[str, int] | None:
+def _whole_shares(splits: Mapping[str, float] | Sequence[str] | None) -> dict[str, int] | None:
     """Shares as whole numbers: of one, 0.8 and 0.2, as 8 and 2; others as they are."""
     if splits is None:
         return None

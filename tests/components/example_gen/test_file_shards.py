@@ -13,7 +13,6 @@ import tensorflow as tf
 
 from components import file_conversion, steps
 from components.common.entry import Blob, BlobReader, Entry
-from components.common.rejects import RejectedInputError
 from components.common.tasks import Cost, Runner
 from components.example_gen import file_shards
 from components.example_gen.file_shards import EncodedPart
@@ -64,19 +63,6 @@ def test_threads_read_ahead_once_every_other_file_is_waited_for(
         )
     _, empty, sums = found[0]
     assert (empty, sums) == ([b""], [0])
-
-
-def test_files_that_went_are_rejected_in_their_place(tmp_path):
-    (tmp_path / "here.bin").write_bytes(b"here")
-    entries = [
-        Entry(name, None, (Blob(name, 4),)) for name in ["gone.bin", "here.bin", "lost.bin"] * 20
-    ]
-    for entry, blobs, sums in file_shards._read_ahead(entries, str(tmp_path), ()):
-        if entry.name == "here.bin":
-            assert blobs == [b"here"]
-        else:
-            assert isinstance(blobs, RejectedInputError)
-            assert (blobs.code, sums) == ("VANISHED", [None])
 
 
 def convert(base: Path, uri: Path, **settings: Any) -> dict[str, Any]:

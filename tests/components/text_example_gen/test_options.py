@@ -146,16 +146,11 @@ def test_the_same_seed_gives_the_same_bytes_and_another_another_order(
 def test_small_shards_are_many_and_differ_by_one_record_at_most(many, plain, run_text, tmp_path):
     dataset = run_text(many, tmp_path / "out", target_shard_bytes=4000)
     for split in dataset.splits:
-        paths = dataset.shards(split)
-        sizes = {shard["path"]: shard for shard in dataset.manifest["shards"]}
-        records = [sizes[f"Split-{split}/{path.name}"]["records"] for path in paths]
-        assert len(paths) >= 5
+        records = [s["records"] for s in dataset.manifest["shards"] if s["split"] == split]
+        assert len(records) >= 5
         assert max(records) - min(records) <= 1
-        assert all(1000 < path.stat().st_size < 8000 for path in paths)
+        assert all(1000 < path.stat().st_size < 8000 for path in dataset.shards(split))
         assert dataset.ids(split) == plain.ids(split)
-        assert [path.name for path in paths] == [
-            f"data_tfrecord-{n:05d}-of-{len(paths):05d}" for n in range(len(paths))
-        ]
 
 
 @pytest.mark.parametrize(("rows", "size"), [(25, 1), (900, 3000)])

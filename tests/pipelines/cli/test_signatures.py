@@ -52,7 +52,7 @@ def test_a_flag_gives_what_python_would(monkeypatch):
     for name, (words, value) in [*FLAGS.items(), *OTHERS.items()]:
         taken.clear()
         CliRunner().invoke(app, ["convert", "photos", "out", *shlex.split(words)])
-        assert taken == {"kind": None, "splits": None, name: value}
+        assert taken == {"kind": None, "splits": None, "beam_pipeline_args": None, name: value}
         assert type(taken[name]) is type(value)
 
 
