@@ -176,7 +176,7 @@ REJECT_CODES = {
     ),
     "SPARSE_MEMBER": RejectCode("a member of an archive with holes", "pack it without `tar -S`"),
     "TOO_LARGE": RejectCode(
-        "more than one input may have: 1 GiB of a file, 64 MiB of a text", "split or remove it"
+        "more than one input may have: 1 GiB of a file, 64 MiB of a row", "split or remove it"
     ),
     "TOO_MANY_CHANNELS": RejectCode(
         "a sound of more than two channels, with `channels=2`", "set `channels=1`, or mix it down"

@@ -14,7 +14,6 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from trainer_utils.format import InputError
 from trainer_utils.format.json_text import Json
 from trainer_utils.format.media_formats import packing_of
 
@@ -67,6 +66,7 @@ class Piece:
     split: str | None = None  # that all of its rows belong to, or None
     start: int = 0  # of its bytes; of a Parquet file of its row groups
     stop: int = 0
+    too_long: bool = False  # whether it is one row, longer than may be held
     # what the layout needs beside, such as the names of the columns
     details: Mapping[str, Json] = dataclasses.field(default_factory=dict)
 
@@ -100,7 +100,7 @@ def cut(
     piece_bytes: int = PIECE_BYTES,
     max_row_bytes: int = MAX_ROW_BYTES,
 ) -> Iterator[Piece]:
-    """Cuts a file where rows end, from where it is said to start.
+    """Cuts a file where rows end, from where it is said to start; rows that are too long alone.
 
     Args:
         delimiter: of a table whose fields may be quoted; None where a line is a row.
@@ -108,32 +108,39 @@ def cut(
 
     Raises:
         BadQuote: the file ends between quotes, or a field of several lines ends within a text.
-        InputError: a row is longer than may be held.
     """
-    piece_start = row_start = whole.start
-    rest, is_end = b"", False
-    stream.seek(row_start)
+
+    def part(start: int, stop: int, *, too_long: bool = False) -> Piece:
+        return dataclasses.replace(whole, start=start, stop=stop, too_long=too_long)
+
+    piece_start = row_start = offset = whole.start
+    rest, is_end = b"", False  # of the last row; of a long one what says if it is between quotes
+    stream.seek(offset)
     while not is_end:
         block = stream.read(_BLOCK_BYTES)
         is_end = not block
+        offset += len(block)
         rest += block
+        begin = offset - len(rest)
         fields = _quoted(rest, delimiter)
         if (stray := _stray(rest, fields, delimiter)) is not None:
-            raise BadQuote(row_start + stray, is_stray=True)
+            raise BadQuote(begin + stray, is_stray=True)
         if is_end and _is_open(fields):
             raise BadQuote(row_start, is_stray=False)
         ends = [len(rest)] if is_end else _ends_outside(rest, fields)
-        stop = int(ends[-1]) if len(ends) else 0
-        row_start, rest = row_start + stop, rest[stop:]
-        if row_start - piece_start >= (1 if is_end else piece_bytes):
-            yield dataclasses.replace(whole, start=piece_start, stop=row_start)
-            piece_start = row_start
-        if len(rest) > max_row_bytes:
-            rule = f"rows of at most {max_row_bytes} bytes"
-            cure = "Split or remove that row; in a CSV, close its quotes."
-            raise InputError.at(
-                whole.source, expected=rule, got="a longer one", offset=row_start, advice=cure
-            )
+        if not len(ends):
+            rest = _state(rest, delimiter)
+            continue
+        first, last = begin + int(ends[0]), begin + int(ends[-1])
+        if first - row_start > max_row_bytes:
+            if row_start > piece_start:
+                yield part(piece_start, row_start)
+            yield part(row_start, first, too_long=True)
+            piece_start = first
+        if last - piece_start >= (1 if is_end else piece_bytes):
+            yield part(piece_start, last)
+            piece_start = last
+        row_start, rest = last, rest[int(ends[-1]) :]
 
 
 def first_row(data: bytes, delimiter: bytes) -> tuple[int, bool]:
@@ -172,6 +179,18 @@ def _stray(data: bytes, fields: list[re.Match[bytes]], delimiter: bytes | None) 
     behind = (delimiter, b"\n", b"\r", b" ", b"\t", b"")
     ends = (field.end() for field in fields if field[1] and b"\n" in field[0])
     return next((end - 1 for end in ends if data[end : end + 1] not in behind), None)
+
+
+def _state(rest: bytes, delimiter: bytes | None) -> bytes:
+    """A short beginning of a row, after which a longer one is read on as after all of it."""
+    body = rest.rstrip(b'"')  # of quotes at the end the next block says what they are
+    if not body:
+        return rest
+    fields = _quoted(body, delimiter)
+    state = body[-1:]
+    if _is_open(fields):
+        state = b'"\n' if b"\n" in fields[-1][0] else b'"'
+    return state + rest[len(body) :]
 
 
 def row_starts(data: bytes, delimiter: bytes | None) -> npt.NDArray[np.int64]:

@@ -124,12 +124,15 @@ def read_piece(
     if piece.layout == "folder":
         encoding = None if options.is_utf8 else options.encoding
         return _read_files(base, piece, encoding=encoding)
-    try:
-        with _named(piece.source, piece.layout):
-            return persist(piece.source, _read_table, base, piece, options, unread)
-    except OSError as error:
-        bad = BadRow(0, *problem_of(error, piece.source), 0)
-        return Rows({}, found=1, bad=[bad], lines=1)
+    size = piece.stop - piece.start
+    problem = "TOO_LARGE", f"expected at most {MAX_ROW_BYTES} bytes in a row, got {size}"
+    if not piece.too_long:
+        try:
+            with _named(piece.source, piece.layout):
+                return persist(piece.source, _read_table, base, piece, options, unread)
+        except OSError as error:
+            problem = problem_of(error, piece.source)
+    return Rows({}, found=1, bad=[BadRow(0, *problem, 0)], lines=1)
 
 
 @contextlib.contextmanager

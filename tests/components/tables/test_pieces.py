@@ -1,6 +1,7 @@
 """Cutting files where rows end, against an automaton that reads a byte at a time."""
 
 import io
+import itertools
 from unittest import mock
 
 import pytest
@@ -9,7 +10,6 @@ from hypothesis import strategies as st
 
 from components.tables import pieces
 from components.tables.pieces import BadQuote, Piece, cut
-from trainer_utils.format import InputError
 
 TOKENS = 'a|bc|é|,|"|""|","|"\n"|\n|\r\n|\r|;'.encode().split(b"|")
 DATA = st.lists(st.sampled_from(TOKENS), max_size=40).map(b"".join)
@@ -48,6 +48,17 @@ def cut_in_blocks(data: bytes, block_bytes: int, *, start: int = 0, **settings) 
         return list(cut(io.BytesIO(data), whole, **settings))
 
 
+def check_parts(parts: list, data: bytes, ends: list[int], *, start: int, most: int) -> None:
+    """The parts lie end to end, end where rows do, and every row is too long or in a piece."""
+    bounds = [(part.start, part.stop) for part in parts]
+    assert [begin for begin, _ in bounds] == [start, *(end for _, end in bounds)][: len(bounds)]
+    assert (bounds[-1][1] if bounds else start) == len(data)
+    assert {end for _, end in bounds} <= {*ends, len(data)}
+    rows = itertools.pairwise([start, *(end for end in ends if end > start), len(data)])
+    too_long = [(begin, end) for begin, end in rows if end - begin > most]
+    assert [(part.start, part.stop) for part in parts if part.too_long] == too_long
+
+
 BLOCKS = st.one_of(st.integers(1, 45), st.just(1 << 20))
 
 
@@ -61,17 +72,30 @@ def test_a_table_is_cut_or_refused_where_the_automaton_says(data, delimiter, blo
         assert error.value.offset == (max(ends, default=0) if stray is None else stray)
         return
     start = more.draw(st.sampled_from([0, *ends]))
-    parts = cut_in_blocks(data, block, start=start, delimiter=delimiter, piece_bytes=size)
-    bounds = [(part.start, part.stop) for part in parts]
-    assert [begin for begin, _ in bounds] == [start, *(end for _, end in bounds)][: len(bounds)]
-    assert (bounds[-1][1] if bounds else start) == len(data)
-    assert {end for _, end in bounds} <= {*ends, len(data)}
+    most = more.draw(st.integers(min(block, 60), 60))
+    parts = cut_in_blocks(
+        data, block, start=start, delimiter=delimiter, piece_bytes=size, max_row_bytes=most
+    )
+    check_parts(parts, data, ends, start=start, most=most)
 
 
-@pytest.mark.parametrize("before", [b"", b"a,b\n" * 5])
-def test_a_row_that_is_too_long_is_refused_with_its_byte(before):
-    quoted, plain = b'"' + b"x\n" * 800 + b'"\n', b"x" * 1600 + b"\n"
+@pytest.mark.parametrize("place", ["first", "middle", "last", "last without an end", "alone"])
+def test_a_row_that_is_too_long_stands_by_itself(place):
+    few = b"a,b\n" * 5
+    quoted, plain = b'"' + b"x\n" * 400 + b'"\n', b"x" * 800 + b"\n"
     for block in (7, 500):
         for delimiter, giant in ((None, plain), (b",", plain), (b",", quoted)):
-            with pytest.raises(InputError, match=rf"at most 600 bytes.*byte {len(before)}\)"):
-                cut_in_blocks(before + giant, block, delimiter=delimiter, max_row_bytes=600)
+            giant = giant[:-1] if place == "last without an end" else giant
+            before = b"" if place in ("first", "alone") else few
+            after = few if place in ("first", "middle") else b""
+            data = before + giant + after
+            parts = cut_in_blocks(data, block, delimiter=delimiter, max_row_bytes=600)
+            start, stop = len(before), len(before) + len(giant)
+            pieces_before = [(0, start)] if before else []
+            pieces_after = [(stop, stop + len(after))] if after else []
+            assert [(part.start, part.stop) for part in parts] == [
+                *pieces_before,
+                (start, stop),
+                *pieces_after,
+            ]
+            assert [part.start for part in parts if part.too_long] == [start]
