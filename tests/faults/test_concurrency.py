@@ -1,12 +1,15 @@
 """Many at once: runs on one root and one store, and readers of what is being written anew."""
 
-import multiprocessing
+import contextlib
+import json
 import random
 import shutil
 import sqlite3
+import subprocess
+import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
-from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +29,13 @@ LONG = 5  # times that runs meet, and that readers meet a writer
 REWRITES = 4
 COMPLETE, CACHED, LIVE = 3, 5, 2  # of `ml_metadata/proto/metadata_store.proto`
 RAW = {"max_reject_fraction": 0.5}
+PROGRAM = """
+import json, sys
+import pipelines.tools.conversion.tracking
+from pipelines.tools.conversion.convert import convert
+print("ready", flush=True)
+print(convert(**json.loads(sys.stdin.readline())))
+"""
 SECONDS = 300  # after which they count as hanging, whatever the machine's load
 
 
@@ -56,24 +66,18 @@ def check_store(metadata: Path, uris: set[str]) -> None:
     assert uris <= set(found)
 
 
-def convert_together(conversions: list[dict[str, str]]) -> list[str]:
-    """Conversions that begin at the same time, in processes that have imported ML Metadata."""
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["pipelines.tools.conversion.tracking"])
-    gate = context.Barrier(len(conversions))
-    workers = {"mp_context": context, "initializer": wait, "initargs": (gate,)}
-    with ProcessPoolExecutor(len(conversions), **workers) as pool:
-        return list(pool.map(convert, conversions, timeout=SECONDS))
-
-
-def wait(gate: Any) -> None:
-    gate.wait(SECONDS)
-
-
-def convert(arguments: Mapping[str, Any]) -> str:
-    from pipelines.tools.conversion.convert import convert
-
-    return convert(**arguments, **RAW)
+def convert_together(conversions: list[dict[str, Any]]) -> list[str]:
+    """The uris of conversions that begin at the same time, in processes of their own."""
+    command = [sys.executable, "-c", PROGRAM]
+    pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+    with contextlib.ExitStack() as stack:
+        started = [stack.enter_context(subprocess.Popen(command, **pipes)) for _ in conversions]
+        for process in started:
+            stack.callback(process.kill)
+            assert process.stdout.readline() == "ready\n"
+        for process, arguments in zip(started, conversions, strict=True):
+            print(json.dumps(arguments | RAW), file=process.stdin, flush=True)
+        return [process.communicate(timeout=SECONDS)[0].splitlines()[-1] for process in started]
 
 
 @pytest.mark.slow
