@@ -7,6 +7,7 @@ A row that cannot be read ends the run: what files a damaged list means is nobod
 import codecs
 import csv
 import dataclasses
+import io
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, BinaryIO
 
@@ -15,8 +16,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet
 
-from components.common.entry import Column, Value, sum_facts
+from components.common.entry import Column, Scalar, Value, sum_facts
 from components.common.layout_inputs import LayoutInputs, decode_text
+from components.example_gen.boxes import BOX_COLUMNS, box_values
 from components.example_gen.file_kinds import kind_of_name
 from components.tables.column_roles import is_split_word
 from components.tables.delimited import refuse_doubtful
@@ -36,9 +38,11 @@ from trainer_utils.storage import is_fault
 
 _HEADS, _VALUE_BYTES, _BUFFER_BYTES = 8, 512, 1 << 16
 _LINE_BYTES = 1 << 16
+_BOX_FIELDS = 11  # set, path, label, four corners
 _BYTES_FIELD, _PATH_FIELD = "bytes", "path"  # of a struct, as Hugging Face keeps an image
 
 _Part = tuple[pa.Array, bool]
+_Row = tuple[int, list[str]]  # the line that it ends in, and its fields
 
 
 @dataclasses.dataclass(frozen=True)
@@ -63,6 +67,8 @@ class ListTable:
     unit: str = "line"  # what positions count: `line` or `row`
     # Images and sounds in the file, by column
     embedded: Mapping[str, Embedded] = dataclasses.field(default_factory=dict)
+    # Columns that are what they are, whatever their values
+    known: Mapping[str, Column] = dataclasses.field(default_factory=dict)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -81,6 +87,8 @@ class ListTable:
         self, name: str, kind: str | None, *, trim: bool = False
     ) -> tuple[Column, list[Value]] | None:
         """What `typed_values` says of a column; `trim`: spaces round texts are none of theirs."""
+        if name in self.known:
+            return self.known[name], [tuple(value) for value in self.values(name)]
         parts = []
         for array, is_text in self.columns[name]:
             if trim and pa.types.is_string(array.type):
@@ -139,8 +147,8 @@ def read_list(inputs: LayoutInputs, path: str, *, known: frozenset[str] = frozen
     # In no order: what is made of a list does not depend on that of its rows.
     inputs.contents[path] = sum_facts(((line.strip(),), 0) for line in data.split(b"\n"))
     delimiter = DELIMITERS[kind].encode() if kind in DELIMITERS else None
-    if delimiter and (automl := _names_of_automl(inputs, path, whole, kind, known)):
-        inputs = dataclasses.replace(inputs, column_names=automl)
+    if delimiter and (automl := _automl_rows(inputs, path, whole, kind, known)):
+        return _of_automl(path, automl, inputs.media)
     pieces, parts = _read_pieces(inputs, path, kind)
     starts = row_starts(data, delimiter)
     names = [name for rows in parts for name in rows.columns]
@@ -195,37 +203,111 @@ def _read_pieces(
     return pieces, parts
 
 
-def _names_of_automl(
+# Lists without a header ---------------------------------------------------------------------------
+
+
+def _automl_rows(
     inputs: LayoutInputs, path: str, data: bytes, kind: str, known: frozenset[str]
-) -> list[str]:
-    """The columns of a list whose first row names a file, as AutoML has them; else none."""
+) -> list[_Row]:
+    """The rows of a list whose first one names a file, with the lines that they end in; or none."""
     if inputs.column_names or inputs.header:
         return []
     head = data[:_LINE_BYTES].removeprefix(codecs.BOM_UTF8).lstrip(b"\r\n")
     if b"\0" in head:
         return []  # whoever reads it with a header refuses it
-    text = decode_text(head[: head.find(b"\n") + 1 or None], path=path, errors="replace")
-    first = [field.strip() for field in next(csv.reader([text], delimiter=DELIMITERS[kind]), [])]
-    if {name.lower() for name in first} & known or {*first} & {*inputs.columns}:
+    first = _csv_rows(head[: head.find(b"\n") + 1 or None], path, kind, strict=False)
+    names = {field for _, row in first[:1] for field in row}
+    if {name.lower() for name in names} & known or names & {*inputs.columns}:
         return []
-    if not any(map(_is_file, first)):
-        return []
-    names = [f"{inputs.media}_uri", "label"]
-    if not _is_file(first[0]):
-        names = ["split", *names]
-        if len(first) > 1 and not is_split_word(first[0]):
-            reason = f"without a header, they should be {','.join(names)}"
-            refuse_doubtful(path, first, [], reason)
-    if len(first) > len(names):
-        rule = f"at most {len(names)} columns in a list without a header ({','.join(names)})"
-        advice = "Name them: column_names=['image', …]. Boxes go by the layouts coco and voc."
-        raise InputError.at(path, expected=rule, got=f"{len(first)} (line 1)", advice=advice)
-    return names[: len(first)]
+    return _csv_rows(data, path, kind) if any(map(_is_file, names)) else []
+
+
+def _csv_rows(data: bytes, path: str, kind: str, *, strict: bool = True) -> list[_Row]:
+    text = decode_text(data, path=path, errors="strict" if strict else "replace")
+    stream = io.StringIO(text, newline="")
+    reader = csv.reader(stream, strict=strict, delimiter=DELIMITERS[kind])
+    try:
+        rows = [(reader.line_num, [field.strip() for field in row]) for row in reader]
+    except csv.Error as error:
+        raise InputError(f"{path!r}: {error} (line {reader.line_num})") from error
+    return [(line, row) for line, row in rows if any(row)]
 
 
 def _is_file(field: str) -> bool:
     """Whether a field is the path or url of an image or a sound, by its ending."""
     return "://" in field or kind_of_name(field) is not None
+
+
+def _of_automl(path: str, rows: Sequence[_Row], media: str) -> ListTable:
+    """The rows with AutoML's names of columns; several labels of a row, or boxes, are lists."""
+    names = ["split", f"{media}_uri", "label"]
+    if any(any(row[3:]) for _, row in rows) and all(
+        len(row) == _BOX_FIELDS and all(map(_is_empty_or_number, row[3:])) for _, row in rows
+    ):
+        return _of_boxes(path, rows)
+    if any(_is_file(row[0]) for _, row in rows):
+        names = names[1:]
+    has_word = any(is_split_word(row[0]) for _, row in rows) or "split" not in names
+    labels_from = len(names) - 1
+    if not has_word or any(len(row) < labels_from for _, row in rows):
+        reason = f"without a header, they should be {','.join(names)}"
+        refuse_doubtful(path, rows[0][1], [row for _, row in rows[1:2]], reason)
+    columns: dict[str, list[Any]] = {
+        name: [row[n] or None for _, row in rows] for n, name in enumerate(names[:-1])
+    }
+    if any(len(row) > labels_from for _, row in rows):
+        short = next(((line, row) for line, row in rows if len(row) < len(names)), None)
+        if short is not None:
+            rule, got = f"{len(names)} columns ({','.join(names)})", f"{len(short[1])}"
+            advice = f"If it is no list of {media}s, set layout='folder'."
+            raise InputError.at(path, expected=rule, got=f"{got} (line {short[0]})", advice=advice)
+        labels = [[*filter(None, row[labels_from:])] for _, row in rows]
+        are_lists = any(len(row) > len(names) for _, row in rows)
+        columns["label"] = labels if are_lists else [(*some, None)[0] for some in labels]
+    parts = {name: [(pa.array(of), name == "label")] for name, of in columns.items()}
+    return ListTable(path, parts, tuple(line for line, _ in rows))
+
+
+def _of_boxes(path: str, rows: Sequence[_Row]) -> ListTable:
+    """The boxes of each image together, images in the order of their first rows.
+
+    Source: AutoML's "Formatting a training data CSV".
+    """
+    images: dict[str, tuple[int, str, list[tuple[Scalar, ...]]]] = {}
+    for line, (split, uri, label, *corners) in rows:
+        first, own_split, boxes = images.setdefault(uri, (line, split, []))
+        if split.lower() != own_split.lower():
+            got = f"{own_split!r} (line {first}) and {split!r} (line {line})"
+            raise InputError.at(path, expected=f"one split for {uri!r}", got=got)
+        xs = [float(value) for value in corners[::2] if value]
+        ys = [float(value) for value in corners[1::2] if value]
+        if not xs and not ys:
+            continue  # an image without anything to find
+        is_box = bool(label) and len(xs) == len(ys) and len(xs) in (2, 4)
+        for edges in (xs, ys):
+            is_box = is_box and all(0 <= edge <= 1 for edge in edges) and min(edges) < max(edges)
+            is_box = is_box and (len(edges) == 4 or edges[0] < edges[1])
+        if not is_box:
+            rule = "a label and two or four corners in [0, 1]"
+            got = f"{','.join([label, *corners])!r} (line {line})"
+            raise InputError.at(path, expected=rule, got=got)
+        (left, right), (top, bottom) = (min(xs), max(xs)), (min(ys), max(ys))
+        area = (right - left) * (bottom - top)
+        boxes.append((left, right, top, bottom, area, label))
+    lines, splits, found = zip(*images.values(), strict=True)
+    values: Any = zip(*map(box_values, found), strict=True)
+    columns = {"split": [split or None for split in splits], "image_uri": [*images]}
+    columns |= {column.name: [*of] for column, of in zip(BOX_COLUMNS, values, strict=True)}
+    parts = {name: [(pa.array(of), False)] for name, of in columns.items()}
+    return ListTable(path, parts, lines, known={column.name: column for column in BOX_COLUMNS})
+
+
+def _is_empty_or_number(field: str) -> bool:
+    try:
+        float(field or 0)
+    except ValueError:
+        return False
+    return True
 
 
 # Parquet ------------------------------------------------------------------------------------------

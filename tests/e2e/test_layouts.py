@@ -51,6 +51,13 @@ def in_csv(photos: Photos) -> Files:
     return flat(photos) | {"list.csv": "\n".join(["filename,split,label,score,tags", *rows])}
 
 
+def in_automl_boxes(photos: Photos) -> Files:
+    ends = [",,,,,,,,", "dog,0.1,0.2,,,0.5,0.75,,"]
+    rows = [f"{SPLIT_OF[n]},{n}.jpg,{ends[n % 2]}" for n in NUMBERS]
+    rows.append(f"{SPLIT_OF[1]},1.jpg,cat,0,0,,,1,1,,")
+    return flat(photos) | {"list.csv": "\n".join(rows)}
+
+
 def in_json_lines(photos: Photos) -> Files:
     rows = [
         {"image": f"i/{n}.jpg", "split": SPLIT_OF[n], "x": {"y": n}, "labels": ["a", "b"][: n % 3]}
@@ -115,6 +122,7 @@ BOXES = {"xmin", "xmax", "ymin", "ymax", "area", "labels"}
 LAYOUTS: dict[str, tuple[Callable[[Photos], Files], set[str]]] = {
     "folder": (in_folders, {"label"}),
     "csv": (in_csv, {"label", "score", "tags"}),
+    "boxes": (in_automl_boxes, BOXES),
     "jsonl": (in_json_lines, {"labels", "x.y"}),
     "parquet": (in_parquet, {"label", "vector"}),
     "voc": (in_voc, BOXES | {"pose", "is_truncated", "labels_difficult"}),

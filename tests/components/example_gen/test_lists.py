@@ -91,13 +91,14 @@ def test_every_form_says_the_same(tmp_path, form):
 AUTOML = {
     "uri, label": "{}1.jpg,cat\n{}2.jpg,dog\n",
     "uri alone": "{}1.jpg\n{}2.jpg\n",
+    "uri, labels": "{}1.jpg,cat,red\n{}2.jpg,dog\n",
     "split, uri": ",{}1.jpg\nTRAIN,{}2.jpg\n",
 }
 
 
 def test_a_list_of_automl_s_has_no_header(tmp_path):
     splits = {"split, uri": [None, "train"]}
-    labels = {"uri alone": None, "split, uri": None}
+    labels = {"uri, labels": [("cat", "red"), ("dog",)], "uri alone": None, "split, uri": None}
     for number, (form, text) in enumerate(AUTOML.items()):
         base = folder(tmp_path / f"{number}")
         prefix = f"{base}/" if number % 2 else ""
@@ -109,10 +110,45 @@ def test_a_list_of_automl_s_has_no_header(tmp_path):
         assert [entry.values[0] for entry in listing.entries if expected] == (expected or [])
 
 
-@pytest.mark.parametrize("row", ["TRAIN,1.jpg,cat,dog", "TRAIN,1.jpg,cat,0.25,0.5,,,0.75,1,,"])
-def test_more_columns_than_a_headerless_list_has_are_named_by_the_user(tmp_path, row):
-    with pytest.raises(InputError, match=r"split,image_uri,label\), got \d+ \(line 1\)"):
-        listed(folder(tmp_path, list__csv=f"{row}\n"))
+def test_several_labels_a_row_are_a_list(tmp_path):
+    text = "TRAIN,1.jpg,cat,dog\nTRAIN,2.jpg,emu\nTEST,sub/3.jpg,dog,\n"
+    listing = listed(folder(tmp_path, list__csv=text))
+    assert listing.columns == (Column("label", "label", is_list=True),)
+    assert found(listing) == {
+        "1.jpg": ("train", ("cat", "dog")),
+        "2.jpg": ("train", ("emu",)),
+        "sub/3.jpg": ("test", ("dog",)),
+    }
+
+
+BOXES = """TRAIN,1.jpg,cat,0.25,0.5,,,0.75,1,,
+TRAIN,1.jpg,dog,0,0,0.5,0,0.5,0.25,0,0.25
+TEST,2.jpg,,,,,,,,,
+"""
+
+
+def test_rows_of_boxes_are_put_together_by_image(tmp_path):
+    listing = listed(folder(tmp_path, list__csv=BOXES))
+    names = ["xmin", "xmax", "ymin", "ymax", "area", "labels"]
+    assert [column.name for column in listing.columns] == names
+    assert all(column.is_list and column.length is None for column in listing.columns)
+    (cat, dog), nothing = ((0.25, 0.75, 0.5, 1.0, 0.25), (0.0, 0.5, 0.0, 0.25, 0.125)), ((),) * 6
+    assert found(listing) == {
+        "1.jpg": ("train", *zip(cat, dog, strict=True), ("cat", "dog")),
+        "2.jpg": ("test", *nothing),
+    }
+
+
+def test_a_box_that_is_none_is_refused_with_its_line(tmp_path):
+    for row in (
+        "TRAIN,1.jpg,cat,0.75,0.5,,,0.25,1,,",
+        "TRAIN,1.jpg,cat,0.25,0.5,,,1.25,1,,",
+        "TRAIN,1.jpg,cat,0.25,0.5,,,0.5,,,",
+        "TRAIN,1.jpg,,0.25,0.5,,,0.5,1,,",
+        "TRAIN,1.jpg,cat,nan,0.5,,,0.5,1,,",
+    ):
+        with pytest.raises(InputError, match=r"'list.csv'.*\(line 4\)"):
+            listed(folder(tmp_path, list__csv=f"{BOXES}{row}\n"))
 
 
 def test_what_the_user_says_of_columns_holds(tmp_path):
