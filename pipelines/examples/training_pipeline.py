@@ -5,7 +5,7 @@ run_locally(pipeline)
 """
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from tfx import v1 as tfx
@@ -65,19 +65,25 @@ def create_image_pipeline(
     photos: str,
     root: str,
     *,
+    max_reject_fraction: float = 0.01,
+    name: str = "tfx-shards-images",
     num_shards: int | Mapping[str, int] | None = None,
     training: dict[str, Any] | None = None,
+    beam_pipeline_args: Sequence[str] = BEAM_ARGUMENTS,
 ) -> tfx.dsl.Pipeline:
     """From photos: ImageExampleGen, what `training_components` adds, and a Pusher.
 
     Args:
         photos: the input base of ImageExampleGen.
         root: where artifacts, the metadata store and the pushed model go.
+        max_reject_fraction: as ImageExampleGen has it.
+        name: the pipeline's.
         num_shards: as ShardBalancer has it.
         training: the trainer's `custom_config`.
+        beam_pipeline_args: for every Beam component.
     """
     components = training_components(
-        ImageExampleGen(input_base=photos),
+        ImageExampleGen(input_base=photos, max_reject_fraction=max_reject_fraction),
         run_fn=image_trainer.run_fn,
         balancing={"num_shards": num_shards},
         training=training,
@@ -91,12 +97,12 @@ def create_image_pipeline(
         os.path.join(root, METADATA_FILE)
     )
     return tfx.dsl.Pipeline(
-        pipeline_name="tfx-shards-images",
+        pipeline_name=name,
         pipeline_root=os.path.join(root, "artifacts"),
         components=[*components, pusher],
         enable_cache=True,
         metadata_connection_config=metadata,
-        beam_pipeline_args=list(BEAM_ARGUMENTS),
+        beam_pipeline_args=list(beam_pipeline_args),
     )
 
 
