@@ -107,6 +107,9 @@ def find_layout(
     if named_in == naming.MANIFEST_FILE:
         manifest = parsed(Manifest.from_json, naming.MANIFEST_FILE)
         manifest.check_files(in_splits)
+        for path in manifest.files.keys() - files.keys():
+            if naming.vocabulary_of(path) is not None:
+                raise DatasetError.at(f"{uri}/{path}", expected="a vocabulary", got="none")
         shards = {
             split: [ShardFile(one.path, one.records, one) for one in manifest.shards_of(split)]
             for split in manifest.splits

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from trainer_utils.dataset.location import Inputs
-from trainer_utils.format import ConfigError
+from trainer_utils.format import ConfigError, DatasetError
 from trainer_utils.frameworks.numpy import Input, import_framework
 from trainer_utils.options import InputOptions, choose_options, shows_settings
 from trainer_utils.planning import open_input
@@ -87,6 +87,10 @@ class JaxBatches(Input):
         def to_global(values: Any) -> Any:
             if values.dtype == object:
                 return values
+            held = jax.dtypes.canonicalize_dtype(values.dtype)  # of 64 bits some have 32
+            if values.dtype.kind in "iu" and (values.astype(held) != values).any():
+                rule = f"integers that {held} holds; jax_enable_x64 keeps {values.dtype}"
+                raise DatasetError(f"a batch: expected {rule}, got larger ones.")
             shape = (self.options.batch_size, *values.shape[1:])
             sharding = _of_rank(self.sharding, values.ndim)
             return jax.make_array_from_process_local_data(sharding, values, shape)

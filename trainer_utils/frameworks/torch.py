@@ -11,6 +11,8 @@ import sys
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
+
 from trainer_utils.dataset.location import Inputs
 from trainer_utils.format import ConfigError
 from trainer_utils.frameworks.numpy import SHOWN_OF_INPUT, Input, import_framework
@@ -100,7 +102,7 @@ class TorchDataset:
     def __getitem__(self, index: int) -> Any:
         if not 0 <= index < len(self):
             raise IndexError(index)
-        return self._input.element(self._first + index)
+        return _with_bfloat16(self._input.element(self._first + index))
 
     @property
     def _first(self) -> int:
@@ -110,8 +112,11 @@ class TorchDataset:
 
     def set_epoch(self, epoch: int) -> None:
         """Begins the next iterator with an epoch, from 0, as PyTorch's samplers do."""
-        if isinstance(epoch, bool) or not isinstance(epoch, int) or epoch < 0:
-            raise ConfigError.of("epoch", epoch, allowed="an int of at least 0")
+        first = self._input.input_start.epoch
+        if isinstance(epoch, bool) or not isinstance(epoch, int) or epoch < first:
+            raise ConfigError.of(
+                "epoch", epoch, allowed=f"an int of at least {first}, that of `state`"
+            )
         self._epoch.fill_(epoch)
         self._input.next_epoch = epoch
 
@@ -122,3 +127,16 @@ class TorchDataset:
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Goes on in the epoch of a `state_dict()`."""
         self.set_epoch(state["epoch"])
+
+
+def _with_bfloat16(values: Any) -> Any:
+    """An element whose arrays of bfloat16, which PyTorch does not take from NumPy, are tensors."""
+    import torch
+
+    if isinstance(values, dict):
+        return {name: _with_bfloat16(value) for name, value in values.items()}
+    if type(values) is tuple:
+        return tuple(map(_with_bfloat16, values))
+    if isinstance(values, np.ndarray) and values.dtype.name == "bfloat16":
+        return torch.from_numpy(values.view(np.int16)).view(torch.bfloat16)
+    return values

@@ -109,6 +109,11 @@ class Batches:
             self._decoder = self._reader = Packs(sources, options, self.order.ranges)
         self.encoding = LabelEncoding.of(options, self.features, sources)
         self._mixes = bool(options.augmentation.mixing and self._decoder.images)
+        if not self._decoder.images and (options.image_size is not None or options.augment):
+            _logger.warning(
+                "image_size and augment change nothing: no feature that is read is an image that "
+                "all records have"
+            )
         self.unreadable = self._reader.unreadable
         self._mean_bytes = mean_bytes(sources)
         self.before, self.after = callbacks_of(sources, options)

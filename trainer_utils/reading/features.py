@@ -300,6 +300,10 @@ def _filled(column: Column, feature: Feature) -> Column:
 
 def _dense(name: str, column: Column, feature: Feature) -> Array:
     """`(rows, *shape)` of a feature that every record has."""
+    is_list = "default" in feature.extra and feature.shape != ()
+    if is_list and (column.counts != math.prod(feature.shape)).any():
+        rule = "features whose lists are all of one length, where a record has one"
+        raise ConfigError.of("default_values", name, allowed=rule)
     _check_dense(name, column, feature.shape)
     values = column.values.astype(_DTYPES[feature.type], copy=False)
     return values.reshape(len(column.counts), *feature.shape)

@@ -347,3 +347,12 @@ def test_files_of_two_buckets_are_one_input(tmp_path, serialize):
         write_anywhere(place, local.read_bytes())
     for files in (places, [places[0], str(local)]):
         assert sorted(ids_read(trainer_utils.iterate, tuple(files))) == [0, 1]
+
+
+def test_a_vocabulary_that_the_manifest_names_and_is_gone_is_an_error(tmp_path):
+    with DatasetWriter(tmp_path / "d", vocabulary=["cat"]) as writer:
+        writer.write("train", {"x": 1, "label": "cat"})
+    vocabulary = tmp_path / "d/vocab/label.txt"
+    vocabulary.unlink()
+    with pytest.raises(DatasetError, match=r"vocab/label\.txt"):
+        trainer_utils.iterate(str(tmp_path / "d"), "train")

@@ -10,8 +10,9 @@ import numpy as np
 import pytest
 
 import trainer_utils
+from tests.make import write_rows
 from tests.trainer_utils.processes import free_ports
-from trainer_utils import ConfigError
+from trainer_utils import ConfigError, DatasetError
 
 # Several devices, before JAX is imported for the first time.
 os.environ.setdefault("XLA_FLAGS", "--xla_force_host_platform_device_count=4")
@@ -72,6 +73,15 @@ def test_batches_go_through_a_compiled_function_and_on_from_a_token(numbered):
 def test_batches_that_jax_cannot_have_are_refused(numbered, chosen, name):
     with pytest.raises(ConfigError, match=f"^{name}: "):
         trainer_utils.jax_batches(numbered, sharding=sharding("data"), **{**SETTINGS, **chosen})
+
+
+def test_an_integer_that_jax_would_cut_is_an_error(tmp_path):
+    rows = ({"n": 2**31 - 9 + number} for number in range(16))
+    uri = write_rows(tmp_path / "large", rows)
+    batches = iter(trainer_utils.jax_batches(uri, "train", batch_size=8, shuffle=False))
+    assert next(batches)["n"].tolist() == [*range(2**31 - 9, 2**31 - 1)]
+    with pytest.raises(DatasetError, match="jax_enable_x64"):
+        next(batches)
 
 
 PROCESS = """

@@ -124,3 +124,25 @@ def test_a_run_keeps_its_ledger_and_losses(tmp_path):
     assert [by_worker[0].tolist() for by_worker in kept.values()] == seen
     orders = {segment.start: segment.steps for segment in read_ledger(run).segments}
     assert orders == {0: 7, 7: 7}
+
+
+def test_pixels_in_bfloat16_are_tensors_of_that_type(numbered):
+    import torch
+
+    settings = {"batch_size": 8, "features": "image", "image_size": (4, 4)}
+    found = {}
+    for dtype in ("bfloat16", "float32"):
+        image = {"normalize": "unit", "dtype": dtype}
+        dataset = trainer_utils.torch_dataset(numbered, "train", **settings, image=image)
+        found[dtype] = next(iter(loader(dataset, 0)))
+    assert found["bfloat16"].dtype == torch.bfloat16
+    assert torch.allclose(found["bfloat16"].float(), found["float32"], atol=1 / 128)
+
+
+def test_no_epoch_before_the_token_s_is_read(numbered):
+    token = trainer_utils.iterate(numbered, "train", **SETTINGS).state(19 + 4)
+    dataset = trainer_utils.torch_dataset(numbered, "train", **SETTINGS, state=token)
+    with pytest.raises(ConfigError, match=r"^epoch: .*at least 1"):
+        dataset.set_epoch(0)
+    dataset.set_epoch(dataset.input_start.epoch)
+    assert ids(loader(dataset, 0)) == expected(numbered, 1)[4:]

@@ -8,7 +8,7 @@ import pytest
 import tensorflow as tf
 
 import trainer_utils
-from tests.make import wav
+from tests.make import wav, write_rows
 from tests.trainer_utils.reading.oracle import assert_equal, records_of
 from trainer_utils import ConfigError, DatasetError
 from trainer_utils.format import Feature
@@ -178,3 +178,21 @@ def test_a_default_that_is_no_value_of_its_feature_is_refused(lacking):
     for name, value in (("score", "x"), ("name", 1), ("id", 0.5), ("scoer", 1)):
         with pytest.raises(ConfigError, match="default_values"):
             _read(trainer_utils.iterate, lacking, default_values={name: value})
+
+
+@pytest.mark.parametrize("on_corrupt", ["raise", "skip"])
+def test_a_default_for_lists_of_several_lengths_is_refused_and_no_record_is_called_bad(
+    tmp_path, on_corrupt
+):
+    rows = ({"list": [*range(n % 4 + 1)]} for n in range(12))
+    uri = write_rows(tmp_path / "lists", rows)
+    with pytest.raises(ConfigError, match=r"default_values: .*'list'"):
+        _read(trainer_utils.iterate, uri, default_values={"list": 7}, on_corrupt=on_corrupt)
+
+
+def test_settings_of_images_without_effect_are_told(tmp_path, caplog):
+    pixels = np.zeros((6, 8, 3), np.uint8)
+    rows = ({"n": n, "image": None if n == 7 else pixels} for n in range(8))
+    uri = write_rows(tmp_path / "images", rows)
+    trainer_utils.iterate(uri, "train", batch_size=4, image_size=(4, 4))
+    assert "image_size and augment change nothing" in caplog.text
