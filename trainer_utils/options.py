@@ -230,7 +230,7 @@ class InputOptions(OrderOptions):
         None,
         where(lambda value: isinstance(value, Mapping), "values by feature"),
         "by feature, what stands in records that lack it: it then has one shape in all records, "
-        "that of a single value or of the lists, which are then all of one length, and is not padded.",
+        "that of a single value or of its lists, all of one length, and is not padded.",
     )
     label: str | None = setting(
         None, text, "the feature that is yielded as the second of a pair, as Keras wants it."
