@@ -380,7 +380,8 @@ def decode_text(data: bytes, *, path: str, errors: str = "strict") -> str:
     try:
         return data.decode("utf-8-sig", errors)
     except UnicodeDecodeError as error:
-        got = repr(error.object[error.start : error.end])
+        line = error.object.count(b"\n", 0, error.start) + 1
+        got = f"{error.object[error.start : error.end]!r} in line {line}"
         advice = "Save it as UTF-8."
         raise InputError.at(
             path, expected="UTF-8", got=got, offset=error.start, advice=advice
