@@ -23,7 +23,6 @@ from components.common.entry import (
 from components.common.layout_inputs import FilesElsewhere, LayoutInputs
 from components.common.tasks import Cost, Runner, Task, map_tasks
 from components.common.workspace import start_working
-from components.example_gen import lists
 from components.example_gen.conversion import Conversion
 from components.example_gen.file_examples import DESCRIPTIONS, ShardSummary
 from components.example_gen.file_plan import (
@@ -37,10 +36,6 @@ from components.example_gen.file_plan import (
     render_inputs,
 )
 from components.example_gen.file_shards import EncodedPart, WriteMediaShard
-from components.example_gen.folder import (
-    read_simple,
-    without_reserved,
-)
 from components.example_gen.inputs import (
     InputSelection,
     fingerprint,
@@ -58,6 +53,11 @@ from components.example_gen.settings import (
     TextSettings,
 )
 from components.layouts import images as image_layouts
+from components.layouts import lists
+from components.layouts.folder import (
+    read_simple,
+    without_reserved,
+)
 from components.tables.pieces import select_settings
 from trainer_utils.dataset import Dataset
 from trainer_utils.format import ConfigError, InputError, Shard, ShardName, shard_bounds

@@ -22,10 +22,10 @@ from components.common.rejects import (
     render_rejects,
 )
 from components.common.tasks import Runner
-from components.example_gen.folder import names_at_top
 from components.example_gen.inputs import InputSelection, LocatedInputs, fingerprint, locate
 from components.example_gen.plan import Plan, Written
 from components.example_gen.settings import ExampleGenSettings
+from components.layouts.folder import names_at_top
 from trainer_utils.dataset import Dataset
 from trainer_utils.dataset.opening import read_shard_blocks
 from trainer_utils.format import (

@@ -25,8 +25,8 @@ from components.common.entry import (
 )
 from components.common.layout_inputs import LayoutInputs, select_readable
 from components.common.rejects import RejectedInputError, reject_errors
-from components.example_gen import boxes
-from components.example_gen.boxes import BOX_COLUMNS, SIZE_COLUMNS, claimed_size, relative_box
+from components.layouts import boxes
+from components.layouts.boxes import BOX_COLUMNS, SIZE_COLUMNS, claimed_size, relative_box
 from components.layouts.images import COCO_FOLDER, COCO_INSTANCES, coco_files
 from trainer_utils.format import InputError, canonical_split
 from trainer_utils.format.json_text import Json, JsonObject

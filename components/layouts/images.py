@@ -11,9 +11,10 @@ from collections.abc import Sequence
 
 from components.common.entry import InputTable
 from components.common.layout_inputs import LayoutInputs
-from components.example_gen import lists
-from components.example_gen.file_kinds import kind_of_name
-from components.example_gen.folder import (
+from components.example_gen.settings import LISTS
+from components.layouts import lists
+from components.layouts.file_kinds import kind_of_name
+from components.layouts.folder import (
     check_no_columns,
     is_clutter,
     name_simple,
@@ -21,7 +22,6 @@ from components.example_gen.folder import (
     refuse_layout,
     without_reserved,
 )
-from components.example_gen.settings import LISTS
 from trainer_utils.storage import problem_of
 
 # What is looked for, in that order. VOC's own archive is both of the first two.

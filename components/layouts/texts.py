@@ -12,9 +12,9 @@ from absl import logging
 
 from components.common.entry import ExcludedInput, InputTable
 from components.common.layout_inputs import LayoutInputs, select_readable
-from components.example_gen import folder as class_folders
-from components.example_gen.folder import is_clutter, refuse_layout
 from components.example_gen.settings import TextSettings
+from components.layouts import folder as class_folders
+from components.layouts.folder import is_clutter, refuse_layout
 from components.tables.pieces import PIECE_BYTES, Piece, TableOptions, select_settings
 from components.tables.reading import DELIMITERS, SUFFIXES, kind_of_table, pieces_of
 from trainer_utils.format import ConfigError, InputError, canonical_split

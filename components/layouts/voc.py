@@ -24,9 +24,9 @@ from components.common.entry import (
 )
 from components.common.layout_inputs import LayoutInputs
 from components.common.rejects import RejectedInputError, reject_errors
-from components.example_gen import boxes
-from components.example_gen.boxes import BOX_COLUMNS, SIZE_COLUMNS, claimed_size, relative_box
-from components.example_gen.folder import is_clutter
+from components.layouts import boxes
+from components.layouts.boxes import BOX_COLUMNS, SIZE_COLUMNS, claimed_size, relative_box
+from components.layouts.folder import is_clutter
 from components.layouts.images import is_in, voc_folder
 from trainer_utils.format import InputError, canonical_split
 from trainer_utils.storage import InputFile, display_path, persist, problem_of

@@ -30,9 +30,9 @@ from absl import logging
 
 from components.common.entry import Blob, Column, Entry, ExcludedInput, InputTable, Value
 from components.common.layout_inputs import LayoutInputs, select_readable
-from components.example_gen.folder import is_clutter
-from components.example_gen.list_table import typed_values
+from components.layouts.folder import is_clutter
 from components.layouts.images import COMPRESSED_ARCHIVES, tar_files
+from components.layouts.list_table import typed_values
 from components.tables.json_rows import columns_of_objects, parse_object
 from components.tables.kinds import check_columns
 from trainer_utils.format import ConfigError, InputError, canonical_split

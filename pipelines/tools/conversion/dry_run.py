@@ -12,9 +12,9 @@ import itertools
 import tempfile
 from collections.abc import Mapping
 
-from components.example_gen.folder import name_simple
 from components.example_gen.plan import Plan
 from components.file_conversion import FileConversion
+from components.layouts.folder import name_simple
 from components.layouts.images import name_layout
 from components.steps import conversion_of
 from components.text_conversion import TextConversion

@@ -16,7 +16,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from components.example_gen.file_kinds import kind_of_name
+from components.layouts.file_kinds import kind_of_name
 from trainer_utils.format import ConfigError, InputError, canonical_split
 
 Row: TypeAlias = Mapping[str, Any]

@@ -15,9 +15,9 @@ import posixpath
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from components.example_gen.file_kinds import kind_of_bytes
-from components.example_gen.folder import is_clutter, refuse_dataset
 from components.example_gen.settings import LayoutNames
+from components.layouts.file_kinds import kind_of_bytes
+from components.layouts.folder import is_clutter, refuse_dataset
 from components.layouts.images import is_archive
 from components.tables.json_rows import flatten_object
 from components.tables.reading import SUFFIXES

@@ -22,10 +22,10 @@ from components.common.entry import (
     with_excluded,
 )
 from components.common.layout_inputs import LayoutInputs, select_readable
-from components.example_gen import lists
 from components.example_gen.file_examples import DESCRIPTIONS
-from components.example_gen.file_kinds import kind_of_name
 from components.example_gen.settings import LISTS
+from components.layouts import lists
+from components.layouts.file_kinds import kind_of_name
 from components.tables.reading import kind_of_table
 from trainer_utils.format import ConfigError, InputError, canonical_split
 from trainer_utils.format.naming import sign_of_dataset

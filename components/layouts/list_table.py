@@ -18,8 +18,8 @@ import pyarrow.parquet
 
 from components.common.entry import Column, Scalar, Value, sum_facts
 from components.common.layout_inputs import LayoutInputs, decode_text
-from components.example_gen.boxes import BOX_COLUMNS, box_values
-from components.example_gen.file_kinds import kind_of_name
+from components.layouts.boxes import BOX_COLUMNS, box_values
+from components.layouts.file_kinds import kind_of_name
 from components.tables.column_roles import is_split_word
 from components.tables.delimited import refuse_doubtful
 from components.tables.kinds import cast_column, column_facts, decide_column
