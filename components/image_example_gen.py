@@ -87,6 +87,7 @@ class ImageExampleGen(FilesExampleGen):
         encoding: str | Runtime = ImageOptions.encoding,
         verify: str | Runtime = ImageOptions.verify,
         max_pixels: int | Runtime = ImageOptions.max_pixels,
+        sixteen_bit: str | Runtime = ImageOptions.sixteen_bit,
         sample_rate: int | Runtime | None = None,
         image_dir: str | Runtime | None = None,
         csv_path: str | Runtime | None = None,

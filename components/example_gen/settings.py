@@ -250,6 +250,8 @@ class MediaSettings(ExampleGenSettings):
         """The settings as a manifest keeps them, those of images and sounds among them."""
         config = super().for_manifest()
         images, audio = config.pop("images"), config["audio"]
+        if images["sixteen_bit"] == ImageOptions.sixteen_bit:  # as before there was such a setting
+            del images["sixteen_bit"]
         config.update(images)
         config.update(audio)  # which stays by itself too, as in every manifest so far
         return {**config, **self.layout_names}
