@@ -1,9 +1,9 @@
-"""What in a dataset will hurt a training, and the cure: wholeness, shards, rejects, classes.
+"""Find problems of a dataset that will hurt training, each with a fix.
 
     for check in dataset_checks("datasets/photos", workers=8):
         print(check.level, check.message, check.cure)
 
-Nothing is changed, and no record is read.
+The checks cover completeness, shards, rejects and classes. They change nothing and read no record.
 """
 
 import dataclasses
@@ -17,29 +17,29 @@ from trainer_utils.storage.file_system import is_fault
 from trainer_utils.text_output import Part, human_bytes, list_counts, make_table, quantity
 
 _STYLES = {"ok": "green", "warn": "yellow", "bad": "red"}
-_LARGE_BYTES = 10**9  # of a split, from which the size of its shards matters
-_LEAST_SHARD, _MOST_SHARD = 100 * 10**6, 200 * 10**6  # the field's advice
-_UNEQUAL = 2.0  # times the smallest shard's bytes
-_SKEWED = 10.0  # times the rarest class
+_LARGE_BYTES = 10**9  # the size of a split above which the size of its shards matters
+_LEAST_SHARD, _MOST_SHARD = 100 * 10**6, 200 * 10**6  # bytes, as TensorFlow's guides advise
+_UNEQUAL = 2.0  # largest shard relative to the smallest
+_SKEWED = 10.0  # most frequent class relative to the rarest
 
 
 @dataclasses.dataclass(frozen=True)
 class Check:
-    """What was found."""
+    """The result of one check."""
 
-    name: str  # what was checked
-    level: str  # `ok`; `warn`, it will cost time or surprise; `bad`, it will fail
-    message: str  # what is there
-    cure: str = ""  # what to do; empty where all is well
+    name: str  # the subject of the check
+    level: str  # `ok`, `warn` (costs time or may surprise) or `bad` (will fail)
+    message: str  # the finding
+    cure: str = ""  # the fix; empty if all is well
 
 
 def is_good(checks: Iterable[Check]) -> bool:
-    """Whether nothing will fail."""
+    """Return whether no check is `bad`."""
     return all(check.level != "bad" for check in checks)
 
 
 def checks_table(checks: Iterable[Check]) -> Part:
-    """A line a check, and its cure below it."""
+    """Return a table with one line per check, and its fix below."""
     rows = [
         [check.level, check.name, [check.message, *([f"→ {check.cure}"] if check.cure else [])]]
         for check in checks
@@ -48,7 +48,7 @@ def checks_table(checks: Iterable[Check]) -> Part:
 
 
 def dataset_checks(uri: str, *, workers: int = 1) -> Iterator[Check]:
-    """All of them, of the dataset at a uri that so many workers will read."""
+    """Yield all checks of the dataset at a uri, to be read by `workers` workers."""
     try:
         facts = inspect_dataset(uri)
     except DatasetError as error:
@@ -61,7 +61,7 @@ def dataset_checks(uri: str, *, workers: int = 1) -> Iterator[Check]:
 
 
 def checks_of(facts: DatasetFacts, *, workers: int = 1) -> Iterator[Check]:
-    """Yield the checks of a dataset that can be opened."""
+    """Yield the checks of a dataset that has been opened."""
     yield _manifest(facts)
     for name, split in facts.splits.items():
         yield _shards(facts, f"shards of {name}", split, workers)
