@@ -269,7 +269,7 @@ def pick_split(plan: SplitPlan, inputs: Inputs, surveys: Sequence[ShardSurvey]) 
         return None
     indices = [survey.index for survey in surveys]
     sizes = [file_size(given.shard.path) for given in plan.shards]
-    if sizes != [index.framed_bytes for index in indices]:  # reading it in order will raise the error
+    if sizes != [index.framed_bytes for index in indices]:  # reading in order will raise
         return None
     layout = plan.shuffle.layout
     order = np.argsort(layout.positions(0, num_records), kind="stable")
