@@ -96,6 +96,7 @@ class FileConversion(Conversion[FilePlan]):
 
     def __init__(self, settings: Any, selection: InputSelection, runner: Runner | None) -> None:
         settings.audio.check_installed()
+        settings.images.check_compatible()
         super().__init__(settings, selection, runner)
         self._known: InputTable | None = None  # which need not be read again
         # Files that lists name elsewhere; None: there are no lists, or they may name none

@@ -44,12 +44,15 @@ class ImageOptions(Settings):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.encoding == "raw" and self.sixteen_bit == "keep":
-            allowed = "'scale' for encoding='raw', whose pixels have 8 bits"
-            raise ConfigError.of("sixteen_bit", "keep", allowed=allowed)
         if self.resize_shorter_side is None and self.encoding == "raw":
             allowed = "pixels for encoding='raw', whose images have all one size"
             raise ConfigError.of("resize_shorter_side", None, allowed=allowed)
+
+    def check_compatible(self) -> None:
+        """Raise a ConfigError if two settings contradict each other, before an image is read."""
+        if self.encoding == "raw" and self.sixteen_bit == "keep":
+            allowed = "'scale' for encoding='raw', whose pixels have 8 bits"
+            raise ConfigError.of("sixteen_bit", "keep", allowed=allowed)
 
     @property
     def decodes_all(self) -> bool:

@@ -176,7 +176,7 @@ def test_a_resized_16_bit_image_keeps_16_bits():
 
 def test_raw_pixels_have_no_16_bits():
     with pytest.raises(ConfigError, match="sixteen_bit"):
-        ImageOptions(encoding="raw", resize_shorter_side=8, sixteen_bit="keep")
+        ImageOptions(encoding="raw", resize_shorter_side=8, sixteen_bit="keep").check_compatible()
 
 
 def test_an_image_beyond_pillows_own_bound_is_stored():
