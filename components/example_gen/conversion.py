@@ -170,7 +170,7 @@ class Conversion(abc.ABC, Generic[_Plan]):
                 rule = f"expected {self.unit}, found none that can be read ({why})"
                 raise InputError(f"input_base {base!r}: {rule}.", path=base)
             for reject in rejects:
-                if not written.get(reject.split):
+                if reject.split in plan.own_splits and not written.get(reject.split):
                     count = sum(other.split == reject.split for other in rejects)
                     raise InputError(
                         f"input_base {base!r}: all {count} {self.unit} of the split "

@@ -17,7 +17,7 @@ from trainer_utils.format import ConfigError
 
 
 def test_a_bad_row_of_a_csv_is_a_line_of_rejects_with_one_code(tmp_path):
-    base = write_photos(tmp_path / "in", "1.jpg", "2.jpg", "../elsewhere.jpg")
+    base = write_photos(tmp_path / "in", "1.jpg", "2.jpg", "3.jpg", "../elsewhere.jpg")
     (base / "link.jpg").symlink_to("../elsewhere.jpg")
     (base / "list.csv").write_text(
         "TRAIN,1.jpg,cat\n"
@@ -27,6 +27,7 @@ def test_a_bad_row_of_a_csv_is_a_line_of_rejects_with_one_code(tmp_path):
         f"TRAIN,{tmp_path}/elsewhere.jpg,cat\n"
         f"TRAIN,{base}-2/1.jpg,cat\n"
         "TRAIN,link.jpg,cat\n"
+        "TEST,3.jpg,cat\n"
     )
     roots = [str(base)]  # and nothing else
     manifest = convert(base, tmp_path / "out", max_reject_fraction=0.9, image_roots=roots)
@@ -41,8 +42,9 @@ def test_a_bad_row_of_a_csv_is_a_line_of_rejects_with_one_code(tmp_path):
     ]
     (missing,) = [line for line in lines if line["source"] == "missing.jpg"]
     assert missing["detail"].startswith("line 2")
-    assert placed(tmp_path / "out") == {"1.jpg": ("train", "cat")}
-    assert accounting(manifest["total"]) == dict(found=7, written=1, rejected=6, skipped=0)
+    placed_in = {"1.jpg": ("train", "cat"), "3.jpg": ("test", "cat")}
+    assert placed(tmp_path / "out") == placed_in
+    assert accounting(manifest["total"]) == dict(found=8, written=2, rejected=6, skipped=0)
 
 
 @pytest.mark.parametrize(
