@@ -36,7 +36,7 @@ FLAGS = {
     "rows": ("--rows each", "each"),
     "label_separator": ("--label-separator '|'", "|"),
     "find_files": ("--find-files stem", "stem"),
-    "list_encoding": ("--list-encoding latin-1", "iso8859-1"),
+    "list_encoding": ("--list-encoding latin-1", "latin-1"),
     "box_format": ("--box-format xyxy", "xyxy"),
     "box_frame": ("--box-frame displayed", "displayed"),
     "lowercase": ("--lowercase", True),
