@@ -66,7 +66,8 @@ class Conversion(abc.ABC, Generic[_Plan]):
         self._runner = runner or Runner(processes=1)
         self.located = locate(
             selection,
-            image_roots=settings.image_roots if self.sees_siblings else (),
+            image_roots=settings.file_roots if self.sees_siblings else (),
+            lists_roots=False,
             is_source_file=self.is_source_file,
             sees_siblings=self.sees_siblings,
             unit=self.unit,
