@@ -19,7 +19,7 @@ from components.example_gen.settings import LayoutNames
 from components.layouts.file_kinds import kind_of_bytes
 from components.layouts.folder import is_clutter, refuse_dataset
 from components.layouts.images import is_archive
-from components.tables.json_rows import flatten_object
+from components.tables.json_values import flatten_object
 from components.tables.reading import SUFFIXES
 from trainer_utils.format import InputError, canonical_split
 from trainer_utils.format.media_formats import EXTENSIONS
