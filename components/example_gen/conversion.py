@@ -169,7 +169,7 @@ class Conversion(abc.ABC, Generic[_Plan]):
             if is_unknown and is_folder(self.selection.base):
                 top = names_at_top(list_names(base))
                 searched = f"Looked for {self.looked_for}; at its top: {top}."
-                raise InputError(f"{error} {searched}") from None
+                raise InputError(str(error.args[0]), details=(*error.details, searched)) from None
             raise
         if exists(listed_in):  # of a run before, which failed
             remove_file(listed_in)
