@@ -39,7 +39,7 @@ def keras_dataset(
     Args:
         artifact_uri, split, options, settings: as `iterate` takes them, except `repeat`: `fit`
             takes the number of epochs.
-        worker: the rank of this process among those that train together, from 0.
+        worker: the rank of this process in the training job, from 0.
         num_workers: the number of these processes.
 
     Returns:
@@ -144,7 +144,7 @@ def _is_end_of_pass() -> bool:
     for _ in range(_FRAMES_TO_KERAS):
         if frame is None:
             break
-        caller = frame.f_locals.get("self")
+        caller: Any = frame.f_locals.get("self")
         if hasattr(caller, "data_adapter"):
             return frame.f_code.co_name != "reset" and not caller._steps_seen
         frame = frame.f_back

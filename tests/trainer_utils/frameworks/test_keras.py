@@ -149,7 +149,7 @@ def test_fit_trains_and_evaluates(numbered):
     assert train.class_names is None
 
 
-def test_epochs_of_keras_go_on_from_a_token(numbered):
+def test_epochs_of_keras_resume_from_a_token(numbered):
     whole = [b[0].tolist() for b in trainer_utils.iterate(numbered, **SETTINGS, repeat=2)]
     state = trainer_utils.keras_dataset(numbered, **SETTINGS).state(5)
     resumed = trainer_utils.keras_dataset(numbered, **SETTINGS, state=state)
