@@ -14,8 +14,7 @@ from collections.abc import Mapping
 
 from components.example_gen.plan import Plan
 from components.file_conversion import FileConversion
-from components.layouts.folder import name_simple
-from components.layouts.images import name_layout
+from components.layouts.reading import name_layout
 from components.steps import conversion_of
 from components.text_conversion import TextConversion
 from pipelines.tools.conversion.settings import Conversion
@@ -97,8 +96,7 @@ def plan_conversion(conversion: Conversion) -> ConversionPlan:
     kinds: dict[str, str] = {}
     if isinstance(steps, FileConversion):
         plan: Plan = (files := steps.plan(""))  # nothing is written to plan them
-        name = name_layout if conversion.kind == "image" else name_simple
-        layouts = {name(inputs, layout=steps.settings.layout) for inputs in steps.inputs()}
+        layouts = {name_layout(inputs, layout=steps.settings.layout) for inputs in steps.inputs()}
         sizes = dict.fromkeys(plan.splits, 0)
         for task in files.tasks:
             sizes[task.argument.name.split] += task.bytes + _MESSAGE_BYTES * task.records
