@@ -19,6 +19,8 @@ from trainer_utils.format.json_text import JsonObject, from_plain
 from trainer_utils.storage.file_system import encode_path
 
 Stored = StoredImage | StoredAudio
+SIXTEEN_BIT_PEAK = "sixteen_bit_peak"  # a number of images of 16 bits that became 8
+_BITS = 8  # of a channel, where nothing says otherwise
 _SIZE = ("height", "width")  # what an annotation in pixels says of its image
 _KEPT = ("labels", "media", "longest", "incomplete", "conversions")
 
@@ -136,6 +138,11 @@ class MediaFacts:
             names, file_format = DESCRIPTIONS["image"], stored.format
         numbers = {name: getattr(stored, name) for name in names}
         ranges = {name: [number, number] for name, number in numbers.items()}
+        if isinstance(stored, StoredImage):
+            if stored.bits != _BITS:
+                ranges["bits"] = [stored.bits, stored.bits]
+            if stored.sixteen_bit_peak is not None:
+                ranges[SIXTEEN_BIT_PEAK] = [stored.sixteen_bit_peak] * 2
         self.join(MediaFacts(numbers, ranges, [file_format]))
 
     def join(self, other: "MediaFacts") -> None:
@@ -159,6 +166,8 @@ class MediaFacts:
         extra: JsonObject = {"sizes": "fixed" if {"height", "width"} <= {*shared} else "mixed"}
         if not DATUM_IMAGE_FORMATS.issuperset(formats):
             extra["formats"] = formats
+        if "bits" in self.ranges:  # of some images at least, the most
+            extra["bits"] = self.ranges["bits"][1]
         if kind == "label_map":
             extra["label_map"] = True
         # Datum decodes rank 2 to one channel and rank 3 to three.
