@@ -188,7 +188,7 @@ class Conversion(abc.ABC, Generic[_Plan]):
                 top = names_at_top(list_names(base))
                 names = ", ".join(layout.name for layout in all_layouts(self.media))
                 searched = f"Looked for the layouts {names}; at its top: {top}."
-                raise InputError(f"{error} {searched}") from None
+                raise InputError(str(error.args[0]), details=(*error.details, searched)) from None
             raise
         if exists(listed_in):  # of a run before, which failed
             remove_file(listed_in)
