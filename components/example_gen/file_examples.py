@@ -12,7 +12,7 @@ from components.example_gen.plan import Plan
 from components.example_gen.settings import MediaSettings
 from components.media.audio import StoredAudio, store_audio
 from components.media.images import StoredImage, open_image, store_image, store_label_map
-from components.media.options import ImageOptions
+from components.media.options import DESCRIPTIONS, ImageOptions
 from trainer_utils.format import Feature
 from trainer_utils.format.datum import DATUM_IMAGE_FORMATS
 from trainer_utils.format.json_text import JsonObject, from_plain
@@ -27,8 +27,6 @@ class StoredBytes(NamedTuple):
 
 
 Stored = StoredImage | StoredAudio | StoredBytes
-# What the first file of a kind is described by, in features of these names.
-DESCRIPTIONS = {"image": ("height", "width", "channels"), "audio": ("sample_rate", "num_frames")}
 SIXTEEN_BIT_PEAK = "sixteen_bit_peak"  # a number of images of 16 bits that became 8
 _BITS = 8  # of a channel, where nothing says otherwise
 _SIZE = ("height", "width")  # what an annotation in pixels says of its image

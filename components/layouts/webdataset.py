@@ -43,10 +43,11 @@ from components.common.entry import (
     Value,
 )
 from components.common.layout_inputs import LayoutInputs, select_readable
-from components.example_gen.file_examples import DESCRIPTIONS
-from components.layouts.folder import is_clutter
-from components.layouts.images import COMPRESSED_ARCHIVES, tar_files
+from components.layouts.archives import COMPRESSED_ARCHIVES, tar_files
+from components.layouts.junk import is_clutter
 from components.layouts.list_table import typed_values
+from components.layouts.registry import Detection, Layout, register
+from components.media.options import DESCRIPTIONS
 from components.tables.json_rows import columns_of_objects, parse_object
 from components.tables.kinds import check_columns
 from trainer_utils.format import ConfigError, InputError, canonical_split
@@ -454,3 +455,32 @@ def _check_end(stream: BinaryIO, path: str, end: int, size: int) -> None:
 
 def _bad_tar(path: str, got: str, position: int) -> InputError:
     return InputError.at(path, expected="a whole tar archive", got=got, offset=position)
+
+
+def detect(inputs: LayoutInputs) -> Detection:
+    """Look for archives without images next to them."""
+    if not (archives := tar_files(inputs)):
+        return Detection.miss("no tar archive at the top or right below it")
+    for path in inputs.files.ending(EXTENSIONS["image"]).below(inputs.root):
+        if not is_clutter(path.split("/")):
+            return Detection.miss(f"images next to {archives[0]}")
+    return Detection.match(archives[0])
+
+
+register(
+    Layout(
+        name="tar",
+        kinds=("image",),
+        rank=50,
+        tree="""\
+train-0000.tar: 000.jpg, 000.cls, 000.json, 001.jpg, …
+val-0000.tar: …""",
+        features="label, text, the fields of the JSON; other files of a key by their endings",
+        splits="a word of the archive's name, or of its folder's",
+        refused="compressed archives; archives of which some name a split and others none; images "
+        "that some keys have and others lack",
+        detect=detect,
+        read=read,
+        takes_columns=True,
+    )
+)

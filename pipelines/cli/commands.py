@@ -116,7 +116,7 @@ def convert(
         beam_args: A flag for Beam, such as --beam-arg=--runner=DataflowRunner; may be repeated.
         metadata: Of TFX. Default: OUT/metadata.sqlite.
         update: Keep the shards of the newest dataset in OUT whose inputs are as they were.
-        dry_run: Show what would be made, without making it.
+        dry_run: Show the result without writing it; exit 1 if the run would fail.
     """
     _require_out(out, dry_run)
     options = given_settings(given)
@@ -136,7 +136,8 @@ def convert(
         with show_progress("Planning"):
             from pipelines.tools.conversion.dry_run import plan_conversion
 
-            return dataclasses.replace(plan_conversion(conversion), source=source)
+            plan = dataclasses.replace(plan_conversion(conversion), source=source)
+        return plan, not plan.problem
     from pipelines.tools.conversion.convert import run_conversion
 
     made = run_conversion(conversion, str(out), metadata=metadata)

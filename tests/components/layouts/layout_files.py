@@ -8,7 +8,7 @@ from xml.etree import ElementTree
 from components.common.entry import InputTable
 from components.common.layout_inputs import FileTable, LayoutInputs
 from components.common.rejects import Reject, render_rejects
-from components.layouts.images import read_layout
+from components.layouts.reading import read_layout
 from tests.make import archive, write_files
 from trainer_utils.storage import list_files
 
