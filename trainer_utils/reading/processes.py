@@ -96,7 +96,7 @@ class BatchProcesses:
 class _ProcessEndedError(Exception):
     """A process ended before it answered."""
 
-    def __init__(self, code: int) -> None:
+    def __init__(self, code: int | None) -> None:
         super().__init__(f"exit status {code}")
         self.code = code
 
