@@ -53,9 +53,12 @@ class RemoteParts:
         return self._is_global and self.folder.is_full
 
     def fetch(self, files: Mapping[int, File], runs: Sequence[Run]) -> dict[Run, bytes]:
-        """Return the bytes of runs that copies do not hold, fetched at the same time."""
-        found = self._reads.map(lambda run: files[run[0]].read(*run[1:]), runs)
-        return dict(zip(runs, found, strict=True))
+        """Return the bytes of those runs that copies do not hold, fetched at the same time."""
+        missing = [run for run in runs if not files[run[0]].holds_all(*run[1:])]
+        if not missing:
+            return {}
+        found = self._reads.map(lambda run: files[run[0]].read(*run[1:]), missing)
+        return dict(zip(missing, found, strict=True))
 
 
 class CachedFile:
@@ -83,6 +86,10 @@ class CachedFile:
         )
         return found
 
+    def holds_all(self, begin: int, end: int) -> bool:
+        """Return whether the bytes of a range are in the copy."""
+        return self.copy is not None and self.copy.holds(begin, end)
+
     def read(self, begin: int, end: int) -> Any:
         """Return bytes, from the copy or fetched."""
         if self.copy is not None and self.copy.holds(begin, end):
@@ -104,8 +111,7 @@ class CachedFile:
         """Begins to fetch parts, where they will find room."""
         for part in () if self._parts.is_ranged else _parts_of(begin, end):
             first = part * PART_BYTES
-            stop = min(first + PART_BYTES, self.size)
-            is_there = self.copy is not None and self.copy.holds(first, stop)
+            is_there = self.holds_all(first, min(first + PART_BYTES, self.size))
             if not is_there and (self.path, part) not in self._parts.recent:
                 self._parts.ahead.submit(self._part, part)
 

@@ -13,6 +13,7 @@ import os
 import resource
 import tempfile
 import threading
+import weakref
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -33,7 +34,13 @@ from trainer_utils.storage import (
     is_remote,
     open_for_reading,
 )
-from trainer_utils.storage.open_files import FileMapping, can_copy_mapped, copy_mapped, read_at
+from trainer_utils.storage.open_files import (
+    FileMapping,
+    MappedReader,
+    can_copy_mapped,
+    read_at,
+    read_bytes_at,
+)
 
 if TYPE_CHECKING:
     from trainer_utils.reading.remote_files import CachedFile, RemoteParts
@@ -51,6 +58,8 @@ Bytes = npt.NDArray[np.uint8]
 Positions = npt.NDArray[np.int64]
 Run: TypeAlias = tuple[int, int, int]
 """The index of a shard, and where some bytes of it begin and end."""
+Runs: TypeAlias = tuple[Positions, Positions, Positions]
+"""Columns of the same."""
 
 
 class LocalFile:
@@ -69,9 +78,7 @@ class LocalFile:
         self.size = os.fstat(stream.fileno()).st_size
         self._mapping = FileMapping(stream.fileno(), self.size if is_mapped else 0)
         self.address = self._mapping.address
-
-    def __del__(self) -> None:
-        self._stream.close()
+        weakref.finalize(self, stream.close).atexit = False
 
     @classmethod
     def unpacked(cls, path: str, *, is_mapped: bool) -> "LocalFile":
@@ -106,8 +113,7 @@ class LocalFile:
 
     def read(self, begin: int, end: int) -> bytes:
         """Return the bytes of a range, fewer at the end of the file."""
-        data = np.empty(end - begin, np.uint8)
-        return data[: self.read_into(data, begin)].tobytes()
+        return read_bytes_at(self._stream.fileno(), begin, end, path=self.path)
 
     def read_into(self, view: Bytes, begin: int) -> int:
         """Fill a view with bytes; return how many there were, fewer in a file that was cut."""
@@ -122,6 +128,10 @@ class LocalFile:
     def holds(self, begins: Positions, ends: Positions) -> npt.NDArray[np.bool_]:
         """Return for each range whether its bytes are here, and need not be fetched: all are."""
         return np.ones(len(begins), bool)
+
+    def holds_all(self, begin: int, end: int) -> bool:
+        """Return whether the bytes of a range are here: all are."""
+        return True
 
     def forget(self, begin: int, end: int) -> bool:
         """Drop copies of damaged bytes; False: there are none."""
@@ -158,6 +168,7 @@ class ShardFiles:
         self.damage: dict[int, CorruptShardError] = {}
         self._shards, self._is_long = shards, mean_bytes >= _LONG_BYTES
         self._is_mapped = not self._is_long and can_copy_mapped()
+        self._mapped = MappedReader()
         self._is_strict = options.on_corrupt != "skip"
         self._parts: RemoteParts | None = None
         self._caches_all, cache = options.cache is not None, options.cache or CacheOptions()
@@ -210,71 +221,68 @@ class ShardFiles:
         lengths = (ends - begins)[order]
         places = np.empty(len(order), np.int64)
         places[order] = np.cumsum(lengths) - lengths
-        total = int(lengths.sum())
-        data = np.empty(total + len(_PADDING), np.uint8)
-        data[total:] = 0
-        own = np.cumsum(stops - starts) - (stops - starts)  # where each run's bytes are in `data`
-        names, firsts = np.unique(shards, return_index=True)
+        data = np.empty(int(lengths.sum()) + len(_PADDING) if self._is_long else 0, np.uint8)
+        parts: list[bytes] = []
+        names, firsts = _distinct(shards)
         bounds = np.append(firsts, len(shards)).tolist()
-        for first in range(0, len(names), self._most_open):
+        place = 0
+        for first in range(0, len(names), self._most_open):  # of no more files than may be open
             last = min(first + self._most_open, len(names))
             files = {index: self._file(index) for index in names[first:last].tolist()}
             for file in files.values():
                 file.check()
             some = slice(bounds[first], bounds[last])
-            self._copy(files, shards[some], starts[some], stops[some], data[own[some][0] :])
-        return (data if self._is_long else data.tobytes()), places
+            runs = shards[some], starts[some], stops[some]
+            if self._is_long:
+                place += self._read_into(files, runs, data[place:])
+                continue
+            copied = self._copy_mapped(files, runs) if self._is_mapped else None
+            parts += self._read_each(files, runs) if copied is None else [copied]
+        return (data if self._is_long else b"".join([*parts, _PADDING])), places
 
-    def _copy(
-        self,
-        files: Mapping[int, File],
-        shards: Positions,
-        starts: Positions,
-        stops: Positions,
-        data: Bytes,
-    ) -> None:
-        """Copy runs of bytes of open files, sorted by file, end to end into an array."""
-        own_ends = np.cumsum(stops - starts)
-        own_begins = own_ends - (stops - starts)
-        names, of_name = np.unique(shards, return_inverse=True)
+    def _copy_mapped(self, files: Mapping[int, File], runs: Runs) -> bytes | None:
+        """Return the bytes of runs of mapped files; None where some must be read otherwise."""
+        shards, starts, stops = runs
+        if len(shards) and (stops - starts).mean() >= _LONG_BYTES:
+            return None  # a call for each costs less than a copy
+        names, firsts = _distinct(shards)
         addresses = np.array([files[index].address for index in names.tolist()], np.int64)
-        is_held = np.ones(len(shards), bool)
+        if not addresses.all():
+            return None
+        counts = np.diff(np.append(firsts, len(shards)))
         if self._parts is not None:
-            for number, index in enumerate(names.tolist()):
-                own = of_name == number
-                is_held[own] = files[index].holds(starts[own], stops[own])
-        is_mapped = is_held & (addresses[of_name] > 0)
-        mapped = np.flatnonzero(is_mapped)
-        done = 0
-        if is_mapped.all():
-            done = copy_mapped(addresses[of_name] + starts, stops - starts, data)
-        elif len(mapped):
-            lengths = (stops - starts)[mapped]
-            packed = np.empty(int(lengths.sum()), np.uint8)
-            done = copy_mapped(addresses[of_name[mapped]] + starts[mapped], lengths, packed)
-            place = 0
-            for number, length in zip(mapped[:done].tolist(), lengths[:done].tolist(), strict=True):
-                data[own_begins[number] : own_ends[number]] = packed[place : place + length]
-                place += length
-        # A page that cannot be read: the error comes from a read, which has its number and place.
-        is_read = is_held.copy()
-        is_read[mapped[:done]] = False
-        columns = (shards, starts, stops, own_begins, own_ends)
-        rows = np.flatnonzero(is_read)
-        for index, begin, end, place, stop in zip(
-            *(c[rows].tolist() for c in columns), strict=True
-        ):
-            count = files[index].read_into(data[place:stop], begin)
-            if count < end - begin:
-                raise _resized(files[index].path, files[index].size, begin + count)
-        if self._parts is not None and not is_held.all():
-            rows = np.flatnonzero(~is_held)
-            missing = [*zip(*(c[rows].tolist() for c in columns[:3]), strict=True)]
-            fetched = self._parts.fetch(files, missing)
-            for run, place, stop in zip(
-                missing, own_begins[rows].tolist(), own_ends[rows].tolist(), strict=True
-            ):
-                data[place:stop] = np.frombuffer(fetched[run], np.uint8)
+            for index, first, count in zip(*(names, firsts, counts), strict=True):
+                own = slice(first, first + count)
+                if not files[int(index)].holds(starts[own], stops[own]).all():
+                    return None
+        data, done = self._mapped.copy(np.repeat(addresses, counts) + starts, stops - starts)
+        return data if done == len(shards) else None
+
+    def _read_each(self, files: Mapping[int, File], runs: Runs) -> list[bytes]:
+        """Return the bytes of each run, read or fetched."""
+        rows = list(zip(*(column.tolist() for column in runs), strict=True))
+        fetched = {} if self._parts is None else self._parts.fetch(files, rows)
+        found = []
+        for run in rows:
+            index, begin, end = run
+            found.append(fetched[run] if run in fetched else files[index].read(begin, end))
+            _check_length(files[index], run, len(found[-1]))
+        return found
+
+    def _read_into(self, files: Mapping[int, File], runs: Runs, data: Bytes) -> int:
+        """Read runs of bytes end to end into an array; return how many bytes."""
+        rows = list(zip(*(column.tolist() for column in runs), strict=True))
+        fetched = {} if self._parts is None else self._parts.fetch(files, rows)
+        place = 0
+        for run in rows:
+            index, begin, end = run
+            view = data[place : place + end - begin]
+            if run in fetched:
+                view[:] = np.frombuffer(fetched[run], np.uint8)
+            else:
+                _check_length(files[index], run, files[index].read_into(view, begin))
+            place += len(view)
+        return place
 
     def read_ahead(self, indices: Positions, numbers: Positions) -> None:
         """Has records at hand soon; returns at once, but for what says where they lie."""
@@ -363,11 +371,8 @@ class ShardFiles:
 
 def _runs(
     indices: Positions, begins: Positions, ends: Positions, *, gap: int
-) -> tuple[Positions, tuple[Positions, Positions, Positions]]:
-    """Return the order of rows by file, and the runs of bytes that are no more than a gap apart.
-
-    Runs are columns: the index of a shard, where in it each begins, and where it ends.
-    """
+) -> tuple[Positions, Runs]:
+    """Return the order of rows by file, and the runs of bytes that are no more than a gap apart."""
     order = np.lexsort((begins, indices))
     shards, starts, stops = indices[order], begins[order], ends[order]
     is_new = np.ones(len(order), bool)
@@ -376,6 +381,12 @@ def _runs(
     firsts = np.flatnonzero(is_new)
     lasts = np.append(firsts, len(order))[1:] - 1
     return order, (shards[firsts], starts[firsts], stops[lasts])
+
+
+def _distinct(shards: Positions) -> tuple[Positions, Positions]:
+    """Return the distinct indices among sorted ones, and where each comes first."""
+    firsts = np.flatnonzero(np.append(True, shards[1:] != shards[:-1])[: len(shards)])
+    return shards[firsts], firsts
 
 
 @contextlib.contextmanager
@@ -407,6 +418,13 @@ def naming_what_went(path: str) -> Iterator[None]:
             got="something else of that name" if is_other else "no such file",
             advice="It was removed, or the dataset is being written anew: open it again.",
         ) from error
+
+
+def _check_length(file: File, run: Run, count: int) -> None:
+    """Raise if fewer bytes than those of a run were there: the file was cut short."""
+    _, begin, end = run
+    if count < end - begin:
+        raise _resized(file.path, file.size, begin + count)
 
 
 def _resized(path: str, expected: int, got: int) -> CorruptShardError:

@@ -26,7 +26,7 @@ import numpy as np
 import numpy.typing as npt
 
 from trainer_utils.format import ConfigError, Shard
-from trainer_utils.storage.open_files import FileMapping, read_at
+from trainer_utils.storage.open_files import FileMapping, read_at, read_bytes_at
 
 PART_BYTES = 1 << 20
 """Little enough for the first batch to come soon, enough that 16 requests at once fill a network of
@@ -75,7 +75,7 @@ class Copy:
     """A file's copy, of which some parts are there; for several threads and processes.
 
     Attributes:
-        address: where in memory it is mapped, for `copy_mapped`.
+        address: where in memory it is mapped, for `MappedReader`.
     """
 
     def __init__(self, folder: "CacheFolder", path: str, descriptor: int, size: int) -> None:
@@ -89,8 +89,7 @@ class Copy:
 
     def read(self, begin: int, end: int) -> bytes:
         """Return the bytes of a range that is there."""
-        data = np.empty(end - begin, np.uint8)
-        return data[: read_at(self._descriptor, data, begin, path=self._path)].tobytes()
+        return read_bytes_at(self._descriptor, begin, end, path=self._path)
 
     def parts(self) -> npt.NDArray[np.bool_]:
         """Return of each part whether it is there."""

@@ -62,7 +62,7 @@ def test_small_records_are_the_same_without_the_system_call(tmp_path, monkeypatc
     uri = write_small(tmp_path / "small", num_shards=3)
     settings = {"batch_size": 100, "shuffle": shuffle, "features": "id"}
     mapped = [batch.tolist() for batch in trainer_utils.iterate(uri, "train", **settings)]
-    monkeypatch.setattr(open_files, "_process_vm_readv", lambda: None)
+    monkeypatch.setattr(open_files, "_pwritev", lambda: None)
     open_files.can_copy_mapped.cache_clear()
     try:
         assert not open_files.can_copy_mapped()
@@ -80,10 +80,25 @@ def test_ranges_behind_the_end_of_a_mapped_file_are_not_copied(tmp_path):
         mapping = open_files.FileMapping(stream.fileno(), path.stat().st_size)
         os.truncate(path, 4096)
         begins = np.array([7, 300, 4090, 9000, 100])
-        out = np.zeros(50, np.uint8)
-        done = open_files.copy_mapped(mapping.address + begins, np.full(5, 6), out)
+        data, done = open_files.MappedReader().copy(mapping.address + begins, np.full(5, 6))
     assert done == 3
-    assert out[:18].tolist() == [*range(7, 13), *range(44, 50), *range(250, 256)]
+    assert [*data] == [*range(7, 13), *range(44, 50), *range(250, 256)]
+
+
+def test_more_ranges_than_one_call_takes_are_copied(tmp_path):
+    content = np.random.default_rng(1).bytes(1 << 20)
+    path = tmp_path / "file"
+    path.write_bytes(content)
+    draw = np.random.default_rng(2)
+    begins, lengths = draw.integers(0, 1 << 19, 5000), draw.integers(0, 900, 5000)
+    reader = open_files.MappedReader()
+    with path.open("rb") as stream:
+        mapping = open_files.FileMapping(stream.fileno(), len(content))
+        for count in (5000, 1024, 1, 0):
+            data, done = reader.copy(mapping.address + begins[:count], lengths[:count])
+            pairs = zip(begins[:count].tolist(), lengths[:count].tolist(), strict=True)
+            assert done == count
+            assert data == b"".join(content[begin : begin + length] for begin, length in pairs)
 
 
 @pytest.mark.parametrize("write", [write_small, write_large])
@@ -99,7 +114,8 @@ def test_eio_is_a_machine_error_with_path_and_offset(tmp_path, monkeypatch, writ
         raise OSError(errno.EIO, "Input/output error")
 
     monkeypatch.setattr(os, "preadv", refuse)
-    monkeypatch.setattr("trainer_utils.reading.shard_files.copy_mapped", lambda *_: 0)
+    monkeypatch.setattr(os, "pread", refuse)
+    monkeypatch.setattr(open_files.MappedReader, "copy", lambda *_: (b"", 0))
     monkeypatch.setattr("time.sleep", lambda _: None)
     with pytest.raises(MachineError, match="EIO") as caught:
         source.batch(0, 1)
@@ -109,16 +125,18 @@ def test_eio_is_a_machine_error_with_path_and_offset(tmp_path, monkeypatch, writ
     assert f"(byte {asked[0]})" in str(error)
 
 
-def test_a_read_in_pieces_gives_all_bytes(tmp_path, monkeypatch):
-    uri = write_large(tmp_path / "large")
-    settings = {"batch_size": 60, "shuffle": False, "features": "blob"}
+@pytest.mark.parametrize(("write", "name"), [(write_large, "blob"), (write_small, "text")])
+def test_a_read_in_pieces_gives_all_bytes(tmp_path, monkeypatch, write, name):
+    uri = write(tmp_path / "rows")
+    settings = {"batch_size": 3000, "shuffle": False, "features": name}
     (whole,) = trainer_utils.iterate(uri, "train", **settings)
-    preadv = os.preadv
+    pread, preadv = os.pread, os.preadv
 
     def short(descriptor, buffers, offset):  # as of more than 2 GiB
         return preadv(descriptor, [buffers[0][:30_000]], offset)
 
     monkeypatch.setattr(os, "preadv", short)
+    monkeypatch.setattr(os, "pread", lambda descriptor, *more: pread(descriptor, 30_000, more[1]))
     (pieces,) = trainer_utils.iterate(uri, "train", **settings)
     assert pieces.tolist() == whole.tolist()
 
