@@ -25,6 +25,7 @@ from components.common.layout_inputs import LayoutInputs, select_readable
 from components.example_gen.file_examples import DESCRIPTIONS
 from components.example_gen.settings import LISTS
 from components.layouts import lists
+from components.layouts.boxes import SIZE_COLUMNS
 from components.layouts.file_kinds import kind_of_name
 from components.tables.reading import kind_of_table
 from trainer_utils.format import ConfigError, InputError, canonical_split
@@ -94,6 +95,9 @@ def without_reserved(listing: InputTable) -> InputTable:
     reserved = {"filename", *(blob.name for blob in listing.blobs)}
     for blob in listing.blobs:
         reserved.update(DESCRIPTIONS.get(blob.kind, ()))
+    if any(column.name == "xmin" and column.is_list for column in listing.columns):
+        # An annotation's height and width are compared with its image's.
+        reserved -= {column.name for column in SIZE_COLUMNS}
     for name in {column.name for column in listing.columns} & reserved:
         logging.warning("column %r is left out: each example has a feature of that name", name)
         listing = dataclasses.replace(
