@@ -149,6 +149,10 @@ REJECT_CODES = {
         "mend the annotation",
     ),
     "BAD_JSON": RejectCode("a line or an entry that is no JSON object", "mend it"),
+    "BOX_FRAME": RejectCode(
+        "an image that EXIF rotates, whose boxes or label map may be of either frame",
+        'say which: `box_frame="displayed"` or `box_frame="stored"`',
+    ),
     "CHANGED_FILE": RejectCode(
         "the file has another size than when it was listed",
         "run again when nobody writes to the folder",

@@ -25,16 +25,33 @@ _MOST_OUTSIDE = 0.01  # of a relative box, by which rounding may move an edge
 
 
 def relative_box(
-    xmin: float, xmax: float, ymin: float, ymax: float, *, width: float, height: float, label: Any
+    xmin: float,
+    xmax: float,
+    ymin: float,
+    ymax: float,
+    *,
+    width: float,
+    height: float,
+    label: Any,
+    may_be_turned: bool = False,
 ) -> tuple[Any, ...]:
-    """A box of pixels relative to its image, as `BOX_COLUMNS` has it.
+    """Return a box of pixels relative to its image, as `BOX_COLUMNS` has it.
 
     Up to a pixel outside is cut off, more is rejected. The area is the share of the image.
+
+    Args:
+        may_be_turned: whether the image may be rotated by EXIF, so that a box that fits height x
+            width only is returned as it is, for `fit_boxes` to decide.
     """
     if not (width > 0 and height > 0):
         detail = f"expected an image of some size, got {width:g} x {height:g}"
         raise RejectedInputError("BAD_ANNOTATION", detail)
-    if not (-1 <= xmin <= xmax <= width + 1 and -1 <= ymin <= ymax <= height + 1):
+    is_ordered = -1 <= xmin <= xmax and -1 <= ymin <= ymax
+    fits = is_ordered and xmax <= width + 1 and ymax <= height + 1
+    if not fits and may_be_turned and is_ordered and xmax <= height + 1 and ymax <= width + 1:
+        area = (xmax - xmin) * (ymax - ymin) / width / height
+        return xmin / width, xmax / width, ymin / height, ymax / height, area, label
+    if not fits:
         detail = (
             f"expected a box in {width:g} x {height:g} pixels, "
             f"got x {xmin:g} to {xmax:g}, y {ymin:g} to {ymax:g}"

@@ -261,7 +261,7 @@ class ListRows:
             left, right, top, bottom = edges
             return (*edges, (right - left) * (bottom - top), label), (IN_PIXELS, IN_PIXELS)
         width, height = size
-        box = relative_box(*edges, width=width, height=height, label=label)
+        box = relative_box(*edges, width=width, height=height, label=label, may_be_turned=True)
         return box, claimed_size(width=width, height=height)
 
 
