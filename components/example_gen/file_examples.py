@@ -5,7 +5,7 @@ import collections
 import dataclasses
 import functools
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from components.common.entry import BlobColumn, Column, Entry, Value
 from components.common.rejects import Reject, RejectedInputError
@@ -19,14 +19,21 @@ from components.media.images import (
     store_image,
     store_label_map,
 )
+from components.media.options import DESCRIPTIONS
 from trainer_utils.format import Feature
 from trainer_utils.format.datum import DATUM_IMAGE_FORMATS
 from trainer_utils.format.json_text import JsonObject, from_plain
 from trainer_utils.storage.file_system import encode_path
 
-Stored = StoredImage | StoredAudio
-# What the first file of a kind is described by, in features of these names.
-DESCRIPTIONS = {"image": ("height", "width", "channels"), "audio": ("sample_rate", "num_frames")}
+
+class StoredBytes(NamedTuple):
+    """A file that is stored as it is."""
+
+    data: bytes
+    conversions: tuple[str, ...] = ()
+
+
+Stored = StoredImage | StoredAudio | StoredBytes
 SIXTEEN_BIT_PEAK = "sixteen_bit_peak"  # a number of images of 16 bits that became 8
 _BITS = 8  # of a channel, where nothing says otherwise
 _KEPT = ("labels", "media", "longest", "incomplete", "conversions")
@@ -62,6 +69,8 @@ def make_example(
         }
     sizes: dict[str, int] = {}  # of the first image and of the first sound
     for stored in media.values():
+        if isinstance(stored, StoredBytes):
+            continue
         for name in DESCRIPTIONS["audio" if isinstance(stored, StoredAudio) else "image"]:
             sizes.setdefault(name, getattr(stored, name))
     features = encode_values(columns, values) | {"filename": encode_path(entry.name), **sizes}
@@ -87,6 +96,8 @@ def store_media(
                 media[column.name] = store_audio(data, settings.audio, filename=filename)
             elif column.kind == "image":
                 media[column.name] = store_image(data, settings.images, filename=filename)
+            elif column.kind == "bytes":
+                media[column.name] = StoredBytes(data)
             else:
                 first = next(n for n, one in enumerate(columns) if one.kind == "image")
                 turn = functools.partial(
@@ -134,6 +145,8 @@ class MediaFacts:
 
     def add(self, stored: Stored) -> None:
         """Takes one more in."""
+        if isinstance(stored, StoredBytes):
+            return
         if isinstance(stored, StoredAudio):
             names, file_format = (*DESCRIPTIONS["audio"], "channels"), "WAV"
         else:
@@ -158,6 +171,8 @@ class MediaFacts:
     def feature(self, kind: str) -> Feature:
         """Of photos, of a `label_map`, or of `audio`, which are WAV files; with what all share."""
         shared = {name: least for name, (least, most) in self.ranges.items() if least == most}
+        if kind == "bytes":
+            return Feature(type="string")
         if kind == "audio":
             return Feature(type="string", extra={"encoding": "wav", **shared})
         height, width, channels = (self.first[name] for name in DESCRIPTIONS["image"])

@@ -18,7 +18,8 @@ import numpy as np
 
 from components.common.layout_inputs import FileTable, ImageRoot, LayoutInputs
 from components.example_gen.plan import Partition, check_split_names
-from components.layouts.folder import is_clutter, refuse_dataset
+from components.layouts.junk import is_clutter
+from components.layouts.refusals import refuse_dataset
 from trainer_utils.extras import HOW_TO_GET_TFX
 from trainer_utils.format import ConfigError, InputError
 from trainer_utils.storage import (

@@ -15,6 +15,7 @@ from components.common.settings import (
     is_text,
     shard_counts,
 )
+from components.layouts.names import MEDIA
 from components.media.options import AudioOptions, ImageOptions
 from trainer_utils.format import ConfigError, DatasetError
 from trainer_utils.format.json_text import JsonObject
@@ -30,8 +31,6 @@ from trainer_utils.format.settings import (
 )
 from trainer_utils.format.tensors import TensorSpec
 
-LISTS = ("csv", "tsv", "jsonl", "parquet")
-MEDIA = ("image", "audio")
 COLUMN_KINDS = ("int", "float", "string", "text", "label", *MEDIA, "split", "ignore")
 _ONLY_FOR_TEXTS = (
     *("lowercase", "normalize", "min_chars", "max_chars"),
@@ -60,6 +59,19 @@ _delimiter = where(
     ),
     "one ASCII character that is no quote and no line end",
 )
+
+
+def _layout_of(kind: str | None) -> Rule:
+    """Return the rule of `layout`: a registered layout for inputs of a kind, or of any."""
+
+    def check(name: str, value: object) -> object:
+        if value == "auto":
+            return value
+        from components.layouts.registry import check_layout_name  # imports every layout
+
+        return check_layout_name(name, value, kind=kind)
+
+    return check
 
 
 def _different_texts(name: str, values: Any) -> Any:
@@ -164,7 +176,7 @@ class ExampleGenSettings(Sharding, ComponentSettings):
         max_reject_fraction: the run fails if a larger share of the inputs is rejected.
     """
 
-    layout: str = setting("auto", one_of("auto", *LISTS))
+    layout: str = setting("auto", _layout_of(None))
     columns: Mapping[str, str] = setting({}, _by_name(one_of(*COLUMN_KINDS), "kinds by column"))
     file_roots: Sequence[str] = setting((), _texts)
     column_names: Sequence[str] = setting((), _different_texts)
@@ -303,9 +315,7 @@ class ImageSettings(MediaSettings):
             frame that the annotated size fits; `stored`, with a warning, where both fit.
     """
 
-    layout: str = setting(
-        "auto", one_of("auto", "folder", *LISTS, "voc", "segmentation", "coco", "tar")
-    )
+    layout: str = setting("auto", _layout_of("image"))
     list_encoding: str = setting("utf-8", _encoding)
     box_format: str | None = setting(None, one_of(None, "xywh", "xyxy"))
     box_frame: str | None = setting(None, one_of(None, "stored", "displayed"))
@@ -326,7 +336,7 @@ class AudioSettings(MediaSettings):
         encoding: encoding of lists (CSV, TSV, JSON lines), as Python names it.
     """
 
-    layout: str = setting("auto", one_of("auto", "folder", *LISTS))
+    layout: str = setting("auto", _layout_of("audio"))
     encoding: str = setting("utf-8", _encoding)
     audio: AudioOptions = group(AudioOptions)
 
@@ -359,7 +369,7 @@ class TextSettings(ExampleGenSettings):
         keep_text: False: the tokens take the place of the text.
     """
 
-    layout: str = setting("auto", one_of("auto", *LISTS, "json", "lines", "folder"))
+    layout: str = setting("auto", _layout_of("text"))
     encoding: str = setting("utf-8", _encoding)
     lowercase: bool = setting(False, _bool)
     normalize: str | None = setting(None, one_of(None, "NFC", "NFD", "NFKC", "NFKD"))

@@ -380,7 +380,12 @@ def forget(
         wanted = [*names, *(line for line in lines if line.strip())]
         found = Forgetting.find(wanted, roots, advance=advance, **options)
     if not dry_run:
-        if not yes and is_terminal():
+        if not yes and not is_terminal():
+            raise click.UsageError(
+                "Nothing was changed: datasets would be rewritten, and there is no terminal to ask. "
+                "Add --yes to rewrite them, or --dry-run to list what would be taken out."
+            )
+        if not yes:
             print_messages(*str(found).split("\n"))
             if not click.confirm("Take them out?", err=True):
                 raise click.ClickException("Nothing was changed.")

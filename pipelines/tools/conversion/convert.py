@@ -24,8 +24,9 @@ from components.balancing.settings import BalancerSettings
 from components.common.rejects import REJECT_CODES
 from components.common.settings import with_new_names
 from components.common.workspace import check_folder, is_within, path_of
-from components.example_gen.settings import MEDIA, ExampleGenSettings
+from components.example_gen.settings import ExampleGenSettings
 from components.file_conversion import FileConversion
+from components.layouts.names import MEDIA
 from components.report.inspection import inspect_dataset
 from components.steps import conversion_of
 from pipelines.tools.conversion import METADATA_FILE

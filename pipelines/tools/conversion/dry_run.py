@@ -18,11 +18,10 @@ from components.common.entry import BlobReader, entries_of
 from components.common.rejects import RejectedInputError, too_many_rejects
 from components.example_gen.file_plan import FilePlan
 from components.example_gen.plan import Plan
-from components.example_gen.settings import MEDIA
 from components.file_conversion import FileConversion
 from components.layouts.file_kinds import kind_of_bytes
-from components.layouts.folder import name_simple
-from components.layouts.images import name_layout
+from components.layouts.names import MEDIA
+from components.layouts.reading import name_layout
 from components.steps import conversion_of
 from components.text_conversion import TextConversion
 from pipelines.tools.conversion.settings import Conversion
@@ -115,8 +114,7 @@ def plan_conversion(conversion: Conversion) -> ConversionPlan:
     opened = bad = 0
     if isinstance(steps, FileConversion):
         plan: Plan = (files := steps.plan(""))  # nothing is written to plan them
-        name = name_layout if conversion.kind == "image" else name_simple
-        layouts = {name(inputs, layout=steps.settings.layout) for inputs in steps.inputs()}
+        layouts = {name_layout(inputs, layout=steps.settings.layout) for inputs in steps.inputs()}
         sizes = dict.fromkeys(plan.splits, 0)
         for task in files.tasks:
             sizes[task.argument.name.split] += task.bytes + _MESSAGE_BYTES * task.records
