@@ -167,20 +167,20 @@ class FileFinder:
         relative = posixpath.relpath(found[0], self._folder or ".")
         return self._inputs.resolve(relative, folder=self._folder)
 
-    def advice(self, missing: Sequence[str]) -> str:
-        """Return how the files that were not found would be, as flags; empty if in no way."""
+    def advice(self, missing: Sequence[str], *, least: int = 1) -> str:
+        """Return how at least so many files would be found, as flags; empty if in no way."""
         best, most = "", 0
         for way in _WAYS:
             count = sum(len(self._search(uri, way)) == 1 for uri in missing)
             if count > most:
                 best, most = way, count
-        if best:
+        if best and most >= least:
             return (
                 f"{most} of these {len(missing)} would be found with --find-files {best} "
                 f"(find_files={best!r})"
             )
         roots = outside_roots(missing)
-        if roots:
+        if roots and least == 1:
             flags = " ".join(f"--file-root {root}" for root in roots)
             return (
                 f"a list names files below its own folder and input_base only; allow others with "

@@ -224,18 +224,22 @@ def _unlabelled_splits(
 def _refuse_if_not_found(
     inputs: LayoutInputs, table: ListTable, sources: Sequence[Sequence[_Source]]
 ) -> None:
-    """Refuse a list of which half of the files or more are not found, with what would find them."""
+    """Refuse a list of whose files none is found, with what would find them.
+
+    Also one of whose files half are missing, if something finds all of these.
+    """
     missing = [
         (row, one.name)
         for row, files in enumerate(sources)
         for one in files
         if isinstance(one, RejectedInputError) and one.code in MISSING
     ]
-    if not missing or 2 * len({row for row, _ in missing}) < len(sources):
+    rows = len({row for row, _ in missing})
+    if not missing or 2 * rows < len(sources):
         return
     uris = [uri for _, uri in missing]
     finder = FileFinder(inputs, folder=posixpath.dirname(table.path), uris=uris)
-    if advice := finder.advice(uris):
+    if advice := finder.advice(uris, least=1 if rows == len(sources) else len(uris)):
         row, first = missing[0]
         raise InputError(
             f"{table.path!r}: {len(missing)} of its files are not found, such as {first!r} "
