@@ -1,5 +1,6 @@
 """ImageExampleGen's driver: the fingerprint by which TFX decides to run again or take the cache."""
 
+import json
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -31,14 +32,16 @@ def properties_of(base: Path, config: str | None, range_config: str | None) -> d
     }
 
 
-def drive(base: Path, config: str | None = None, range_config: str | None = None) -> dict:
+def drive(
+    base: Path, config: str | None = None, range_config: str | None = None, **settings: str
+) -> dict:
     """The execution properties as TFX's launcher gets them from the component's driver."""
     driver = ImageExampleGen.DRIVER_CLASS(None)  # type: ignore[arg-type]  # needs no metadata here
-    return driver.resolve(properties_of(base, config, range_config))
+    return driver.resolve(properties_of(base, config, range_config) | settings)
 
 
-def fingerprint(base: Path, config: str | None = None) -> str:
-    return drive(base, config)[utils.FINGERPRINT_PROPERTY_NAME]
+def fingerprint(base: Path, config: str | None = None, **settings: str) -> str:
+    return drive(base, config, **settings)[utils.FINGERPRINT_PROPERTY_NAME]
 
 
 def edit(path: Path) -> None:
@@ -246,8 +249,8 @@ def test_named_files_of_a_file_root_count_and_no_others(tmp_path):
     base = tmp_path / "in"
     base.mkdir()
     (base / "list.csv").write_text(f"image,label\n{there}/1.jpg,a\n{there}/2.jpg,b\n")
-    before = fingerprint(base, file_roots=[str(there)])
+    before = fingerprint(base, file_roots=json.dumps([str(there)]))
     (there / "unnamed.jpg").write_bytes(b"another")
-    assert fingerprint(base, file_roots=[str(there)]) == before
+    assert fingerprint(base, file_roots=json.dumps([str(there)])) == before
     (there / "2.jpg").write_bytes(photo(7))
-    assert fingerprint(base, file_roots=[str(there)]) != before
+    assert fingerprint(base, file_roots=json.dumps([str(there)])) != before
