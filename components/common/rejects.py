@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 from types import TracebackType
 from typing import NamedTuple
 
+from components.common.advice import how_to_set
 from trainer_utils.format import InputError
 from trainer_utils.format.printable import printable_json
 from trainer_utils.storage import display_path, is_fault
@@ -87,9 +88,7 @@ def too_many_rejects(
     lines += [f"{code}: {remedy(code)}." for code in sorted(codes) if code in REJECT_CODES]
     if len(rejects) < found:
         share = math.ceil(100 * len(rejects) / found) / 100
-        lines.append(
-            f"To leave them out: --max-reject-fraction {share:g} (max_reject_fraction={share:g})."
-        )
+        lines.append(f"To leave them out: {how_to_set(max_reject_fraction=share)}.")
     return InputError(
         f"{len(rejects):,} of {found:,} inputs were rejected ({counts}), more than "
         f"max_reject_fraction={max_reject_fraction:g} allows:",
