@@ -150,6 +150,11 @@ REJECT_CODES = {
         "fix the annotation",
     ),
     "BAD_JSON": RejectCode("a line or an entry that is not a JSON object", "fix it"),
+    "BOX_FRAME": RejectCode(
+        "an image that EXIF rotates, whose boxes or label map may be of either frame",
+        "say which: `box_frame='displayed'` (`--box-frame displayed`) or `box_frame='stored'` "
+        "(`--box-frame stored`)",
+    ),
     "CHANGED_FILE": RejectCode(
         "the file's size has changed since it was listed",
         "run again when nothing writes to the folder",
