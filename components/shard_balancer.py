@@ -84,7 +84,7 @@ class EditsDriver(PropertiesDriver):
     the files of `exclude` and `relabel`, and in the datasets of `add`, it does not see by itself.
     """
 
-    def resolve(self, exec_properties: ExecProperties) -> ExecProperties:  # noqa: D102
+    def resolve(self, exec_properties: ExecProperties, output: str = "") -> ExecProperties:  # noqa: ARG002, D102
         settings = BalancerSettings.from_properties(exec_properties)
         found = fingerprint_of_files(
             {"exclude": settings.exclude, "relabel": settings.relabel},

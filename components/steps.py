@@ -24,7 +24,7 @@ from components.common.publish import (
 from components.common.settings import ExecProperties
 from components.common.tasks import Runner
 from components.common.workspace import check_folder, is_within, path_of, removed_on_failure
-from components.example_gen.inputs import ALL_FILES, InputSelection, LocatedInputs
+from components.example_gen.inputs import InputSelection, LocatedInputs
 from components.example_gen.plan import OWN_NAME
 from components.example_gen.settings import (
     AudioSettings,
@@ -33,7 +33,8 @@ from components.example_gen.settings import (
     TextSettings,
 )
 from trainer_utils.dataset.location import newest_dataset
-from trainer_utils.format import ConfigError, Manifest
+from trainer_utils.format import ConfigError, DatasetError, Manifest
+from trainer_utils.storage import exists, make_folder, remove_file, write_atomically
 
 if TYPE_CHECKING:
     from components.auditing import Audit
@@ -138,10 +139,7 @@ def convert(
         conversion: Conversion[Any] = (
             source if isinstance(source, Conversion) else conversion_of(source, settings, runner)
         )
-        selection = conversion.selection
-        if selection.patterns == ALL_FILES and is_within(uri, selection.base):
-            rule = f"a folder outside the input {selection.base!r}"
-            raise ConfigError.of("uri", uri, allowed=rule)
+        conversion.refuse_output(uri, setting="uri")
         with removed_on_failure(uri):
             plan = conversion.plan(uri)
             written = conversion.write(plan, uri)
@@ -281,7 +279,7 @@ def audit(
         against: the uri of an earlier dataset, that it is compared with.
 
     Returns:
-        The findings, whatever they are: `check` of it refuses those of `settings.fail_on`.
+        The findings, whatever they are: `check_findings` refuses those of `settings.fail_on`.
     """
     from components.auditing import audit_dataset
     from components.schema import anomalies
@@ -293,6 +291,33 @@ def audit(
     if uri is not None:
         write_artifact(uri, anomalies.files_of(audit, settings.fail_on))
     return audit
+
+
+def check_findings(audit: "Audit", fail_on: Sequence[str], uri: str) -> None:
+    """Raise DatasetError if an audit found what must not be there, once the findings are saved.
+
+    Launchers remove the output folder of a step that failed, so the findings are kept next to it,
+    in `<uri>.findings.json`.
+
+    Args:
+        audit: the result of `audit`.
+        fail_on: kinds of findings.
+        uri: the output folder.
+    """
+    from components.schema import anomalies
+
+    kept = f"{uri.rstrip('/')}.{anomalies.FINDINGS_FILE}"
+    try:
+        audit.check(fail_on)
+    except DatasetError as error:
+        content = anomalies.files_of(audit, fail_on)[anomalies.FINDINGS_FILE]
+        folder = kept.rpartition("/")[0] or os.curdir
+        make_folder(folder)
+        with write_atomically(kept, temporary_folder=folder) as stream:
+            stream.write(content)
+        raise DatasetError(f"{error}. All findings are kept in {kept}", path=audit.uri) from None
+    if exists(kept):  # of an earlier run that failed
+        remove_file(kept)
 
 
 def report(

@@ -295,6 +295,11 @@ def is_within(place: str, folder: str) -> bool:
     return posixpath.commonpath([inner, outer]) == outer
 
 
+def relative_path(place: str, folder: str) -> str:
+    """Return the path of a place relative to a folder that it is in, links followed."""
+    return posixpath.relpath(_normal(place), _normal(folder))
+
+
 def _normal(uri: str) -> str:
     if storage.is_remote(uri):
         scheme, _, path = uri.partition("://")

@@ -22,7 +22,13 @@ from components.common.rejects import (
     render_rejects,
 )
 from components.common.tasks import Runner
-from components.example_gen.inputs import InputSelection, LocatedInputs, fingerprint, locate
+from components.example_gen.inputs import (
+    InputSelection,
+    LocatedInputs,
+    fingerprint,
+    locate,
+    refuse_output_among_inputs,
+)
 from components.example_gen.plan import Plan, Written
 from components.example_gen.settings import ExampleGenSettings
 from components.layouts.folder import names_at_top
@@ -93,6 +99,22 @@ class Conversion(abc.ABC, Generic[_Plan]):
     def parents(self) -> dict[str, list[Dataset]]:
         """The datasets that it goes out from, by setting."""
         return {}
+
+    def refuse_output(self, uri: str, *, setting: str) -> None:
+        """Raise ConfigError if the listing would select files of an output folder.
+
+        Args:
+            uri: the output folder.
+            setting: the setting that its place comes from.
+        """
+        refuse_output_among_inputs(
+            self.located,
+            uri,
+            setting=setting,
+            image_roots=self.settings.image_roots if self.sees_siblings else (),
+            sees_siblings=self.sees_siblings,
+            unlisted=self.selection.unlisted,
+        )
 
     @abc.abstractmethod
     def is_source_file(self, path: str) -> bool:

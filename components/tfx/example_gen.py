@@ -151,9 +151,16 @@ class FileTreeDriver(PropertiesDriver):
 
     settings_class: ClassVar[type[ExampleGenSettings]]
 
-    def resolve(self, exec_properties: ExecProperties) -> ExecProperties:  # noqa: D102
+    def resolve(self, exec_properties: ExecProperties, output: str = "") -> ExecProperties:
+        """Return the properties with spans and the fingerprint of the inputs filled in.
+
+        Args:
+            output: the folder of the examples, or of all outputs, which must not be an input.
+        """
         settings = self.settings_class.from_properties(exec_properties)
         conversion = steps.conversion_of(selection_of(exec_properties), settings)
+        if output:
+            conversion.refuse_output(output, setting="pipeline_root")
         located, files = conversion.located, conversion.digest_of_files
         found = fingerprint(located) + f",{files}" * bool(files)
         return {**with_spans(exec_properties, located), FINGERPRINT: found}

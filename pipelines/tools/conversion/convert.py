@@ -212,6 +212,7 @@ def prepare_all(
     )
     if out is not None:
         check_places(conversion.source, out, metadata)
+        conversion = dataclasses.replace(conversion, out=out)
     if metadata is not None and not has_tfx():
         raise ConfigError.of("metadata", metadata, allowed=f"None without TFX: {HOW_TO_GET_TFX}")
     return _updating(conversion, out) if update and out is not None else conversion
