@@ -9,7 +9,6 @@ from collections.abc import Sequence
 from typing import Any, ClassVar
 
 import numpy as np
-from absl import logging
 
 from components.common.entry import (
     InputTable,
@@ -20,7 +19,7 @@ from components.common.entry import (
     sum_facts,
     texts_of,
 )
-from components.common.layout_inputs import FilesElsewhere, LayoutInputs
+from components.common.layout_inputs import ImageRoot, LayoutInputs, NamedFiles
 from components.common.tasks import Cost, Runner, Task, map_tasks
 from components.common.workspace import start_working
 from components.example_gen.conversion import Conversion
@@ -41,7 +40,6 @@ from components.example_gen.inputs import (
     fingerprint,
     layout_inputs,
     refuse_overlap,
-    roots_of,
 )
 from components.example_gen.plan import Written
 from components.example_gen.settings import (
@@ -49,6 +47,8 @@ from components.example_gen.settings import (
     MEDIA,
     AudioSettings,
     ExampleGenSettings,
+    ImageSettings,
+    ListSettings,
     MediaSettings,
     TextSettings,
 )
@@ -87,19 +87,15 @@ class FileConversion(Conversion[FilePlan]):
     def __init__(self, settings: Any, selection: InputSelection, runner: Runner | None) -> None:
         settings.audio.check_installed()
         super().__init__(settings, selection, runner)
-        self._known: InputTable | None = None  # which need not be read again
-        # Files that lists name elsewhere; None: there are no lists, or they may name none
-        self._elsewhere: FilesElsewhere | None = None
-        if settings.image_roots or settings.layout not in ("auto", *LISTS):
-            return
-        if any(lists.find(inputs) for inputs in self.inputs()):
-            self._elsewhere = FilesElsewhere()
-            self._known = self._read_inputs()
-        if self._elsewhere is not None and (roots := roots_of(self._elsewhere.found)):
-            # Their folders are inputs, whose change makes another fingerprint, from the start.
-            self._known, bases = None, [root.base for root in roots]
+        self._known: InputTable | None = None  # where they were read already
+        if settings.file_roots:
+            # Files that lists name are inputs, whose change makes another fingerprint.
+            named = {root: NamedFiles(root) for root in settings.file_roots}
+            roots = tuple(ImageRoot(root, files) for root, files in named.items())
             self.located = dataclasses.replace(self.located, image_roots=roots)
-            self.settings = dataclasses.replace(self.settings, image_roots=bases)
+            self._known = self._read_inputs()
+            roots = tuple(ImageRoot(root.base, root.table) for root in roots)
+            self.located = dataclasses.replace(self.located, image_roots=roots)
 
     @functools.cached_property
     def base(self) -> BaseDataset | None:
@@ -135,10 +131,6 @@ class FileConversion(Conversion[FilePlan]):
 
         They are looked at where copies of them are to share a split.
         """
-        roots = self.located.image_roots
-        if self._elsewhere is not None and roots:
-            shown = ", ".join(repr(root.base) for root in roots[:3]) + ", …" * (len(roots) > 3)
-            logging.warning("a list names %s outside of the input: below %s", self.unit, shown)
         self.found = self._known or self._read_inputs()
         self.settings = self.adjusted_settings(self.settings, self.found)
         self.found, self.settings = _renamed(self.found, self.settings)
@@ -158,7 +150,7 @@ class FileConversion(Conversion[FilePlan]):
     def _find_groups(self) -> dict[str, str]:
         from components.example_gen.near_duplicates import find_near_duplicates  # few need it
 
-        roots = self.settings.image_roots
+        roots = self.settings.file_roots
         return find_near_duplicates(self.found, base=self.located.base, image_roots=roots)
 
     def inputs(self) -> list[LayoutInputs]:
@@ -168,10 +160,24 @@ class FileConversion(Conversion[FilePlan]):
             columns=self.settings.columns,
             column_names=self.settings.column_names,
             header=self.settings.header,
+            delimiter=self.settings.delimiter,
+            quoting=self.settings.quoting,
+            encoding=self._list_encoding,
+            rows=self.settings.rows,
+            label_separator=self.settings.label_separator,
+            find_files=self.settings.find_files,
+            box_format=getattr(self.settings, "box_format", None),
+            vocabularies=self.settings.vocabularies,
             media=self.media,
-            elsewhere=self._elsewhere,
             names=self.settings.layout_names,
         )
+
+    @property
+    def _list_encoding(self) -> str:
+        """The encoding of lists; ImageExampleGen's `encoding` is that of images."""
+        settings: Any = self.settings
+        is_image = isinstance(settings, ImageSettings)
+        return str(settings.list_encoding if is_image else settings.encoding)
 
     def _read_inputs(self) -> InputTable:
         inputs, settings = self.inputs(), self.settings
@@ -189,7 +195,7 @@ class FileConversion(Conversion[FilePlan]):
     def write(self, plan: FilePlan, uri: str) -> Written:
         """Reads every file, writes the shards, and reads them back."""
         start_working(uri, key=self.key())
-        tasks, paths = plan.tasks, (self.located.base, *self.settings.image_roots)
+        tasks, paths = plan.tasks, (self.located.base, *self.settings.file_roots)
         cost = self._cost_of(plan, tasks)
         write = WriteMediaShard(plan.columns, plan.blobs, self.located.base, uri, self.settings)
         run = functools.partial(
@@ -290,7 +296,7 @@ class ListConversion(FileConversion):
     def __init__(
         self, settings: ExampleGenSettings, selection: InputSelection, runner: Runner | None
     ) -> None:
-        super().__init__(select_settings(MediaSettings, settings), selection, runner)
+        super().__init__(select_settings(ListSettings, settings), selection, runner)
 
 
 def conversion_class(settings: ExampleGenSettings) -> type[FileConversion]:

@@ -119,7 +119,8 @@ class TextConversion(Conversion[RowPlan]):
     def write(self, plan: RowPlan, uri: str) -> Written:
         """Encodes all rows, puts them in order, writes the shards and reads them back."""
         # All rejects are known before anything is written.
-        self.check_outcome(plan, plan.rejects, written=plan.num_records, uri=uri)
+        records = {layout.split: layout.num_records for layout in plan.layouts}
+        self.check_outcome(plan, plan.rejects, written=records, uri=uri)
         remove_dataset(uri)
         shuffles = []
         for layout in plan.layouts:

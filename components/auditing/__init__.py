@@ -1,4 +1,4 @@
-"""What is amiss in a dataset: copies, leakage between splits, conflicts of labels, shifts.
+"""Find problems in the content of a dataset: copies, leakage, label conflicts, shifts.
 
 from components.auditing import audit_dataset
 

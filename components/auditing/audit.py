@@ -1,4 +1,4 @@
-"""Audits a dataset: copies within and across splits, labels that conflict, shifts, odd images."""
+"""Audit a dataset: copies within and across splits, label conflicts, shifts, odd images."""
 
 import contextlib
 import dataclasses
@@ -28,15 +28,15 @@ KINDS = {
     "odd_aspect": "images of another shape than the others",
     "odd_size": "images far smaller or larger than the others",
 }
-"""Each kind of finding, and what it is."""
+"""The kinds of findings, with a description of each."""
 
 _LABEL = "label"
-_SHOWN_RECORDS = 3  # of a finding, in a sentence
+_SHOWN_RECORDS = 3  # records of a finding that a sentence names
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class RecordName:
-    """A record: its split, its number in it from 0 on, its name, and its label where it has one."""
+    """A record: its split, its number there from 0, its name, and its label if it has one."""
 
     split: str
     number: int
@@ -46,15 +46,15 @@ class RecordName:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Finding:
-    """One thing that was found.
+    """One finding.
 
     Args:
         kind: one of `KINDS`.
-        splits: that it is about.
-        detail: what exactly.
-        count: of records that it is about.
-        records: some of them, the first ones.
-        measure: how large it is, of a shift: in [0, 1].
+        splits: the splits concerned.
+        detail: a description.
+        count: the number of records concerned.
+        records: the first of these records.
+        measure: the size of a shift, in [0, 1].
     """
 
     kind: str
@@ -65,14 +65,14 @@ class Finding:
     measure: float | None = None
 
     def __str__(self) -> str:
-        """What was found, with some of the records."""
+        """Return the finding as a sentence, with a few records."""
         named = [f"{one.split}: {one.name}" for one in self.records[:_SHOWN_RECORDS]]
         more = ", …" if self.count > _SHOWN_RECORDS else ""
         return f"{self.detail} ({', '.join(named)}{more})" if named else self.detail
 
 
 def check_kinds(setting: str, kinds: Any) -> tuple[str, ...]:
-    """Kinds of findings, as a setting gives them; raises ConfigError where one is no kind."""
+    """Return the kinds of findings of a setting; raise ConfigError for an unknown kind."""
     if isinstance(kinds, str) or not isinstance(kinds, Sequence):
         raise ConfigError.of(setting, kinds, allowed=f"a list of {', '.join(KINDS)}")
     for kind in kinds:
@@ -84,14 +84,14 @@ def check_kinds(setting: str, kinds: Any) -> tuple[str, ...]:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Audit(Shown):
-    """What was found.
+    """The result of an audit.
 
     Args:
-        uri: of the dataset.
-        against: of the dataset that it was compared with.
-        records: that were read, by split.
-        counts: of all findings, by kind; kinds without any are left out.
-        findings: those that are listed, by kind and in the order of the dataset.
+        uri: the uri of the dataset.
+        against: the uri of the dataset that it was compared with.
+        records: the number of records read, by split.
+        counts: the number of findings by kind; kinds without findings are left out.
+        findings: the listed findings, by kind and in the order of the dataset.
     """
 
     uri: str
@@ -101,11 +101,11 @@ class Audit(Shown):
     findings: Sequence[Finding]
 
     def failing(self, kinds: Sequence[str]) -> dict[str, int]:
-        """How many findings there are of each of some kinds."""
+        """Return the number of findings of each of these kinds."""
         return {kind: count for kind, count in self.counts.items() if kind in kinds}
 
     def check(self, fail_on: Sequence[str]) -> None:
-        """Refuses findings of some kinds: a DatasetError, whose message has the first ones."""
+        """Raise DatasetError, naming the first ones, if there are findings of these kinds."""
         failing = self.failing(check_kinds("fail_on", fail_on))
         if not failing:
             return
@@ -118,11 +118,11 @@ class Audit(Shown):
         )
 
     def to_json(self) -> JsonObject:
-        """What JSON can hold: its fields by name, and theirs."""
+        """Return the audit as plain JSON types, with its fields by name."""
         return dataclasses.asdict(self)
 
     def parts(self) -> list[Part]:
-        """What a person sees, as `print_parts` takes it."""
+        """Return the audit in the form that `print_parts` prints."""
         read = ", ".join(f"{name} {count:,}" for name, count in self.records.items())
         parts: list[Part] = [f"{quantity(sum(self.records.values()), 'record')} ({read})"]
         if not self.counts:
@@ -141,22 +141,22 @@ def audit_dataset(
     most: int = 100,
     advance: Callable[[int, int], None] = lambda done, total: None,
 ) -> Audit:
-    """Reads a whole dataset, and another to compare it with, and says what is amiss.
+    """Read a whole dataset, and optionally another to compare with, and return the findings.
 
-    Some hundred bytes a record are held in memory meanwhile, and 8 a word of texts on the disk.
+    This takes about a hundred bytes of memory per record, and 8 bytes of disk per word of text.
 
     Args:
-        uri: of any dataset that `open_dataset` reads.
-        against: uri of an earlier one.
-        label: the feature that has the class of a record.
-        most: findings of each kind that are listed; all are counted.
-        advance: called now and then with the bytes that were read since, and how many there are.
+        uri: the uri of any dataset that `open_dataset` reads.
+        against: the uri of an earlier dataset.
+        label: the feature with the class of a record.
+        most: the maximum number of findings to list for each kind; all are counted.
+        advance: called regularly with the bytes read since the last call, and the total.
 
     Raises:
-        DatasetError: one of them is no dataset, or a record is damaged.
-        ConfigError: a label is named that none of them has.
+        DatasetError: a uri is not a dataset, or a record is damaged.
+        ConfigError: no dataset has the label.
     """
-    # These bring Pillow; whoever checks kinds alone does without it.
+    # These import Pillow, which checking kinds does not need.
     from components.auditing.checks import find_all
     from components.auditing.scanning import Scan
 
@@ -180,7 +180,7 @@ def audit_dataset(
 
 
 def _check_label(label: str, datasets: Sequence[Dataset]) -> None:
-    """Refuses a feature that there is not: without classes no conflict of labels is ever found."""
+    """Raise ConfigError for an unknown feature: without classes there are no label conflicts."""
     names = sorted({name for dataset in datasets for name in dataset.features})
     if label != _LABEL and label not in names:
         allowed, meant = f"one of the features {', '.join(names)}", did_you_mean(label, names)

@@ -1,4 +1,4 @@
-"""All that an audit looks for in what was read of a dataset.
+"""The checks of an audit.
 
 Source: the Kolmogorov-Smirnov test's asymptotic bound; Pearson's chi-squared test, its critical
 value by Wilson and Hilferty, 1931.
@@ -16,23 +16,23 @@ from components.auditing.audit import Finding
 from components.auditing.scanning import IMAGE, TEXT, Scan
 from components.auditing.similarity import DisjointSets, group_similar_images
 
-_MOST_RECORDS = 20  # of a finding that are named
+_MOST_RECORDS = 20  # records of a finding that are named
 _BLANK_CONTRAST = 1.5  # grey levels
 _DARK_BRIGHTNESS = 16.0
-_BLURRED_SHARPNESS = 0.09  # of the contrast; sharp photos have 0.3 to 0.5, skies 0.12
-_ODD_ASPECT = 3.0  # times the median, or a part of it
-_ODD_SIDE = 4.0  # the same, of the shorter side
+_BLURRED_SHARPNESS = 0.09  # relative to the contrast; sharp photos have 0.3 to 0.5, skies 0.12
+_ODD_ASPECT = 3.0  # factor above or below the median aspect ratio
+_ODD_SIDE = 4.0  # factor above or below the median of the shorter side
 _COMPARED_WORDS = 1000
-_LEAST_SHIFT = 0.1  # distance that matters
-_KOLMOGOROV = 1.95  # the quantile of 0.999
-_NORMAL = 3.09  # the same of the normal distribution
-_LEAST_EXPECTED = 1.0  # of a class in a sample: rarer ones are counted together
+_LEAST_SHIFT = 0.1  # the smallest distance that is reported
+_KOLMOGOROV = 1.95  # the 0.999 quantile of the Kolmogorov distribution
+_NORMAL = 3.09  # the 0.999 quantile of the normal distribution
+_LEAST_EXPECTED = 1.0  # expected count of a class in a sample; rarer classes are pooled
 
 Numbers = npt.NDArray[np.int64]
 
 
 def find_all(scan: Scan, before: Scan | None = None) -> list[Finding]:
-    """All findings by the place of what they are about; `before` is of an earlier dataset."""
+    """Return all findings in the order of the dataset; `before` scans an earlier dataset."""
     found = itertools.chain(
         _find_copies(scan),
         _find_missing_classes(scan),
@@ -48,10 +48,10 @@ def find_all(scan: Scan, before: Scan | None = None) -> list[Finding]:
 
 
 def _find_copies(scan: Scan) -> Iterator[Finding]:
-    """Groups of records of the same or nearly the same content, and their labels' conflicts."""
+    """Yield groups of records with the same or nearly the same content, and label conflicts."""
     contents = np.ascontiguousarray(scan.rows["content"]).view("S16")
     _, first, inverse = np.unique(contents, return_index=True, return_inverse=True)
-    exact = first[inverse.ravel()]  # the first record of each one's content
+    exact = first[inverse.ravel()]  # the first record with the same content
     similar = DisjointSets(len(exact))
     similar.unite(np.stack([np.arange(len(exact)), exact], axis=1))
     for kind, groups in ((IMAGE, group_similar_images(scan.images)), (TEXT, scan.groups())):
@@ -69,7 +69,7 @@ def _members(groups: npt.NDArray[np.int32]) -> Iterator[Numbers]:
 
 
 def _findings_of(scan: Scan, group: Numbers, exact: Numbers) -> Iterator[Finding]:
-    """Of one group of copies."""
+    """Yield the findings of one group of copies."""
     splits = scan.rows["split"][group]
     is_exact = len(set(exact.tolist())) == 1
     how = "the same" if is_exact else "nearly the same"
@@ -105,11 +105,11 @@ def _finding(scan: Scan, kind: str, records: Numbers, detail: str) -> Finding:
 
 
 def _find_missing_classes(scan: Scan) -> Iterator[Finding]:
-    """Classes that some split has, and another has not."""
+    """Yield the classes that are missing from a split but present in another."""
     counts = _labels_by_split(scan)
     everywhere = sorted({name for of_split in counts for name in of_split})
     if len(everywhere) * 2 > max(len(scan.rows), 4):
-        return  # numbers that are measured: classes come again
+        return  # measured numbers rather than classes, which repeat
     for split, of_split in zip(scan.splits, counts, strict=True):
         for name in sorted({*everywhere} - {*of_split}):
             others = [one for one, has in zip(scan.splits, counts, strict=True) if name in has]
@@ -127,7 +127,7 @@ def _labels_by_split(scan: Scan) -> list[dict[str, int]]:
 
 
 def _find_shifts(scan: Scan, before: Scan | None) -> Iterator[Finding]:
-    """Splits that are unlike the largest one; and, of two datasets, splits unlike their like."""
+    """Yield splits that differ from the largest one, or from the same split of `before`."""
     sizes = np.bincount(scan.rows["split"], minlength=len(scan.splits))
     largest = int(np.argmax(sizes)) if len(sizes) else 0
     for split in range(len(scan.splits)):
@@ -171,7 +171,7 @@ def _shifts(one: tuple[Scan, int], other: tuple[Scan, int], where: str) -> Itera
 
 
 def _find_odd_images(scan: Scan) -> Iterator[Finding]:
-    """Images that are blank, dark, blurred, or unlike the others in shape or size."""
+    """Yield images that are blank, dark, blurred, or of unusual shape or size."""
     images = np.flatnonzero(scan.rows["sketch"] == IMAGE)
     if not len(images):
         return
@@ -199,7 +199,7 @@ def _find_odd_images(scan: Scan) -> Iterator[Finding]:
 
 
 def distance_of_numbers(one: npt.ArrayLike, other: npt.ArrayLike) -> float:
-    """The largest difference of the distribution functions, in [0, 1]; 0 where it may be chance."""
+    """Return the largest difference of the distribution functions; 0 if not significant."""
     first, second = (np.sort(np.asarray(values, np.float64)) for values in (one, other))
     if not len(first) or not len(second):
         return 0.0
@@ -211,14 +211,14 @@ def distance_of_numbers(one: npt.ArrayLike, other: npt.ArrayLike) -> float:
 
 
 def total_variation(one: Mapping[str, int], other: Mapping[str, int]) -> float:
-    """Half the sum of the differences of all shares, in [0, 1]; 0 where there are no counts."""
+    """Return half the sum of absolute differences of shares, in [0, 1]; 0 without counts."""
     table = _table(one, other)
     totals = table.sum(axis=1, keepdims=True)
     return float(np.abs(np.diff(table / totals, axis=0)).sum() / 2) if totals.all() else 0.0
 
 
 def distance_of_counts(one: Mapping[str, int], other: Mapping[str, int]) -> float:
-    """The total variation, in [0, 1]; 0 where it is small, or chance at one in a thousand."""
+    """Return the total variation, in [0, 1]; 0 if small or not significant at 0.001."""
     distance = total_variation(one, other)
     if distance < _LEAST_SHIFT:
         return 0.0
@@ -239,6 +239,6 @@ def distance_of_counts(one: Mapping[str, int], other: Mapping[str, int]) -> floa
 
 
 def _table(one: Mapping[str, int], other: Mapping[str, int]) -> npt.NDArray[np.float64]:
-    """`(2, names)`, the counts of both by name."""
+    """Return the counts of both by name, `(2, names)`."""
     names = sorted({*one, *other})
     return np.array([[counts.get(name, 0) for name in names] for counts in (one, other)], float)

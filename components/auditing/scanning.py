@@ -1,7 +1,7 @@
-"""Reads a dataset once and keeps of each record what an audit compares.
+"""Read a dataset once, and keep a sketch of each record for an audit.
 
-A record's content is its images or sounds where it has any, else its texts, else all its features
-but names and the label.
+The content of a record is its images or audio if it has any, else its text, else all its features
+except names and the label.
 """
 
 import collections
@@ -31,13 +31,13 @@ from trainer_utils.format.naming import NAME_FEATURES
 from trainer_utils.storage import persist
 
 IMAGE, TEXT = 1, 2
-"""What a row's sketch is of; 0 stands for none."""
+"""The kind of a row's sketch; 0 without a sketch."""
 
 ROW = np.dtype(
     [
         ("content", "V16"),
         ("split", "<u2"),
-        ("label", "<i4"),  # number of the label; -1 where there is none
+        ("label", "<i4"),  # index of the label, or -1
         ("sketch", "u1"),
         ("height", "<i4"),
         ("width", "<i4"),
@@ -46,7 +46,7 @@ ROW = np.dtype(
         ("brightness", "<f4"),
         ("contrast", "<f4"),
         ("sharpness", "<f4"),
-        ("name", "<i8"),  # where its name begins
+        ("name", "<i8"),  # offset of its name
     ]
 )
 _SIZES = ("height", "width", "channels", "image_height", "image_width")
@@ -55,14 +55,15 @@ _TEXTS_AT_ONCE = 256
 
 
 class Scan(TextSketches):
-    """What is kept of each record, in some hundred bytes; texts are sketched as it is filled.
+    """The sketches of all records, about a hundred bytes each. Text is sketched while scanning.
 
     Args:
-        label: the feature that is a record's class; where no record has it, there are no classes.
+        dataset: the dataset to scan.
+        label: the feature with a record's class. If no record has it, there are no classes.
 
     Attributes:
-        splits: names, by number.
-        words: how many records of each split have each word.
+        splits: names of splits by index.
+        words: for each split, the number of records that contain each word.
         images: sketches of images.
     """
 
@@ -76,7 +77,7 @@ class Scan(TextSketches):
         self._rows, self._names, self._waiting = bytearray(), bytearray(), list[list[str]]()
 
     def read_all(self, *, advance: Callable[[int], None]) -> None:
-        """Reads every record, checksums compared; `advance` gets the bytes of each block."""
+        """Read and verify every record; `advance` is called with the bytes of each block."""
         for split, shards in enumerate(self._dataset.shards.values()):
             for shard in shards:
                 for block in read_shard_blocks(shard.path):
@@ -87,16 +88,16 @@ class Scan(TextSketches):
 
     @functools.cached_property
     def rows(self) -> npt.NDArray[np.void]:
-        """`(records,)` of `ROW`, in the order of the splits."""
+        """Rows of all records, `(records,)` of `ROW`, in the order of the splits."""
         return np.frombuffer(self._rows, ROW)
 
     @functools.cached_property
     def labels(self) -> list[str]:
-        """Names of classes, by number."""
+        """Names of classes by index."""
         return [*self._labels]
 
     def record(self, number: int) -> RecordName:
-        """A record's split and number in it, its name, or else these, and its label."""
+        """Return the split, number, name and label of a record."""
         row = self.rows[number]
         place = number - int(np.searchsorted(self.rows["split"], row["split"]))
         split, start = self.splits[row["split"]], int(row["name"])
@@ -131,7 +132,7 @@ class Scan(TextSketches):
     def _add_words(self, split: int, words: list[str]) -> None:
         counts = self.words[split]
         counts.update(set(words))
-        if len(counts) > _MOST_WORDS_COUNTED:  # the rare ones go
+        if len(counts) > _MOST_WORDS_COUNTED:  # drop the rare ones
             kept = dict(counts.most_common(_MOST_WORDS_COUNTED // 2))
             counts.clear()
             counts.update(kept)
@@ -140,7 +141,7 @@ class Scan(TextSketches):
             self._sketch_texts()
 
     def _sketch_texts(self) -> None:
-        """Sketches the texts that wait for others: many at once take a fraction of the time."""
+        """Sketch the pending strings. Many at once take a fraction of the time."""
         self.add(sketch_texts(self._waiting))
         self._waiting.clear()
 
@@ -157,8 +158,10 @@ class Scan(TextSketches):
     def _parts(
         self, values: Mapping[str, Sequence[Any]]
     ) -> tuple[dict[str, str], dict[str, str], list[str]]:
-        """The features that are media, with their kinds, those that are texts, with these, and all
-        but names and the label."""
+        """Return media features with their kinds, text features, and all features to compare.
+
+        The last excludes names and the label.
+        """
         media, texts, others = dict[str, str](), dict[str, str](), list[str]()
         for name in sorted(values):
             if name in NAME_FEATURES or name == self._label or name in _SIZES:
@@ -174,7 +177,7 @@ class Scan(TextSketches):
         return media, texts, others
 
     def _kind_of(self, name: str, data: bytes) -> str:
-        """`raw` pixels, or what is encoded: `image`, `audio`, …; empty where it is no medium."""
+        """Return `raw` for pixels, `image` or `audio` for encoded media, else an empty string."""
         feature, known = self._dataset.features.get(name), format_of(data)
         if feature is not None and feature.is_raw_image:
             return "raw"

@@ -1,1 +1,1 @@
-"""What ShardBalancer does, without TFX: inputs, plan, parts, and what is compared at the end."""
+"""The work of ShardBalancer without TFX: inputs, plan, parts, and the final comparison."""

@@ -1,4 +1,4 @@
-"""Several datasets as one input: their shards one after the other, their features made one."""
+"""Treat several datasets as one input: concatenated shards and merged features."""
 
 import collections
 import dataclasses
@@ -14,7 +14,7 @@ from trainer_utils.storage import is_folder, join, list_names, read_text
 
 @dataclasses.dataclass(frozen=True)
 class InputShard:
-    """A shard, and the number of the input that it is of."""
+    """A shard, and the index of its input."""
 
     source: int
     shard: ShardFile
@@ -22,10 +22,10 @@ class InputShard:
 
 @dataclasses.dataclass(frozen=True)
 class Inputs:
-    """Some opened datasets, in the order given; a split holds what all of them have of it."""
+    """Opened datasets, in the order given. A split combines the splits of that name."""
 
     sources: tuple[Dataset, ...]
-    # Vocabularies by feature that lie elsewhere, as of what a Transform read and made
+    # Vocabularies by feature from elsewhere, such as the inputs and the graph of a Transform
     carried: Mapping[str, Sequence[str]] = dataclasses.field(default_factory=dict)
 
     @property
@@ -39,22 +39,22 @@ class Inputs:
 
     @property
     def name(self) -> str:
-        """Where they are, for messages."""
+        """The uris, for messages."""
         return ", ".join(source.uri for source in self.sources)
 
     @property
     def without_features(self) -> frozenset[int]:
-        """The numbers of those whose features only reading their records shows."""
+        """The indices of inputs without metadata: their features must be read from records."""
         return frozenset(n for n, source in enumerate(self.sources) if not source.says_features)
 
     def features(self, facts: Mapping[int, DatasetFacts]) -> dict[str, Feature]:
-        """The features of all together.
+        """Merge the features of all inputs.
 
         Args:
-            facts: by the number of an input that does not say its own.
+            facts: the facts of each input without metadata, by its index.
 
         Raises:
-            DatasetError: a feature is of different kinds in two, or nothing says what they are.
+            DatasetError: two inputs disagree on the kind of a feature, or features are unknown.
         """
         found: dict[str, Mapping[str, Feature]] = {}
         for number, source in enumerate(self.sources):
@@ -71,12 +71,12 @@ class Inputs:
 
     @property
     def known_features(self) -> dict[str, Feature]:
-        """The features of those that say theirs."""
+        """Return the features of the inputs that have metadata."""
         return self.features({}) if any(source.says_features for source in self.sources) else {}
 
     @property
     def vocabularies(self) -> dict[str, Sequence[str]]:
-        """Values by feature; an id means the same in all inputs that have it."""
+        """Values by feature. An id has the same meaning in all inputs."""
         merged: dict[str, Sequence[str]] = {}
         for source in self.sources:
             for name, values in source.vocabularies.items():
@@ -90,7 +90,7 @@ class Inputs:
 
     @property
     def label_counts(self) -> dict[str, dict[str, int]]:
-        """How often each label occurs, by split; nothing where an input does not say."""
+        """Frequency of each label by split; empty if an input does not count them."""
         sums: dict[str, collections.Counter[str]] = {}
         for source in self.sources:
             if source.manifest is None:
@@ -106,10 +106,12 @@ def open_inputs(
     before_transform: Sequence[str] = (),
     transform_graphs: Sequence[str] = (),
 ) -> Inputs:
-    """Opens datasets; reads no record.
+    """Open datasets without reading records.
 
     Args:
-        before_transform, transform_graphs: what Transform read, and made beside its examples.
+        uris: the datasets.
+        before_transform: the datasets that a Transform read to produce the examples.
+        transform_graphs: the graphs that it produced.
     """
     if not uris:
         raise ConfigError("examples: expected at least one artifact, got none", setting="examples")
@@ -119,14 +121,14 @@ def open_inputs(
     for uri in transform_graphs:
         carried.update(_made_by_transform(uri))
     inputs = Inputs(tuple(open_dataset(uri, inspect=False) for uri in uris), carried)
-    _ = inputs.vocabularies  # differing ones are refused before any record is moved
+    _ = inputs.vocabularies  # raises before any record is moved if they differ
     return inputs
 
 
 def _made_by_transform(uri: str) -> dict[str, list[str]]:
-    """The vocabularies that a Transform made, by the names of their files.
+    """Return the vocabularies that a Transform computed, by their file names.
 
-    Source: `tensorflow_transform.compute_and_apply_vocabulary`: a text, a value a line.
+    Source: `tensorflow_transform.compute_and_apply_vocabulary` writes one value per line.
     """
     folder = join(uri, "transform_fn/assets")
     if not is_folder(folder):
@@ -139,7 +141,7 @@ def _made_by_transform(uri: str) -> dict[str, list[str]]:
 
 
 def check_apart(uris: Sequence[str], output: str) -> None:
-    """Refuses to write over an input."""
+    """Raise ConfigError if the output would overwrite an input."""
     for uri in uris:
         if is_within(uri, output):
             rule = f"a folder apart from the input {uri!r}, which writing there would destroy"

@@ -1,6 +1,6 @@
-"""Cuts a sequence of records into shards of equal bytes, or spreads classes evenly over shards.
+"""Cut records into shards of equal bytes, or spread classes evenly over shards.
 
-Pure functions of arrays, in time linear in the records.
+All functions are pure and take time linear in the number of records.
 """
 
 import numpy as np
@@ -12,15 +12,15 @@ Ints = npt.NDArray[np.int64]
 
 
 def equal_byte_bounds(sizes: Ints, *, num_shards: int) -> Ints:
-    """Cuts records, in their order, into shards whose bytes differ by at most the largest record.
+    """Cut records, in order, into shards whose sizes differ by at most the largest record.
 
-    Such cuts always exist (Bárány and Grinberg, "Block partitions of sequences", 2015). Found
-    so: let `least` be the most that every shard can be given. After j shards of `least` to
-    `least + largest` bytes, the places where the j-th can end are a range without gaps, since no
-    record is larger than that span; so the cuts can be chosen from the last backwards.
+    Such cuts always exist (Bárány and Grinberg, "Block partitions of sequences", 2015). The
+    algorithm: let `least` be the largest size that every shard can reach. After j shards of `least`
+    to `least + largest` bytes, the possible ends of the j-th shard form a range without gaps, since
+    no record is larger than that span. The cuts can therefore be chosen from the last backwards.
 
     Args:
-        sizes: `(records,) int64`, in bytes, each at least 1.
+        sizes: `(records,) int64`, bytes of each record, at least 1.
         num_shards: at most the number of records.
 
     Returns:
@@ -29,7 +29,7 @@ def equal_byte_bounds(sizes: Ints, *, num_shards: int) -> Ints:
     ends = np.concatenate([[0], np.cumsum(sizes)])
     largest = int(sizes.max(initial=0))
     low, high = 0, int(ends[-1]) // num_shards
-    while low < high:  # the largest `least` that leaves enough for every shard
+    while low < high:  # find the largest `least` that leaves enough for every shard
         middle = (low + high + 1) // 2
         if _shortest_cuts(ends, middle, num_shards) is None:
             high = middle - 1
@@ -52,7 +52,7 @@ def equal_byte_bounds(sizes: Ints, *, num_shards: int) -> Ints:
 
 
 def _shortest_cuts(ends: Ints, least: int, num_shards: int) -> list[int] | None:
-    """Where shards end that are closed as soon as they have `least`; None where bytes run out."""
+    """Return the ends of shards that are closed on reaching `least`; None if bytes run out."""
     cuts = [0]
     for _ in range(num_shards):
         cut = int(np.searchsorted(ends, ends[cuts[-1]] + least))
@@ -65,20 +65,21 @@ def _shortest_cuts(ends: Ints, least: int, num_shards: int) -> list[int] | None:
 def assign_positions_by_class(
     classes: Ints, *, num_shards: int, order: Ints, seed: int
 ) -> tuple[Ints, Ints]:
-    """Assigns the records of each class to the shards in turn (round-robin).
+    """Assign the records of each class to the shards in turn (round-robin).
 
-    The first class's turn ends at some shard; the next class's begins behind it. So each shard has
-    each class's share to within one record, and as many records as any other to within one.
+    Each class starts at the shard after the one where the previous class ended. Every shard
+    therefore has the share of each class, and the same number of records, to within one record.
 
     Args:
-        classes: `(records,) int64`, each record's class.
+        classes: `(records,) int64`, the class of each record.
         num_shards: at most the number of records.
-        order: `(records,) int64`, a permutation: each record's position in the order in which the
-            records of a class are assigned, and stand in a shard.
-        seed: of the order in which the shards take turns.
+        order: `(records,) int64`, a permutation: the rank of each record. Records of a class are
+            assigned, and ordered within a shard, by rank.
+        seed: the seed of the order of shards.
 
     Returns:
-        Each record's position, `(records,) int64`, and the shards' bounds, `(num_shards + 1,)`.
+        The position of each record, `(records,) int64`, and the bounds of the shards,
+        `(num_shards + 1,)`.
     """
     records = len(classes)
     turn = np.empty(records, np.int64)

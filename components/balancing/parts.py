@@ -1,9 +1,8 @@
-"""What workers do for a balancing: look at input shards, scatter records into runs, write shards.
+"""The workers' part of a balancing: survey input shards, scatter records into runs, write shards.
 
-A split that fits into memory is one part; a shard whose records lie in large local files is picked
-from these, one after the other; and with `keep_shards` a part is a shard that stays. A file that
-is local, and that the system can keep in memory, is a run as it lies there: a record costs one
-read, and none is held.
+A split that fits into memory is one part. A shard whose records are in large local files is picked
+from these, record by record: if the system can keep the files in memory, this costs one read per
+record and holds none. With `keep_shards`, a part is a shard that stays.
 """
 
 import contextlib
@@ -50,48 +49,48 @@ from trainer_utils.writing.publishing import copy_shard, verify_shard, write_sha
 
 Ints = npt.NDArray[np.int64]
 
-_AHEAD_BYTES = 128 << 10  # Linux reads no more of a file ahead at a time unless it is told to
+_AHEAD_BYTES = 128 << 10  # the default read-ahead of Linux
 OBJECT_BYTES = 96
-"""What a record takes beside its frame: offset, position, name, its place anew."""
+"""Memory of a record in addition to its frame: offset, position, name, new position."""
 
 
 @dataclasses.dataclass
 class TaskResult:
-    """What was read and written of a part of a split."""
+    """The result of a part of a split: checksums, facts and counts."""
 
     split: str
-    # The order-free checksum of the records, by number of the input they are of
+    # The order-independent checksum of the records read, by the index of their input
     content: dict[int, int] = dataclasses.field(default_factory=dict)
-    kept: int = 0  # of the records as they go on, of which some may be changed or left out
-    # What their features are, by number of an input that does not say
+    kept: int = 0  # the same checksum of the records after edits
+    # Facts about the features of inputs without metadata, by index
     facts: dict[int, DatasetFacts] = dataclasses.field(default_factory=dict)
-    counts: EditCounts = dataclasses.field(default_factory=EditCounts)  # what was changed of them
+    counts: EditCounts = dataclasses.field(default_factory=EditCounts)  # the effects of edits
     shards: list[Shard] = dataclasses.field(default_factory=list)
 
     def add(self, source: int, read: int, kept: int) -> None:
-        """Takes in the checksums of some records of an input, as they were read and go on."""
+        """Add the checksums of records of an input, before and after edits."""
         self.content[source] = combine_checksums([self.content.get(source, 0), read])
         self.kept = combine_checksums([self.kept, kept])
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class JobContext:
-    """What all workers of a job know."""
+    """The context that all workers of a job share."""
 
     uri: str
-    block_bytes: int  # how much is read or read back at a time
-    run_bytes: int  # how much is put in order at a time
-    # The numbers of the inputs whose features are to be found out on the way
+    block_bytes: int  # bytes read at a time
+    run_bytes: int  # bytes sorted at a time
+    # The indices of inputs whose features are inferred while their records are read
     infer: frozenset[int] = frozenset()
     edits: Edits = dataclasses.field(default_factory=Edits)
     shuffles: Mapping[str, ExternalShuffle] = dataclasses.field(default_factory=dict)  # by split
 
     def start(self, split: str) -> TaskResult:
-        """Nothing yet, but which features are to be found out."""
+        """Return an empty result, with empty facts for inputs whose features are inferred."""
         return TaskResult(split, facts={source: DatasetFacts() for source in self.infer})
 
     def read(self, given: InputShard, result: TaskResult) -> Iterator[RecordBlock]:
-        """The verified blocks of a shard, edited; what was read is added to the result."""
+        """Yield the verified, edited blocks of a shard, and add them to the result."""
         source, shard, records = given.source, given.shard, 0
         for block in read_shard_blocks(shard.path, block_bytes=self.block_bytes):
             records += len(block)
@@ -109,19 +108,20 @@ class JobContext:
 
 @dataclasses.dataclass(frozen=True)
 class ShardSurvey:
-    """Of one input shard, with what is to be changed of it."""
+    """A survey of one input shard and of the edits to it."""
 
-    index: RecordIndex  # where its records lie, of those that stay
-    # `(records,)`, the place of each record's class in `values`; empty where none were asked for
+    index: RecordIndex  # offsets and lengths of the records that stay
+    # `(records,)`, the index of each record's class in `values`; empty without `stratify_by`
     classes: Lengths
-    values: tuple[str, ...] = ()  # the classes that occur, as text, in order of occurrence
-    counts: EditCounts = dataclasses.field(default_factory=EditCounts)  # what becomes of them
+    values: tuple[str, ...] = ()  # the classes as strings, in order of occurrence
+    counts: EditCounts = dataclasses.field(default_factory=EditCounts)  # the effects of edits
 
 
 def survey_shard(context: JobContext, stratify_by: str | None, given: InputShard) -> ShardSurvey:
-    """Looks at one shard, and at the classes that are the values of `stratify_by`.
+    """Survey one shard, with the values of `stratify_by` as classes.
 
-    Lengths come from a record index or from headers; only for classes and edits are records parsed.
+    Lengths come from the record index or from headers. Records are parsed for classes and edits
+    only.
     """
     lengths: list[Lengths] = [np.zeros(0, np.uint16)]
     classes: list[Lengths] = [np.zeros(0, np.uint16)]
@@ -139,7 +139,7 @@ def survey_shard(context: JobContext, stratify_by: str | None, given: InputShard
 
 
 def _classes(block: RecordBlock, feature: str, codes: dict[str, int], path: str) -> Ints:
-    """Each example's value of a feature, as a number: `(records,)`."""
+    """Return the class of each record, `(records,)`, as an index into `codes`."""
     column = parse_block(block, [feature], path=path)[feature]
     most = int(column.counts.max(initial=0))
     if most > 1 or column.kind == "float":
@@ -157,21 +157,25 @@ def _classes(block: RecordBlock, feature: str, codes: dict[str, int], path: str)
 
 
 Part = Callable[[JobContext], TaskResult]
-"""Some of the work on one split: one of the functions below, with all but its context."""
+"""A part of the work on one split: one of the functions below, bound to all but its context."""
 
 
 def run_part(context: JobContext, part: Part) -> TaskResult:
-    """Does a part of the work."""
+    """Run a part of the work."""
     return part(context)
 
 
 def scatter(
     context: JobContext, *, split: str, number: int, shards: Sequence[tuple[int, int, InputShard]]
 ) -> TaskResult:
-    """Reads some neighbouring shards and writes runs of them.
+    """Read neighbouring shards and write their records as runs.
 
     Args:
-        shards: behind the number of its first record within the split, and of its records.
+        context: the context of the job.
+        split: the name of the split.
+        number: the index of the part, which names its runs.
+        shards: the shards, each with the index of its first record in the split, and its number of
+            records.
     """
     result = context.start(split)
     for place, run in enumerate(_runs(context, result, shards, context.run_bytes)):
@@ -180,14 +184,14 @@ def scatter(
 
 
 def gather(context: JobContext, *, split: str, number: int) -> TaskResult:
-    """Writes the shards of a task of runs."""
+    """Write the shards of one task from the runs."""
     return TaskResult(split, shards=context.shuffles[split].gather(number))
 
 
 def write_whole(
     context: JobContext, *, split: str, shards: Sequence[tuple[int, int, InputShard]]
 ) -> TaskResult:
-    """Writes the shards of a split that fits into memory; `shards` as of `scatter`."""
+    """Write the shards of a split that fits into memory; see `scatter` for `shards`."""
     result = context.start(split)
     held = [*_runs(context, result, shards, most_bytes=None)]
     result.shards = context.shuffles[split].gather(0, held=held)
@@ -200,7 +204,7 @@ def _runs(
     shards: Sequence[tuple[int, int, InputShard]],
     most_bytes: int | None,
 ) -> Iterator[pa.RecordBatch]:
-    """The records of shards with their positions, of about `most_bytes` each."""
+    """Yield the records of shards with their positions, in batches of about `most_bytes`."""
     layout, held = context.shuffles[result.split].layout, 0
     frames: list[pa.Array] = []
     positions: list[Ints] = []
@@ -232,11 +236,13 @@ def pick(
     offsets: Ints,
     lengths: Lengths,
 ) -> TaskResult:
-    """Writes one shard, whose records are picked from the files where they lie.
+    """Write one shard by picking its records from the input files.
 
     Args:
-        inputs: the paths of the files, each with the number of the input that it is of.
-        files, offsets, lengths: of the records, as `picked_lots` takes them.
+        context: the context of the job.
+        name: the name of the shard.
+        inputs: the paths of the files, each with the index of its input.
+        files, offsets, lengths: the records; see `picked_lots`.
     """
     result, paths = context.start(name.split), [path for path, _ in inputs]
     sources = np.array([source for _, source in inputs], np.int64)
@@ -259,17 +265,17 @@ def pick(
 def picked_lots(
     paths: Sequence[str], files: Lengths, offsets: Ints, lengths: Lengths
 ) -> Iterator[tuple[Lengths, Lot]]:
-    """The records of a shard, each lot with the numbers of the files that its records are from.
+    """Yield the records of a shard in lots, each with the file indices of its records.
 
     Args:
-        paths: of all files, by number; local, and not compressed.
-        files: `(records,)`, the number of each record's file, in the order of the shard.
-        offsets: `(records,) int64`, where its frame begins there, in bytes.
-        lengths: `(records,)`, of its payload, in bytes.
+        paths: the paths of all files; local and uncompressed.
+        files: `(records,)`, the index of each record's file, in the order of the shard.
+        offsets: `(records,) int64`, the byte offset of its frame.
+        lengths: `(records,)`, the size of its payload in bytes.
 
     Raises:
-        CorruptShardError: a file is damaged, named as by reading it in order.
-        DatasetError: it was changed meanwhile.
+        CorruptShardError: a file is damaged; the error has the record and offset.
+        DatasetError: a file has changed since it was planned.
     """
     payloads: Ints = lengths.astype(np.int64)
     sizes = payloads + RECORD_OVERHEAD_BYTES
@@ -303,7 +309,7 @@ def _read(descriptor: int, size: int, offset: int) -> bytes:
 
 
 def changed_meanwhile(path: str) -> DatasetError:
-    """The error of a file of which records were planned that are not there, or more of them."""
+    """Return the error for a file that has more or fewer records than planned."""
     rule = "a file that stays as it is while it is read"
     return DatasetError.at(
         path, expected=rule, got="one that was changed meanwhile", advice="Run it again."
@@ -311,16 +317,16 @@ def changed_meanwhile(path: str) -> DatasetError:
 
 
 def _raise_damage(path: str) -> NoReturn:
-    """Reads a file in order, which says what is wrong where."""
+    """Read a damaged file in order, to raise the error with record and offset."""
     for _ in read_shard_blocks(path):
         pass
     raise changed_meanwhile(path)
 
 
 def read_ahead(path: str) -> None:
-    """Has the system read a file from its beginning to its end while other work is done.
+    """Ask the system to read a whole file in the background.
 
-    Records that are picked here and there would have a disk seek for each of them.
+    Picking records in random order would otherwise cost a disk seek for each.
     """
     if not hasattr(os, "posix_fadvise"):
         return
@@ -332,10 +338,14 @@ def read_ahead(path: str) -> None:
 def keep(
     context: JobContext, *, split: str, given: InputShard, name: ShardName | None, is_kept: bool
 ) -> TaskResult:
-    """Links or copies one input shard, or writes it again where a record of it changes.
+    """Link or copy one input shard, or rewrite it if a record changes.
 
     Args:
-        name: of the new shard; None: no record of it stays.
+        context: the context of the job.
+        split: the name of the split.
+        given: the input shard.
+        name: the name of the new shard, or None if no record of it stays.
+        is_kept: whether every record stays unchanged.
     """
     result, entry = context.start(split), given.shard.entry
     if name is None:

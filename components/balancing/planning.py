@@ -1,4 +1,4 @@
-"""What balancing would do: how many shards, which records in which, how much at a time."""
+"""Plan a balancing: the number of shards, their records, and the memory that it takes."""
 
 import collections
 import dataclasses
@@ -48,11 +48,11 @@ from trainer_utils.writing.publishing import working_folder
 
 Ints = npt.NDArray[np.int64]
 
-_AT_A_TIME = 1 << 16  # records, so that planning takes little memory
+_AT_A_TIME = 1 << 16  # records planned at a time, to bound memory
 _BESIDE_BYTES = RECORD_OVERHEAD_BYTES + OBJECT_BYTES
 
-# What is picked record by record: the system keeps the input in so much of the free memory
-# meanwhile; each process opens all files; a read for each shorter record costs more than copying.
+# Limits of picking: the share of free memory that may cache the input; the number of files, which
+# each process opens; the size of a record, since reading short ones costs more than copying.
 _MEMORY_SHARE = 0.5
 _MOST_FILES = 200
 _LEAST_BYTES = 4 << 10
@@ -63,27 +63,27 @@ _COLUMNS = ("split", "records", "bytes", "shards", "records/shard", "bytes/shard
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class SplitPlan:
-    """How one split is written."""
+    """The plan of writing one split."""
 
     split: str
     shards: tuple[InputShard, ...]
-    counts: tuple[int, ...]  # of the records of each new shard
-    tasks: tuple[Task, ...]  # what is done; with two passes, what is done when `scatters` are
-    scatters: tuple[Task, ...] = ()  # what writes the runs
-    shuffle: ExternalShuffle | None = None  # where records go; None where shards stay
-    is_picked: bool = False  # whether records are picked where they lie
+    counts: tuple[int, ...]  # records of each new shard
+    tasks: tuple[Task, ...]  # the tasks; with two passes, the second one's
+    scatters: tuple[Task, ...] = ()  # the tasks that write runs, in the first pass
+    shuffle: ExternalShuffle | None = None  # the order of records; None if shards stay
+    is_picked: bool = False  # whether records are picked from the input files
 
     @property
     def num_bytes(self) -> int:
-        """Of the input shards."""
+        """Bytes of the input shards."""
         return sum(given.shard.bytes for given in self.shards)
 
 
 def is_made_so(inputs: Inputs, split: str, settings: BalancerSettings) -> bool:
-    """Whether the ExampleGen has made the shards of a split as these settings have them.
+    """Return whether the ExampleGen has already written the shards that these settings ask for.
 
-    It was told the same of them and laid out as many, of equal size, in the order of a hash with
-    the same seed. Where it rejected inputs only while it wrote them, sizes may differ.
+    That is so if it had the same settings of shards, and planned the same number of equal shards in
+    the order of a hash with the same seed. If it rejected inputs while writing, sizes may differ.
     """
     manifest = inputs.sources[0].manifest
     if (
@@ -112,11 +112,14 @@ def plan_split(
     *,
     uri: str | None,
 ) -> SplitPlan:
-    """Plans one split.
+    """Plan one split.
 
     Args:
-        surveys: of each of its shards.
-        uri: of the dataset that is written; None: it is only planned.
+        inputs: the datasets.
+        split: the name of the split.
+        surveys: the surveys of its shards.
+        settings: the settings of the balancing.
+        uri: the folder of the new dataset; None to plan without writing.
     """
     shards = inputs.shards[split]
     if shards and (settings.keep_shards or is_made_so(inputs, split, settings)):
@@ -140,7 +143,7 @@ def plan_split(
         whole = functools.partial(parts.write_whole, split=split, shards=numbered)
         tasks = [Task(f"whole-{split}", whole, layout.num_records, int(ends[-1:].sum()))]
     else:
-        # Neighbouring shards, as many as fill a run, so that small files make no small runs
+        # Group neighbouring shards until they fill a run: small files would make small runs.
         runs: dict[int, list[tuple[int, int, InputShard]]] = collections.defaultdict(list)
         for one, end in zip(numbered, ends.tolist(), strict=True):
             runs[end // run_bytes].append(one)
@@ -202,7 +205,7 @@ def _layout_of(
 
 
 def _classes_of(surveys: Sequence[ShardSurvey]) -> Ints:
-    """The class of every record, numbered alike in all shards."""
+    """Return the class of every record, with the same numbers in all shards."""
     codes: dict[str, int] = {}
     found = [np.zeros(0, np.int64)]
     for survey in surveys:
@@ -212,7 +215,7 @@ def _classes_of(surveys: Sequence[ShardSurvey]) -> Ints:
 
 
 def _write_table(uri: str, split: str, table: Ints | str) -> str:
-    """Puts a table of output positions where workers find it."""
+    """Write a table of output positions to the working folder, for the workers."""
     folder = working_folder(uri)
     path = join(folder, f"positions-{split}")
     with write_atomically(path, temporary_folder=folder) as stream:
@@ -226,7 +229,7 @@ def _plan_kept(
     surveys: Sequence[ShardSurvey],
     settings: BalancerSettings,
 ) -> SplitPlan:
-    """Shards that stay, in the order of the inputs, but for those that lose all records."""
+    """Plan shards that stay, in the order of the inputs. A shard without records is dropped."""
     counts = [len(survey.index) for survey in surveys]
     staying = [number for number, count in enumerate(counts) if count] or [0]
     name = functools.partial(ShardName, split=split, num_shards=len(staying), gzip=settings.gzip)
@@ -250,10 +253,10 @@ def _plan_kept(
 
 
 def pick_split(plan: SplitPlan, inputs: Inputs, surveys: Sequence[ShardSurvey]) -> SplitPlan | None:
-    """The plan that writes each shard by picking its records where they lie; None: it cannot.
+    """Return a plan that picks the records of each shard from input files, or None.
 
-    Its records are large, lie in a few files on this machine that are not compressed, and it is
-    known what their features are. The input is a run as it is: nothing is held or written beside.
+    It needs large records in a few uncompressed local files, and known features. The input files
+    serve as runs: nothing is held in memory or written temporarily.
     """
     num_records = sum(plan.counts)
     if (
@@ -266,7 +269,7 @@ def pick_split(plan: SplitPlan, inputs: Inputs, surveys: Sequence[ShardSurvey]) 
         return None
     indices = [survey.index for survey in surveys]
     sizes = [file_size(given.shard.path) for given in plan.shards]
-    if sizes != [index.framed_bytes for index in indices]:  # whoever reads it in order says why
+    if sizes != [index.framed_bytes for index in indices]:  # reading in order will raise
         return None
     layout = plan.shuffle.layout
     order = np.argsort(layout.positions(0, num_records), kind="stable")
@@ -292,31 +295,31 @@ def pick_split(plan: SplitPlan, inputs: Inputs, surveys: Sequence[ShardSurvey]) 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class PlannedSplit:
-    """What would become of one split."""
+    """The planned outcome for one split."""
 
     split: str
     records: int
-    bytes: int  # of its records with their frames, not compressed
-    # shard_records, shard_bytes: of each new shard, not compressed
+    bytes: int  # framed records, uncompressed
+    # For each new shard, uncompressed
     shard_records: tuple[int, ...]
     shard_bytes: tuple[int, ...]
-    # 1: the split is read once and held in memory; 2: by way of temporary files, unless its
-    # records can be picked on this machine
+    # 1: the split is read once and held in memory. 2: it goes through temporary files, unless its
+    # records can be picked from files on this machine
     passes: int
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class BalancePlan(text_output.Shown):
-    """What a run would do, by split; `str()` makes a table of it."""
+    """The planned outcome by split; `str()` returns a table."""
 
     splits: tuple[PlannedSplit, ...]
 
     def to_dict(self) -> JsonObject:
-        """The same as plain JSON types."""
+        """Return the plan as plain JSON types."""
         return dataclasses.asdict(self)
 
     def parts(self) -> list[text_output.Part]:
-        """A table."""
+        """Return the plan as a table."""
         rows = []
         for split in self.splits:
             both = (split.shard_records, split.shard_bytes)
@@ -327,14 +330,14 @@ class BalancePlan(text_output.Shown):
 
 
 def plan(examples: str | Sequence[str], **settings: Any) -> BalancePlan:
-    """What ShardBalancer would do, without doing it: it reads lengths and writes nothing.
+    """Return what ShardBalancer would do. This reads record lengths and writes nothing.
 
     Args:
         examples: the uri of a dataset, or of several.
-        settings: as ShardBalancer takes.
+        settings: the settings of ShardBalancer.
 
     Raises:
-        DatasetError: an input is no dataset, not whole, or damaged.
+        DatasetError: an input is not a dataset, incomplete, or damaged.
         ConfigError: a setting is not allowed.
     """
     check_names("plan", settings, [field.name for field in dataclasses.fields(BalancerSettings)])
@@ -354,7 +357,7 @@ def plan(examples: str | Sequence[str], **settings: Any) -> BalancePlan:
 
 
 def counts_of(surveys: Mapping[str, Sequence[ShardSurvey]]) -> dict[str, EditCounts]:
-    """What becomes of the records of each split."""
+    """Return the effects of edits on each split."""
     return {s: total_counts(one.counts for one in found) for s, found in surveys.items()}
 
 
@@ -380,10 +383,10 @@ def _planned(
 
 
 def edits_of(inputs: Inputs, settings: BalancerSettings) -> Edits:
-    """What the settings change of these inputs' records, with the files that they name read.
+    """Return the edits that the settings ask for, reading the files that these name.
 
     Raises:
-        ConfigError: a file cannot be read or is malformed, a label or feature is not known.
+        ConfigError: a file cannot be read or is malformed, or a label or feature is unknown.
     """
     features, vocabularies = inputs.known_features, inputs.vocabularies
     exclude = names_to_exclude(settings.exclude) if settings.exclude else ()
@@ -395,7 +398,7 @@ def edits_of(inputs: Inputs, settings: BalancerSettings) -> Edits:
         asked.append(("stratify_by", settings.stratify_by))
     for setting, name in asked:
         check_feature(setting, name, features, knows_all=not inputs.without_features)
-    if condition:  # of no record: whether its classes are there
+    if condition:  # with no record: raises if its classes are unknown
         condition.mask({}, vocabularies)
     kind = features[feature].type if feature in features else ""
     labels = [

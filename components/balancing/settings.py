@@ -1,4 +1,4 @@
-"""The settings of ShardBalancer, checked where they are made."""
+"""The settings of ShardBalancer, validated on creation."""
 
 import dataclasses
 from collections.abc import Mapping, Sequence
@@ -17,8 +17,8 @@ from trainer_utils.format import ConfigError
 from trainer_utils.format.settings import number, one_of, setting, where
 from trainer_utils.format.tfrecord import BLOCK_BYTES
 
-_RUNNER_BYTES = 32 << 20  # Beam's own, and the planner's; measured: 20 to 30 MiB
-_BUFFERS = 10  # blocks that are being read, cut up, joined, written and read back, of some two each
+_RUNNER_BYTES = 32 << 20  # memory of Beam and the planner; measured: 20 to 30 MiB
+_BUFFERS = 10  # blocks in memory: about two each being read, cut, joined, written and read back
 
 
 def _is_table(value: Any) -> bool:
@@ -105,16 +105,16 @@ class BalancerSettings(Sharding, ComponentSettings):
 
     @property
     def changes_records(self) -> bool:
-        """Whether some records are left out or get another label."""
+        """Whether records are left out or relabelled."""
         return bool(self.exclude or self.relabel or self.where)
 
     @property
     def held_bytes(self) -> int:
-        """What may be held of records, the rest being buffers to read, join and check them."""
+        """Memory for records, in bytes; the rest is buffers for reading, joining and checking."""
         others = _BUFFERS * self.block_bytes + _RUNNER_BYTES
         return max(self.memory_bytes - others, self.memory_bytes // 4)
 
     @property
     def block_bytes(self) -> int:
-        """How much is read, joined or read back at a time."""
+        """Bytes read or joined at a time."""
         return min(max(self.memory_bytes // 64, 64 << 10), BLOCK_BYTES)

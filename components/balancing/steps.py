@@ -1,4 +1,4 @@
-"""Turns datasets into one of equal, globally shuffled shards: survey, plan, write, compare."""
+"""Turn datasets into one with equal, globally shuffled shards: survey, plan, write, compare."""
 
 import dataclasses
 import functools
@@ -27,30 +27,33 @@ from trainer_utils.format import Accounting, DatasetError, Feature, Manifest, co
 from trainer_utils.format.json_text import JsonObject
 from trainer_utils.writing.publishing import verify_shard, working_folder
 
-# What one core takes for a byte: of records that are moved, compressed, parsed, or whose lengths
-# alone are read.
+# Seconds that one core takes per byte to move, compress and parse records, and to scan lengths.
 _MOVE_SECONDS, _GZIP_SECONDS, _PARSE_SECONDS, _SCAN_SECONDS = 1 / 300e6, 1 / 30e6, 1 / 50e6, 1 / 2e9
 _THREADS = 16
-_PICK_BYTES = 128 << 20  # of memory that a process needs that holds nothing
+_PICK_BYTES = 128 << 20  # memory of a process that holds no records
 
 
 def balance(
     inputs: Inputs, settings: BalancerSettings, *, num_given: int, uri: str, runner: Runner
 ) -> tuple[Manifest, dict[str, Feature], dict[str, Sequence[str]]]:
-    """Writes the shards of a balanced dataset.
+    """Write the shards of a balanced dataset.
 
     Args:
-        num_given: how many of the inputs were given; the others are those that settings add.
+        inputs: the datasets, including the ones that settings add.
+        settings: the settings of the balancing.
+        num_given: the number of inputs without the ones that settings add.
+        uri: the folder of the new dataset.
+        runner: runs the tasks.
 
     Returns:
-        What is to be published with them: the manifest, the features, and vocabularies by feature.
+        The manifest, the features, and the vocabularies by feature, to be published.
     """
     edits = edits_of(inputs, settings)
-    key = ""  # of all that shards depend on; empty where that is not known of an input
+    key = ""  # digest of all that shards depend on; empty if an input has no digest
     if all(source.manifest is not None for source in inputs.sources):
         digests = [source.digest for source in inputs.sources]
         key = run_key("ShardBalancer", digests, dataclasses.asdict(settings), edits)
-    start_working(uri, key=key, keeps_dataset=True)  # a setting may be for other records
+    start_working(uri, key=key, keeps_dataset=True)  # a later check may still refuse a setting
     context = JobContext(
         uri=uri,
         block_bytes=settings.block_bytes,
@@ -86,12 +89,12 @@ def balance(
 def _survey(
     inputs: Inputs, settings: BalancerSettings, context: JobContext, runner: Runner
 ) -> dict[str, list[ShardSurvey]]:
-    """Surveys of the shards of each split."""
+    """Survey the shards of each split."""
     shards = [given for group in inputs.shards.values() for given in group]
     survey = functools.partial(survey_shard, context, settings.stratify_by)
     parses = bool(context.edits) or settings.stratify_by is not None
     if not parses and all(given.shard.index_path is not None for given in shards):
-        with futures.ThreadPoolExecutor(_THREADS) as pool:  # a small file each
+        with futures.ThreadPoolExecutor(_THREADS) as pool:  # each reads a small file
             found = [*pool.map(survey, shards)]
     else:
         seconds = _PARSE_SECONDS if parses else _SCAN_SECONDS
@@ -115,7 +118,7 @@ def _plan(
     context: JobContext,
     runner: Runner,
 ) -> SplitPlan:
-    """A split's plan: records are picked where they may be, and that gains."""
+    """Plan a split. Records are picked from input files if possible and worthwhile."""
     made = plan_split(inputs, split, surveys, settings, uri=context.uri)
     picked = None if context.edits else pick_split(made, inputs, surveys)
     if picked is not None:
@@ -128,7 +131,7 @@ def _plan(
 def _write(
     plans: Sequence[SplitPlan], settings: BalancerSettings, context: JobContext, runner: Runner
 ) -> list[TaskResult]:
-    """Writes all shards."""
+    """Write all shards."""
     for given in (given for plan in plans if plan.is_picked for given in plan.shards):
         read_ahead(given.shard.path)
     shuffles = {plan.split: plan.shuffle for plan in plans if plan.shuffle is not None}
@@ -149,7 +152,7 @@ def _write(
 
 
 def _check_shards(context: JobContext, result: TaskResult) -> None:
-    """Makes sure that the shards of an earlier run stand as they were."""
+    """Raise if the shards of an earlier run have changed."""
     for shard in result.shards:
         verify_shard(shard, uri=context.uri, block_bytes=context.block_bytes)
 
@@ -164,9 +167,9 @@ def _cost(plans: Sequence[SplitPlan], settings: BalancerSettings) -> Cost:
 
 
 def _config(inputs: Inputs, num_given: int, settings: BalancerSettings) -> JsonObject:
-    """The settings that shaped the outcome, but for edits; of added datasets, digests."""
+    """Return the settings that shape the outcome, without edits; added datasets as digests."""
     config = dataclasses.asdict(settings)
-    # The first changes the way, not the outcome; of others digests or counts are kept.
+    # `memory_bytes` does not change the outcome; the others are kept as digests or counts.
     for name in ("memory_bytes", "exclude", "relabel", "where", "add"):
         del config[name]
     if not config["keep_shards"]:
@@ -207,7 +210,7 @@ def _manifest(
 def _label_counts(
     inputs: Inputs, counts: Mapping[str, EditCounts]
 ) -> Mapping[str, Mapping[str, int]]:
-    """How often each label occurs now: of the feature that the inputs have counted before."""
+    """Return the frequency of each label after edits, for features that the inputs counted."""
     said = inputs.label_counts
     if all(one.changes_nothing for one in counts.values()):
         return said
@@ -227,9 +230,9 @@ def _label_counts(
 
 
 def _fingerprint(inputs: Inputs, results: Sequence[TaskResult]) -> str:
-    """Of the records of each split, in no order, and of what their labels are called.
+    """Return a fingerprint of the records of each split and of their label names.
 
-    The same however the inputs are sharded and ordered, and whatever the settings.
+    It does not depend on the order and sharding of the inputs, or on the settings.
     """
     facts: list[tuple[tuple[object, ...], object]] = []
     for split in inputs.shards:
@@ -242,7 +245,7 @@ def _fingerprint(inputs: Inputs, results: Sequence[TaskResult]) -> str:
 def _check_records(
     inputs: Inputs, plans: Sequence[SplitPlan], manifest: Manifest, results: Sequence[TaskResult]
 ) -> None:
-    """Compares what was read with what inputs' manifests say, and what was written with both."""
+    """Compare the records read with the manifests of the inputs, and those written with both."""
     planned = {plan.split: sum(plan.counts) for plan in plans}
     written = {split: account.written for split, account in manifest.accounting.items()}
     if written != planned:

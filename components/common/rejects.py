@@ -135,7 +135,7 @@ REJECT_CODES = {
     "EMPTY_FILE": RejectCode("no bytes, or no text", "restore or remove it"),
     "FILE_NOT_FOUND": RejectCode(
         "a list or annotation names a file that is not there",
-        "bring the file; or name the folder that the paths are relative to, `image_roots=`",
+        "bring the file; or name the folder that the paths are relative to, `file_roots=`",
     ),
     "INTERNAL": RejectCode(
         "a library raised an error that nobody expected, which is named",
@@ -171,8 +171,8 @@ REJECT_CODES = {
         'name its encoding: `encoding="utf-16"`; or mend the text',
     ),
     "OUTSIDE_INPUT_BASE": RejectCode(
-        "a link that leads out of `input_base`, or a path out of the `image_roots` that are given",
-        "put the file in place of the link; or allow the folder: `image_roots=`",
+        "a link or a path of a list that leads out of `input_base` and of the `file_roots`",
+        "put the file in place of the link; or allow the folder: `file_roots=`",
     ),
     "SPARSE_MEMBER": RejectCode("a member of an archive with holes", "pack it without `tar -S`"),
     "TOO_LARGE": RejectCode(

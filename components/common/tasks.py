@@ -64,7 +64,8 @@ class Runner(contextlib.AbstractContextManager["Runner"]):
     Args:
         processes: of this machine, at the most; 0: one a core; 1: this process does it all.
         make_pipeline: makes a Beam pipeline, to whose runner all calls go; None: this machine.
-        module: what processes import when they begin, which one does at once.
+        module: what processes import when they begin.
+        starts_early: begin to import it when the runner is entered, and not at the first call.
     """
 
     def __init__(
@@ -73,9 +74,17 @@ class Runner(contextlib.AbstractContextManager["Runner"]):
         processes: int = 0,
         make_pipeline: Callable[[], Any] | None = None,
         module: str = "",
+        starts_early: bool = True,
     ) -> None:
+        self._starts_early = starts_early
         self.processes, self.make_pipeline = processes, make_pipeline
         self._pool = Pool(module) if make_pipeline is None and processes != 1 else None
+
+    def __enter__(self) -> "Runner":
+        """Begin to start processes, if there may be work for them."""
+        if self._pool is not None and self._starts_early:
+            self._pool.start_early()
+        return self
 
     def __exit__(self, *error: object) -> None:
         if self._pool is not None:

@@ -72,7 +72,8 @@ class Conversion(abc.ABC, Generic[_Plan]):
         self._runner = runner or Runner(processes=1)
         self.located = locate(
             selection,
-            image_roots=settings.image_roots if self.sees_siblings else (),
+            image_roots=settings.file_roots if self.sees_siblings else (),
+            lists_roots=False,
             is_source_file=self.is_source_file,
             sees_siblings=self.sees_siblings,
             unit=self.unit,
@@ -163,11 +164,17 @@ class Conversion(abc.ABC, Generic[_Plan]):
         return found[-1].size if found and found[-1].problem is None else None
 
     def check_outcome(
-        self, plan: Plan, rejects: Sequence[Reject], *, written: int, uri: str
+        self, plan: Plan, rejects: Sequence[Reject], *, written: Mapping[str, int], uri: str
     ) -> None:
-        """Refuses too many rejects, and a dataset without examples, by an `InputError`.
+        """Raise an `InputError` for too many rejects, or a dataset or split that lost every record.
 
-        TFX removes a failed run's output, so the list of rejects goes beside it.
+        TFX removes a failed run's output, so the list of rejects is written next to it.
+
+        Args:
+            plan: the run's plan.
+            rejects: all rejects of the run.
+            written: the number of records by split.
+            uri: the folder of the dataset.
         """
         listed_in = f"{uri.rstrip('/')}.rejects.jsonl"
         base, most = self.located.base, self.settings.max_reject_fraction
@@ -175,7 +182,7 @@ class Conversion(abc.ABC, Generic[_Plan]):
             check_reject_fraction(
                 rejects, found=plan.found, max_reject_fraction=most, listed_in=listed_in
             )
-            if not written:
+            if not any(written.values()):
                 why = "a table that has a header alone has none"
                 if rejects:
                     one = rejects[0]
@@ -185,6 +192,16 @@ class Conversion(abc.ABC, Generic[_Plan]):
                     why = f"{plan.found} skipped, as the settings ask for"
                 rule = f"expected {self.unit}, found none that can be read ({why})"
                 raise InputError(f"input_base {base!r}: {rule}.", path=base)
+            for reject in rejects:
+                if reject.split in plan.own_splits and not written.get(reject.split):
+                    count = sum(other.split == reject.split for other in rejects)
+                    raise InputError(
+                        f"input_base {base!r}: all {count} {self.unit} of the split "
+                        f"{reject.split!r} were rejected. The first: {reject.source!r}: "
+                        f"{reject.code} ({reject.detail}). All are listed in {listed_in}. Fix or "
+                        "remove them.",
+                        path=base,
+                    )
         except InputError as error:
             write_text(listed_in, render_rejects(rejects), temporary_folder=working_folder(uri))
             is_unknown = self.settings.layout == "auto" and not plan.found

@@ -44,6 +44,7 @@ class Plan:
     skipped: Mapping[str, int]  # number of skipped inputs, by split
     found: int  # inputs in all
     is_shuffled: bool = True  # whether the order is random; False: as the inputs lie
+    own_splits: frozenset[str] = frozenset()  # the splits that the inputs name
 
     @property
     def splits(self) -> tuple[str, ...]:
@@ -210,6 +211,7 @@ class SplitRules:
             rule = "False, or inputs that all have labels"
             raise ConfigError.of("stratify", True, allowed=rule)
         self.hashed, self.has_own, self._seed = hashed, bool(own), settings.seed
+        self.own = frozenset(own)
         names = {*own, *(hashed.names if some_have_none or not own else ())}
         self.splits = order_splits(names, hashed.names)
         settings.check_splits(self.splits)

@@ -228,6 +228,7 @@ class RowPlanner:
             excluded=tuple(excluded),
             assigned=tuple(assigned),
             tokens=tokens,
+            own_splits=rules.own,
         )
 
     def _token_plan(self) -> TokenPlan | None:

@@ -1,1 +1,1 @@
-"""What is in a dataset, for people: its facts, records, what will hurt, and a page of all that."""
+"""Show the contents of a dataset to people: facts, records, problems, and a report page."""

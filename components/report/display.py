@@ -1,4 +1,4 @@
-"""Records for people: as text for a terminal, or as files that any program opens.
+"""Show records on a terminal, or export them as files that any program opens.
 
 print(as_text(read_examples("datasets/photos", count=5)))
 export_examples(read_examples("datasets/photos"), "looked-at/")
@@ -16,13 +16,13 @@ from trainer_utils.storage import join, list_names, make_folder, write_atomicall
 from trainer_utils.text_output import human_bytes, quantity
 
 EXAMPLES_FILE = "examples.csv"
-MOST_SHOWN = 72  # characters of a text
-_MOST_VALUES = 8  # of a list
-_MOST_IN_A_CELL = 32_767  # characters: what spreadsheets take
+MOST_SHOWN = 72  # characters of a string
+_MOST_VALUES = 8  # values of a list
+_MOST_IN_A_CELL = 32_767  # characters: the limit of spreadsheets
 
 
 def as_text(examples: Iterable[Example]) -> str:
-    """Examples for a terminal: a head line each, and a line a feature."""
+    """Format examples for a terminal: a heading, then one line per feature."""
     blocks = []
     for example in examples:
         width = max((len(printable(name)) for name in example.values), default=0)
@@ -35,7 +35,7 @@ def as_text(examples: Iterable[Example]) -> str:
 
 
 def describe_value(value: Value) -> str:
-    """What a value is, in one line."""
+    """Describe a value in one line."""
     if value.kind in ("image", "sound", "bytes"):
         size = [" x ".join(map(str, value.shape))] if value.kind == "image" else []
         texts = [", ".join([value.format or "bytes", *size, human_bytes(value.num_bytes)])]
@@ -57,19 +57,19 @@ def describe_value(value: Value) -> str:
 
 
 def export_examples(examples: Iterable[Example], folder: str) -> int:
-    """Writes examples where any program can look at them.
+    """Export examples to a folder of files that any program can open.
 
     Args:
-        examples: of `read_examples`.
-        folder: is made; `examples.csv` in it has a row an example and a column a feature, with a
-            path where the value is an image, a sound, other bytes, or a text that no cell can
-            hold: it is too long, or has a NUL.
+        examples: examples, as returned by `read_examples`.
+        folder: the folder to create. Its `examples.csv` has a row per example and a column per
+            feature. Images, audio, other bytes, and strings that do not fit into a cell (too long,
+            or with a NUL) are files, and the cell has the path.
 
     Returns:
-        How many.
+        The number of examples.
 
     Raises:
-        DatasetError: there is something in the folder already.
+        DatasetError: the folder is not empty.
     """
     make_folder(folder)
     if list_names(folder):
@@ -94,7 +94,7 @@ def _export(example: Example, folder: str) -> dict[str, str]:
         if value.is_file or len(cell) > _MOST_IN_A_CELL or "\0" in cell:
             content = value.content if value.is_file else cell.encode()
             suffix = value.suffix if value.is_file else ".txt"
-            # By its number: a feature's name may hold what no file name can.
+            # Use the column's number: a feature's name may not be a valid file name.
             cell = f"{example.split}-{example.number:08d}-{column}{suffix}"
             with write_atomically(join(folder, cell), temporary_folder=folder) as stream:
                 stream.write(content)

@@ -1,12 +1,13 @@
-"""What in a dataset will hurt a training, and the cure: wholeness, shards, rejects, classes.
+"""Find problems of a dataset that will hurt training, each with a fix.
 
     for check in dataset_checks("datasets/photos", workers=8):
         print(check.level, check.message, check.cure)
 
-Nothing is changed, and no record is read.
+The checks cover completeness, shards, rejects and classes. They change nothing and read no record.
 """
 
 import dataclasses
+import shlex
 from collections.abc import Iterable, Iterator, Mapping
 
 from components.report.inspection import DatasetFacts, SplitFacts, inspect_dataset
@@ -16,30 +17,29 @@ from trainer_utils.storage.file_system import is_fault
 from trainer_utils.text_output import Part, human_bytes, list_counts, make_table, quantity
 
 _STYLES = {"ok": "green", "warn": "yellow", "bad": "red"}
-_LARGE_BYTES = 10**9  # of a split, from which the size of its shards matters
-_LEAST_SHARD, _MOST_SHARD = 100 * 10**6, 200 * 10**6  # the field's advice
-_UNEQUAL = 2.0  # times the smallest shard's bytes
-_SKEWED = 10.0  # times the rarest class
-_BALANCE = "Run ShardBalancer on it, or tfx-shards convert"
+_LARGE_BYTES = 10**9  # the size of a split above which the size of its shards matters
+_LEAST_SHARD, _MOST_SHARD = 100 * 10**6, 200 * 10**6  # bytes, as TensorFlow's guides advise
+_UNEQUAL = 2.0  # largest shard relative to the smallest
+_SKEWED = 10.0  # most frequent class relative to the rarest
 
 
 @dataclasses.dataclass(frozen=True)
 class Check:
-    """What was found."""
+    """The result of one check."""
 
-    name: str  # what was checked
-    level: str  # `ok`; `warn`, it will cost time or surprise; `bad`, it will fail
-    message: str  # what is there
-    cure: str = ""  # what to do; empty where all is well
+    name: str  # the subject of the check
+    level: str  # `ok`, `warn` (costs time or may surprise) or `bad` (will fail)
+    message: str  # the finding
+    cure: str = ""  # the fix; empty if all is well
 
 
 def is_good(checks: Iterable[Check]) -> bool:
-    """Whether nothing will fail."""
+    """Return whether no check is `bad`."""
     return all(check.level != "bad" for check in checks)
 
 
 def checks_table(checks: Iterable[Check]) -> Part:
-    """A line a check, and its cure below it."""
+    """Return a table with one line per check, and its fix below."""
     rows = [
         [check.level, check.name, [check.message, *([f"→ {check.cure}"] if check.cure else [])]]
         for check in checks
@@ -48,7 +48,7 @@ def checks_table(checks: Iterable[Check]) -> Part:
 
 
 def dataset_checks(uri: str, *, workers: int = 1) -> Iterator[Check]:
-    """All of them, of the dataset at a uri that so many workers will read."""
+    """Yield all checks of the dataset at a uri, to be read by `workers` workers."""
     try:
         facts = inspect_dataset(uri)
     except DatasetError as error:
@@ -61,13 +61,13 @@ def dataset_checks(uri: str, *, workers: int = 1) -> Iterator[Check]:
 
 
 def checks_of(facts: DatasetFacts, *, workers: int = 1) -> Iterator[Check]:
-    """Those of a dataset that can be opened."""
+    """Yield the checks of a dataset that has been opened."""
     yield _manifest(facts)
     for name, split in facts.splits.items():
-        yield _shards(f"shards of {name}", split, workers)
+        yield _shards(facts, f"shards of {name}", split, workers)
     if facts.is_gzip:
         message = "gzip: Datum cannot read it, and shuffle='global' and resuming cannot skip in it"
-        cure = "Write it again with compression='none'; images and sounds hardly shrink."
+        cure = f"{_balance(facts)} --compression none. Images and audio files hardly shrink."
         yield Check("compression", "warn", message, cure)
     else:
         yield Check("compression", "ok", "none")
@@ -77,41 +77,47 @@ def checks_of(facts: DatasetFacts, *, workers: int = 1) -> Iterator[Check]:
         yield _classes(facts.labels, facts.label_totals)
 
 
+def _balance(facts: DatasetFacts) -> str:
+    """Return the command that writes the dataset again, to which flags are added."""
+    return f"Run tfx-shards balance {shlex.quote(facts.uri)} OUT"
+
+
 def _manifest(facts: DatasetFacts) -> Check:
     if facts.manifest is None:
         message = f"none (written by {facts.writer}): a missing record or shard would go unnoticed"
-        return Check("manifest", "warn", message, f"{_BALANCE}.")
+        return Check("manifest", "warn", message, f"{_balance(facts)}.")
     if any(s.index_crc32c is None for s in facts.manifest.shards) and not facts.is_gzip:
         message = "no record index: every shard has to be scanned before its first record is read"
-        return Check("index", "warn", message, "Run ShardBalancer on it, which writes one.")
+        return Check("index", "warn", message, f"{_balance(facts)}, which writes one.")
     return Check("manifest", "ok", f"whole by its manifest, written by {facts.writer}")
 
 
-def _shards(what: str, split: SplitFacts, workers: int) -> Check:
+def _shards(facts: DatasetFacts, what: str, split: SplitFacts, workers: int) -> Check:
     if split.records == 0 or not split.shards:
-        return Check(what, "warn", "no record in it", "Set splits, or leave it out.")
+        cure = "Leave the split out, or convert again with --splits train=8,eval=2."
+        return Check(what, "warn", "no record in it", cure)
     bytes_each = [shard.bytes for shard in split.shards]
     least, most = min(bytes_each), max(bytes_each)
     mean = split.bytes / split.num_shards
-    if split.num_shards < workers:
+    if facts.is_gzip and split.num_shards % workers:  # else each worker reads its own records
         message = (
-            f"{split.num_shards} for {workers} workers: readers that share out files, not "
-            "records, leave workers without any"
+            f"{split.num_shards} compressed, not a multiple of {workers} workers: "
+            "some workers unpack more than others"
         )
-        cure = f"{_BALANCE}, with shard_multiple={workers} or num_shards={workers}."
-        return Check(what, "warn", message, cure)
-    if split.num_shards % workers:
-        message = f"{split.num_shards} is no multiple of {workers} workers"
-        return Check(what, "warn", message, f"{_BALANCE}, with shard_multiple={workers}.")
+        return Check(what, "warn", message, f"{_balance(facts)} --shard-multiple {workers}.")
     if split.bytes >= _LARGE_BYTES and not _LEAST_SHARD <= mean <= _MOST_SHARD:
         size = human_bytes(mean)
         message = f"{size} on average: 100 to 200 MB read best from disks and object stores"
-        return Check(what, "warn", message, f"{_BALANCE}, with target_shard_bytes={128 << 20}.")
+        cure = f"{_balance(facts)} --target-shard-bytes 128MiB."
+        return Check(what, "warn", message, cure)
     if most > _UNEQUAL * max(least, 1):
         sizes = f"from {human_bytes(least)} to {human_bytes(most)}"
         message = f"{sizes}: workers would not finish together"
-        return Check(what, "warn", message, f"{_BALANCE}.")
-    return Check(what, "ok", f"{split.num_shards} of {human_bytes(most)} at the most")
+        return Check(what, "warn", message, f"{_balance(facts)}.")
+    message = f"{split.num_shards} of {human_bytes(most)} at the most"
+    if split.num_shards % workers:
+        message += f"; {workers} workers divide its records, not its files"
+    return Check(what, "ok", message)
 
 
 def _rejects(facts: DatasetFacts, manifest: Manifest) -> Iterator[Check]:
@@ -133,13 +139,14 @@ def _classes(labels: Mapping[str, Mapping[str, int]], totals: Mapping[str, int])
         if lacking := sorted(label for label in totals if not counts.get(label)):
             more = f" and {len(lacking) - 1} more" if len(lacking) > 1 else ""
             message = f"{lacking[0]!r}{more} never occurs in {split}"
-            cure = "Convert it again with stratify=True, or more of that class."
+            cure = "Run tfx-shards convert again with --stratify, or add examples of that class."
             return Check("classes", "warn", message, cure)
     ranked = [*totals]
     commonest, rarest = ranked[0], ranked[-1]
     if totals[commonest] > _SKEWED * totals[rarest]:
         message = f"{totals[commonest]:,} of {commonest!r} for {totals[rarest]:,} of {rarest!r}"
-        cure = "Weigh the examples (sample_weight=), or read a dataset a class with weights=."
+        cure = "Weight the examples (labels=LabelOptions(sample_weight=…)), or read one dataset "
+        cure += "per class with weights=[…]."
         return Check("classes", "warn", message, cure)
     most = quantity(totals[commonest], "example")
     return Check("classes", "ok", f"{len(totals)}, of {totals[rarest]:,} to {most}")

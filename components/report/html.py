@@ -1,4 +1,4 @@
-"""Pages of HTML from templates, for data that may be hostile: all of it is escaped.
+"""Render HTML from templates. All data is escaped, since it may be hostile.
 
 page = load_template("page.html").render(name="<script>")
 """
@@ -18,7 +18,7 @@ CONTENT_SECURITY_POLICY = (
 
 
 def load_template(name: str) -> jinja2.Template:
-    """A template below this folder, which inserts whatever it is given as text."""
+    """Load a template from this folder. It escapes every value that it inserts."""
     return _environment().get_template(name)
 
 
@@ -49,12 +49,12 @@ def _visible(text: object) -> str:
 
 
 def _brief(text: object, most: int = 300) -> str:
-    """The beginning of a text that may be of any length."""
+    """Return the beginning of a string of any length."""
     shown = str(text)
     return _visible(shown if len(shown) <= most else shown[: most - 1] + "…")
 
 
 def _number(value: float) -> str:
-    """Four digits are enough to compare; there may be no number, or no finite one."""
+    """Format a number with four digits. It may be missing or not finite."""
     is_whole = float(value).is_integer() and abs(value) < 1e12
     return f"{value:,.0f}" if is_whole else f"{value:,.4g}"

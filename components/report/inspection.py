@@ -1,4 +1,4 @@
-"""What is in a dataset: from its own small files where they say it, else from its records.
+"""Collect facts about a dataset from its metadata, or else from its records.
 
 facts = inspect_dataset("datasets/photos")
 facts.splits["train"].records, facts.features["image"], facts.labels["train"]
@@ -18,39 +18,39 @@ from trainer_utils.format.manifest import DatasetSummary, Origin
 from trainer_utils.format.naming import DATUM_SHARDS_FILE, REJECTS_FILE, TFDS_INFO_FILE
 from trainer_utils.text_output import Part, Shown, human_bytes, list_counts, make_table, quantity
 
-_MOST_LABELS = 20  # that are shown as text
+_MOST_LABELS = 20  # labels that are shown
 _WRITERS = {DATUM_SHARDS_FILE: "Datum", TFDS_INFO_FILE: "TFDS"}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class SplitFacts:
-    """The shards of a split, in order."""
+    """The shards of a split, in order, and their totals."""
 
     shards: Sequence[ShardFile]
 
     @property
     def records(self) -> int:
-        """Of all shards."""
+        """Records of all shards."""
         return sum(shard.num_records for shard in self.shards)
 
     @property
     def bytes(self) -> int:
-        """Of all shards."""
+        """Bytes of all shards."""
         return sum(shard.bytes for shard in self.shards)
 
     @property
     def num_shards(self) -> int:
-        """How many."""
+        """Number of shards."""
         return len(self.shards)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class DatasetFacts(Shown):
-    """What is known of a dataset.
+    """The facts about a dataset.
 
-    `writer` is the component or the project that wrote it, as far as its files tell; `classes` is
-    how many values the vocabulary of a feature has; `manifest` and `origin` are of a dataset of
-    ours. Of a lineage that cannot be read there is none: `verify` says so.
+    `writer` is the component or project that wrote it, if its files name one. `classes` is the size
+    of each feature's vocabulary. Only datasets written by tfx-shards have `manifest` and `origin`.
+    An unreadable lineage is left out here; `verify` reports it.
     """
 
     uri: str
@@ -63,18 +63,18 @@ class DatasetFacts(Shown):
 
     @property
     def left_out_before(self) -> list[DatasetSummary]:
-        """Of the steps before that left inputs out, such as the conversion of what is balanced."""
+        """Earlier steps that left inputs out, such as the conversion before a balancing."""
         before = [each.summary for each in self.origin.ancestors] if self.origin else []
         return [each for each in before if each and each.total.found != each.total.written]
 
     @property
     def labels(self) -> Mapping[str, Mapping[str, int]]:
-        """How often each label occurs, by split."""
+        """Frequency of each label, by split."""
         return self.manifest.label_counts if self.manifest else {}
 
     @property
     def label_totals(self) -> Mapping[str, int]:
-        """How often each label occurs in all splits together, the most frequent first."""
+        """Frequency of each label over all splits, the most frequent first."""
         totals = collections.Counter[str]()
         for counts in self.labels.values():
             totals.update(counts)
@@ -86,7 +86,7 @@ class DatasetFacts(Shown):
         return any(shard.is_gzip for split in self.splits.values() for shard in split.shards)
 
     def to_json(self) -> JsonObject:
-        """All of it as JSON takes it."""
+        """Return the facts as plain JSON types."""
         splits = {
             name: {
                 "records": split.records,
@@ -127,7 +127,7 @@ class DatasetFacts(Shown):
         return facts
 
     def parts(self) -> list[Part]:
-        """What a person sees, as `print_parts` takes it."""
+        """Return the facts in the form that `print_parts` prints."""
         splits = self.splits.values()
         examples = quantity(sum(split.records for split in splits), "example")
         num_bytes = human_bytes(sum(s.bytes for s in splits))
@@ -184,14 +184,14 @@ def _range(ordered: Sequence[str]) -> str | None:
 
 
 def inspect_dataset(place: Place) -> DatasetFacts:
-    """Reads what a dataset says of itself; where it says nothing of its features, its records.
+    """Read a dataset's metadata, and records if the metadata does not describe the features.
 
     Args:
-        place: the uri of one of ours, Datum's, TFDS's, a stock ExampleGen's, or of a folder of
-            TFRecord files; or such files, by path or pattern.
+        place: the uri of a dataset written by tfx-shards, Datum, TFDS or a stock ExampleGen, or of
+            a folder of TFRecord files; or such files, by path or pattern.
 
     Raises:
-        DatasetError: there is no dataset, or it is not whole.
+        DatasetError: there is no dataset, or it is incomplete.
     """
     dataset, origin = open_dataset(place), None
     if dataset.manifest is not None:
@@ -218,7 +218,7 @@ def _writer(dataset: Dataset) -> str:
 
 
 def feature_row(name: str, feature: Feature, classes: Mapping[str, int]) -> list[str]:
-    """Name, type and shape of a feature, as people say it."""
+    """Return the name, type and shape of a feature, for people."""
     extra = feature.extra
     if feature.is_image or feature.is_raw_image:
         channels = feature.shape[2] if len(feature.shape) == 3 else 1

@@ -1,10 +1,10 @@
-"""The report: everything that is known of a dataset, laid out as one page.
+"""Render the report, one HTML page about a dataset.
 
     write_report("datasets/photos", "report.html")
     write_report(uri, "report.html", statistics=statistics_uri, schema=schema_uri)
 
-Counts are the manifest's; what only records can tell comes from a sample of them, which the page
-says. TFX and TensorFlow are not imported, and needed for statistics and schemas of theirs alone.
+Counts come from the manifest. Everything that needs records comes from a sample, and the page says
+so. TFX's messages are only needed for statistics and schemas written by TFX.
 """
 
 import itertools
@@ -23,9 +23,9 @@ from trainer_utils.format import DatasetError
 from trainer_utils.format.naming import REJECTS_FILE, SCHEMA_FILE
 from trainer_utils.storage import is_fault, join, read_text, write_text
 
-SAMPLE_RECORDS = 1000  # of each split
+SAMPLE_RECORDS = 1000  # records per split
 _NUMBERS = {"least": "min", "median": "median", "mean": "mean", "most": "max"}
-_COLUMNS = {  # of a table of TFX's statistics
+_COLUMNS = {  # of the table of TFX's statistics
     "num_stats": {**_NUMBERS, "standard deviation": "std_dev", "zeros": "num_zeros"},
     "string_stats": {"unique": "unique"},
     "bytes_stats": {"unique": "unique"},
@@ -42,18 +42,18 @@ def write_report(
     schema: str | None = None,
     advance: Callable[[int, int], None] = lambda done, total: None,
 ) -> str:
-    """Writes the page, whole or not at all.
+    """Write the report atomically.
 
     Args:
-        uri: of any dataset that `inspect_dataset` reads.
-        path: of the file.
-        sample_records: of each split, at the most, that are read.
-        statistics: the uri of TFX's ExampleStatistics of it, which the page shows too.
-        schema: the uri of TFX's Schema of it; where the two disagree is a finding.
-        advance: called after each record with 1, and how many records will be read.
+        uri: the uri of any dataset that `inspect_dataset` reads.
+        path: the file to write.
+        sample_records: the maximum number of records to read from each split.
+        statistics: the uri of TFX's ExampleStatistics of the dataset, to show as well.
+        schema: the uri of TFX's Schema of the dataset. Disagreements with the data are findings.
+        advance: called after each record with 1 and the number of records that will be read.
 
     Returns:
-        What is damaged among the records that were read, as the page says; empty: nothing.
+        The damage found among the records that were read, or an empty string.
 
     Raises:
         DatasetError: there is no such dataset, or no such statistics.
@@ -73,18 +73,18 @@ def render_report(
     schema: str | None = None,
     advance: Callable[[int, int], None] = lambda done, total: None,
 ) -> tuple[str, str]:
-    """The page as HTML, and what is damaged; arguments and errors as those of `write_report`."""
+    """Return the page as HTML, and the damage found; see `write_report`."""
     reader = ExampleReader(uri)
     sample = draw_sample(reader, most_records=sample_records, advance=advance)
     facts = inspect_dataset(uri)
     checks = [*checks_of(facts), *([_schema_check(schema, facts)] if schema else [])]
-    parts = [part for part in facts.uri.split("/") if part]  # an artifact's ends with a number
+    parts = [part for part in facts.uri.split("/") if part]  # an artifact's uri ends with a number
     totals = facts.label_totals
     labels: dict[str, list[tuple[int, float]]] = {n: [] for n in [*totals][:_MOST_LABELS]}
     for split in facts.splits:
         counts = facts.labels.get(split, {})
         in_all = max(sum(counts.values()), 1)
-        for label, rows in labels.items():  # how often it occurs, and its share of the split
+        for label, rows in labels.items():  # its count, and its share of the split
             rows.append((counts.get(label, 0), counts.get(label, 0) / in_all))
     page = load_template("page.html").render(
         facts=facts,
@@ -121,7 +121,7 @@ def _shards(facts: DatasetFacts, split: str) -> dict[str, object]:
 
 
 def _left_out(facts: DatasetFacts) -> tuple[int, int, int] | None:
-    """Inputs that this step and those before rejected and skipped, of all that were found."""
+    """Return the inputs that were rejected, skipped and found, including earlier steps."""
     if facts.manifest is None:
         return None
     steps = [*(each.total for each in facts.left_out_before), facts.manifest.total]
@@ -129,7 +129,7 @@ def _left_out(facts: DatasetFacts) -> tuple[int, int, int] | None:
 
 
 def _rejects(facts: DatasetFacts, reader: ExampleReader) -> list[dict[str, object]]:
-    """Counts by code, and some of each; of the steps before, counts alone."""
+    """Return rejects by code with a few examples; for earlier steps, only the counts."""
     if facts.manifest is None:
         return []
     examples: dict[str, list[dict[str, str]]] = {}
@@ -148,7 +148,7 @@ def _rejects(facts: DatasetFacts, reader: ExampleReader) -> list[dict[str, objec
 
 
 def _steps(facts: DatasetFacts) -> list[tuple[str, dict[str, str]]]:
-    """The steps that made the dataset, the first one first, each with its settings."""
+    """Return the steps that made the dataset in order, each with its settings."""
     if facts.manifest is None:
         return []
     found = [(facts.manifest.producer, facts.manifest.config)]
@@ -163,7 +163,7 @@ def _steps(facts: DatasetFacts) -> list[tuple[str, dict[str, str]]]:
 
 
 def _read_statistics(uri: str) -> dict[str, list[dict[str, object]]]:
-    """By feature, a row of its table for each split; its columns are those of its kind."""
+    """Return, for each feature, one table row per split, with the columns of its kind."""
     from components.schema.tfmd import feature_name, read_statistics  # TFX's messages
 
     found: dict[str, list[dict[str, object]]] = {}

@@ -1,4 +1,4 @@
-"""Any records of a dataset, by split and number or by name, decoded; TensorFlow is not imported.
+"""Read and decode records of a dataset by number or by name, without TensorFlow.
 
     reader = ExampleReader("datasets/photos")
     for example in reader.read("train", [0, 17, 40_000]): ...
@@ -6,9 +6,9 @@
     examples = reader.named("cat/1.jpg")
     find_places(reader.dataset, "cat/1.jpg")[0].shard    # 'Split-train/data_…'
 
-Where there is a record index, any of a million records comes at once. A record's names are its
-`filename` (images, sounds), its `id` (texts) and its `record_id`. They are looked up in the
-dataset's index; where it has none every shard is read, since a name may be there twice.
+With a record index, any of a million records is found at once. The names of a record are its
+`filename` (images, audio), its `id` (text) and its `record_id`. They are looked up in the dataset's
+index. Without one every shard is read, since a name may occur more than once.
 """
 
 import base64
@@ -40,33 +40,33 @@ from trainer_utils.format.naming import NAME_FEATURES
 from trainer_utils.storage.file_system import encode_path, is_remote
 
 _SUFFIXES = {known.name: known.extensions[0] for known in FORMATS} | {"RAW": ".png"}
-_REQUEST_BYTES = 1 << 20  # of a store, that take as long as to ask for one record
-_FEW = 16  # names, which are looked for in the bytes of a block before its records are decoded
+_REQUEST_BYTES = 1 << 20  # a store returns this as fast as a single record
+_FEW = 16  # up to this many names are searched in the raw bytes before records are decoded
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Value:
-    """What a feature holds in one example."""
+    """The value of a feature in one example."""
 
     values: Sequence[Any]  # integers, floats or bytes
-    kind: str  # `number`, `text`, `image`, `sound` or `bytes`
-    format: str = ""  # of an image or a sound, such as `JPEG`, `RAW` (pixels) or `WAV`
-    shape: tuple[int, ...] = ()  # of an image, `(height, width, channels)`
-    names: Sequence[str] = ()  # of the classes that integers are, where there is a vocabulary
+    kind: str  # one of the kinds that `value_of` returns
+    format: str = ""  # the format of an image or audio file: `JPEG`, `RAW` (pixels), `WAV`, …
+    shape: tuple[int, ...] = ()  # the shape of an image, `(height, width, channels)`
+    names: Sequence[str] = ()  # class names of integers, if there is a vocabulary
 
     @property
     def is_file(self) -> bool:
-        """Whether its one value is what a file would hold."""
+        """Whether its only value is the content of a file."""
         return self.kind in ("image", "sound", "bytes") and len(self.values) == 1
 
     @property
     def num_bytes(self) -> int:
-        """Of all values that are bytes."""
+        """Total size of all values that are bytes."""
         return sum(len(value) for value in self.values if isinstance(value, bytes))
 
     @functools.cached_property
     def content(self) -> bytes:
-        """The file's content; of pixels a PNG."""
+        """Content of the file; pixels are encoded as PNG."""
         data: bytes = self.values[0]
         if self.format != "RAW":
             return data
@@ -74,16 +74,16 @@ class Value:
 
     @property
     def suffix(self) -> str:
-        """Of the file's name, such as `.jpg`."""
+        """Suffix of the file's name, such as `.jpg`."""
         return _SUFFIXES.get(self.format, f".{self.format.lower() or 'bin'}")
 
     @property
     def texts(self) -> list[str]:
-        """The values of a text; what is not UTF-8 in a file's name is escaped."""
+        """Return the values as strings. Bytes of file names that are not UTF-8 are escaped."""
         return [value.decode(errors="backslashreplace") for value in self.values]
 
     def to_json(self) -> Json:
-        """Plain JSON types; a single value as itself; bytes that are no text as base64."""
+        """Return plain JSON types: a single value as itself, bytes that are not text as base64."""
         values = [_plain(value) for value in self.values]
         return values[0] if len(values) == 1 else values
 
@@ -93,7 +93,7 @@ def value_of(
     feature: Feature | None = None,
     vocabulary: Sequence[str] = (),
 ) -> Value:
-    """Finds out what some values are, by looking at them; `vocabulary` has names of classes."""
+    """Determine the kind of values from their content; `vocabulary` has the class names."""
     if not values or not isinstance(values[0], memoryview):
         are_classes = all(isinstance(v, int) and 0 <= v < len(vocabulary) for v in values)
         names = [vocabulary[value] for value in values] if are_classes else []
@@ -129,7 +129,7 @@ def _plain(value: object) -> Json:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Example:
-    """One record: its split, its number in it from 0 on, its shard, and its values by feature."""
+    """One record: its split, its number there from 0, its shard, and its values by feature."""
 
     split: str
     number: int
@@ -138,13 +138,13 @@ class Example:
 
     @property
     def name(self) -> str:
-        """What it was made of, as far as it says so; else its split and number."""
+        """Name of its source, or its split and number if the record has no name."""
         named = [self.values[key] for key in NAME_FEATURES if key in self.values]
         texts = [value.texts[0] for value in named if value.kind == "text" and value.values]
         return texts[0] if texts else f"{self.split} {self.number}"
 
     def to_json(self) -> JsonObject:
-        """Plain JSON types."""
+        """Return the example as plain JSON types."""
         values = {name: value.to_json() for name, value in self.values.items()}
         return {**vars(self), "values": values}
 
@@ -152,16 +152,16 @@ class Example:
 def read_examples(
     place: location.Place, split: str | None = None, *, count: int = 20
 ) -> Iterator[Example]:
-    """The first records of a split or a slice, in the order of the shards.
+    """Yield the first records of a split or a slice, in the order of the shards.
 
     Args:
         place: any dataset that `inspect_dataset` reads.
-        split: a split, or slices such as `train[100:]+eval`; None: the first split.
-        count: how many at the most.
+        split: a split, or slices such as `train[100:]+eval`. None: the first split.
+        count: the maximum number of records.
 
     Raises:
         DatasetError: there is no such dataset or split.
-        CorruptShardError: a record on the way is damaged.
+        CorruptShardError: a record is damaged.
     """
     reader = ExampleReader(place)
     spec = reader.splits[0] if split is None else split
@@ -173,13 +173,13 @@ def read_examples(
 
 
 class ExampleReader:
-    """Reads any records of a dataset, wherever they are; what was opened once is remembered.
+    """A reader of any records of a dataset, which keeps opened shards.
 
     Args:
         place: any dataset that `inspect_dataset` reads.
 
     Raises:
-        DatasetError: there is none, or it is not whole.
+        DatasetError: there is no dataset, or it is incomplete.
     """
 
     def __init__(self, place: location.Place) -> None:
@@ -188,24 +188,24 @@ class ExampleReader:
         self._indexes: dict[str, RecordIndex] = {}
 
     def count(self, split: str) -> int:
-        """Records of a split."""
+        """Return the number of records in a split."""
         return sum(map(self._records, self.dataset.shards[split]))
 
     def read(self, split: str, numbers: Sequence[int]) -> Iterator[Example]:
-        """Records of a split by increasing number; CorruptShardError of a damaged one."""
+        """Yield records of a split by ascending number; raise CorruptShardError if damaged."""
         features, labels = self.dataset.features, self.dataset.vocabularies
         for number, shard, record in self.payloads(split, numbers):
             found = decode_example(record)
             values = {}
             for name in sorted(found, key=lambda name: (name not in features, name)):
                 value = value_of(found[name], features.get(name), labels.get(name, ()))
-                if value.kind == "bytes" and name in NAME_FEATURES:  # of a file, not in UTF-8
+                if value.kind == "bytes" and name in NAME_FEATURES:  # a name, not UTF-8
                     value = dataclasses.replace(value, kind="text")
                 values[name] = value
             yield Example(split=split, number=number, shard=shard.name, values=values)
 
     def named(self, name: str, *, count: int = 20) -> Iterator[Example]:
-        """The first `count` records of a `filename` or `id`; DatasetError where there is none."""
+        """Yield the first `count` records with a `filename` or `id`; raise DatasetError if none."""
         found = find_places(self.dataset, name)
         if not found:
             raise DatasetError(
@@ -219,7 +219,7 @@ class ExampleReader:
     def payloads(
         self, split: str, numbers: Sequence[int]
     ) -> Iterator[tuple[int, ShardFile, bytes]]:
-        """The same as `read` as they are stored, each with its number and shard; verified."""
+        """Yield serialized, verified records, each with its number and shard; see `read`."""
         done = 0
         for first, shard in self.shards(split):
             after = first + self._records(shard)
@@ -235,7 +235,7 @@ class ExampleReader:
             done += len(here)
 
     def shards(self, split: str) -> Iterator[tuple[int, ShardFile]]:
-        """The shards of a split, each with the number of its first record in the split."""
+        """Yield the shards of a split, each with the number of its first record there."""
         first = 0
         for shard in self.dataset.shards[split]:
             yield first, shard
@@ -252,24 +252,24 @@ class ExampleReader:
 
 @dataclasses.dataclass(frozen=True)
 class Place:
-    """One record: the name that was looked for, its split, its number in its shard from 0."""
+    """The location of a record: its name, its split, and its number in its shard from 0."""
 
     name: str
     split: str
     shard: str  # relative to the dataset's uri
     record: int
-    byte_offset: int  # of its frame in the shard, before compression
-    bytes: int  # without its frame
+    byte_offset: int  # offset of its frame in the uncompressed shard
+    bytes: int  # size without the frame
 
 
 def name_features(dataset: Dataset) -> list[str]:
-    """The features that name a dataset's records; none of others' datasets that have no such."""
+    """Return the features that name a dataset's records. Third-party datasets may have none."""
     features = dataset.features
     return [n for n in NAME_FEATURES if n in features and features[n].type != "float"]
 
 
 def names_of(values: Mapping[str, Sequence[Any]]) -> list[bytes]:
-    """The names of a record, of the values of its features; one that is a number as text."""
+    """Return the names of a record from its feature values. Numbers become strings."""
     return [
         bytes(value) if isinstance(value, memoryview) else str(value).encode()
         for feature in NAME_FEATURES
@@ -279,7 +279,7 @@ def names_of(values: Mapping[str, Sequence[Any]]) -> list[bytes]:
 
 
 def find_places(dataset: Dataset, name: str) -> list[Place]:
-    """The records of a name, in the order of the shards; CorruptShardError of a damaged one."""
+    """Return the records with a name, in the order of the shards; raise if one is damaged."""
     found: list[Place] = []
     for split, shards in dataset.shards.items():
         for shard in shards:
@@ -297,7 +297,7 @@ def find_places(dataset: Dataset, name: str) -> list[Place]:
 
 
 def read_places(shard: ShardFile, split: str, names: Iterable[str]) -> Iterator[Place]:
-    """The records of some names in a shard, whose records are all read and checked."""
+    """Yield the records with these names in a shard, reading and checking all its records."""
     wanted = {encode_path(name): name for name in names}
     may_be_numbers = any(name.lstrip(b"-").isdigit() for name in wanted)
     first = 0

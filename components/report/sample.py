@@ -1,9 +1,9 @@
-"""What a sample of records says of a dataset's features: numbers, texts, pictures, sounds.
+"""Summarise the features of a dataset from a sample of its records.
 
 sample = draw_sample(reader, most_records=1000)
 sample.features["height"].statistics["value"]["train"]["mean"], sample.pictures
 
-Pictures are small, with label maps drawn in and boxes beside them, as data that a page holds.
+Pictures are small `data:` uris. Label maps are drawn into them; boxes are kept separately.
 """
 
 import base64
@@ -26,26 +26,26 @@ from trainer_utils.storage.file_system import is_fault
 _BINS = 24
 _MOST_TEXTS, _MOST_SOUNDS = 6, 8
 _MOST_CLASSES, _MOST_OF_A_CLASS = 24, 6
-_MOST_FEATURES = 120  # with statistics, so that a table of thousands of columns stays a page
+_MOST_FEATURES = 120  # features with statistics, to keep the page of a wide table small
 _MOST_TEXT_CHARACTERS = 400
-_WORDS_OF_LANGUAGE = 4  # in a text, at the least
+_WORDS_OF_LANGUAGE = 4  # strings with fewer words on average are names rather than language
 _WORD = re.compile(r"\w[\w'-]*")
 _SIDE = 144  # pixels
 _QUALITY = 70
 _EDGES = ("xmin", "xmax", "ymin", "ymax")
 _MOST_BOXES = 20
 _MOST_PIXELS = 90_000_000
-_PEAKS = 80  # of a wave form
-# Class ids of label maps by colour: far apart, and the same on every page.
+_PEAKS = 80  # points of a waveform
+# Colours of class ids in label maps: far apart, and the same on every page.
 _STEPS = ((37, 0), (91, 60), (151, 120))
 _COLOURS = [(step * n + first) % 256 for n in range(256) for step, first in _STEPS]
 _LABEL_MAP_OPACITY = 0.5
 
 
 class Picture(NamedTuple):
-    """A small picture: a `data:` uri, its pixels, what its example is called, and its objects.
+    """A small picture: its `data:` uri, its size, the name of its example, and its objects.
 
-    Of each object there is a box, edges in shares of the picture, and a label.
+    Each object has a box, with edges relative to the picture, and a label.
     """
 
     source: str
@@ -56,36 +56,36 @@ class Picture(NamedTuple):
 
 
 class Sound(NamedTuple):
-    """One sound: its example's name, and the greatest amplitudes of its parts, in [0, 1]."""
+    """One clip: the name of its example, and the peak amplitudes of its parts, in [0, 1]."""
 
     name: str
     seconds: float
-    sample_rate: int  # samples a second
+    sample_rate: int  # samples per second
     channels: int
     peaks: Sequence[float]
 
 
 class FeatureSample:
-    """One feature in the sample."""
+    """The statistics of one feature in the sample."""
 
     def __init__(self) -> None:
-        # How often each occurs.
-        self.kinds = collections.Counter[str]()  # `number`, `image`, `sound`, `text` or `bytes`
-        self.formats = collections.Counter[str]()  # of images and sounds
-        self.present = collections.Counter[str]()  # examples that have it, by split
-        self.words = collections.Counter[str]()  # of texts
-        self.texts: list[str] = []  # some of them
-        # What is counted of it, by its name and split.
+        # Frequencies.
+        self.kinds = collections.Counter[str]()  # the kinds of `Value`
+        self.formats = collections.Counter[str]()  # formats of images and audio
+        self.present = collections.Counter[str]()  # examples that have the feature, by split
+        self.words = collections.Counter[str]()  # words of strings
+        self.texts: list[str] = []  # a few strings
+        # Numbers by the name of the statistic and by split.
         self.numbers: dict[str, dict[str, list[float]]] = {}
 
     @property
     def kind(self) -> str:
-        """The most frequent one."""
+        """The most frequent kind."""
         return self.kinds.most_common(1)[0][0] if self.kinds else "bytes"
 
     @property
     def statistics(self) -> dict[str, dict[str, dict[str, object]]]:
-        """By what is counted and by split; `shares` are of bins that are the same in all splits."""
+        """Statistics by name and split; `shares` use the same bins for all splits."""
         found = {}
         for name, by_split in self.numbers.items():
             arrays = {split: np.asarray(numbers, float) for split, numbers in by_split.items()}
@@ -108,7 +108,7 @@ class FeatureSample:
         return found
 
     def add(self, split: str, value: Value, sound: Sound | None) -> None:
-        """Takes note of its value in an example, and of the sound in it."""
+        """Add the value of one example, and the clip in it."""
         if not value.values:
             return
         self.present[split] += 1
@@ -135,7 +135,7 @@ class FeatureSample:
     def _add_texts(self, split: str, texts: Sequence[str]) -> None:
         self._count("characters", split, [len(text) for text in texts])
         words = [_WORD.findall(text.casefold()) for text in texts]
-        if sum(map(len, words)) >= _WORDS_OF_LANGUAGE * len(texts):  # fewer are names and the like
+        if sum(map(len, words)) >= _WORDS_OF_LANGUAGE * len(texts):  # else they are names
             self._count("words", split, [len(found) for found in words])
             self.words.update(itertools.chain.from_iterable(words))
             if len(self.texts) < _MOST_TEXTS:
@@ -147,15 +147,15 @@ class FeatureSample:
 
 @dataclasses.dataclass(kw_only=True)
 class Sample:
-    """What was found in some records."""
+    """The summary of a sample of records."""
 
-    records: dict[str, int]  # looked at, by split
+    records: dict[str, int]  # records in the sample, by split
     features: dict[str, FeatureSample] = dataclasses.field(default_factory=dict)
-    # By class, or by split where there are no classes.
+    # By class, or by split if there are no classes.
     pictures: dict[str, list[Picture]] = dataclasses.field(default_factory=dict)
-    sounds: list[Sound] = dataclasses.field(default_factory=list)  # some
-    more_features: int = 0  # were found besides
-    damage: str = ""  # why no more could be read, if so
+    sounds: list[Sound] = dataclasses.field(default_factory=list)  # a few clips
+    more_features: int = 0  # features without statistics
+    damage: str = ""  # the error that ended reading, if any
 
 
 def draw_sample(
@@ -164,7 +164,10 @@ def draw_sample(
     most_records: int,
     advance: Callable[[int, int], None] = lambda done, total: None,
 ) -> Sample:
-    """Reads records equally far apart in each split; `advance` gets 1 after each, and how many."""
+    """Read evenly spaced records of each split.
+
+    `advance` is called after each record with 1 and the number of records in the sample.
+    """
     found = Sample(records=dict.fromkeys(reader.splits, 0))
     numbers: dict[str, list[int]] = {}
     for split in reader.splits:
@@ -199,7 +202,7 @@ def _noting_damage(sample: Sample) -> Iterator[None]:
 
 
 def spread(count: int, most: int) -> list[int]:
-    """At most `most` of the numbers below `count`, equally far apart, in increasing order."""
+    """Return at most `most` evenly spaced numbers below `count`, in ascending order."""
     taken = min(count, most)
     return [number * count // taken for number in range(taken)]
 
@@ -215,7 +218,7 @@ def _keep_picture(pictures: dict[str, list[Picture]], example: Example) -> None:
 
 
 def _draw_picture(example: Example) -> Picture | None:
-    """The first image of an example, small; None where it has none that Pillow reads."""
+    """Return the first image of an example as a thumbnail, or None if Pillow reads none."""
     images = [v for n, v in example.values.items() if v.kind == "image" and n != "label"]
     if not images or (image := _open(images[0])) is None:
         return None
@@ -237,7 +240,7 @@ def _open(value: Value) -> Image.Image | None:
                 return None
             image.draft("RGB", (_SIDE, _SIDE))
             small = image.convert("L" if value.shape[2] == 1 else "RGB")
-    except Exception as error:  # Pillow raises a dozen kinds on hostile files
+    except Exception as error:  # Pillow raises a dozen types on hostile files
         if is_fault(error):
             raise
         return None
@@ -260,14 +263,14 @@ def _boxes(example: Example) -> list[Mapping[str, float | str]]:
 
 
 def _read_sound(name: str, value: Value) -> Sound | None:
-    """The sound that a value is; None where it is none, or none kept as plain WAV."""
+    """Return the clip of a value, or None if it is not plain WAV."""
     if value.format != "WAV" or not value.is_file:
         return None
     try:
         with wave.open(io.BytesIO(value.content)) as reader:
             rate, channels = reader.getframerate(), reader.getnchannels()
             width, frames = reader.getsampwidth(), reader.readframes(reader.getnframes())
-    except (wave.Error, EOFError, ValueError):  # floating point, for one
+    except (wave.Error, EOFError, ValueError):  # floating-point WAV, for example
         return None
     if width != 2 or not rate or not channels:
         return None

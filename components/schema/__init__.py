@@ -1,1 +1,1 @@
-"""What is said of a dataset to TFX, Datum, TFDS and others."""
+"""Descriptions of a dataset for TFX, Datum, TFDS and other programs."""

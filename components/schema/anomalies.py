@@ -1,4 +1,4 @@
-"""An audit's findings as files: TFX's anomalies, a message a split, and JSON of all of them.
+"""Write an audit's findings as files: TFX anomalies for each split, and JSON with all of them.
 
 files_of(audit, fail_on=["leakage"])       # {"findings.json": …, "Split-train/SchemaDiff.pb": …}
 
@@ -15,11 +15,11 @@ from trainer_utils.format.naming import SPLIT_PREFIX
 
 FINDINGS_FILE = "findings.json"
 _ANOMALIES_FILE = "SchemaDiff.pb"
-_MOST_SENTENCES = 10  # of an anomaly's description
+_MOST_SENTENCES = 10  # in an anomaly's description
 
 
 def files_of(audit: Audit, fail_on: Sequence[str]) -> dict[str, bytes]:
-    """Contents by path; kinds of `fail_on` are errors, all others warnings."""
+    """Return the contents of the files by path. Kinds in `fail_on` are errors, others warnings."""
     files = {}
     for split in audit.records:
         found = [one for one in audit.findings if split in one.splits]
@@ -27,13 +27,13 @@ def files_of(audit: Audit, fail_on: Sequence[str]) -> dict[str, bytes]:
         path = f"{SPLIT_PREFIX}{split}/{_ANOMALIES_FILE}"
         files[path] = message.SerializeToString(deterministic=True)
     listed = audit.to_json()
-    del listed["uri"], listed["against"]  # the same wherever the dataset lies
+    del listed["uri"], listed["against"]  # the files must not depend on where the dataset is
     text = json.dumps(listed, indent=2, sort_keys=True, ensure_ascii=False) + "\n"
     return {**files, FINDINGS_FILE: text.encode("utf-8", "backslashreplace")}
 
 
 def _anomalies(found: Sequence[Finding], fail_on: Sequence[str]) -> anomalies_pb2.Anomalies:
-    """One anomaly for each kind of finding."""
+    """Return one anomaly for each kind of finding."""
     message = anomalies_pb2.Anomalies()
     for kind in KINDS:
         of_kind = [one for one in found if one.kind == kind]

@@ -1,9 +1,9 @@
-"""A dataset's features as `schema.pbtxt` for TFX, JSON for Datum and TFDS, and a JSON Schema.
+"""Describe a dataset's features: `schema.pbtxt` for TFX, JSON for Datum and TFDS, a JSON Schema.
 
     described = describe("balanced/", "exported/")
     described.files["schema.pbtxt"]
 
-Shards are named as they are seen from where the files will lie.
+Shard paths are relative to the folder that the files are written to.
 
 Source: `tensorflow_datasets/core/proto/{dataset_info,feature}.proto` of TFDS 4.9; JSON Schema
 2020-12; Datum 1.13.
@@ -35,8 +35,8 @@ from trainer_utils.writing.publishing import describing_texts
 
 _TFDS_UNKNOWN = -1
 _NUMBERED = re.compile(r"(?P<head>.*-)\d{5,}-of-\d{5,}$")
-_DIALECT = "https://json-schema.org/draft/2020-12/schema"  # of JSON Schema
-_MOST_NAMED_CLASSES = 1000  # each is named, as far as a person might read it
+_DIALECT = "https://json-schema.org/draft/2020-12/schema"
+_MOST_NAMED_CLASSES = 1000  # a person would not read a longer list
 _INT64 = {"type": "integer", "minimum": -(2**63), "maximum": 2**63 - 1}
 _VALUES: dict[str, JsonObject] = {
     "int": _INT64,
@@ -47,15 +47,15 @@ _PIXEL = {"type": "integer", "minimum": 0, "maximum": 255}
 
 
 class Described(NamedTuple):
-    """What is said of a dataset."""
+    """The description of a dataset."""
 
-    files: Mapping[str, bytes]  # by path
-    num_features: int  # of an example
-    datum_limits: Sequence[str]  # one sentence for each thing that Datum would not read as it is
+    files: Mapping[str, bytes]  # contents by path
+    num_features: int  # features of an example
+    datum_limits: Sequence[str]  # a sentence for each feature that Datum cannot read unchanged
 
     @property
     def schema_file(self) -> dict[str, bytes]:
-        """`schema.pbtxt` alone."""
+        """Contents of `schema.pbtxt`, by its path."""
         return {SCHEMA_FILE: self.files[SCHEMA_FILE]}
 
 
@@ -67,16 +67,16 @@ def describe(
     statistics: str | None = None,
     tfds: bool = False,
 ) -> Described:
-    """Looks at a dataset, and says what it holds.
+    """Inspect a dataset and describe its features.
 
     Args:
-        examples: its uri.
-        uri: of the folder that the files are for.
-        schema, statistics: uris of TFX's of the examples, which they must agree with.
-        tfds: whether TFDS is told too.
+        examples: the uri of the dataset.
+        uri: the folder that the files will be written to.
+        schema, statistics: uris of the TFX artifacts that the examples must agree with.
+        tfds: also write the files that TFDS reads.
 
     Raises:
-        DatasetError: the examples are no dataset, or disagree with the schema or statistics.
+        DatasetError: `examples` is not a dataset, or disagrees with the schema or statistics.
     """
     source, facts, is_whole = _look(open_dataset(examples, inspect=False))
     features = dict(source.features)
@@ -94,7 +94,7 @@ def describe(
         features = tfmd.adopt_shapes(given, features)
         merged = tfmd.merge_schema(given, features, merged)
         for name, said in tfmd.features_from_schema(merged).items():
-            if "tfmd" in said.extra:  # what only TFMD can say of it
+            if "tfmd" in said.extra:  # fields that only TFMD has
                 extra = {**features[name].extra, "tfmd": said.extra["tfmd"]}
                 features[name] = dataclasses.replace(features[name], extra=extra)
     if statistics is not None:
@@ -102,7 +102,7 @@ def describe(
             tfmd.read_statistics(statistics), features, source.records, source=examples
         )
     vocabularies = source.vocabularies
-    records = {  # by the path that leads from `uri` to each shard, as Datum joins the two
+    records = {  # by the path from `uri` to each shard, because Datum joins the two
         split: {_path_from(uri, shard.path): shard.num_records for shard in shards}
         for split, shards in source.shards.items()
     }
@@ -120,7 +120,12 @@ def describe(
 
 
 def _look(source: Dataset) -> tuple[Dataset, DatasetFacts, bool]:
-    """The source with features and counts; facts; whether these are of all records, not a few."""
+    """Inspect a dataset.
+
+    Returns:
+        The dataset with features and counts, its facts, and whether these cover all records rather
+        than a sample.
+    """
     if not (source.says_features and source.is_counted):
         return *source.with_facts(takes_lists=False), True
     facts = DatasetFacts()
@@ -131,7 +136,7 @@ def _look(source: Dataset) -> tuple[Dataset, DatasetFacts, bool]:
 
 
 def _path_from(uri: str, path: str) -> str:
-    """Relative on a disk; whole for a url, since object stores know no `..`."""
+    """Return a relative path on a disk, an absolute one for a url: object stores have no `..`."""
     if is_remote(path):
         inside = path.startswith(uri.rstrip("/") + "/")
         return posixpath.relpath(path, uri) if inside else path
@@ -147,9 +152,9 @@ def _path_from(uri: str, path: str) -> str:
 def render_example_schema(
     features: Mapping[str, Feature], *, vocabularies: Mapping[str, Sequence[str]]
 ) -> str:
-    """A JSON Schema of one example as `input_fn` parses it, for whatever else reads examples.
+    """Return the JSON Schema of one example as `input_fn` parses it, for other readers.
 
-    Bytes are strings; images are arrays of height, width and channels.
+    Bytes are strings; images are arrays of shape (height, width, channels).
     """
     properties = {n: _property(feature, vocabularies.get(n)) for n, feature in features.items()}
     schema = {
@@ -180,7 +185,7 @@ def _property(feature: Feature, classes: Sequence[str] | None) -> JsonObject:
 
 
 def _array(value: Mapping[str, Json], shape: Sequence[int | None]) -> JsonObject:
-    """Nested arrays; a size of None is any."""
+    """Return the schema of nested arrays. A size of None means any size."""
     made = dict(value)
     for size in reversed(shape):
         made = {"type": "array", "items": made}
@@ -190,7 +195,7 @@ def _array(value: Mapping[str, Json], shape: Sequence[int | None]) -> JsonObject
 
 
 def datum_limits(features: Mapping[str, Feature], paths: Iterable[str]) -> list[str]:
-    """One sentence for each thing that Datum's reader (1.13) would not read as it is."""
+    """Return a sentence for each feature that Datum's reader (1.13) cannot read unchanged."""
     paths = list(paths)
     notes = []
     if any(path.endswith(".gz") for path in paths):
@@ -229,7 +234,7 @@ def _notes(name: str, feature: Feature, features: Mapping[str, Feature]) -> list
 
 
 def _tfds_files(source: Dataset, features: Mapping[str, Feature], uri: str) -> dict[str, str]:
-    """What `tfds.builder_from_directory` opens."""
+    """Return the files that `tfds.builder_from_directory` reads."""
     splits = []
     for split, shards in source.shards.items():
         found = {_NUMBERED.fullmatch(_path_from(uri, shard.path)) for shard in shards}
@@ -261,7 +266,7 @@ def _tfds_files(source: Dataset, features: Mapping[str, Feature], uri: str) -> d
 
 
 def render_tfds_features(features: Mapping[str, Feature], *, classes: Mapping[str, int]) -> str:
-    """`features.json` as text; `classes` are sizes of vocabularies, of features that are ids."""
+    """Return the content of `features.json`; `classes` are vocabulary sizes by id feature."""
     entries = {name: _tfds_entry(feature, classes.get(name)) for name, feature in features.items()}
     return render_json(_tfds_kind("features_dict.FeaturesDict", featuresDict={"features": entries}))
 
@@ -273,7 +278,7 @@ def _tfds_entry(feature: Feature, num_classes: int | None) -> JsonObject:
         shape = _tfds_shape((*size, 1 if len(feature.shape) == 2 else 3))
         return _tfds_kind("image_feature.Image", image={"dtype": "uint8", "shape": shape})
     if feature.type == "string" and feature.dense:
-        # As a tensor, not as a text: TFDS shows a text as UTF-8, and bytes need be none.
+        # A tensor rather than text: TFDS decodes text as UTF-8, and these bytes may not be.
         return _tfds_tensor(dtype, ())
     is_single = feature.shape == () or (feature.shape == (1,) and feature.dense)
     if num_classes is not None and feature.type == "int" and is_single:

@@ -1,7 +1,7 @@
-"""TensorFlow Metadata: schemas of Datum's features and back, TFX's statistics, and disagreements.
+"""Convert between Datum's features and TensorFlow Metadata, and check schemas and statistics.
 
     schema = schema_from_features(features)
-    features_from_schema(schema)       # the same features again; and so the other way round
+    features_from_schema(schema)       # the same features again
     check_statistics(read_statistics(uri), features, records, source=uri)
 
 Source: `tensorflow_metadata/proto/v0/{schema,statistics}.proto`; TFX keeps a split's statistics as
@@ -35,14 +35,15 @@ def schema_from_features(
     vocabularies: Mapping[str, Sequence[str]] = MappingProxyType({}),
     texts: Collection[str] = (),
 ) -> schema_pb2.Schema:
-    """The TFMD schema that says the same.
+    """Return the TFMD schema of features.
 
-    What TFMD has no words for, such as an image's size, stands in a feature's annotation; what
-    `features_from_schema` found no words for in Datum's terms is taken from `extra["tfmd"]`.
+    Properties without a TFMD field, such as an image's size, go into the feature's annotation.
+    Properties without a Datum equivalent, which `features_from_schema` keeps in `extra["tfmd"]`,
+    are restored from there.
 
     Args:
-        vocabularies: by feature, the values that it has; of a feature of integers in the order of
-            their ids.
+        features: the features by name.
+        vocabularies: the values of each feature; for a feature of integers, in the order of ids.
         texts: features that are text in a natural language.
     """
     text = render_schema_text(features, vocabularies=vocabularies)
@@ -56,9 +57,9 @@ def schema_from_features(
 
 
 def features_from_schema(schema: schema_pb2.Schema) -> dict[str, Feature]:
-    """Datum's features of a TFMD schema, such that `schema_from_features` gives it back.
+    """Return Datum's features for a TFMD schema; `schema_from_features` is the inverse.
 
-    What Datum's terms do not hold, such as domains and presence, is kept in `extra["tfmd"]`.
+    Properties without a Datum equivalent, such as domains and presence, go into `extra["tfmd"]`.
 
     Raises:
         DatasetError: a feature is a struct, or has no type.
@@ -74,7 +75,7 @@ def features_from_schema(schema: schema_pb2.Schema) -> dict[str, Feature]:
 
 
 def _entry(name: str, feature: Feature) -> schema_pb2.Feature:
-    """A feature in TFMD's own words, with what these do not say in its annotation."""
+    """Return a feature as TFMD; properties without a TFMD field go into its annotation."""
     return text_format.Parse("\n".join(feature_entry(name, feature)), schema_pb2.Feature())
 
 
@@ -95,7 +96,7 @@ def _feature(entry: schema_pb2.Feature) -> Feature:
 
 
 def _restored(name: str, feature: Feature) -> schema_pb2.Feature | None:
-    """The entry that a feature came from, if it has not been changed since."""
+    """Return the TFMD entry that a feature was read from, if it has not changed since."""
     if "tfmd" not in feature.extra:
         return None
     entry = text_format.Parse(feature.extra["tfmd"], schema_pb2.Feature())
@@ -109,7 +110,7 @@ def _declared_shape(entry: schema_pb2.Feature) -> tuple[int, ...]:
 
 
 def _disagreement(name: str, expected: str, got: str, source: str) -> DatasetError:
-    """The error of a schema or of statistics that are not of the examples."""
+    """Return the error for a schema or statistics that do not describe the examples."""
     advice = "Make the schema and the statistics from these examples"
     return DatasetError(f"{name}: expected {expected}, got {got} ({source}). {advice}.")
 
@@ -117,7 +118,7 @@ def _disagreement(name: str, expected: str, got: str, source: str) -> DatasetErr
 def check_agreement(
     given: schema_pb2.Schema, features: Mapping[str, Feature], *, source: str
 ) -> None:
-    """Refuses a schema that contradicts the data in names, types or shapes, by feature."""
+    """Raise DatasetError if a schema contradicts the names, types or shapes of the data."""
     of_schema = {
         entry.name: dataclasses.replace(_feature(entry), shape=_declared_shape(entry))
         for entry in given.feature
@@ -130,7 +131,7 @@ def check_agreement(
             raise _disagreement(f"feature {name!r}", expected, got, source)
         expected, got = wanted.type, found.type
         shape = () if found.is_image else found.shape
-        # A scalar is [] or [1] in TFMD: SchemaGen writes the latter, parsers take either.
+        # TFMD has scalars as [] or [1]: SchemaGen writes [1], parsers accept both.
         is_as_long = found.dense and math.prod(wanted.shape) == math.prod(shape)
         if expected == got and wanted.dense and not is_as_long:
             expected = f"shape {list(wanted.shape)}"
@@ -141,7 +142,7 @@ def check_agreement(
 
 
 def adopt_shapes(given: schema_pb2.Schema, features: Mapping[str, Feature]) -> dict[str, Feature]:
-    """The features, with the shapes of matrices that an agreeing schema has and records do not."""
+    """Return the features with matrix shapes, which only the schema has, filled in."""
     adopted = dict(features)
     for entry in given.feature:
         feature, shape = features[entry.name], _declared_shape(entry)
@@ -153,7 +154,7 @@ def adopt_shapes(given: schema_pb2.Schema, features: Mapping[str, Feature]) -> d
 def merge_schema(
     given: schema_pb2.Schema, features: Mapping[str, Feature], own: schema_pb2.Schema
 ) -> schema_pb2.Schema:
-    """`given`, with the shapes and image domains that the data shows where it leaves them out."""
+    """Return `given` with missing shapes and image domains filled in from the data."""
     merged = schema_pb2.Schema()
     merged.CopyFrom(given)
     known = {entry.name: entry for entry in own.feature}
@@ -173,12 +174,12 @@ def merge_schema(
 
 
 def render_schema(schema: schema_pb2.Schema) -> str:
-    """`schema.pbtxt` as text."""
+    """Return the content of `schema.pbtxt`."""
     return str(text_format.MessageToString(schema))
 
 
 def parse_schema(text: str, *, path: str) -> schema_pb2.Schema:
-    """Reads `schema.pbtxt`; raises a DatasetError that names `path` where it is none."""
+    """Parse `schema.pbtxt`; raise a DatasetError that names `path` if it is invalid."""
     try:
         return text_format.Parse(text, schema_pb2.Schema())
     except text_format.ParseError as error:
@@ -186,7 +187,7 @@ def parse_schema(text: str, *, path: str) -> schema_pb2.Schema:
 
 
 def read_statistics(uri: str) -> dict[str, statistics_pb2.DatasetFeatureStatistics]:
-    """An ExampleStatistics artifact's numbers, by split; DatasetError where there are none."""
+    """Read an ExampleStatistics artifact by split; raise DatasetError if it is empty."""
     statistics = {}
     for file in list_files(uri) if exists(uri) else ():
         folder, _, name = file.path.partition("/")
@@ -207,12 +208,12 @@ def read_statistics(uri: str) -> dict[str, statistics_pb2.DatasetFeatureStatisti
 
 
 def feature_name(entry: statistics_pb2.FeatureNameStatistics) -> str:
-    """What the examples call a feature, which TFDV names by a path where it is nested."""
+    """Return the name of a feature in the examples. TFDV names nested features by a path."""
     return entry.name or ".".join(entry.path.step)
 
 
 def check_facts(schema: schema_pb2.Schema, facts: DatasetFacts, *, source: str) -> None:
-    """Refuses a schema whose presence or number of values the examples do not keep to."""
+    """Raise DatasetError if the examples violate a schema's presence or value counts."""
     for entry in schema.feature:
         found = facts.features.get(entry.name)
         if found is None:
@@ -238,10 +239,10 @@ def check_statistics(
     *,
     source: str,
 ) -> None:
-    """Refuses statistics that are of other examples, by split or feature."""
+    """Raise DatasetError if statistics describe other examples, by split or feature."""
     for split, dataset in statistics.items():
         most = records.get(split, 0)
-        if dataset.num_examples > most:  # fewer is a sample
+        if dataset.num_examples > most:  # statistics of fewer examples come from a sample
             expected = f"at most its {most} examples in the statistics"
             raise _disagreement(f"split {split!r}", expected, f"{dataset.num_examples}", source)
         where = f"{source}, split {split}"

@@ -1,1 +1,1 @@
-"""Records brought into another order, through files where memory does not hold them; and edited."""
+"""Reorder records, through files if they do not fit into memory, and edit them."""

@@ -1,12 +1,12 @@
-"""A condition on features, which Arrow evaluates for many records at once. It is never run as code.
+"""Evaluate a condition on features with Arrow, for many records at once, never as code.
 
 The grammar is a small part of Python's: `and`, `or`, `not`; `==`, `!=`, `<`, `<=`, `>`, `>=`, `in`
 and `not in`, chained too; `+`, `-`, `*`, `/`, `//`, `%` of numbers; `len`, `min`, `max`, `abs`;
-numbers, texts, `None` and lists of these. A name is a feature, and so is `feature('a/b')`.
+numbers, strings, `None` and lists of these. A name is a feature, and so is `feature('a/b')`.
 
-A feature with one value stands for it, with none for None, which is neither smaller nor larger
-than anything; of one with several there are `len` and `in`. Bytes are texts. A feature with a
-vocabulary has the names of classes beside texts, and ids beside numbers.
+A feature with one value evaluates to it, one without a value to None, which is neither smaller nor
+larger than anything. A feature with several values supports `len` and `in`. Bytes are strings. A
+feature with a vocabulary is compared by class name with strings, and by id with numbers.
 """
 
 import ast
@@ -49,20 +49,20 @@ Columns = Mapping[str, Column]
 
 @dataclasses.dataclass(frozen=True)
 class Condition:
-    """A condition that is well formed; `features` are the names in it."""
+    """A valid condition; `features` are the names that it uses."""
 
     text: str
     features: tuple[str, ...]
 
     def mask(self, columns: Columns, vocabularies: Mapping[str, Sequence[str]]) -> Bools:
-        """Of which records it is true.
+        """Return the mask of records for which the condition is true.
 
         Args:
-            columns: of its features; none where there are no records.
-            vocabularies: the names of classes, of the features that have such.
+            columns: the columns of its features; empty without records.
+            vocabularies: the class names of features that have a vocabulary.
 
         Raises:
-            ConfigError: a text is compared with a number, or with a feature whose classes lack it.
+            ConfigError: a string is compared with a number, or is not a class of the feature.
         """
         try:
             evaluation = _Evaluation(self.text, columns, vocabularies)
@@ -79,10 +79,10 @@ class Condition:
 
 
 def parse_condition(text: object) -> Condition:
-    """Parses the value of `where`; a `ConfigError` says what is not allowed."""
+    """Parse the value of `where`; raise `ConfigError` if it is not allowed."""
     if not isinstance(text, str) or not text.strip() or len(text) > _MOST_CHARACTERS:
         raise ConfigError.of("where", text, allowed=_ALLOWED)
-    evaluation = _Evaluation(text, {}, {})  # of no record: the grammar alone
+    evaluation = _Evaluation(text, {}, {})  # without records: checks the grammar only
     try:
         evaluation.value(ast.parse(text.strip(), mode="eval").body)
     except ConfigError:
@@ -91,21 +91,21 @@ def parse_condition(text: object) -> Condition:
         why = error.msg if isinstance(error, SyntaxError) else type(error).__name__
         raise ConfigError.of("where", text, allowed=f"{_ALLOWED} ({why})") from None
     except (pa.ArrowException, TypeError):
-        pass  # a text beside a number: whoever has records says so
+        pass  # a string compared with a number: raised again with records
     if not evaluation.features:
         raise ConfigError.of("where", text, allowed=f"{_ALLOWED}, with the name of a feature")
     return Condition(text, tuple(evaluation.features))
 
 
 class _Values(NamedTuple):
-    """A feature of all records: `flat` values end to end, of which each record has `counts`."""
+    """The values of a feature: `flat` values end to end, and the `counts` of each record."""
 
     name: str
     flat: pa.Array
     counts: npt.NDArray[np.int64]
 
     def single(self) -> pa.Array:
-        """Each record's one value, or null."""
+        """Return the only value of each record, or null."""
         if (self.counts > 1).any():
             raise TypeError(f"feature {self.name!r} has several values, of which are `in` and len")
         starts = np.cumsum(self.counts) - self.counts
@@ -113,13 +113,13 @@ class _Values(NamedTuple):
 
 
 class _Evaluation:
-    """The value of each node that is allowed: constants, `_Values`, arrays of Arrow, or masks."""
+    """An evaluator of allowed nodes, to constants, `_Values`, Arrow arrays or masks."""
 
     def __init__(
         self, text: str, columns: Columns, vocabularies: Mapping[str, Sequence[str]]
     ) -> None:
         self._text, self._columns, self._vocabularies = text, columns, vocabularies
-        self.features: dict[str, None] = {}  # whose values were asked for, in order
+        self.features: dict[str, None] = {}  # the features used, in order
         self._count = len(next(iter(columns.values())).counts) if columns else 0
 
     def value(self, node: ast.expr) -> Any:
@@ -181,7 +181,7 @@ class _Evaluation:
         self._refuse(node)
 
     def _array(self, value: Any) -> pa.Array:
-        """One value a record; of masks and of True and False as Python has them, numbers."""
+        """Return one value per record. Masks, True and False become numbers, as in Python."""
         match value:
             case _Values():
                 return value.single()
@@ -194,7 +194,7 @@ class _Evaluation:
         return pa.array([int(value) if isinstance(value, bool) else value] * self._count)
 
     def _arrays(self, *values: Any) -> list[pa.Array]:
-        """The same of several, of which one that has no value at all is of the others' kind."""
+        """Convert several values; one without any value gets the type of the others."""
         arrays = [*map(self._array, values)]
         kinds = (array.type for array in arrays if not pa.types.is_null(array.type))
         kind = next(kinds, pa.int64())
@@ -218,7 +218,7 @@ class _Evaluation:
         return _filled(pc.equal(first, second)) | both_missing
 
     def _inside(self, one: Any, among: Any, node: ast.expr) -> Bools:
-        """Whether a value is one of a list; or is in a text, or among a feature's values."""
+        """Evaluate `in`: for a list, a substring, or the values of a feature."""
         if isinstance(among, list):
             none = np.zeros(self._count, np.bool_)
             return np.asarray(np.any([none, *(self._equal(one, each) for each in among)], axis=0))
@@ -232,7 +232,7 @@ class _Evaluation:
         return np.bincount(owners[hits], minlength=len(among.counts)) > 0
 
     def _named(self, node: ast.expr, beside: ast.expr) -> Any:
-        """A side of a comparison; of a class beside a text its name."""
+        """Return one side of a comparison; a class is replaced by its name next to a string."""
         value = self.value(node)
         vocabulary = self._vocabularies.get(value.name) if isinstance(value, _Values) else None
         parts = beside.elts if isinstance(beside, ast.List | ast.Tuple) else [beside]
@@ -250,7 +250,7 @@ class _Evaluation:
         return value._replace(flat=names.take(pa.array(ids, mask=~is_class)))
 
     def _lengths(self, value: Any, node: ast.expr) -> pa.Array:
-        """Of a text its characters, of several values their number; 1 of a number, 0 of none."""
+        """Return the length of a string, or the number of values: 1 for a number, 0 for None."""
         if not isinstance(value, _Values):
             self._refuse(node)
         if not _is_text(value.flat):
@@ -262,7 +262,7 @@ class _Evaluation:
         return pa.array(np.where(value.counts == 1, of_single, value.counts))
 
     def _arithmetic(self, operate: Callable[[Any, Any], Any], one: Any, other: Any) -> pa.Array:
-        """As Python has it; nothing where a side is missing, or where it divides by 0."""
+        """Apply an operator as Python does; null if a side is missing or the divisor is 0."""
         arrays = self._arrays(one, other)
         if any(map(_is_text, arrays)):
             raise TypeError("arithmetic with a text")
@@ -280,7 +280,7 @@ class _Evaluation:
 
 
 def _filled(found: Any) -> Bools:
-    """What is not known is false."""
+    """Replace null with false."""
     return np.asarray(found.fill_null(False).to_numpy(zero_copy_only=False), np.bool_)
 
 

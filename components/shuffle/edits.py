@@ -1,8 +1,8 @@
-"""What is changed of records while they are moved: left out, relabelled, kept by a condition.
+"""Edit records while they are moved: exclude, relabel, and filter by a condition.
 
-First the names that `exclude` has are left out, then `relabel` gives new values, then `where`
-decides with these. A record's names are its `record_id`, `filename` and `id`. What became of the
-records is counted in `EditCounts`, which add up to the accounting.
+`exclude` is applied first, then `relabel`, then `where`, which sees the new values. The names of a
+record are its `record_id`, `filename` and `id`. `EditCounts` counts the effects, which add up to
+the accounting.
 """
 
 import collections
@@ -37,22 +37,22 @@ from trainer_utils.storage import read_bytes
 from trainer_utils.storage.file_system import encode_path
 
 LABEL = "label"
-_UNDECODED = "surrogateescape"  # as `os.fsdecode` has names of files that are no UTF-8
-_MOST_NAMED = 20  # features in a message
+_UNDECODED = "surrogateescape"  # how `os.fsdecode` decodes file names that are not UTF-8
+_MOST_NAMED = 20  # features named in a message
 _INT64 = range(-(2**63), 2**63)
-_FEATURES, _ENTRY, _KEY = 1, 1, 1  # field numbers: of Example, of Features, of a map's entry
+_FEATURES, _ENTRY, _KEY = 1, 1, 1  # field numbers in Example, in Features, and in a map entry
 _DELIMITED = 2  # wire type
 _FIRST = b"\x0a"  # the tag of a field 1 with a length
 
 
 class EditCounts(collections.Counter[tuple[Any, ...]]):
-    """What became of some records, by what is counted.
+    """The effects of edits, as counts of records by key.
 
-    `("found",)`, `("excluded",)`, `("filtered",)` and `("relabelled",)` are records; a value that a
-    record has already is none that it gets. `("exclude", n)` and `("relabel", n)` are those that
-    have the n-th name; `("before", feature, value)` and `("after", …)` those with a label;
-    `("feature", name)` those that have a feature of which no dataset said so, and
-    `("other", name)` the features of the first record of each block.
+    `("found",)`, `("excluded",)`, `("filtered",)`, `("relabelled",)`: a record that already has the
+    new value does not count as relabelled. `("exclude", n)`, `("relabel", n)`: records with the
+    n-th name. `("before", feature, value)`, `("after", …)`: records with a label.
+    `("feature", name)`: records with a feature that no metadata lists; `("other", name)`: features
+    of the first record of each block.
     """
 
     def __getattr__(self, name: str) -> int:
@@ -62,36 +62,36 @@ class EditCounts(collections.Counter[tuple[Any, ...]]):
 
     @property
     def skipped(self) -> int:
-        """Records that are left out."""
+        """Records left out."""
         return self.excluded + self.filtered
 
     @property
     def changes_nothing(self) -> bool:
-        """Whether every record stays as it is."""
+        """Whether every record stays unchanged."""
         return not self.skipped and not self.relabelled
 
     def of(self, *key: str) -> dict[Any, int]:
-        """The counts whose keys begin so, by what comes next."""
+        """Return the counts whose keys start with `key`, by the next element."""
         return {k[len(key)]: count for k, count in self.items() if k[: len(key)] == key}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Edits:
-    """What is to be changed; by default nothing."""
+    """The edits to apply; by default none."""
 
-    exclude: Sequence[str] = ()  # names that are left out, sorted
-    # new values by name, sorted; as texts, where their kind is not known
+    exclude: Sequence[str] = ()  # names to exclude, sorted
+    # New values by name, sorted; strings if the kind of the feature is unknown
     relabel: Mapping[str, str | int | float] = dataclasses.field(default_factory=dict)
-    feature: str = LABEL  # which `relabel` is of
-    kind: str = ""  # of that feature: `int`, `float` or `string`; empty: as each record has it
-    where: str = ""  # a condition; empty: none
-    # features of the condition of which no dataset says that there are such
+    feature: str = LABEL  # the feature that `relabel` changes
+    kind: str = ""  # its kind: `int`, `float` or `string`; empty: the kind in each record
+    where: str = ""  # a condition, or empty
+    # Features of the condition that no metadata lists
     unknown: Sequence[str] = ()
-    # the classes of the features that the condition has
+    # The classes of features used in the condition
     vocabularies: Mapping[str, Sequence[str]] = dataclasses.field(default_factory=dict)
     labels: Sequence[str] = ()  # features whose values are counted
-    # the number of the first input that `exclude` leaves alone, so that a record can be replaced by
-    # one of its name
+    # The index of the first input that `exclude` does not apply to, so that a record can be
+    # replaced by another one with its name
     first_added: int = 1 << 32
 
     def __bool__(self) -> bool:
@@ -100,15 +100,18 @@ class Edits:
     def apply(
         self, block: RecordBlock, counts: EditCounts, *, path: str, source: int = 0
     ) -> RecordBlock:
-        """A block as it is to be: the same object where nothing of it changes.
+        """Return the edited block, or the same object if nothing changes.
 
         Args:
-            counts: what became of them is added to it.
-            source: the number of that input.
+            block: the records.
+            counts: the counts to add to.
+            path: the file of the block, for messages.
+            source: the index of its input.
 
         Raises:
-            DatasetError: a record is no example, or lacks the feature whose kind it should show.
-            ConfigError: the condition compares what cannot be compared.
+            DatasetError: a record is not an example, or lacks the feature to relabel while its kind
+                is unknown.
+            ConfigError: the condition compares incompatible values.
         """
         if not self or not len(block):
             return block
@@ -151,7 +154,7 @@ class Edits:
         counts: EditCounts,
         path: str,
     ) -> dict[int, bytes]:
-        """The records that get another value, by their numbers."""
+        """Return the relabelled records by their numbers."""
         column = parse_block(block, [self.feature], path=path)[self.feature]
         ends, changed = np.cumsum(column.counts), {}
         for number in np.flatnonzero(kept).tolist():
@@ -181,7 +184,7 @@ class Edits:
 
 
 def parse_block(block: RecordBlock, names: Collection[str], *, path: str) -> dict[str, Column]:
-    """The values of some features of all records; a `DatasetError` of one names file and byte."""
+    """Parse features of all records; a `DatasetError` has the file and byte of the record."""
     begins = block.starts + HEADER_BYTES
     try:
         return parse_examples(block.data, begins, begins + block.lengths, names)
@@ -192,7 +195,7 @@ def parse_block(block: RecordBlock, names: Collection[str], *, path: str) -> dic
 
 
 def _names_of(block: RecordBlock, path: str) -> list[list[bytes]]:
-    """The names of each record; one that is a number as text."""
+    """Return the names of each record. Numbers become strings."""
     names: list[list[bytes]] = [[] for _ in range(len(block))]
     for column in parse_block(block, NAME_FEATURES, path=path).values():
         firsts = np.cumsum(column.counts) - column.counts
@@ -219,7 +222,7 @@ def _as_kind(text: str | int | float, kind: str, name: str) -> bytes | int | flo
 def _selected(
     block: RecordBlock, kept: npt.NDArray[np.bool_], changed: Mapping[int, bytes]
 ) -> RecordBlock:
-    """A block of some of the records, those in `changed` with new frames; itself if it is all."""
+    """Return the kept records with changed ones reframed; the block itself if it is all."""
     if kept.all() and not changed:
         return block
     frames = block.frames()
@@ -236,7 +239,7 @@ def _selected(
 def check_feature(
     setting: str, name: str, features: Mapping[str, Feature], knows_all: bool
 ) -> None:
-    """Refuses a feature that there is not, or that has no values to compare."""
+    """Raise ConfigError for an unknown feature, or one without comparable values."""
     found = features.get(name)
     if found is None and knows_all:
         _refuse_feature(setting, name, features)
@@ -251,14 +254,14 @@ def _refuse_feature(setting: str, name: str, known: Iterable[str]) -> NoReturn:
 
 
 def replace_feature(record: bytes, name: str, value: bytes | int | float) -> bytes:
-    """The record with another value of a feature, which it gets where it has none.
+    """Return the record with the value of a feature replaced or added.
 
-    Of a `tf.train.SequenceExample` the context is meant; ints are of 64 bits, signed. What is no
-    such message is a `DatasetError`.
+    In a `tf.train.SequenceExample` this changes the context. Integers are signed, of 64 bits. A
+    malformed message raises `DatasetError`.
     """
-    kept: list[bytes] = []  # entries of the features' map
-    others: list[bytes] = []  # fields of the record beside the features
-    place: int | None = None  # of the entry among those kept
+    kept: list[bytes] = []  # entries of the feature map
+    others: list[bytes] = []  # other fields of the record
+    place: int | None = None  # index of the entry among `kept`
     try:
         for content, is_features in _parts(record, _FEATURES):
             if not is_features:
@@ -271,14 +274,14 @@ def replace_feature(record: bytes, name: str, value: bytes | int | float) -> byt
                     place = len(kept)
     except ValueError as error:
         raise DatasetError(f"record: expected a tf.train.Example, got another: {error}") from error
-    # An example of one feature is the map's entry, framed as it stands in `Features`.
+    # An example with one feature consists of the map entry, framed as in `Features`.
     example = b"".join(encode_example({name: value}))
     kept.insert(len(kept) if place is None else place, _parts(example, _FEATURES)[0][0])
     return _delimited(b"".join(kept)) + b"".join(others)
 
 
 def _parts(message: bytes, wanted: int) -> list[tuple[bytes, bool]]:
-    """A message's fields: the content of those that are wanted, and the others with their tags."""
+    """Split a message into the content of wanted fields, and the other fields with their tags."""
     parts, start = [], 0
     for number, wire, begin, end in read_fields(message, 0, len(message)):
         is_wanted = number == wanted and wire == _DELIMITED
@@ -296,8 +299,8 @@ def _delimited(content: bytes) -> bytes:
 
 
 def names_to_exclude(exclude: str | Sequence[str]) -> list[str]:
-    """The names that `exclude` has, sorted."""
-    # Not splitlines(): a name may have other ends of lines in it, such as U+2028.
+    """Return the names to exclude, sorted."""
+    # Not splitlines(): a name may contain other line separators, such as U+2028.
     lines = _read("exclude", exclude).split("\n") if isinstance(exclude, str) else ()
     names = [line.removesuffix("\r") for line in lines] or exclude
     found = sorted({name for name in names if name.strip()})
@@ -307,7 +310,7 @@ def names_to_exclude(exclude: str | Sequence[str]) -> list[str]:
 
 
 def table_of_labels(relabel: str | Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
-    """The feature that `relabel` changes, and its new values by name."""
+    """Return the feature that `relabel` changes, and its new values by name."""
     if not isinstance(relabel, str):
         return LABEL, dict(relabel)
     rows = csv.reader(io.StringIO(_read("relabel", relabel), newline=""))
@@ -334,7 +337,7 @@ def _read(setting: str, path: str) -> str:
 def values_by_name(
     table: Mapping[str, Any], feature: str, kind: str, vocabulary: Sequence[str] | None
 ) -> dict[str, str | int | float]:
-    """New values as they will be written, as far as that is known; names sorted."""
+    """Return the new values by sorted name, converted to the feature's kind if that is known."""
     ids = {name: number for number, name in enumerate(vocabulary or ())}
     values: dict[str, str | int | float] = {}
     for name, value in sorted(table.items()):
@@ -349,10 +352,10 @@ def values_by_name(
 
 
 def check_edits(edits: Edits, by_split: Mapping[str, EditCounts]) -> None:
-    """Refuses lists of which no name was found, and changes that leave no record.
+    """Raise ConfigError if no name of a list was found, or if edits leave no record.
 
-    So is a condition with a feature that no record has, where nothing else says what there are.
-    Of other names that were not found, and of a split that is emptied, a warning says so.
+    A condition on a feature that neither a record nor metadata has is an error too. Names that were
+    not found and splits that become empty cause a warning.
     """
     total = total_counts(by_split.values())
     for name in edits.unknown:
@@ -382,7 +385,7 @@ def check_edits(edits: Edits, by_split: Mapping[str, EditCounts]) -> None:
 
 
 def total_counts(parts: Iterable[EditCounts]) -> EditCounts:
-    """What became of the records of all parts together."""
+    """Add up the counts of all parts."""
     total = EditCounts()
     for counts in parts:
         total.update(counts)
@@ -390,7 +393,7 @@ def total_counts(parts: Iterable[EditCounts]) -> EditCounts:
 
 
 def describe_edits(edits: Edits, counts: EditCounts) -> JsonObject:
-    """What the manifest keeps of them: digests of names, and how many records each was about."""
+    """Return the manifest's entry for edits: digests of names, and counts of records."""
     described: JsonObject = {}
     for setting, feature, table, records in (
         ("exclude", "", [*edits.exclude], counts.excluded),
@@ -409,10 +412,10 @@ def describe_edits(edits: Edits, counts: EditCounts) -> JsonObject:
 
 
 def fingerprint_of_files(files: Mapping[str, Any], datasets: Sequence[str]) -> str | None:
-    """Of what settings name, so that a change of it is seen; None where they name nothing.
+    """Return a fingerprint of the files and datasets that settings name, or None without any.
 
     Args:
-        files: by setting, its value: the path of a file where it is a text.
+        files: values by setting; a string is the path of a file.
         datasets: digests of datasets.
     """
     facts: dict[str, Any] = {

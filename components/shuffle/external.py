@@ -1,11 +1,12 @@
-"""Decides where every record of a split goes, and brings them there through sorted runs.
+"""Shuffle the records of a split, through sorted runs on disk if necessary.
 
-A record's output position is its place in the new order of the whole split; a shard holds those
-between two bounds. They come from a formula, so that workers need not receive them; only where
-labels decide are they a table, kept as a file.
+The output position of a record is its index in the new order of the split; a shard holds the
+positions between two bounds. Positions come from a formula, so workers need not receive them. Only
+with stratification are they a table, kept in a file.
 
-A run is a file of Arrow's in the working folder: a batch for each cut of each task. What fits into
-memory needs no file: `gather(0, held=[run_of(frames, positions)])` is the same within one worker.
+A run is an Arrow file in the working folder, with a batch for each cut of each task. Records that
+fit into memory need no file: `gather(0, held=[run_of(frames, positions)])` is the same in one
+worker.
 """
 
 import dataclasses
@@ -41,50 +42,50 @@ from trainer_utils.writing.publishing import verify_shard, working_folder, write
 Ints = npt.NDArray[np.int64]
 
 HELD_TIMES = 3
-"""How often records are held while they are put in order: as they came, joined, and sorted."""
+"""Copies of records in memory while they are sorted: original, joined, and sorted."""
 
 LOT_BYTES = 1 << 20
-"""What is checked and written at a time: a core's cache holds it, and calls are few."""
+"""Bytes checked and written at a time: it fits into a core's cache, and keeps calls few."""
 
 _MOST_CELLS = 1 << 16
 _POSITION_BYTES = 8
 
 
 def shuffle_seed(split: str, seed: int) -> int:
-    """The seed of a split's own permutation."""
+    """Return the seed of a split's permutation."""
     return keyed_hash(split.encode(), seed=seed, purpose="shuffle") % 2**63
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class SplitLayout:
-    """Where the records of one split go."""
+    """The output positions of the records of one split."""
 
     split: str
     bounds: tuple[int, ...]  # shard i holds the positions from bounds[i] to bounds[i + 1]
-    seed: int | None  # of the permutation; None keeps the order of the input
-    # of all positions, in the order of the input, or the path of a file of it, as int64; None: as
-    # the seed has it
+    seed: int | None  # the seed of the permutation; None keeps the order of the input
+    # All positions in the order of the input, or the path of a file of them, as int64; None: the
+    # permutation of the seed
     table: Ints | str | None = dataclasses.field(default=None, repr=False)
     gzip: bool = False
 
     @property
     def num_records(self) -> int:
-        """How many records it has."""
+        """Number of records."""
         return self.bounds[-1]
 
     @property
     def num_shards(self) -> int:
-        """How many shards it has."""
+        """Number of shards."""
         return len(self.bounds) - 1
 
     def shard_name(self, shard_index: int) -> ShardName:
-        """The name of one of its shards."""
+        """Return the name of a shard."""
         return ShardName(
             split=self.split, shard_index=shard_index, num_shards=self.num_shards, gzip=self.gzip
         )
 
     def positions(self, start: int, stop: int) -> Ints:
-        """The output positions of the records `start` to `stop` of the input: `(n,) int64`."""
+        """Return the output positions of input records `start` to `stop`, `(n,) int64`."""
         if isinstance(self.table, str):
             with storage.open_for_reading(self.table) as stream:
                 stream.seek(start * _POSITION_BYTES)
@@ -99,25 +100,27 @@ class SplitLayout:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ShardTask:
-    """Neighbouring shards that are written by one worker, one after the other."""
+    """Neighbouring shards that one worker writes, one after the other."""
 
     first_shard: int
-    stop_shard: int  # the first that is not part of it
-    # bounds of the output positions that are held in memory at a time: all at once, or, where a
-    # single shard is larger than memory, some of them after the others
+    stop_shard: int  # the first shard after the task
+    # Bounds of the output positions in memory at a time: all at once, or in parts if a single shard
+    # is larger than memory
     cuts: tuple[int, ...]
 
 
 def plan_tasks(
     layout: SplitLayout, record_bytes: float | Iterable[Ints], *, memory_bytes: int
 ) -> tuple[ShardTask, ...]:
-    """As few tasks as there can be that hold `memory_bytes` at a time, in order of position.
+    """Return the fewest tasks that hold at most `memory_bytes` at a time, in order of position.
 
-    What is larger by itself, such as one record, is held alone.
+    A single record that is larger is held alone.
 
     Args:
-        record_bytes: of memory that each record takes, in the order of the input, some of them
-            after the others; or about that many each.
+        layout: the output positions.
+        record_bytes: memory of each record in the order of the input, as consecutive arrays; or the
+            mean.
+        memory_bytes: the maximum of memory for records.
     """
     step = max(1, -(-layout.num_records // _MOST_CELLS))
     grid = np.arange(0, layout.num_records + 1, step, dtype=np.int64)
@@ -131,7 +134,7 @@ def plan_tasks(
             held += np.bincount(owners, weights=some, minlength=len(held))
             first += len(some)
     ends = np.concatenate([[0], np.cumsum(held)])
-    places = np.searchsorted(cells, layout.bounds).tolist()  # of the shards, among the cells
+    places = np.searchsorted(cells, layout.bounds).tolist()  # indices of the shards among the cells
     tasks, shard = list[ShardTask](), 0
     while shard < layout.num_shards:
         stop = shard + 1
@@ -150,7 +153,7 @@ def plan_tasks(
 
 
 class Lot(NamedTuple):
-    """Some neighbouring records of a shard, framed end to end, as `ShardWriter` takes them."""
+    """Neighbouring records of a shard, framed end to end, as `ShardWriter` takes them."""
 
     frames: bytes | memoryview
     lengths: Ints
@@ -160,19 +163,19 @@ class Lot(NamedTuple):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ExternalShuffle:
-    """One order for the records of a split."""
+    """The shuffle of one split."""
 
-    uri: str  # of the dataset that is written
-    layout: SplitLayout  # which records are which shard's
-    tasks: tuple[ShardTask, ...]  # of the shards, by number
-    block_bytes: int = BLOCK_BYTES  # how much is read back at a time
+    uri: str  # the folder of the new dataset
+    layout: SplitLayout  # the output positions
+    tasks: tuple[ShardTask, ...]  # the tasks by number
+    block_bytes: int = BLOCK_BYTES  # bytes read back at a time
 
     @property
     def _folder(self) -> str:
         return storage.join(working_folder(self.uri), f"runs/{self.layout.split}")
 
     def scatter(self, run: str, records: pa.RecordBatch) -> None:
-        """Writes records, as `run_of` gives them, as a run; a retry writes the same again."""
+        """Write records, as returned by `run_of`, as a run; a retry writes the same file."""
         positions = records.column(0).to_numpy()
         order = np.argsort(positions, kind="stable")
         ends = itertools.chain.from_iterable(task.cuts for task in self.tasks)
@@ -183,10 +186,12 @@ class ExternalShuffle:
         write_batches(storage.join(self._folder, run), working_folder(self.uri), batches)
 
     def gather(self, number: int, *, held: list[pa.RecordBatch] | None = None) -> list[Shard]:
-        """Writes the shards of a task, and reads them back.
+        """Write the shards of a task, and read them back.
 
         Args:
-            held: all of its records, as `run_of` gives them; emptied. None: those of all runs.
+            number: the number of the task.
+            held: all of its records, as returned by `run_of`; the list is emptied. None: read the
+                records of all runs.
 
         Raises:
             CorruptShardError: a run or a new shard is damaged.
@@ -215,7 +220,7 @@ class ExternalShuffle:
         bounds: Sequence[int],
         are_files: bool,
     ) -> Iterator[Lot]:
-        """The records of a cell in order, in lots of which none reaches across a shard's end."""
+        """Yield the records of a cell in order, in lots that do not cross the end of a shard."""
         start, stop = span
         found = [batch.column(0).to_numpy() for batch in batches]
         positions = np.concatenate([np.zeros(0, np.int64), *found])
@@ -238,7 +243,7 @@ class ExternalShuffle:
 
 
 def _lot(frames: pa.Array, names: pa.Array, path: str | None) -> Lot:
-    """Framed records as a lot; checked where they come from a file."""
+    """Return framed records as a lot; verify them if they come from a file."""
     _, offsets, data = frames.buffers()
     ends: Ints = np.frombuffer(offsets, np.int64)[1 : len(frames) + 1]
     lengths = np.diff(ends, prepend=0) - RECORD_OVERHEAD_BYTES
@@ -257,7 +262,10 @@ def _lot(frames: pa.Array, names: pa.Array, path: str | None) -> Lot:
 def write_shards(
     shards: Iterable[tuple[ShardName, int]], lots: Iterator[Lot], *, uri: str, block_bytes: int
 ) -> list[Shard]:
-    """Writes shards, of so many records each, and reads them back; each lot is of one shard."""
+    """Write shards with the given numbers of records, and read them back.
+
+    Each lot belongs to one shard.
+    """
 
     def fill(records: int, writer: ShardWriter) -> None:
         while records:
@@ -266,7 +274,7 @@ def write_shards(
             records -= len(lot.lengths)
 
     written = []
-    # Written while the next shard is put together: reading back waits for the disk.
+    # Write one shard while the next is assembled: reading back waits for the disk.
     with futures.ThreadPoolExecutor(1) as pool:
         checks = []
         for name, records in shards:
@@ -280,12 +288,12 @@ def write_shards(
 def run_of(
     frames: list[pa.Array], positions: Sequence[Ints], names: npt.NDArray[np.uint32] | None = None
 ) -> pa.RecordBatch:
-    """Framed records as `ExternalShuffle` takes them.
+    """Return framed records in the form that `ExternalShuffle` takes.
 
     Args:
-        frames: binary arrays; emptied.
-        positions: of the records of each, `(records,) int64`, their output positions.
-        names: `(records,) uint32`, the CRC-32C of what they are called; None: it is looked for.
+        frames: binary arrays; the list is emptied.
+        positions: for each array, the output positions of its records, `(records,) int64`.
+        names: `(records,) uint32`, the CRC-32C of the records' names; None: compute it.
     """
     joined = _joined(frames)
     frames.clear()
@@ -298,14 +306,14 @@ def run_of(
 
 
 def frames_of(block: RecordBlock) -> pa.Array:
-    """The frames of a block, not copied."""
+    """Return the frames of a block without copying."""
     offsets = np.append(block.starts, len(block.data))
     buffers = [None, pa.py_buffer(offsets.astype(np.int64)), pa.py_buffer(block.data)]
     return pa.Array.from_buffers(pa.large_binary(), len(block), buffers)
 
 
 def write_batches(path: str, folder: str, batches: Sequence[pa.RecordBatch]) -> None:
-    """Keeps Arrow's record batches, one or more of one schema, as a file of the working folder."""
+    """Write Arrow record batches of one schema to a file of the working folder."""
     storage.make_folder(path.rpartition("/")[0])
     with (
         storage.write_atomically(path, temporary_folder=folder) as stream,
@@ -316,7 +324,7 @@ def write_batches(path: str, folder: str, batches: Sequence[pa.RecordBatch]) -> 
 
 
 def read_batch(path: str, number: int) -> pa.RecordBatch:
-    """One of the batches that `write_batches` kept; a `DatasetError` where the file is another."""
+    """Read a batch written by `write_batches`; raise `DatasetError` if the file has changed."""
     try:
         if not storage.is_remote(path):
             return pa.ipc.open_file(pa.memory_map(path)).get_batch(number)
@@ -328,8 +336,8 @@ def read_batch(path: str, number: int) -> pa.RecordBatch:
 
 
 def _joined(arrays: Sequence[pa.Array]) -> pa.Array:
-    """Binary arrays as one; Arrow would join them anew each time that some rows are taken."""
-    large = [array.cast(pa.large_binary()) for array in arrays]  # 32 bits might not reach
+    """Concatenate binary arrays. Otherwise Arrow would do so each time rows are taken."""
+    large = [array.cast(pa.large_binary()) for array in arrays]  # 32-bit offsets might overflow
     if len(large) == 1:
         return large[0]
     return pa.concat_arrays(large) if large else pa.array([], pa.large_binary())

@@ -1,5 +1,6 @@
 """What the interfaces of all components share."""
 
+import functools
 import textwrap
 from collections.abc import Mapping
 from typing import Any, TypeAlias
@@ -10,7 +11,13 @@ from tfx.orchestration import data_types
 from tfx.types import artifact_utils, component_spec
 
 from components.common.publish import SPLIT_NAMES, Properties
-from components.common.settings import ComponentSettings, ExecProperties, without_runtime_parameters
+from components.common.settings import (
+    RENAMED_SETTINGS,
+    ComponentSettings,
+    ExecProperties,
+    with_new_names,
+    without_runtime_parameters,
+)
 from components.tfx.files import register_object_stores
 from trainer_utils.format.settings import settings_of
 
@@ -83,6 +90,14 @@ def document_constructor(
     entries = "\n".join(wrapper.fill(f"{name}: {text}") for name, text in sentences.items())
     constructor: Any = component.__init__  # type: ignore[misc]
     constructor.__doc__ = f"{constructor.__doc__}\n\nArgs:\n{entries}"
+
+    @functools.wraps(constructor)
+    def construct(self: Any, *values: Any, **named: Any) -> None:
+        if RENAMED_SETTINGS.keys() & named.keys():
+            named = with_new_names(named)
+        constructor(self, *values, **named)
+
+    component.__init__ = construct  # type: ignore[misc]
 
 
 class DatasetComponent(base_component.BaseComponent):

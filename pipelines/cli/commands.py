@@ -691,7 +691,7 @@ def compile(
         input_fingerprint: What decides whether an ExampleGen is taken from Kubeflow's cache.
             Default: listing.
     """
-    if ":" not in pipeline:  # a pipeline of kfp.dsl needs none
+    if pipeline in ("image", "text"):  # a pipeline of kfp.dsl needs no TFX
         from trainer_utils.extras import HOW_TO_GET_TFX
 
         _require(f"compile {pipeline}", "tfx", HOW_TO_GET_TFX)

@@ -17,6 +17,7 @@ Source: `backend/src/v2/driver`, `cacheutils/cache.go` and `component/launcher_v
 Pipelines 2.
 """
 
+import ast
 import copy
 import inspect
 import os
@@ -24,7 +25,8 @@ import re
 import runpy
 import sys
 import tempfile
-from collections.abc import Iterable, Mapping
+import traceback
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import yaml
@@ -38,10 +40,11 @@ from components.kubeflow.tfx_step import (
     VERSION_PARAMETER,
 )
 from pipelines.kubeflow.steps import FINGERPRINT_SUFFIX, OPTIONS, apply_options, read_options
-from trainer_utils.format import ConfigError
+from trainer_utils.format import ConfigError, DatasetError
+from trainer_utils.format.errors import did_you_mean
 from trainer_utils.format.json_text import Json, JsonObject
 from trainer_utils.format.settings import one_of
-from trainer_utils.storage import write_text
+from trainer_utils.storage import read_text, write_text
 
 READY = ("image", "text")  # of pipelines.examples.training_pipeline, which brings TFX
 _TEXTS = {
@@ -155,34 +158,109 @@ def _needed_by_tfx(pipeline: str, image: str | None, root: str | None) -> tuple[
 
 
 def _make(pipeline: str, pipeline_root: str | None) -> Any:
-    """The pipeline that `PATH.py:FUNCTION` gives, of TFX or kfp; one of kfp it may be itself."""
-    path, _, function = str(pipeline).rpartition(":")
-    if not path.endswith(".py") or not os.path.isfile(path):
-        rule = f"{', '.join(READY)} or PATH.py:FUNCTION, of a file that there is"
-        raise ConfigError.of("pipeline", pipeline, allowed=rule)
-    sys.path.insert(0, os.path.dirname(os.path.abspath(path)))  # as `python PATH.py` has it
+    """Return the pipeline that `PATH.py:FUNCTION` names or returns, of TFX or kfp."""
+    path, function = _path_and_function(str(pipeline))
+    sys.path.insert(0, os.path.dirname(os.path.abspath(path)))  # as for `python PATH.py`
     try:
-        found: Any = runpy.run_path(path, run_name=os.path.basename(path)[:-3]).get(function)
+        names = _run_own_code(pipeline, path, lambda: runpy.run_path(path, run_name=_stem(path)))
+        found = names.get(function)
         if hasattr(found, "pipeline_spec"):
             return found
+        _check_function(pipeline, path, function, names)
         wants_root = "pipeline_root" in inspect.signature(found).parameters
-        made = found(**({"pipeline_root": pipeline_root} if wants_root else {}))
-    except ConfigError:
-        raise
-    except Exception as error:
-        raise ConfigError(
-            f"pipeline {pipeline!r}: expected a function {function!r} in {path!r} that can be "
-            "called, with no argument but pipeline_root, got "
-            f"{type(error).__name__}: {error}",
-            setting="pipeline",
-        ) from error
+        arguments = {"pipeline_root": pipeline_root} if wants_root else {}
+        made = _run_own_code(pipeline, path, lambda: found(**arguments))
     finally:
         sys.path.pop(0)
     is_tfx = all(hasattr(made, part) for part in ("pipeline_info", "components"))
     if not is_tfx and not hasattr(made, "pipeline_spec"):
-        rule = f"one that gives a TFX pipeline or one of kfp.dsl, not {type(made).__name__}"
-        raise ConfigError.of("pipeline", pipeline, allowed=rule)
+        raise _bad_pipeline(
+            pipeline,
+            f"{function}() returned {type(made).__name__}, not a pipeline. "
+            "Return a TFX pipeline or a function that kfp.dsl.pipeline decorates",
+        )
     return made
+
+
+def _bad_pipeline(pipeline: str, problem: str) -> ConfigError:
+    return ConfigError(f"pipeline {pipeline!r}: {problem}", setting="pipeline", value=pipeline)
+
+
+def _stem(path: str) -> str:
+    return os.path.basename(path).removesuffix(".py")
+
+
+def _path_and_function(pipeline: str) -> tuple[str, str]:
+    """Split `PATH.py:FUNCTION`; raise ConfigError if the file or the function's name is missing."""
+    if pipeline.endswith(".py") and os.path.isfile(pipeline):
+        names = _function_names(pipeline)
+        example = f"{pipeline}:{names[0] if names else 'FUNCTION'}"
+        problem = f"the function is missing. Name it after a colon: {example}"
+        defined = f". The file defines {', '.join(names)}" if names else ""
+        raise _bad_pipeline(pipeline, f"{problem}{defined}")
+    path, _, function = pipeline.rpartition(":")
+    if not path.endswith(".py"):
+        rule = f"expected {', '.join(READY)} or PATH.py:FUNCTION."
+        raise _bad_pipeline(pipeline, f"{rule}{did_you_mean(pipeline, READY)}".removesuffix("."))
+    if not os.path.isfile(path):
+        raise _bad_pipeline(pipeline, f"there is no file {path!r}. Check the path")
+    return path, function
+
+
+def _function_names(path: str) -> list[str]:
+    """Return the names of the functions at the top of a source file, if it can be parsed."""
+    try:
+        body = ast.parse(read_text(path)).body
+    except (SyntaxError, ValueError, DatasetError):
+        return []
+    return [node.name for node in body if isinstance(node, ast.FunctionDef)]
+
+
+def _check_function(pipeline: str, path: str, function: str, names: Mapping[str, Any]) -> None:
+    """Raise ConfigError unless `function` can be called with no argument but `pipeline_root`."""
+    if function not in names:
+        defined = _function_names(path)
+        problem = f"{path!r} has no function {function!r}."
+        problem += did_you_mean(function, defined) or f" It defines {', '.join(defined) or 'none'}."
+        raise _bad_pipeline(pipeline, problem.removesuffix("."))
+    found = names[function]
+    if not callable(found):
+        problem = f"{function!r} in {path!r} is {type(found).__name__}, not a function. "
+        raise _bad_pipeline(pipeline, f"{problem}Name a function that returns the pipeline")
+    needed = [
+        name
+        for name, one in inspect.signature(found).parameters.items()
+        if one.default is one.empty and one.kind not in (one.VAR_POSITIONAL, one.VAR_KEYWORD)
+    ]
+    if more := [name for name in needed if name != "pipeline_root"]:
+        problem = f"{function}() needs {', '.join(more)}, but only pipeline_root is passed. "
+        raise _bad_pipeline(pipeline, f"{problem}Give the parameter a default")
+
+
+def _run_own_code(pipeline: str, path: str, run: Callable[[], Any]) -> Any:
+    """Call the user's code; an exception becomes a ConfigError that names its line."""
+    try:
+        return run()
+    except ConfigError as error:
+        place = _place_of(error, path)
+        raise ConfigError(
+            f"{place}: {error}" if place else str(error), setting=error.setting, value=error.value
+        ) from error
+    except Exception as error:
+        raised = traceback.format_exception_only(error)[-1].strip()
+        place = _place_of(error, path) or path
+        raise _bad_pipeline(pipeline, f"{place} raised {raised}") from error
+
+
+def _place_of(error: BaseException, path: str) -> str:
+    """Return `file.py, line 7 (source)` for the last line of the user's file that was running."""
+    if isinstance(error, SyntaxError) and error.filename == path:
+        return f"{path}, line {error.lineno}"
+    frames = [one for one in traceback.extract_tb(error.__traceback__) if one.filename == path]
+    if not frames:
+        return ""
+    source = f" ({frames[-1].line})" if frames[-1].line else ""
+    return f"{path}, line {frames[-1].lineno}{source}"
 
 
 def _compile_tfx(made: Any, name: str | None, *, image: str, pipeline_root: str) -> JsonObject:

@@ -1,11 +1,11 @@
-"""Which run made an artifact, from what and how, and what was made from it.
+"""Look up the lineage of an artifact: the run that made it, its inputs, and its descendants.
 
     print(describe_artifact("runs/artifacts/ShardBalancer/balanced_examples/4"))
     print(list_runs("grpc://host:8080"))
 
-Stores of ML Metadata are read and never written; those of any TFX or Kubeflow pipeline will do.
-Where there is none, datasets of ours tell it themselves, which needs no ML Metadata. Neither TFX
-nor TensorFlow is imported, unless something lies on `gs://` and the like.
+Stores of ML Metadata are only read, and may come from any TFX or Kubeflow pipeline. Without a store
+the lineage comes from the files of datasets written by tfx-shards, which does not need ML Metadata.
+Neither TFX nor TensorFlow is imported, except for uris such as `gs://`.
 """
 
 from pipelines.lineage.graph import Lineage

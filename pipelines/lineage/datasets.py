@@ -1,12 +1,11 @@
-"""Lineage from the datasets alone, where no store of ML Metadata is, or none is left.
+"""Reconstruct lineage from the files of datasets, without a store of ML Metadata.
 
     found = load_datasets("out/artifacts/ShardBalancer/balanced_examples/4")
-    load_datasets(root="out/").executions               # of all datasets below a folder
+    load_datasets(root="out/").executions               # all datasets below a folder
 
-A dataset names those that it was made from by the digests of their manifests, which are the ids of
-this graph. They are looked for below the root, or else in the three folders above it, the nearest
-first; of one that is not there, what it said is in `lineage.json` of whatever was made of it, and
-its uri is `digest:…`.
+A dataset names its inputs by the digests of their manifests, which are the ids of this graph. They
+are searched below the root, or in the three folders above the dataset, nearest first. The facts of
+a missing input come from `lineage.json` of the datasets made from it, and its uri is `digest:…`.
 """
 
 import collections
@@ -24,11 +23,11 @@ from trainer_utils.format.manifest import Ancestor, DatasetSummary
 from trainer_utils.format.naming import MANIFEST_FILE, SPLIT_PREFIX, WORKING_FOLDER
 from trainer_utils.storage import is_remote, join, list_files
 
-_MOST_LEVELS = 3  # above a dataset: TFX's are <root>/<component>/<output>/<execution>
+_MOST_LEVELS = 3  # folders above a dataset; TFX has <root>/<component>/<output>/<execution>
 
 
 class _Node(NamedTuple):
-    """A dataset at a uri, or at `digest:…`, known by what another says of it."""
+    """A dataset at a uri, or at `digest:…` if only another dataset's lineage describes it."""
 
     uri: str
     known: Ancestor
@@ -36,19 +35,19 @@ class _Node(NamedTuple):
 
     @property
     def inputs(self) -> list[str]:
-        """Digests; of an equal dataset its own, which is left out."""
+        """Digests of its inputs, without its own digest, which an identical input has."""
         made_by, own = self.known.made_by, self.known.digest
         return [each.digest for each in made_by.inputs if each.digest != own] if made_by else []
 
 
 def load_datasets(uri: str | None = None, *, root: str | None = None) -> Lineage:
-    """What a dataset, and all those below a root, say of their making; one of both is given.
+    """Return the lineage of the dataset at `uri`, or of all datasets below `root`.
 
     Raises:
-        InputError: there is no dataset of ours at `uri`.
-        DatasetError: its own files are damaged.
+        InputError: `uri` has no dataset with a manifest.
+        DatasetError: the files of the dataset are damaged.
     """
-    there: dict[str, _Node] = {}  # by digest
+    there: dict[str, _Node] = {}  # datasets by digest
     asked = ""
     if uri is not None:
         if (node := _read_node(_absolute(uri))) is None:
@@ -60,9 +59,9 @@ def load_datasets(uri: str | None = None, *, root: str | None = None) -> Lineage
     ):
         if root is None and there.keys() >= _with_inputs([asked], there).keys():
             break
-        with contextlib.suppress(ValueError, OSError):  # one that cannot be listed has none
+        with contextlib.suppress(ValueError, OSError):  # a folder that cannot be listed
             for place in _dataset_folders(folder):
-                with contextlib.suppress(ValueError, OSError):  # `verify` tells what is wrong
+                with contextlib.suppress(ValueError, OSError):  # `verify` reports damage
                     if (node := _read_node(place)) is not None:
                         there.setdefault(node.known.digest, node)
     nodes = _with_inputs([asked] if root is None else [*there], there)
@@ -107,7 +106,7 @@ def _read_node(uri: str) -> _Node | None:
 
 
 def _with_inputs(some: list[str], there: Mapping[str, _Node]) -> dict[str, _Node]:
-    """Datasets and all that they were made from, by digest; where one is not there, as told."""
+    """Return datasets and all their ancestors by digest; missing ones as described elsewhere."""
     nodes: dict[str, _Node] = {}
     waiting = collections.deque(there[digest] for digest in some)
     while waiting:
@@ -123,7 +122,7 @@ def _with_inputs(some: list[str], there: Mapping[str, _Node]) -> dict[str, _Node
 
 
 def _dataset_folders(root: str) -> Iterator[str]:
-    """The folders below a root, itself included, that have a manifest; no link is followed."""
+    """Yield the folders with a manifest at or below a root. Links are not followed."""
     if is_remote(root):
         for file in list_files(root):
             folder, _, name = file.path.rpartition("/")
@@ -138,7 +137,7 @@ def _dataset_folders(root: str) -> Iterator[str]:
 
 
 def _folders_above(uri: str) -> Iterator[str]:
-    """Where what a dataset was made from may be; never a whole bucket or file system."""
+    """Yield the folders that may hold a dataset's inputs; never a whole bucket or file system."""
     scheme, separator, path = uri.rpartition("://")
     for _ in range(_MOST_LEVELS):
         path = posixpath.dirname(path)

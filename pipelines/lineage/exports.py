@@ -1,8 +1,8 @@
-"""Lineage in the words of others: OpenLineage's run events, and Croissant with PROV-O.
+"""Export lineage as OpenLineage run events, or as Croissant with PROV-O.
 
     for event in openlineage_events(describe_artifact("out/latest")):
-        client.post(…)                                # Marquez, DataHub and the like
-    prov_document(describe_artifact("out/latest"))    # JSON-LD, as mlcroissant and rdflib read it
+        client.post(…)                                # Marquez, DataHub, …
+    prov_document(describe_artifact("out/latest"))    # JSON-LD for mlcroissant and rdflib
 
 Source: OpenLineage 2-0-2, https://openlineage.io/spec; Croissant 1.1, whose provenance is PROV-O,
 https://www.w3.org/TR/prov-o.
@@ -33,11 +33,11 @@ _NAMESPACES = {
 
 
 def openlineage_events(lineage: Lineage) -> Iterator[JsonObject]:
-    """The runs before and after an artifact, as events in the order in which they ran.
+    """Yield the runs before and after an artifact as events, in the order of the runs.
 
-    Each run has two: `START` and how it ended. Where nothing says when, as in datasets without a
-    store of ML Metadata, the time is now. A run's id is the same whenever it is asked for. What was
-    taken from a cache ran no more.
+    Each run has two events: `START`, and its end. If the time is unknown, as for datasets without a
+    store of ML Metadata, it is the current time. The id of a run is always the same. Cached
+    executions did not run and are left out.
     """
     now = datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="milliseconds")
     for execution in lineage.executions.values():
@@ -63,7 +63,7 @@ def openlineage_events(lineage: Lineage) -> Iterator[JsonObject]:
 
 
 def _named(uri: str) -> JsonObject:
-    """A place by OpenLineage's rules: `file` and a path, or a bucket and what is in it."""
+    """Return a uri by OpenLineage's naming rules: `file` and a path, or a bucket and a key."""
     parts = urllib.parse.urlsplit(uri)
     if is_remote(uri):
         return {"namespace": f"{parts.scheme}://{parts.netloc}", "name": parts.path.strip("/")}
@@ -96,10 +96,10 @@ def _facet(kind: str, **values: object) -> JsonObject:
 
 
 def prov_document(lineage: Lineage) -> JsonObject:
-    """The artifact and all that it was made from, as JSON-LD.
+    """Return an artifact and its ancestors as JSON-LD.
 
-    A dataset with a `croissant.json` is that description, of Croissant 1.1; another artifact is an
-    entity of PROV-O. All that it was made from, directly or not, stands in `prov:wasInfluencedBy`.
+    A dataset with a `croissant.json` is represented by it, as Croissant 1.1; any other artifact is
+    a PROV-O entity. All direct and indirect inputs are listed in `prov:wasInfluencedBy`.
     """
     document: JsonObject = {"@type": "prov:Entity"}
     if exists(path := join(lineage.artifact.uri, CROISSANT_FILE)):
@@ -112,7 +112,7 @@ def prov_document(lineage: Lineage) -> JsonObject:
 
 
 def _entity(lineage: Lineage, artifact: Id) -> JsonObject:
-    """An artifact with what made it, and the ids of what that was made from."""
+    """Return an artifact with the activity that made it, and the ids of its inputs."""
     node = lineage.artifacts[artifact]
     entity: JsonObject = {"@id": _iri(node.uri or f"{MISSING_PREFIX}{artifact}")}
     for maker in lineage.makers(artifact)[:1]:

@@ -1,11 +1,10 @@
-"""Artifacts and executions, what of them came before and after one artifact, and that as text.
+"""The graph of artifacts and executions before and after one artifact, and its text form.
 
     lineage.makers(artifact_id)[0].component      # 'ShardBalancer'
-    lineage.sources(artifact_id)                  # ids of the artifacts that it was made from
+    lineage.sources(artifact_id)                  # ids of its inputs
 
-Ids are those of a store, or the digests of datasets that tell their lineage themselves.
-An execution that TFX took from its cache has events like one that ran; the one that made an
-artifact is the first that was none of these.
+Ids come from a store, or are the digests of datasets. An execution that TFX took from its cache has
+the same events as one that ran. The maker of an artifact is the first one that really ran.
 """
 
 import dataclasses
@@ -19,23 +18,23 @@ from trainer_utils.format.json_text import Json, JsonObject
 from trainer_utils.format.manifest import DatasetSummary
 from trainer_utils.text_output import as_text, quantity
 
-DATASET_TYPE = "Examples"  # what TFX calls datasets
-MISSING_PREFIX = "digest:"  # of the uri of a dataset that is known by its digest alone
-_FINGERPRINT = "input_fingerprint"  # TFX's word for it, and ours
+DATASET_TYPE = "Examples"  # TFX's type of datasets
+MISSING_PREFIX = "digest:"  # prefix of the uri of a dataset that is known by its digest only
+_FINGERPRINT = "input_fingerprint"  # the property's name in TFX and in tfx-shards
 _MODELS = ("Model", "PushedModel", "system.Model")
 RUN_UNKNOWN = "not known: datasets name none, a store of ML Metadata does"
-_MOST_LEVELS = 50  # of a tree: models that each start from the one before make chains of any length
-_MOST_CHARACTERS = 100  # of a setting
+_MOST_LEVELS = 50  # levels of a tree: models that warm-start from each other form long chains
+_MOST_CHARACTERS = 100  # characters of a setting that are shown
 
 Id = int | str
-Ports = Mapping[str, list[Id]]  # ids of artifacts, by the name of the input or output
+Ports = Mapping[str, list[Id]]  # ids of artifacts by the name of the input or output
 _Branch: TypeAlias = tuple[list[str], list["_Branch"]]
-"""Lines of a tree as text, and the branches below them."""
+"""The lines of a node in a tree, and the branches below it."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Artifact:
-    """An artifact; `uri` is `digest:…` of a dataset that no store has and that is not found."""
+    """An artifact. `uri` is `digest:…` for a dataset that was not found."""
 
     id: Id
     type: str
@@ -48,7 +47,7 @@ class Artifact:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Execution:
-    """A component in one run; times are ISO 8601 in UTC, `settings` its properties."""
+    """An execution of a component. Times are ISO 8601 in UTC; `settings` are its properties."""
 
     id: Id
     type: str
@@ -64,13 +63,16 @@ class Execution:
 
     @property
     def is_cached(self) -> bool:
-        """Whether it made nothing, as what it would make was there."""
+        """Whether its outputs came from a cache."""
         return self.state == "CACHED"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class RecordStep:
-    """One dataset: `found`, `rejected`, `not found`, or `unknown`; places and rejects."""
+    """The outcome of a search for a record in one dataset.
+
+    `outcome` is `found`, `rejected`, `not found` or `unknown`.
+    """
 
     artifact: Id
     outcome: str
@@ -81,10 +83,10 @@ class RecordStep:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Lineage:
-    """What the store, the datasets and their manifests say of an artifact, as JSON or as text.
+    """The lineage of an artifact, from a store or from manifests.
 
-    `artifacts` and `executions` are by id, what was made first first; `knows_runs` is not so where
-    datasets told it all; `record`, `source` and `steps` are of a record that was looked for.
+    `artifacts` and `executions` are by id, oldest first. `knows_runs` is False if the lineage comes
+    from datasets only. `record`, `source` and `steps` are the results of searching for a record.
     """
 
     metadata: str
@@ -100,22 +102,22 @@ class Lineage:
 
     @property
     def artifact(self) -> Artifact:
-        """The artifact that was asked for."""
+        """The artifact that the lineage is about."""
         return self.artifacts[self.artifact_id]
 
     @property
     def models(self) -> list[Artifact]:
-        """The models that were made from it."""
+        """Models among its descendants."""
         found = map(self.artifacts.__getitem__, self.descendants(self.artifact_id))
         return [artifact for artifact in found if artifact.type in _MODELS]
 
     def makers(self, artifact: Id) -> list[Execution]:
-        """Executions whose output it is: the one that made it, then those that used it again."""
+        """Return the executions with this output: its maker, then cached executions."""
         makers = self._by_artifact["outputs"].get(artifact, [])
         return sorted(makers, key=lambda execution: execution.is_cached)
 
     def users(self, artifact: Id) -> list[Execution]:
-        """Executions that read it and made something, or tried to; none from the cache."""
+        """Return the executions that read it, without cached ones."""
         return [
             user
             for user in self._by_artifact["inputs"].get(artifact, [])
@@ -132,17 +134,17 @@ class Lineage:
         return found
 
     def sources(self, artifact: Id) -> list[Id]:
-        """What it was made from, in the order of the inputs' names."""
+        """Return the direct inputs of its maker, by the names of the inputs."""
         makers = self.makers(artifact)[:1]
         return [i for maker in makers for i in ids_of(maker.inputs) if i in self.artifacts]
 
     def ancestors(self, artifact: Id) -> list[Id]:
-        """All that it was made from, directly or not: what was made first comes first."""
+        """Return all direct and indirect inputs, oldest first."""
         found = {*self._reached(artifact, self.sources)}
         return [i for i in self.artifacts if i in found]
 
     def descendants(self, artifact: Id) -> list[Id]:
-        """All that was made from it, directly or not: the nearest come first."""
+        """Return all artifacts made from it, directly or not, nearest first."""
         return self._reached(
             artifact, lambda i: [o for u in self.users(i) for o in ids_of(u.outputs)]
         )
@@ -156,29 +158,32 @@ class Lineage:
         return list(found)[1:]
 
     def fingerprint(self, artifact: Id) -> str | None:
-        """Of what an artifact was made of, where TFX or the dataset itself keeps one."""
+        """Return the fingerprint of an artifact's inputs, if TFX or the manifest has one."""
         summary, makers = self.summaries.get(artifact), self.makers(artifact)[:1]
         fingerprints = [
-            summary and summary.input_fingerprint,  # of contents, where TFX's is of names and times
+            summary and summary.input_fingerprint,  # based on contents; TFX uses names and times
             self.artifacts[artifact].properties.get(_FINGERPRINT),
             *(maker.settings.get(_FINGERPRINT) for maker in makers),
         ]
         return next((str(value) for value in fingerprints if value), None)
 
     def content(self, artifact: Id) -> dict[str, str]:
-        """The order-free checksum of a dataset's records, by split, where its manifest has one."""
+        """Return the order-independent checksum of each split, if there is a manifest."""
         summary = self.summaries.get(artifact)
         return {} if summary is None else dict(summary.content)
 
     def versions(self, artifact: Id) -> dict[str, str]:
-        """Of the packages that made it; of TFX's own property where no manifest says them."""
+        """Return the versions of the packages that made it, from the manifest or from TFX."""
         if artifact in self.summaries:
             return dict(self.summaries[artifact].versions)
         version = self.artifacts[artifact].properties.get("tfx_version")
         return {} if version is None else {"tfx": str(version)}
 
     def to_json(self) -> JsonObject:
-        """Plain JSON types: the artifact, `made_by`, `ancestors`, `descendants`, `record`."""
+        """Return the lineage as plain JSON types.
+
+        Keys include `artifact`, `made_by`, `ancestors`, `descendants` and `record`.
+        """
         found = self.artifact_id
         steps = [
             {**dataclasses.asdict(step), "uri": self.artifacts[step.artifact].uri}
@@ -242,7 +247,7 @@ class Lineage:
 
 
 def ids_of(ports: Ports) -> list[Id]:
-    """Each artifact once, by the ports' names: within one execution ids follow no order."""
+    """Return each artifact once, ordered by port name: ids of one execution have no order."""
     return list(dict.fromkeys(artifact for name in sorted(ports) for artifact in ports[name]))
 
 
@@ -291,7 +296,7 @@ def _settings(execution: Execution) -> list[str]:
 def _branches(
     lineage: Lineage, artifact: Id, seen: set[Id], *, is_back: bool, level: int = 0
 ) -> list[_Branch]:
-    """What it was made from, or what of it; what stands elsewhere already is not followed again."""
+    """Return the tree of ancestors or descendants. Artifacts already shown are not expanded."""
     if level == _MOST_LEVELS:
         return [(["…"], [])]
     branches: list[_Branch] = []
@@ -340,7 +345,7 @@ def _step(lineage: Lineage, step: RecordStep) -> Iterator[str]:
 
 
 def _one_line(properties: JsonObject) -> str:
-    """Properties on one line: `num_shards=8, seed=0`; long values are cut."""
+    """Format properties on one line, such as `num_shards=8, seed=0`. Long values are cut."""
     parts = []
     for name, value in properties.items():
         text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)

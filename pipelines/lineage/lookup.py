@@ -1,4 +1,4 @@
-"""What is known of an artifact, or of all runs, to a store of ML Metadata or to datasets.
+"""Look up an artifact or all runs, in a store of ML Metadata or in datasets.
 
 lineage = describe_artifact("runs/artifacts/ShardBalancer/balanced_examples/4", record="cat/1.jpg")
 print(lineage)
@@ -38,7 +38,7 @@ from trainer_utils.storage import (
 from trainer_utils.text_output import as_text
 
 METADATA_FORMS = "a sqlite file or grpc://host:port"
-# TFX has `metadata.sqlite` in notebooks and `metadata.db` in its templates, one a pipeline.
+# TFX writes `metadata.sqlite` in notebooks, and one `metadata.db` per pipeline in its templates.
 _OWN = (METADATA_FILE, "metadata.db")
 _FOLDERS = ("", "tfx_metadata", "tfx_metadata/*", "metadata", "metadata/*")
 
@@ -46,21 +46,19 @@ _FOLDERS = ("", "tfx_metadata", "tfx_metadata/*", "metadata", "metadata/*")
 def describe_artifact(
     uri: str, *, metadata: str | None = None, record: str | None = None
 ) -> Lineage:
-    """Looks up how an artifact came to be, and what came of it.
+    """Return the ancestors and descendants of an artifact.
 
-    Of datasets of ours that no store has, their own files tell how they came to be.
+    Datasets written by tfx-shards that no store has are described by their own files.
 
     Args:
-        uri: of the artifact.
-        metadata: a sqlite file or `grpc://host:port`; a folder with such a file, or below which
-            datasets are. None for a store in a folder above the uri, and for the dataset and those
-            that it was made from where none has it.
-        record: the `filename` or `id` of one record to be looked for in the dataset and in those
-            that it was made from.
+        uri: the uri of the artifact.
+        metadata: a sqlite file, `grpc://host:port`, or a folder with such a file or with datasets
+            below it. None: a store in a folder above the uri, or else the dataset and its inputs.
+        record: the `filename` or `id` of a record to find in the dataset and in its inputs.
 
     Raises:
         ConfigError: `metadata` or `record` is not allowed.
-        InputError: there is no such store or artifact, or the record is in none of the datasets.
+        InputError: there is no such store or artifact, or no dataset has the record.
     """
     if record == "":
         raise ConfigError.of("record", record, allowed="the filename or id of a record")
@@ -83,7 +81,7 @@ def describe_artifact(
 
 
 def _search(artifact: Id, uri: str, name: str) -> RecordStep:
-    """Looks for one name among the shards and the rejects of a dataset."""
+    """Search the shards and rejects of a dataset for a name."""
     places, rejects, outcome = list[Place](), list[JsonObject](), "unknown"
     detail = f"its files are gone ({uri})"
     try:
@@ -111,16 +109,16 @@ def _search(artifact: Id, uri: str, name: str) -> RecordStep:
 
 
 def _bases(found: Lineage, artifact: Id) -> Iterator[str]:
-    """What an artifact's examples were made from, by the settings of what made it."""
+    """Yield the raw inputs of an artifact, from the settings of its makers."""
     for maker in found.makers(artifact)[:1]:
-        roots = maker.settings.get("image_roots")
+        roots = maker.settings.get("file_roots") or maker.settings.get("image_roots")
         for base in (maker.settings.get("input_base"), *(roots if isinstance(roots, list) else ())):
             if isinstance(base, str) and base:
                 yield posixpath.dirname(base) if os.path.isfile(base) else base
 
 
 def _look_up(uri: str, *, metadata: str | None) -> Lineage:
-    """An artifact and its lineage, for `describe_artifact`; of `convert`'s folder the newest."""
+    """Return the lineage of an artifact; in a folder of `convert`, of the newest dataset."""
     folder = _dataset_folder(uri := newest_dataset(uri))
     stores: Iterable[str]
     if metadata is None:
@@ -145,7 +143,7 @@ def _look_up(uri: str, *, metadata: str | None) -> Lineage:
 
 
 def _store_reader() -> ModuleType:
-    """What reads stores, which needs ML Metadata; datasets alone need nothing."""
+    """Import the module that reads stores; unlike datasets, it needs ML Metadata."""
     if importlib.util.find_spec("ml_metadata") is None:
         raise ConfigError(f"ML Metadata's stores need TFX: {HOW_TO_GET_TFX}", setting="metadata")
     from pipelines.lineage import store
@@ -154,7 +152,7 @@ def _store_reader() -> ModuleType:
 
 
 def _dataset_folder(uri: str) -> str:
-    """The folder of a dataset, where the uri is of a split or of a file in it."""
+    """Return the folder of the dataset that contains a split or file."""
     parts = uri.rstrip("/").split("/")
     for place in (-1, -2):
         if len(parts) >= -place and parts[place].startswith(SPLIT_PREFIX):
@@ -163,7 +161,7 @@ def _dataset_folder(uri: str) -> str:
 
 
 def _stores_of(metadata: str) -> list[str]:
-    """The stores in a folder, where the datasets tell if there are none; else what is named."""
+    """Return the stores in a folder, possibly none, or the store that `metadata` names."""
     if is_object_store(metadata):
         return []
     is_root = not is_remote(metadata) and is_folder(metadata)
@@ -171,7 +169,7 @@ def _stores_of(metadata: str) -> list[str]:
 
 
 def stores_above(uri: str) -> Iterator[str]:
-    """The stores in the folder of a uri and in those above it, the nearest first."""
+    """Yield the stores in the folder of a uri and in the folders above it, nearest first."""
     if not is_remote(uri):
         folder = Path(os.path.abspath(uri))
         for each in (folder, *folder.parents):
@@ -179,14 +177,14 @@ def stores_above(uri: str) -> Iterator[str]:
 
 
 def stores_in(folder: str) -> list[str]:
-    """The stores of a folder: the likeliest first, those in TFX's folders for them last."""
+    """Return the stores in a folder, followed by stores in TFX's metadata folders."""
     patterns = [os.path.join(glob.escape(folder), inner, own) for inner in _FOLDERS for own in _OWN]
     return [path for pattern in patterns for path in sorted(glob.glob(pattern))]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Run:
-    """One run of a pipeline; without a name, executions that belong to none."""
+    """One run of a pipeline, or, without a name, executions outside of any run."""
 
     name: str | None
     pipeline: str | None
@@ -194,15 +192,15 @@ class Run:
 
     @property
     def state(self) -> str:
-        """`FAILED`, `RUNNING`, `CANCELED` or `COMPLETE`; `UNKNOWN` where nothing says."""
-        states = {execution.state for execution in self.executions} - {"SKIPPED"}  # a branch
+        """State of the run: `FAILED`, `RUNNING`, `CANCELED`, `COMPLETE` or `UNKNOWN`."""
+        states = {execution.state for execution in self.executions} - {"SKIPPED"}  # branches
         for state in ("FAILED", "RUNNING", "CANCELED", "NEW"):
             if state in states:
                 return "RUNNING" if state == "NEW" else state
         return "COMPLETE" if states and states <= {"COMPLETE", "CACHED"} else "UNKNOWN"
 
     def to_json(self) -> JsonObject:
-        """Plain JSON types."""
+        """Return the run as plain JSON types."""
         return {
             "run": self.name,
             "pipeline": self.pipeline,
@@ -224,7 +222,7 @@ class Run:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Runs:
-    """All runs of a store, or what datasets tell of, the latest first."""
+    """All runs of a store or of a folder of datasets, latest first."""
 
     metadata: str
     executions: Sequence[Execution]
@@ -232,7 +230,7 @@ class Runs:
 
     @functools.cached_property
     def runs(self) -> list[Run]:
-        """Those of pipelines, then executions that belong to none."""
+        """Runs of pipelines, then executions outside of any run."""
         grouped: dict[tuple[str | None, str | None], list[Execution]] = {}
         for execution in self.executions:
             pipeline = execution.pipeline if execution.run else None
@@ -241,7 +239,7 @@ class Runs:
         return sorted(reversed(runs), key=lambda run: run.name is None)
 
     def to_json(self) -> JsonObject:
-        """Plain JSON types."""
+        """Return the runs as plain JSON types."""
         return {"metadata": self.metadata, "runs": [run.to_json() for run in self.runs]}
 
     def __str__(self) -> str:
@@ -259,15 +257,15 @@ class Runs:
 
 
 def list_runs(metadata: str) -> Runs:
-    """All runs of a store.
+    """Return all runs of a store.
 
     Args:
-        metadata: a sqlite file or `grpc://host:port`; a folder with such a file, else one below
-            which datasets are.
+        metadata: a sqlite file, `grpc://host:port`, or a folder with such a file or with datasets
+            below it.
 
     Raises:
-        ConfigError: `metadata` is not allowed, or leaves open which store is meant.
-        InputError: there is no such store and no dataset, or it cannot be read.
+        ConfigError: `metadata` is not allowed, or names several stores.
+        InputError: there is no store and no dataset, or the store cannot be read.
     """
     stores = _stores_of(metadata)
     if len(stores) > 1 and os.path.basename(stores[0]) != METADATA_FILE:

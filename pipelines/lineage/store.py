@@ -1,9 +1,9 @@
-"""ML Metadata wherever it is kept, read and never written, by calls that any version has.
+"""Read stores of ML Metadata, local or remote, with calls that every version has.
 
     find_artifact("runs/metadata.sqlite", "runs/artifacts/ShardBalancer/balanced_examples/4")
-    list_executions("runs/metadata.sqlite")
+    list_executions("grpc://host:8080")
 
-Also `grpc://host:8080`.
+A store is never written.
 """
 
 import collections
@@ -31,22 +31,22 @@ from trainer_utils.storage import is_remote
 _GRPC_TIMEOUT_SECONDS = 60.0
 _Event: TypeAlias = metadata_store_pb2.Event
 _INPUTS = {_Event.INPUT, _Event.DECLARED_INPUT, _Event.INTERNAL_INPUT}
-_OUTPUTS = {_Event.OUTPUT, _Event.DECLARED_OUTPUT}  # others are of what failed, or not its own
+_OUTPUTS = {_Event.OUTPUT, _Event.DECLARED_OUTPUT}  # other events belong to failed executions
 _PIPELINES = {"pipeline", "system.Pipeline"}
 _RUNS = {"pipeline_run", "run", "system.PipelineRun", "KfpRun"}
 _NODES = {"node", "component_run"}
-_NAMES = ("display_name", "task_name", "component_id")  # properties that Kubeflow and old TFX keep
-_AT_ONCE = 200  # ids a request
-_SHOWN = 5  # artifacts of a store that has not the one that is asked for
+_NAMES = ("display_name", "task_name", "component_id")  # properties set by Kubeflow and old TFX
+_AT_ONCE = 200  # ids per request
+_SHOWN = 5  # artifacts listed in the message for an unknown uri
 
 
 @contextlib.contextmanager
 def open_store(metadata: str) -> Iterator[MetadataStore]:
-    """The store, read-only; what goes wrong with it while it is read becomes an `InputError`."""
+    """Open a store read-only; errors while reading it become an `InputError`."""
     config = _config(metadata)
     try:
         yield MetadataStore(config)
-    except (errors.StatusError, RuntimeError) as error:  # the latter of its own connection
+    except (errors.StatusError, RuntimeError) as error:  # RuntimeError: the connection
         raise InputError(
             f"metadata {metadata!r}: cannot be read: {type(error).__name__}: {error}. Is it ML "
             "Metadata, may it be read, does its server run? One of another version: open it once "
@@ -70,18 +70,18 @@ def _config(metadata: str) -> Any:
     client = metadata_store_pb2.MetadataStoreClientConfig(
         host=address[1], port=int(address[2]), client_timeout_sec=_GRPC_TIMEOUT_SECONDS
     )
-    client.channel_arguments.max_receive_message_length = -1  # without a limit
+    client.channel_arguments.max_receive_message_length = -1  # no limit
     return client
 
 
 def list_executions(metadata: str) -> list[Execution]:
-    """All executions of a store."""
+    """Return all executions of a store."""
     with open_store(metadata) as store:
         return _executions(store, [node.id for node in store.get_executions()])
 
 
 def find_artifact(metadata: str, uri: str) -> Lineage | str:
-    """What a store has of an artifact, however its uri is spelt; or that it has none."""
+    """Return the lineage of an artifact, for any spelling of its uri, or a message without one."""
     spellings = [uri]
     if "://" not in uri:
         spellings += [f(uri) for f in (os.path.abspath, os.path.realpath, os.path.relpath)]
@@ -102,7 +102,7 @@ def find_artifact(metadata: str, uri: str) -> Lineage | str:
     summaries: dict[Id, DatasetSummary] = {}
     for node in artifacts.values():
         if node.uri and (node.type == DATASET_TYPE or not is_remote(node.uri)):
-            with contextlib.suppress(ValueError, OSError):  # `verify` tells what is wrong
+            with contextlib.suppress(ValueError, OSError):  # `verify` reports damage
                 if (manifest := read_manifest(node.uri)) is not None:
                     summaries[node.id] = DatasetSummary.of(manifest)
     return Lineage(
@@ -116,9 +116,9 @@ def find_artifact(metadata: str, uri: str) -> Lineage | str:
 
 
 def _graph(store: MetadataStore, artifact: int) -> tuple[dict[Id, Artifact], dict[Id, Execution]]:
-    """What came before and after an artifact, over any number of steps."""
+    """Return all ancestors and descendants of an artifact, and their executions."""
     artifacts, executions = {artifact}, set[int]()
-    for towards, back in ((_OUTPUTS, _INPUTS), (_INPUTS, _OUTPUTS)):  # before it, then after it
+    for towards, back in ((_OUTPUTS, _INPUTS), (_INPUTS, _OUTPUTS)):  # ancestors, then descendants
         frontier, visited = {artifact}, set[int]()
         while frontier:
             events = _all(store.get_events_by_artifact_ids, frontier)
@@ -145,7 +145,7 @@ def _graph(store: MetadataStore, artifact: int) -> tuple[dict[Id, Artifact], dic
 
 
 def _executions(store: MetadataStore, ids: Iterable[int]) -> list[Execution]:
-    """Executions, with their contexts and what they read and made, in the order of the ids."""
+    """Return executions with their contexts, inputs and outputs, in the order of their ids."""
     ids = sorted(ids)
     events: dict[int, list[_Event]] = {number: [] for number in ids}
     for event in _all(store.get_events_by_execution_ids, ids):
@@ -153,7 +153,7 @@ def _executions(store: MetadataStore, ids: Iterable[int]) -> list[Execution]:
     nodes = sorted(_all(store.get_executions_by_id, ids), key=lambda node: node.id)
     contexts: dict[int, list[metadata_store_pb2.Context]] = collections.defaultdict(list)
     for node in nodes:
-        with contextlib.suppress(errors.NotFoundError):  # where another would give an empty list
+        with contextlib.suppress(errors.NotFoundError):  # raised instead of an empty list
             contexts[node.id] = store.get_contexts_by_execution(node.id)
     return [_execution(node, contexts[node.id], events[node.id]) for node in nodes]
 
@@ -169,7 +169,7 @@ def _execution(
     settings = _properties_of(node)
     kind = node.type or f"type {node.type_id}"
     pipeline, own = named(_PIPELINES), named(_NODES)
-    if pipeline and own:  # TFX's node contexts begin with the pipeline's name
+    if pipeline and own:  # TFX prefixes node contexts with the pipeline's name
         own = own.removeprefix(f"{pipeline}.")
     own_name = next((str(settings[name]) for name in _NAMES if settings.get(name)), None)
     return Execution(
@@ -188,7 +188,7 @@ def _execution(
 
 
 def _ports(events: Sequence[_Event], kinds: set[int]) -> dict[str, list[Id]]:
-    """Ids by port, in the order of the events' indices, each once."""
+    """Return ids by port in the order of the events' indices, without duplicates."""
     ports: dict[str, dict[int, int]] = {}
     for event in events:
         steps = event.path.steps
@@ -200,14 +200,14 @@ def _ports(events: Sequence[_Event], kinds: set[int]) -> dict[str, list[Id]]:
 
 
 def _all(ask: Callable[[list[int]], list[Any]], ids: Iterable[int]) -> list[Any]:
-    """What a store says of some ids, asked for some at once."""
+    """Query a store for ids in batches."""
     rest = sorted(ids)
     parts = [rest[start : start + _AT_ONCE] for start in range(0, len(rest), _AT_ONCE)]
     return [one for some in parts for one in ask(some)]
 
 
 def _properties_of(node: Any) -> JsonObject:
-    """A node's properties but TFX's private ones; texts of JSON objects and lists are parsed."""
+    """Return a node's properties without TFX's private ones. JSON objects and lists are parsed."""
     values = {**node.properties, **node.custom_properties}
     return {name: _value(values[name]) for name in sorted(values) if not name.startswith("__")}
 
@@ -226,7 +226,7 @@ def _value(value: Any) -> Json:
 
 
 def _time_of(milliseconds: int) -> str | None:
-    """ISO 8601 in UTC of milliseconds since 1970; None for 0, which stands for unknown."""
+    """Return milliseconds since 1970 as ISO 8601 in UTC, or None for 0, which means unknown."""
     if not milliseconds:
         return None
     moment = datetime.datetime.fromtimestamp(milliseconds / 1000, datetime.timezone.utc)

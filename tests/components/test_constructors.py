@@ -77,6 +77,12 @@ def test_what_is_not_given_has_its_default_and_what_is_given_comes_back():
         make("ImageExampleGen", {"quality": 1000})
 
 
+def test_an_old_name_of_a_setting_works_with_a_warning():
+    with pytest.warns(FutureWarning, match="image_roots= is file_roots= now"):
+        properties = make("ImageExampleGen", {"image_roots": ["/photos"]}).exec_properties
+    assert ImageSettings.from_properties(properties).file_roots == ["/photos"]
+
+
 def test_each_setting_may_be_a_parameter_of_the_run():
     for component in components.__all__:
         for name, kinds in types_of(component):

@@ -1,4 +1,4 @@
-"""How fast an input is, what it holds a trainer up by, and what is in it.
+"""Measure an input, time a trainer's waits for it, and preview its images.
 
 from trainer_utils.monitoring import StepTimer, measure_input, preview
 """

@@ -1,8 +1,8 @@
-"""How fast each stage of an input is on this machine, and what bounds it.
+"""Measure each stage of an input on this machine, and find the bottleneck.
 
     print(measure_input(uri, "train", batch_size=64, image_size=(224, 224)))
 
-One stage is measured with all before it; its own share is what it adds to the time of that.
+Each stage is measured together with all earlier ones. Its own cost is the time that it adds.
 """
 
 import dataclasses
@@ -22,7 +22,7 @@ from trainer_utils.options import choose_options
 from trainer_utils.text_output import Part, Shown, make_table, quantity
 
 BUSY = 0.8
-"""Of the cores' time that others leave: from there on the processor bounds an input."""
+"""From this share of the available core time on, the processor is the bottleneck."""
 CURES = {
     "storage": "Set cache= to a fast disk, put the shards nearer, or write more, smaller ones.",
     "processor": "Decode less: ImageExampleGen(resize_shorter_side=…) or encoding='raw'.",
@@ -31,22 +31,22 @@ CURES = {
         "fewer features, a smaller image_size; or take a larger batch_size."
     ),
 }
-"""What to change, by what bounds an input."""
+"""Advice for each bottleneck."""
 
-_WARM_UP = 5  # batches: opening of files
-_NOISE = 0.15  # of the cores' time: of other processes, to be told
+_WARM_UP = 5  # batches that are not measured, since they open files
+_NOISE = 0.15  # share of core time used by other processes that is worth reporting
 
 
 @dataclasses.dataclass(frozen=True)
 class Stage:
-    """One stage with all before it.
+    """The measurement of one stage together with all earlier ones.
 
     Args:
-        name: `read`, `decode` or `batch`: what comes out in order, as `iterate` has it.
-        records_per_second: that come out of it.
-        megabytes_per_second: of serialized records that go into it, 1 MB being 10^6 bytes.
-        busy: the share of all cores' time that it takes, in [0, 1].
-        added_milliseconds: that it adds to a record, beyond the stages before it.
+        name: `read`, `decode`, or `batch` for the ordered batches that `iterate` yields.
+        records_per_second: the output rate.
+        megabytes_per_second: the input rate in serialized records; 1 MB is 10^6 bytes.
+        busy: the share of the time of all cores that it uses, in [0, 1].
+        added_milliseconds: the time that it adds to each record, beyond earlier stages.
     """
 
     name: str
@@ -58,18 +58,17 @@ class Stage:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class InputReport(Shown):
-    """What `measure_input` found.
+    """The result of `measure_input`.
 
     Args:
-        stages: in the order of the work.
-        batch_size: records of a step.
-        cores: that this process may use.
-        bound: `processor` where the cores are busy; else `storage`, or `copying` of examples from
-            stage to stage and into batches, on one thread that the others wait for.
-        slowest: the name of the stage that adds most.
-        step_seconds: what a training step may cost at least, so that it never
-            waits for the input.
-        others: the share of these cores that other processes took meanwhile, in [0, 1].
+        stages: the stages in order.
+        batch_size: records per step.
+        cores: the cores that this process may use.
+        bound: the bottleneck: `processor` if the cores are busy, else `storage`, or `copying` of
+            examples between stages and into batches, on one thread that the others wait for.
+        slowest: the name of the stage that adds most time.
+        step_seconds: the shortest training step that never waits for this input.
+        others: the share of these cores that other processes used meanwhile, in [0, 1].
     """
 
     stages: tuple[Stage, ...]
@@ -81,11 +80,11 @@ class InputReport(Shown):
     others: float = 0.0
 
     def to_dict(self) -> JsonObject:
-        """All of it as JSON takes it."""
+        """Return the report as plain JSON types."""
         return dataclasses.asdict(self)
 
     def parts(self) -> list[Part]:
-        """What a person sees: a table and two sentences."""
+        """Return the report as a table and sentences."""
         header = ["stage", "records/s", "MB/s", "cores busy", "ms/record"]
         rows = [
             [name, round(rate), round(megabytes), f"{busy:.0%}", f"{added:.3f}"]
@@ -113,20 +112,20 @@ def measure_input(
     seconds: float = 2.0,
     **options: Any,
 ) -> InputReport:
-    """Measures each stage of an input for some time.
+    """Measure each stage of an input.
 
     Args:
-        artifact_uri, split, options: as `input_fn` takes them.
-        batch_size: of one step, in records.
-        seconds: that each of the three stages is measured for; a dataset that is shorter is gone
-            through again.
+        artifact_uri, split, options: the arguments of `input_fn`.
+        batch_size: records per step.
+        seconds: the duration of each of the three measurements. A small dataset is repeated.
 
     Raises:
-        DatasetError, ConfigError: as `input_fn`; or there are no records.
+        DatasetError: as for `input_fn`, or there are no records.
+        ConfigError: as for `input_fn`, or `seconds` is not positive.
     """
     if not isinstance(seconds, (int, float)) or not seconds > 0:
         raise ConfigError.of("seconds", seconds, allowed="a number above 0")
-    # In the order of the files unless asked, so that a disk is measured by what it reads in a row.
+    # Read in the order of the files by default, to measure sequential reads of a disk.
     settings = {"shuffle": False, **options, "batch_size": batch_size, "repeat": True}
     source = Input.open(artifact_uri, split, choose_options(None, settings, of=measure_input))
     if not source.input_steps:
@@ -134,7 +133,7 @@ def measure_input(
     before = machine_seconds() - cpu_seconds(), time.perf_counter()
     measured = {name: _measure(steps, seconds) for name, steps in _stages(source).items()}
     others = machine_seconds() - cpu_seconds() - before[0]
-    idle = (os.cpu_count() or 1) - usable_cores()  # cores that are not ours: others' in any case
+    idle = (os.cpu_count() or 1) - usable_cores()  # cores that this process may not use
     share = (others / (time.perf_counter() - before[1]) - idle) / usable_cores()
     return report_of(
         measured,
@@ -153,7 +152,7 @@ def report_of(
     cores: int,
     others: float = 0.0,
 ) -> InputReport:
-    """Draws conclusions: pure, from records per second and the share of busy cores by stage."""
+    """Derive a report from the records per second and the busy share of cores of each stage."""
     stages, before = [], 0.0
     for name, (rate, busy) in measured.items():
         added = max(0.0, 1000 / rate - before)
@@ -176,7 +175,10 @@ def report_of(
 
 
 def _stages(source: Input) -> dict[str, Iterator[int]]:
-    """The work of an input without end, up to each stage: the rows of one step after the other."""
+    """Return, for each stage, an endless iterator that runs all work up to it.
+
+    The iterators yield the number of rows of each step.
+    """
     steps, cores = source.input_steps, usable_cores()
     rows = [source.order.layout.size(step) for step in range(steps)]
 
@@ -195,7 +197,7 @@ def _stages(source: Input) -> dict[str, Iterator[int]]:
 
 
 def _measure(steps: Iterator[int], seconds: float) -> tuple[float, float]:
-    """Records per second, and the share of all cores that was busy."""
+    """Return the records per second, and the busy share of all cores."""
     for _ in itertools.islice(steps, _WARM_UP):
         pass
     started, cpu = time.perf_counter(), cpu_seconds()

@@ -1,9 +1,9 @@
-"""`preview`: a grid of a dataset's images, with their labels, as PNG.
+"""Draw a grid of a dataset's images, with their labels, as PNG.
 
     preview(input_fn(uri, label="label", features="image"), path="preview.png")
 
-Labels are written in the font that Pillow brings along, which has ASCII alone: accents are dropped,
-and letters of other scripts become question marks.
+Labels use Pillow's built-in font, which only has ASCII: accents are dropped, and letters of other
+scripts become question marks.
 """
 
 import io
@@ -20,8 +20,8 @@ from trainer_utils.format import ConfigError, DatasetError
 from trainer_utils.format.settings import number
 from trainer_utils.storage import write_atomically
 
-_MARGIN = 2  # pixels round an image and below its label
-_TEXT_HEIGHT = 12  # pixels, of Pillow's default font
+_MARGIN = 2  # pixels around an image and below its label
+_TEXT_HEIGHT = 12  # pixels of a line in Pillow's default font
 
 Array = npt.NDArray[Any]
 
@@ -36,20 +36,21 @@ def preview(
     columns: int = 8,
     path: str | None = None,
 ) -> bytes:
-    """Draws the first images of a dataset.
+    """Draw the first images of a dataset.
 
     Args:
-        dataset: of any framework, with batches or single examples; images of any size, uint8, or
-            float32, which is stretched so that its least is black and its most is white.
-        image: the feature with the images; None: the only one that looks like images.
-        label: the feature to write below; None: the second of a pair, or `label`, if there.
-        labels: names of int labels, say the lines of `vocab/label.txt`; None: the dataset's own
-            `class_names`, of the label that it was made with.
-        rows, columns: of the grid.
-        path: of a file to write the PNG to, local or of an object store.
+        dataset: a dataset of any framework, with batches or single examples. Images have any size
+            and are uint8, or float32, which is scaled from its minimum to its maximum.
+        image: the feature with the images. None: the only one that looks like images.
+        label: the feature to write below each image. None: the second element of a pair, or
+            `label` if it exists.
+        labels: names of int labels, such as the lines of `vocab/label.txt`. None: `class_names` of
+            the dataset.
+        rows, columns: the size of the grid.
+        path: a file to write the PNG to, local or in an object store.
 
     Returns:
-        The PNG: as many rows as are needed.
+        The PNG, with no more rows than needed.
 
     Raises:
         ConfigError: a setting is not allowed, or there is no such feature.
@@ -79,10 +80,10 @@ def preview(
 def _images_and_labels(
     element: Any, image: str | None, label: str | None
 ) -> tuple[Array, list[Array | None]]:
-    """The images of one element, and as many labels, or as many times None."""
+    """Return the images of one element, and a label or None for each."""
     inputs, target = (element[0], element[1]) if isinstance(element, tuple) else (element, None)
     if not isinstance(inputs, Mapping):
-        inputs = {image or "": inputs}  # it has no name here
+        inputs = {image or "": inputs}  # an element that is a tensor has no feature name
     shapes = {name: tuple(value.shape) for name, value in inputs.items()}
     alike = [n for n, shape in shapes.items() if len(shape) in (3, 4) and shape[-1] in (1, 3)]
     if image is None and not alike:
@@ -121,7 +122,7 @@ def _text(label: Array | None, labels: Sequence[str] | None) -> str:
 
 
 def _grid(pictures: Sequence[Image.Image], texts: Sequence[str], columns: int) -> Image.Image:
-    """Cells of one size, each picture in the middle of its own, its text below."""
+    """Return a grid of equal cells, each with a centred picture and its text below."""
     width, height = (max(picture.size[axis] for picture in pictures) for axis in (0, 1))
     line = _TEXT_HEIGHT + _MARGIN if any(texts) else 0
     cell_width, cell_height = width + 2 * _MARGIN, height + line + 2 * _MARGIN
@@ -133,7 +134,7 @@ def _grid(pictures: Sequence[Image.Image], texts: Sequence[str], columns: int) -
         left = index % columns * cell_width + _MARGIN
         middle = (width - picture.width) // 2, (height - picture.height) // 2
         canvas.paste(picture, (left + middle[0], top + middle[1]))
-        if text:  # of which nothing reaches into the next cell
+        if text:  # cropped to the cell
             marked = unicodedata.normalize("NFKD", text)
             letters = [letter for letter in marked if not unicodedata.combining(letter)]
             plain = "".join(c if c.isascii() and c.isprintable() else "?" for c in letters)

@@ -1,7 +1,7 @@
-"""`StepTimer`: how much of its time a Keras trainer waits for its input.
+"""Measure how long a Keras trainer waits for its input.
 
     timer = StepTimer()
-    model.fit(train, callbacks=[timer])     # warns once where waiting takes more than 5% of a step
+    model.fit(train, callbacks=[timer])     # warns once if waiting takes more than 5% of a step
 
 It works with Keras 3 and with tf-keras, for datasets of `input_fn`, or of `add_read_timer`.
 """
@@ -22,22 +22,22 @@ from trainer_utils.monitoring.bench import BUSY, CURES
 if TYPE_CHECKING:
     _Callback = object
 else:
-    _Callback = tf.keras.callbacks.Callback  # Keras 3, or tf-keras where TF_USE_LEGACY_KERAS is set
+    _Callback = tf.keras.callbacks.Callback  # Keras 3, or tf-keras if TF_USE_LEGACY_KERAS is set
 
-_WARM_UP = 3  # steps: tracing, and filling of buffers
+_WARM_UP = 3  # steps that trace functions and fill buffers
 
 
 class StepTimer(_Callback):
-    """Measures the share of each step that goes into waiting for input, and warns.
+    """A callback that measures the share of time spent waiting for input, and warns.
+
+    At the end of each epoch the share over all its steps is logged as `input_wait`.
 
     Args:
-        threshold: the share, in [0, 1), past which to warn.
-        every: steps that one share is measured over.
+        threshold: the share, in [0, 1), above which to warn.
+        every: the number of steps in one measurement.
 
     Attributes:
-        shares: one for every `every` steps, the first 3 steps of all left out.
-
-    At the end of each epoch the share of all its steps is in the logs as `input_wait`.
+        shares: one share for every `every` steps, without the first 3 steps of the run.
 
     Raises:
         ConfigError: a setting is not allowed.
@@ -52,38 +52,38 @@ class StepTimer(_Callback):
         self.threshold = threshold
         self.every = every
         self.shares: list[float] = []
-        self._supports_tf_logs = True  # for tf-keras: no numbers need be fetched for our hooks
+        self._supports_tf_logs = True  # for tf-keras: these hooks need no logs as numpy
         self._steps = 0
         self._has_warned = False
-        # The first steps that are measured together, and what the clocks said before them.
+        # The first step of the current measurement, and the clocks before it.
         self._window: tuple[int, npt.NDArray[Any]] | None = None
         self._epoch: tuple[int, npt.NDArray[Any]] | None = None
 
     def on_epoch_begin(self, epoch: int, logs: dict[str, object] | None = None) -> None:
-        """Keras calls it."""
-        # What lies between epochs, say validation, is not a step.
+        """Discard the current measurement."""
+        # Time between epochs, such as validation, does not belong to a step.
         self._window = self._epoch = None
 
     def on_train_batch_begin(self, batch: int, logs: dict[str, object] | None = None) -> None:
-        """Keras calls it."""
+        """Start a measurement if none is running."""
         if self._steps >= _WARM_UP and self._window is None:
             self._window = self._steps, self._clocks()
             self._epoch = self._epoch or self._window
 
     def on_train_batch_end(self, batch: int, logs: dict[str, object] | None = None) -> None:
-        """Keras calls it."""
+        """End the measurement after `every` steps, and warn once if the share is too high."""
         self._steps += 1
         if self._window is not None and self._steps - self._window[0] == self.every:
             self._close(*self._window)
 
     def on_epoch_end(self, epoch: int, logs: dict[str, object] | None = None) -> None:
-        """Keras calls it."""
+        """Log the share of the epoch as `input_wait`."""
         if self._epoch is not None and logs is not None:
             logs["input_wait"] = _share(self._clocks() - self._epoch[1])
         if self._window is not None and self._steps > self._window[0]:
             self._close(*self._window)
 
-    # What tf-keras asks its callbacks, also where `tf.keras` is Keras 3 and this is not its child.
+    # tf-keras calls these methods even if this class derives from the Callback of Keras 3.
     def _implements_train_batch_hooks(self) -> bool:
         return True
 
@@ -94,7 +94,7 @@ class StepTimer(_Callback):
         return False
 
     def _clocks(self) -> npt.NDArray[Any]:
-        """Seconds, those of the cores and those of waiting, and the batches waited for."""
+        """Return the seconds elapsed, used by cores and spent waiting, and the batches read."""
         waiting = time_in_reads()
         return np.array([perf_counter(), cpu_seconds(), waiting.seconds, waiting.batches])
 

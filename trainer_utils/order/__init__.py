@@ -1,10 +1,10 @@
-"""Which worker reads which record at which step: pure functions over numpy, without TensorFlow.
+"""The order of records: compute which worker reads which record at which step, with numpy alone.
 
     order = InputOrder([FileRange("a.tfrecord", skip=0, take=1000)],
                        OrderOptions(batch_size=64, shuffle="global", seed=7), num_workers=4)
     order.records(epoch=2, step=10, worker=3)
 
-docs/order.md specifies all of it.
+docs/order.md is the specification.
 """
 
 from trainer_utils.format.slices import FileRange, RecordName

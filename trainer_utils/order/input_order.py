@@ -1,8 +1,8 @@
-"""`InputOrder`: which record comes at which step on which worker; docs/order.md specifies it.
+"""Compute which record each worker reads at each step. docs/order.md is the specification.
 
 order = InputOrder(ranges, OrderOptions(batch_size=64, shuffle="global"), num_workers=4)
 order.records(epoch=2, step=100, worker=3)      # [RecordName(path='…', number=17), …]
-order.state(step=100)       # the token to go on from, with any number of workers
+order.state(step=100)       # the token to resume from, with any number of workers
 """
 
 import dataclasses
@@ -36,15 +36,20 @@ from trainer_utils.order.mixing import (
 )
 from trainer_utils.order.options import OrderOptions
 
-_VERSION = 3  # of the order of records: another is a token of other batches
-_BLOCK_BYTES = 256 << 20  # that `shuffle=True` shuffles together: 2,500 photos of 100 KB
-_RECORD_BYTES = 40  # of a record in memory, beside its own
+_VERSION = 3  # version of the order: tokens of another version describe different batches
+_BLOCK_BYTES = 256 << 20  # shuffled together by `shuffle=True`: 2,500 photos of 100 KB
+_RECORD_BYTES = 40  # memory overhead of each record
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class MixState:
-    """What a mixture has behind it: records and steps of an epoch, stages by rows of the run,
-    and the parts that gave records: how many they have, and a digest of which.
+    """The history of a mixture up to a token.
+
+    Args:
+        records: records in an epoch.
+        steps: steps in an epoch.
+        stages: the stages so far, each with the row of the run at which it began.
+        parts: for each part that has been read, its number of records and its digest.
     """
 
     records: int
@@ -54,7 +59,7 @@ class MixState:
 
     @classmethod
     def from_dict(cls, value: Mapping[str, Any]) -> "MixState":
-        """What `asdict` and JSON make of one; KeyError, TypeError or ValueError if it is none."""
+        """Parse the JSON form of `asdict`; raise KeyError, TypeError or ValueError if invalid."""
         stages = [(int(row), dict(shares)) for row, shares in value["stages"]]
         parts = {name: (count, digest) for name, (count, digest) in value["parts"].items()}
         counts = [value["records"], value["steps"], *(row for row, _ in stages)]
@@ -65,15 +70,15 @@ class MixState:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class InputState:
-    """Where an input is.
+    """The position of an input. A run can resume from it.
 
     Args:
-        epoch, step: what comes next, counted from 0, the step in that epoch.
-        batch_size: of the global batch; of single examples the number of workers.
-        seed: of all orders.
-        digest: of the dataset, the slices that are read, and the settings that shape batches.
-        version: of the order of records; another is refused with a ConfigError.
-        mix: of a mixture, what it has behind it; None: there is no mixture.
+        epoch, step: the next step to read, both counted from 0; `step` counts within its epoch.
+        batch_size: the global batch size; without batches, the number of workers.
+        seed: the seed of all orders.
+        digest: a digest of the dataset, the slices read, and the settings that shape batches.
+        version: the version of the order. Any other version raises a ConfigError.
+        mix: the history of a mixture, or None if datasets are not mixed.
     """
 
     epoch: int
@@ -96,18 +101,18 @@ class InputState:
                 raise ConfigError.of("state", value, allowed=rule)
 
     def to_json(self) -> str:
-        """The token as one line of text."""
+        """Return the token as one line of JSON."""
         fields = dataclasses.asdict(self)
         return json.dumps({n: v for n, v in fields.items() if v is not None}, sort_keys=True)
 
     @classmethod
     def from_json(cls, text: str) -> "InputState":
-        """Reads what `to_json` made."""
+        """Parse the result of `to_json`."""
         try:
             fields = json.loads(text)
             if not {"epoch", "version"} & fields.keys():
                 raise TypeError("expected a token")
-            if (version := fields.get("version", 1)) != _VERSION:  # which may have other fields
+            if (version := fields.get("version", 1)) != _VERSION:  # it may have other fields
                 return cls(epoch=0, step=0, batch_size=1, seed=0, digest="", version=version)
             if (mix := fields.get("mix")) is not None:
                 fields["mix"] = MixState.from_dict(mix)
@@ -122,24 +127,25 @@ class InputOrder:
     """The order of an input, for all of its workers.
 
     Args:
-        ranges: the parts of files that hold the records that are read.
-        options: of the order; `InputOptions` are such options too.
-        num_workers: input pipelines, each of which gets an equal share.
-        num_replicas: of all workers together, a multiple of the workers. None: one each.
-        mean_record_bytes: of a serialized record, from which follows how many records
+        ranges: the ranges of files that hold the records to read.
+        options: the settings of the order; an `InputOptions` works too.
+        num_workers: the number of input pipelines. Each gets an equal share.
+        num_replicas: the replicas of all workers together, a multiple of `num_workers`. None: one
+            per worker.
+        mean_record_bytes: the mean size of a serialized record. It determines how many records
             `shuffle=True` shuffles together.
-        digest: of the dataset and of the slices that are read.
-        parts: with weights, the datasets whose records `ranges` hold one after the other.
+        digest: a digest of the dataset and the slices read.
+        parts: with weights, the datasets whose records `ranges` lists one after the other.
 
     Attributes:
-        layout: of an epoch's batches.
-        steps_per_epoch: without a batch size, examples of each worker.
-        digest: of the dataset, the slices of it and the settings that shape batches.
-        start: where the input begins.
+        layout: the layout of an epoch's batches.
+        steps_per_epoch: steps in an epoch; without a batch size, the examples of each worker.
+        digest: a digest of the dataset, its slices and the settings that shape batches.
+        start: the position at which the input begins.
 
     Raises:
-        ConfigError: the plan is impossible, such as a batch that the workers cannot share; or
-            `state` is not a token to go on from.
+        ConfigError: the plan is impossible, for example if workers cannot share a batch equally,
+            or `state` is not a token that this input can resume from.
     """
 
     def __init__(
@@ -172,18 +178,21 @@ class InputOrder:
         _check_pairs(options, self.layout)
         if schedule is not None and self.steps_per_epoch:
             self._stages = self._make_stages(schedule)
-            # The parts and weights of a mixture may change later.
+            # Leave out parts and weights: a mixture may change them later.
             self._token_digest = order_digest("", options, with_weights=False)
         self.start = self._first_state()
 
     def positions(self, epoch: int, step: int, worker: int = 0) -> Positions:
-        """The records of a worker's rows of a batch, as places, `(rows,)`, in `ranges`' records.
+        """Return the records of a worker's rows of a batch.
 
-        With `remainder="pad"` the rows of weight 0 after them are not listed. Without a batch size
-        a step is an example.
+        Rows of weight 0, which `remainder="pad"` appends, are not listed. Without a batch size a
+        step is one example.
+
+        Returns:
+            `(rows,) int64`: indices into the records of `ranges`, counted from 0.
 
         Raises:
-            ConfigError: there is no such step, counted from 0 in its epoch, or worker.
+            ConfigError: the step, counted from 0 within its epoch, or the worker is out of range.
         """
         layout = self.layout
         if not 0 <= worker < layout.num_workers:
@@ -194,20 +203,20 @@ class InputOrder:
         return self._batch(epoch, step, *layout.rows(worker, step=step // self.options.echoing))
 
     def records(self, *, epoch: int, step: int, worker: int) -> list[RecordName]:
-        """`positions` by their files: the records of a worker's part of a batch, row by row."""
+        """Return the records of a worker's rows of a batch, as file names and record numbers."""
         return self._files.locate(self.positions(epoch, step, worker))
 
     def replica_of(self, worker: int, *, row: int, rows: int) -> int:
-        """Which replica, of all workers' together, gets a row of a worker's `rows`."""
+        """Return the index of the replica, among all workers' replicas, that gets a row."""
         each = self.layout.replicas_per_worker
         if self.options.keeps_rows:
             return worker * each + row // self.layout.rows_per_replica
         return worker * each + ((row + 1) * each - 1) // rows
 
     def steps_of(self, records: Collection[RecordName], steps: range) -> Iterator[int]:
-        """Which of some steps, counted over all epochs, have one of these records on any worker.
+        """Yield the steps, counted over all epochs, where any worker reads one of `records`.
 
-        All of their batches are gone through: 0.1 ms each, 0.3 ms of a global shuffle.
+        This computes every batch of `steps`: 0.1 ms each, or 0.3 ms with a global shuffle.
         """
         wanted = {position for record in records for position in self._files.positions_of(record)}
         for step in steps if wanted and self.steps_per_epoch else ():
@@ -217,7 +226,7 @@ class InputOrder:
                 yield step
 
     def next_of(self, record: RecordName, is_good: Callable[[RecordName], bool]) -> RecordName:
-        """A record, or the one that stands in its place: the next good one of the epoch's list."""
+        """Return `record` if it is good, else its substitute: the next good one of the list."""
         if is_good(record):
             return record
         total = self._num_records
@@ -229,7 +238,7 @@ class InputOrder:
         raise CorruptShardError("records: expected one at least that can be read, got none")
 
     def state(self, step: int) -> InputState:
-        """The token to go on from after so many steps of all epochs."""
+        """Return the token to resume from after `step` steps, counted over all epochs."""
         step, each = number(0)("step", step), self.steps_per_epoch
         epoch, within = divmod(step, each) if each else (0, 0)
         return InputState(
@@ -242,14 +251,14 @@ class InputOrder:
         )
 
     def _mix_until(self, epoch: int, step: int) -> MixState:
-        """What a mixture has behind it at a step: the stages that gave records, and their parts."""
+        """Return the history of a mixture before a step: its stages and the parts read so far."""
         row = self._row(epoch, step)
         stages = [(first, shares) for first, shares in self._stages if first < row]
         read = {name for _, shares in stages for name in shares}
         parts = dict(self._gone)
         for name, part in self._parts.items():
             parts[name] = part.records, part.digest
-            while part.after is not None:  # a newer version has its older one with it
+            while part.after is not None:  # include the older versions of this part
                 name, part = part.after
                 parts[name] = part.records, part.digest
         parts = {name: part for name, part in parts.items() if name in read}
@@ -258,12 +267,12 @@ class InputOrder:
         )
 
     def _row(self, epoch: int, step: int) -> int:
-        """How many rows the batches before a step have, of all epochs."""
+        """Return the number of rows before a step, over all epochs."""
         begin = self.layout.begin(step // self.options.echoing)
         return epoch * self.layout.num_records + begin
 
     def _make_stages(self, schedule: WeightSchedule) -> Sequence[Stage]:
-        """The stages by the rows of the run; those of the same shares are one."""
+        """Return the stages by rows of the run, merging neighbours with the same shares."""
         stages: dict[int, Shares] = {}
         for step, shares in schedule.shares:
             if not stages or [*stages.values()][-1] != shares:
@@ -274,7 +283,7 @@ class InputOrder:
         return [*stages.items()]
 
     def _first_state(self) -> InputState:
-        """Where the input begins; a token must be of this dataset, seed and order."""
+        """Return the starting position; raise if a token has another dataset, seed or order."""
         state = self.options.state
         token = None if isinstance(state, int) else check_state(state)
         if token is None:
@@ -297,7 +306,7 @@ class InputOrder:
         return self.state(token.epoch * self.steps_per_epoch + token.step)
 
     def _go_on_from(self, token: InputState) -> None:
-        """Takes over what is gone of a mixture, of which all else must be as the token says."""
+        """Adopt the history of a mixture from a token; raise if the rest does not match it."""
         here, then = self._mix_until(token.epoch, token.step), token.mix
         cure = "Take the recipe of the run and change it: recipe.change(state, …)"
         if then is None:
@@ -331,7 +340,7 @@ class InputOrder:
         return BlockShuffle(layout, seed=seed, block_records=self.block_records(record_bytes))
 
     def block_records(self, record_bytes: float | None = None) -> int:
-        """How many records of so many bytes are shuffled together, at the least."""
+        """Return the minimum number of records of `record_bytes` that are shuffled together."""
         shuffle = self.options.shuffle
         if shuffle == "global":
             return self.layout.num_records
@@ -351,7 +360,7 @@ def _check_same(name: str, wanted: object, got: object, cure: str) -> None:
 
 
 def _check_pairs(options: OrderOptions, layout: BatchLayout) -> None:
-    """That no pair of rows is parted, and that there is a batch of pairs."""
+    """Raise if a pair of rows would be split between replicas, or if no full batch exists."""
     if not options.keeps_pairs:
         return
     size, rows = layout.batch_size, layout.rows_per_replica
@@ -366,11 +375,11 @@ def _check_pairs(options: OrderOptions, layout: BatchLayout) -> None:
 def _layout_of(
     num_records: int, options: OrderOptions, num_workers: int, num_replicas: int
 ) -> BatchLayout:
-    """The layout of an epoch; single examples are batches of one row for each worker."""
+    """Return the layout of an epoch. Single examples are batches of one row per worker."""
     size, remainder = options.batch_size, options.remainder
     if size is None:
         size, num_replicas, remainder = num_workers, num_workers, "drop"
-    elif num_replicas < num_workers:  # of a context that does not know them: a whole batch each
+    elif num_replicas < num_workers:  # the context does not know them: a whole batch per worker
         size, num_replicas = size // num_replicas * num_workers, num_workers
     if options.batch_size and remainder == "drop" and 0 < num_records < size:
         rule = f"at most the {num_records} records that there are, since remainder='drop' would "
@@ -385,19 +394,22 @@ def _layout_of(
 
 
 def check_state(token: Any) -> InputState | None:
-    """The token that a setting brings, in whatever form; None: there is none."""
+    """Return the token of a setting given as an object, a dict or JSON, or None without one."""
     if token is None or isinstance(token, InputState):
         return token
     return InputState.from_json(json.dumps(token) if isinstance(token, dict) else str(token))
 
 
 def order_digest(digest: str, options: OrderOptions, *, with_weights: bool = True) -> str:
-    """SHA-256, 32 hex digits, of a dataset's own digest and of the settings that shape batches."""
+    """Return a digest of the dataset's digest and the settings that shape batches.
+
+    It is SHA-256, cut to 32 hex digits.
+    """
     weights: Any = options.weights
     if weights is not None:
         weights = dataclasses.asdict(WeightSchedule.of(weights)) if with_weights else "mixed"
     shuffle = options.shuffle if isinstance(options.shuffle, (bool, str)) else int(options.shuffle)
-    # Single examples leave out what fills no step, with which an order without shuffle goes on.
+    # Single examples drop records that fill no step; the order without shuffle continues with them.
     is_dropping = options.batch_size is None and not shuffle
     remainder = "drop" if is_dropping else options.remainder
     settings: list[Any] = [digest, shuffle, remainder, weights, options.echoing]

@@ -1,11 +1,11 @@
-"""How many rows each global batch of an epoch has, whose they are, and which record is in which.
+"""Lay out the global batches of an epoch: their sizes, each worker's rows, and their records.
 
     layout = BatchLayout(num_records=23, batch_size=8, num_workers=2, remainder="pad")
     layout.rows(1, step=2)        # (3, 7): the last batch has 7 records, worker 1 has rows 3 to 6
     order = BlockShuffle(layout, seed=7, block_records=10_000)
     order.batch(epoch=2, step=1, first=0, stop=8)     # positions of rows 0 to 7 of that batch
 
-docs/order.md specifies all three orders. Nothing depends on how many workers there are.
+docs/order.md specifies all three orders. None depends on the number of workers.
 """
 
 import dataclasses
@@ -22,23 +22,23 @@ from trainer_utils.format.settings import one_of
 REMAINDERS = (None, "drop", "pad", "balance")
 
 Positions = npt.NDArray[np.int64]
-"""`(records,) int64`: places in the list of all records of an epoch, from 0."""
+"""`(records,) int64`: indices into the list of all records of an epoch, from 0."""
 
-_CHUNKS_PER_BLOCK = 256  # neighbours that stay together are 1 MiB of a block of 256 MiB
-_BLOCKS_KEPT = 3  # the one in use, the next one, and that of a validation in between
+_CHUNKS_PER_BLOCK = 256  # a block of 256 MiB consists of chunks of 1 MiB
+_BLOCKS_KEPT = 3  # the current block, the next one, and one for a validation in between
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class BatchLayout:
-    """How the records of an epoch fill its batches, and how workers divide these.
+    """The division of an epoch's records into batches, and of batches among workers.
 
     Args:
-        num_records: of an epoch.
-        batch_size: of the GLOBAL batch.
-        num_workers: input pipelines, each of which gets an equal share, one after the other.
-        num_replicas: of all workers together, each of which gets an equal share of a batch; a
-            multiple of the workers. 0: one each.
-        remainder: what becomes of the records that fill no whole batch, as in `OrderOptions`.
+        num_records: records in an epoch.
+        batch_size: size of the GLOBAL batch.
+        num_workers: input pipelines. Each gets an equal, contiguous share of every batch.
+        num_replicas: the replicas of all workers together, a multiple of `num_workers`; each gets
+            an equal share of a batch. 0: one per worker.
+        remainder: the handling of records that do not fill a whole batch; see `OrderOptions`.
     """
 
     num_records: int
@@ -61,10 +61,14 @@ class BatchLayout:
         self.empty_replicas()
 
     def empty_replicas(self, *, divided: int = 0) -> int:
-        """Replicas that get no row of a last batch, and none of weight 0 either.
+        """Return the number of replicas that get no row of a last batch, not even of weight 0.
 
-        `divided`: of so many among which TensorFlow divides one worker's batches; it rounds their
-        shares up, and makes 2, 2 and 0 of 4 records for 3. Refuses `balance` where there are any.
+        Args:
+            divided: the number of replicas among which TensorFlow splits one worker's batch. It
+                rounds shares up: 4 records for 3 replicas become 2, 2 and 0.
+
+        Raises:
+            ConfigError: `remainder` is "balance" and a replica would be empty.
         """
         sizes, replicas = self.rest, divided or self.num_replicas
         if self.remainder == "balance" and self.full_steps:
@@ -85,12 +89,12 @@ class BatchLayout:
 
     @property
     def rows_per_worker(self) -> int:
-        """A worker's rows of a full batch."""
+        """Rows of a full batch that each worker gets."""
         return self.batch_size // self.num_workers
 
     @property
     def rows_per_replica(self) -> int:
-        """A replica's rows of a full batch."""
+        """Rows of a full batch that each replica gets."""
         return self.batch_size // self.num_replicas
 
     @property
@@ -105,17 +109,17 @@ class BatchLayout:
 
     @property
     def full_steps(self) -> int:
-        """Steps whose batch is full; those of `rest` follow."""
+        """Steps with a full batch. The steps of `rest` follow."""
         full, rest = divmod(self.num_records, self.batch_size)
         return full - 1 if self.remainder == "balance" and full and rest else full
 
     @property
     def rest(self) -> tuple[int, ...]:
-        """How many records each batch after the full ones holds: none, one or two batches."""
+        """Sizes of the batches after the full ones: no, one or two batches."""
         rest = self.num_records - self.full_steps * self.batch_size
         if self.remainder == "drop" or not rest:
             return ()
-        if rest > self.batch_size:  # to be balanced; the larger one comes first
+        if rest > self.batch_size:  # balance the last two batches, the larger one first
             return (rest - rest // 2, rest // 2)
         return (rest,)
 
@@ -125,62 +129,62 @@ class BatchLayout:
         return self.num_records - self.begin(self.steps)
 
     def begin(self, step: int) -> int:
-        """How many records the batches before a step hold."""
+        """Return the number of records in the batches before a step."""
         full = min(step, self.full_steps)
         return full * self.batch_size + sum(self.rest[: step - full])
 
     def size(self, step: int) -> int:
-        """How many records the batch of a step holds; it may be filled up with others."""
+        """Return the number of records in the batch of a step, without padding."""
         return self.batch_size if step < self.full_steps else self.rest[step - self.full_steps]
 
     def rows(self, worker: int, *, step: int) -> tuple[int, int]:
-        """The first of a worker's rows of the batch of a step, and the one after its last."""
+        """Return the first row of a worker in the batch of a step, and the row after its last."""
         size, workers = self.size(step), self.num_workers
         return worker * size // workers, (worker + 1) * size // workers
 
     def records_of(self, worker: int) -> int:
-        """How many records a worker gets in an epoch."""
+        """Return the number of records that a worker gets in an epoch."""
         last = (self.rows(worker, step=step) for step in range(self.full_steps, self.steps))
         return self.full_steps * self.rows_per_worker + sum(stop - start for start, stop in last)
 
 
 class FileOrder:
-    """`shuffle=False`: the order of the files.
+    """The order of the files, for `shuffle=False`.
 
-    With `remainder="drop"` each epoch begins later by as many records as one drops.
+    With `remainder="drop"`, each epoch starts later by the number of records that one drops.
     """
 
     def __init__(self, layout: BatchLayout) -> None:
         self._layout = layout
 
     def batch(self, epoch: int, step: int, first: int, stop: int) -> Positions:
-        """The records in the rows `first` to `stop` (not included) of a global batch."""
+        """Return the records in rows `first` to `stop` (exclusive) of a global batch."""
         records = self._layout.num_records
         begin = (self._layout.begin(step) + epoch * self._layout.num_dropped) % records
         return np.arange(begin + first, begin + stop) % records
 
     def sequence(self, epoch: int, places: Positions) -> Positions:
-        """The records at some neighbouring places of an epoch whose batches are single records.
+        """Return the records at neighbouring places of an epoch whose batches are single records.
 
-        Those that are shuffled together may come in any order, so that who has the first of them
-        batch for batch, as a worker has, reads neighbours.
+        Records that are shuffled together may come in any order. A worker, which takes the first
+        ones of each batch, therefore reads neighbours.
         """
         return places
 
 
 class GlobalShuffle:
-    """`shuffle="global"`: a true permutation of all records, another one each epoch."""
+    """A true permutation of all records, a different one each epoch, for `shuffle="global"`."""
 
     def __init__(self, layout: BatchLayout, *, seed: int) -> None:
         self._layout, self._seed = layout, seed
 
     def batch(self, epoch: int, step: int, first: int, stop: int) -> Positions:
-        """As of `FileOrder`."""
+        """Return the records in rows `first` to `stop` (exclusive) of a global batch."""
         begin = self._layout.begin(step)
         return self.sequence(epoch, np.arange(begin + first, begin + stop))
 
     def sequence(self, epoch: int, places: Positions) -> Positions:
-        """As of `FileOrder`."""
+        """Return the records at neighbouring places; see `FileOrder.sequence`."""
         seed = epoch_key(self._seed, epoch, "global") >> 1
         return permute(places, num_records=self._layout.num_records, seed=seed)
 
@@ -189,10 +193,10 @@ class _Block(NamedTuple):
     """Consecutive steps whose records are shuffled together.
 
     Attributes:
-        steps: its full batches.
-        first_place: of its records, in the epoch's sequence of chunks.
-        left: `(records,) int64`, places within the block that its full batches leave over, evenly
-            spread: they are the batches that are not full, or are dropped.
+        steps: the number of full batches.
+        first_place: the place of its first record in the epoch's sequence of chunks.
+        left: `(records,) int64`, evenly spread places within the block that its full batches leave
+            over. They form the batches that are not full, or are dropped.
         chunks: `(chunks,) int64`, the position at which each of its chunks begins.
     """
 
@@ -203,13 +207,13 @@ class _Block(NamedTuple):
 
 
 class BlockShuffle:
-    """`shuffle=True` or a number: chunks of neighbours in a random order, shuffled within blocks.
+    """Chunks of neighbours in random order, shuffled within blocks: `shuffle=True` or a number.
 
-    An epoch begins anywhere, and takes the chunks, each of 1/256 of a block, in a random order.
-    Blocks of consecutive chunks hold `block_records` records at least. The records of a block are
-    divided into as many strata as a batch has rows; row r of each batch is a record of stratum r,
-    and a stratum's records come in a random order. So whoever has neighbouring rows of the batches,
-    as a worker has, reads neighbouring chunks, however many workers there are.
+    An epoch starts at a random record and takes the chunks, each 1/256 of a block, in random order.
+    Blocks of consecutive chunks hold at least `block_records` records. The records of a block are
+    divided into one stratum per row of a batch: row r of each batch is a record of stratum r, and
+    the records of a stratum come in random order. A worker has neighbouring rows, so it reads
+    neighbouring chunks, for any number of workers.
     """
 
     def __init__(self, layout: BatchLayout, *, seed: int, block_records: int) -> None:
@@ -217,18 +221,18 @@ class BlockShuffle:
         self._num_blocks = max(1, layout.full_steps // -(-block_records // layout.batch_size))
         block_steps = layout.full_steps // self._num_blocks
         self._chunk = max(1, block_steps * layout.batch_size // _CHUNKS_PER_BLOCK)
-        self._chunks = layout.num_records // self._chunk  # the rest, fewer records, comes last
+        self._chunks = layout.num_records // self._chunk  # a last, shorter chunk comes at the end
         self._block = functools.lru_cache(maxsize=_BLOCKS_KEPT)(self._make_block)
         self._rows = functools.lru_cache(maxsize=_BLOCKS_KEPT)(self._row_order)
 
     def batch(self, epoch: int, step: int, first: int, stop: int) -> Positions:
-        """As of `FileOrder`."""
+        """Return the records in rows `first` to `stop` (exclusive) of a global batch."""
         layout, number = self._layout, self._block_at(step)
         block = self._block(epoch, number)
         if step < layout.full_steps:
             order = self._rows(epoch, number, first, stop)[:, step - self._first_step(number)]
             within = np.arange(first, stop) * block.steps + order
-            # The k-th place that is left over comes after `left[k] - k` that are not.
+            # `left[k] - k` places that are not left over come before the k-th one that is.
             before = block.left - np.arange(len(block.left))
             within += np.searchsorted(before, within, side="right")
         else:
@@ -236,7 +240,7 @@ class BlockShuffle:
         return self._records(block, within)
 
     def sequence(self, epoch: int, places: Positions) -> Positions:
-        """As of `FileOrder`."""
+        """Return the records at neighbouring places; see `FileOrder.sequence`."""
         found = []
         numbers = ((places + 1) * self._num_blocks - 1) // self._layout.num_records
         for number in np.unique(numbers).tolist():
@@ -251,7 +255,7 @@ class BlockShuffle:
         return positions % self._layout.num_records
 
     def _block_at(self, step: int) -> int:
-        """The block of a step; the last has those whose batch is not full as well."""
+        """Return the block of a step. Batches that are not full belong to the last block."""
         full, blocks = self._layout.full_steps, self._num_blocks
         return ((step + 1) * blocks - 1) // full if step < full else blocks - 1
 
@@ -275,7 +279,11 @@ class BlockShuffle:
         return _Block(steps, first_place, spread, chunks * self._chunk + begin)
 
     def _row_order(self, epoch: int, number: int, first: int, stop: int) -> npt.NDArray[np.int32]:
-        """`(rows, steps)`: which record of its stratum each row of each of a block's steps is."""
+        """Return, for each row of each step of a block, the record's index in its stratum.
+
+        Returns:
+            `(rows, steps) int32`.
+        """
         steps = self._block(epoch, number).steps
         index = np.arange(first * steps, stop * steps, dtype=np.uint64)
         start = np.uint64(epoch_key(self._seed, epoch, "block", number))
@@ -287,14 +295,14 @@ Order: TypeAlias = FileOrder | GlobalShuffle | BlockShuffle
 
 
 def epoch_key(seed: int, epoch: int, purpose: str, number: int = 0) -> int:
-    """A number of 64 bits for each seed, epoch, use and number.
+    """Return a 64-bit hash of a seed, an epoch, a purpose and a number.
 
-    Source: BLAKE2b (RFC 7693), with the seed as its key and the use as its personalisation.
+    Source: BLAKE2b (RFC 7693), keyed with the seed and personalised with the purpose.
     """
     identity = epoch.to_bytes(8, "little", signed=True) + number.to_bytes(8, "little")
     return keyed_hash(identity, seed=wrapped_seed(seed), purpose=purpose) % (1 << 64)
 
 
 def wrapped_seed(seed: int) -> int:
-    """A seed within 64 bits, as others wrap around."""
+    """Wrap a seed around to a signed 64-bit integer."""
     return (seed + (1 << 63)) % (1 << 64) - (1 << 63)

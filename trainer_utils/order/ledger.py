@@ -1,10 +1,10 @@
-"""`InputLedger`: what a run leaves, so that which records it saw at which step can be told later.
+"""Keep a ledger of a run, to compute later which records were read at each step.
 
     history = InputHistory(InputLedger.from_json(text), open_order)
     history.batch(1234).rows[0].record      # RecordName(path='…', number=17)
 
-A line of JSON for each start of a process. The records follow from the order, asked forwards and
-backwards; those that could not be read are the only ones that are listed.
+The ledger has one line of JSON for each start of a process. Records are not listed: they follow
+from the order. The exception are records that could not be read.
 """
 
 import bisect
@@ -31,15 +31,15 @@ class Segment:
     """The steps of a run from one start of a process to the next.
 
     Args:
-        first_step: the number of the first, of all steps of the run, from 0.
-        steps: how many.
-        start: the first one's place in the order, over all epochs.
-        datasets: the place of each that was read, and the slices of it.
-        settings: those of `OrderOptions` that say which record comes when.
-        digest: of the order, as tokens have it.
-        mean_record_bytes: of the datasets, from which follows what `shuffle=True` shuffles.
-        num_workers, num_replicas: that took part.
-        unreadable: the numbers of the records that could not be read, by the paths of their files.
+        first_step: the number of its first step, counted over the whole run from 0.
+        steps: the number of steps.
+        start: its first step in the order, counted over all epochs.
+        datasets: the uri and the slices of each dataset read.
+        settings: the fields of `OrderOptions` that determine the order.
+        digest: the digest of the order, as in tokens.
+        mean_record_bytes: the mean size of a record, which `shuffle=True` depends on.
+        num_workers, num_replicas: the workers and replicas that took part.
+        unreadable: the numbers of records that could not be read, by the paths of their files.
     """
 
     first_step: int
@@ -55,19 +55,19 @@ class Segment:
 
     @property
     def stop_step(self) -> int:
-        """The number of the step after its last."""
+        """The number of the step after the last one."""
         return self.first_step + self.steps
 
     @property
     def weights(self) -> WeightSchedule | None:
-        """How its datasets were mixed; None: they were not."""
+        """The weights of its datasets, or None if they were not mixed."""
         value = self.settings.get("weights")
         return None if value is None else WeightSchedule.from_dict(value)
 
     def order(
         self, ranges: Sequence[FileRange], *, digest: str, parts: Sequence[MixPart] = ()
     ) -> InputOrder:
-        """The order again, of the datasets as they are now; see `InputOrder`."""
+        """Rebuild the order from the current datasets; see `InputOrder`."""
         return InputOrder(
             ranges,
             OrderOptions(**{**self.settings, "weights": self.weights}),
@@ -79,12 +79,12 @@ class Segment:
         )
 
     def to_json(self) -> JsonObject:
-        """Plain JSON types."""
+        """Return the segment as plain JSON types."""
         return dataclasses.asdict(self)
 
     @classmethod
     def from_json(cls, value: JsonObject) -> "Segment":
-        """What `to_json` gave; raises KeyError, TypeError or ValueError where it is none."""
+        """Parse the result of `to_json`; raise KeyError, TypeError or ValueError if invalid."""
         datasets = [
             (place if isinstance(place, str) else tuple(place), str(split))
             for place, split in value["datasets"]
@@ -99,7 +99,7 @@ class Segment:
 
 
 def numbers_by_path(records: Iterable[tuple[str, int]]) -> dict[str, list[int]]:
-    """The numbers of some records, by the paths of their files."""
+    """Group the numbers of records by the paths of their files."""
     found: dict[str, list[int]] = {}
     for path, number in sorted(records):
         found.setdefault(path, []).append(number)
@@ -107,7 +107,7 @@ def numbers_by_path(records: Iterable[tuple[str, int]]) -> dict[str, list[int]]:
 
 
 def settings_of_order(options: OrderOptions) -> JsonObject:
-    """What a segment keeps of the options, as it comes back from JSON."""
+    """Return the options that a segment keeps, as JSON types."""
     settings = {name: getattr(options, name) for name in _ORDER_SETTINGS.split()}
     if options.weights is not None:
         settings["weights"] = WeightSchedule.of(options.weights)
@@ -119,21 +119,24 @@ def settings_of_order(options: OrderOptions) -> JsonObject:
 
 @dataclasses.dataclass(frozen=True)
 class InputLedger:
-    """A run's segments in order, each from where the one before it ended."""
+    """The segments of a run in order. Each starts where the previous one ended."""
 
     segments: Sequence[Segment] = ()
 
     @property
     def steps(self) -> int:
-        """Of the run."""
+        """Steps of the run."""
         return self.segments[-1].stop_step if self.segments else 0
 
     def with_segment(self, segment: Segment) -> "InputLedger":
-        """The same and one more, without those that made no step."""
+        """Return the ledger with one more segment, without segments that made no step."""
         return InputLedger((*(one for one in self.segments if one.steps), segment))
 
     def merged(self, others: Sequence["InputLedger"]) -> "InputLedger":
-        """The same with what other workers of the run could not read; of other starts nothing."""
+        """Return the ledger with the unreadable records of the run's other workers added.
+
+        Segments of other starts are ignored.
+        """
         found = []
         for own in self.segments:
             start = dataclasses.replace(own, steps=0, unreadable={})
@@ -145,7 +148,7 @@ class InputLedger:
         return InputLedger(tuple(found))
 
     def to_json(self) -> str:
-        """A line a segment."""
+        """Return one line of JSON for each segment."""
         return "".join(
             json.dumps({"version": _VERSION, **one.to_json()}, separators=(",", ":")) + "\n"
             for one in self.segments
@@ -153,7 +156,7 @@ class InputLedger:
 
     @classmethod
     def from_json(cls, text: str, *, path: str = "ledger") -> "InputLedger":
-        """Reads what `to_json` made; the error has `path`."""
+        """Parse the result of `to_json`; errors name `path`."""
         segments = []
         for number, line in enumerate(text.splitlines(), 1):
             value = parse_json_object(line, path=path)
@@ -172,7 +175,7 @@ class InputLedger:
 
 
 class BatchRow(NamedTuple):
-    """One row of a batch: who read and who got it; whether it stands in for an unreadable one."""
+    """One row of a batch: its worker, its replica, its record, and whether that is a substitute."""
 
     worker: int
     replica: int
@@ -181,7 +184,7 @@ class BatchRow(NamedTuple):
 
 
 class SeenAt(NamedTuple):
-    """A step of the run, the epoch it was in, and its number in that."""
+    """A step of the run, its epoch, and its number within that epoch."""
 
     step: int
     epoch: int
@@ -189,9 +192,9 @@ class SeenAt(NamedTuple):
 
 
 class SeenBatch(NamedTuple):
-    """The global batch of a step: its rows, worker by worker, and its records that are unreadable.
+    """The global batch of a step: its rows, worker by worker, and its unreadable records.
 
-    Rows of weight 0 are not among them.
+    Rows of weight 0 are left out.
     """
 
     at: SeenAt
@@ -200,19 +203,24 @@ class SeenBatch(NamedTuple):
 
 
 class InputHistory:
-    """What a run saw; `open_order` makes the order of a segment."""
+    """The records that a run has read.
+
+    Args:
+        ledger: the ledger of the run.
+        open_order: builds the order of a segment.
+    """
 
     def __init__(self, ledger: InputLedger, open_order: Callable[[Segment], InputOrder]) -> None:
         self.ledger = ledger
         self._orders = functools.cache(lambda index: open_order(ledger.segments[index]))
 
     def order_of(self, segment: Segment) -> InputOrder:
-        """The order that a segment is of."""
+        """Return the order of a segment."""
         order: InputOrder = self._orders(self.ledger.segments.index(segment))
         return order
 
     def batch(self, step: int) -> SeenBatch:
-        """The records of a step's global batch; steps count over the whole run, from 0."""
+        """Return the global batch of a step, counted over the whole run from 0."""
         segments = self.ledger.segments
         index = bisect.bisect_right([one.first_step for one in segments], step) - 1
         if index < 0 or step >= segments[index].stop_step:
@@ -235,7 +243,7 @@ class InputHistory:
         return SeenBatch(SeenAt(step, epoch, within), rows, skipped)
 
     def steps_of(self, records: Collection[RecordName]) -> list[SeenAt]:
-        """The steps whose batches had one of some records, in rising order."""
+        """Return the steps, in ascending order, whose batches contained one of `records`."""
         found: set[SeenAt] = set()
         for segment in self.ledger.segments:
             order = self.order_of(segment)
@@ -253,5 +261,5 @@ def _unreadable(segment: Segment) -> set[RecordName]:
 
 
 def _read_for(record: RecordName, order: InputOrder, bad: Collection[RecordName]) -> RecordName:
-    """What was read for a record: itself, or the next that could be read."""
+    """Return the record that was read in place of `record`: itself, or the next readable one."""
     return order.next_of(record, lambda one: one not in bad) if bad else record

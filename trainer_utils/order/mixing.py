@@ -1,7 +1,7 @@
-"""`weights=`: several datasets mixed, every row of a batch from the part whose turn it is.
+"""Mix several datasets by weights: each row of a batch comes from the part whose turn it is.
 
-The rows of a run are numbered through all of its epochs, and each part has an order of its own. So
-parts may come, go and change their weights at any step without touching what others read.
+Rows are numbered over all epochs of a run, and each part has its own order. Parts can therefore be
+added, dropped or reweighted at any step without changing the records that other parts give.
 """
 
 import dataclasses
@@ -22,25 +22,25 @@ from trainer_utils.format.errors import did_you_mean
 from trainer_utils.format.planning import keyed_hash
 from trainer_utils.order.layout import BatchLayout, Order, Positions, wrapped_seed
 
-_MOST_TURNS = 10_000  # in a period, after which the turns of the parts repeat
+_MOST_TURNS = 10_000  # rows in a period, after which the turns of the parts repeat
 
 Shares: TypeAlias = Mapping[str, int]
 Stage: TypeAlias = tuple[int, Shares]
-"""The row of a run from which on parts have these shares, whole numbers without common factor."""
+"""The first row of a stage, and its shares: integers without a common factor."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class WeightSchedule:
-    """How often records of each part come, by the steps of a run.
+    """The weights of each part over the steps of a run.
 
     Args:
-        names: of the parts, in the order of their datasets. Others may be in stages that a run has
-            behind it: of parts that are gone.
-        stages: the steps, counted over all epochs, the first 0, from which on parts have these
-            weights, in any unit; a part that is not named in one weighs nothing in it.
-        epoch_records: of an epoch. None: as many as it takes until every record of each part that
-            weighs something in the first stage has come.
-        older: of parts that are newer versions, the name, uri and split of the older one.
+        names: the names of the parts, in the order of their datasets. Past stages of a run may
+            also name parts that have been dropped.
+        stages: steps, counted over all epochs from 0, and the weights from that step on, in any
+            unit. A part that a stage does not name has weight 0 in it.
+        epoch_records: records in an epoch. None: as many as it takes until every record of each
+            part with a weight in the first stage has come.
+        older: for parts that are newer versions, the name, uri and split of the older one.
     """
 
     names: Sequence[str]
@@ -64,12 +64,12 @@ class WeightSchedule:
 
     @functools.cached_property
     def shares(self) -> Sequence[Stage]:
-        """The stages by their steps, their weights as whole numbers."""
+        """The stages by their steps, with weights as integers."""
         return [(step, shares_of(weights)) for step, weights in self.stages]
 
     @classmethod
     def of(cls, weights: "Weights") -> "WeightSchedule":
-        """What a setting says: a schedule, or a weight a dataset, by numbers."""
+        """Return the schedule of a setting: itself, or one weight for each dataset."""
         if isinstance(weights, WeightSchedule):
             return weights
         names = [str(number) for number in range(len(weights))]
@@ -77,7 +77,7 @@ class WeightSchedule:
 
     @classmethod
     def from_dict(cls, value: Mapping[str, Any]) -> "WeightSchedule":
-        """What `asdict` and JSON make of one; raises KeyError, TypeError or ValueError if none."""
+        """Parse the JSON form of `asdict`; raise KeyError, TypeError or ValueError if invalid."""
         stages = [(int(step), dict(weights)) for step, weights in value["stages"]]
         older = {str(name): tuple(one) for name, one in value["older"].items()}
         return cls(**{**value, "stages": stages, "older": older})
@@ -87,7 +87,7 @@ Weights: TypeAlias = Sequence[float] | WeightSchedule
 
 
 def shares_of(weights: Mapping[str, float]) -> Shares:
-    """Weights as whole numbers: exactly, where they add up to 10,000 at most."""
+    """Return weights as integers, exactly if these add up to at most 10,000."""
     for name, weight in weights.items():
         is_number = isinstance(weight, numbers.Real) and not isinstance(weight, bool)
         if not is_number or not 0 <= float(weight) < math.inf:
@@ -108,11 +108,11 @@ def shares_of(weights: Mapping[str, float]) -> Shares:
 
 @functools.lru_cache(maxsize=128)
 def _turns(shares: tuple[int, ...]) -> npt.NDArray[np.int32]:
-    """`(sum of shares,) int32`: whose turn each row of a period is.
+    """Return the part that gives each row of a period, `(sum of shares,) int32`.
 
-    After any number of rows each part has had its exact share but for less than one record.
-    Source: R. Tijdeman, "The chairman assignment problem" (1980): each part's j-th turn has a first
-    and a last row; of those that may come, the one that must come soonest does.
+    After any number of rows, each part is less than one record away from its exact share.
+    Source: R. Tijdeman, "The chairman assignment problem" (1980): the j-th turn of each part has a
+    first and a last row, and among the turns that may come, the most urgent one is next.
     """
     total, q = sum(shares), 2 * max(len(shares), 2) - 2
     jobs = sorted(
@@ -132,7 +132,7 @@ def _turns(shares: tuple[int, ...]) -> npt.NDArray[np.int32]:
 
 
 def part_seed(seed: int, name: str) -> int:
-    """The seed of a part's own order, by its name, so that parts that come and go change none."""
+    """Return the seed of a part's order. It depends on the name alone, not on the other parts."""
     return keyed_hash(name.encode(), seed=wrapped_seed(seed), purpose="part") % (1 << 63)
 
 
@@ -141,12 +141,12 @@ class MixPart:
     """A dataset of a mixture.
 
     Args:
-        records: how many are read of it.
-        digest: of which these are.
-        record_bytes: the mean size of one, from which follows how `shuffle=True` shuffles them.
-        keys: makes `(records,) uint64`, by which the same record is known in another version.
-        after: the part that was an older version of it, by name: what that one gave in its last
-            epoch does not come in the first epoch of this one.
+        records: the number of records read.
+        digest: a digest of these records.
+        record_bytes: the mean size of a record, which `shuffle=True` depends on.
+        keys: returns `(records,) uint64`, keys that identify a record in another version.
+        after: the name and part of the older version. Records that it gave in its last epoch are
+            left out of the first epoch of this one.
     """
 
     records: int
@@ -157,9 +157,9 @@ class MixPart:
 
 
 class _PartOrder:
-    """The records of one part by their numbers in the run, through all of its epochs.
+    """The records of one part, numbered over all epochs of the run.
 
-    Of a newer version the first epoch has the positions `unread` alone.
+    The first epoch of a newer version consists of the positions in `unread` only.
     """
 
     def __init__(
@@ -170,7 +170,7 @@ class _PartOrder:
         self._first_order = self._order if unread is None else make(len(unread))
 
     def records(self, numbers: Positions) -> Positions:
-        """The positions, within the part, of neighbouring numbers."""
+        """Return the positions within the part of consecutive numbers."""
         epochs, places = np.divmod(numbers + self._skipped, self._records)
         found = [numbers[:0]]
         for epoch in np.unique(epochs).tolist():
@@ -182,12 +182,12 @@ class _PartOrder:
         return np.concatenate(found)
 
     def epoch_begin(self, number: int) -> int:
-        """The number with which the epoch of a number begins."""
+        """Return the first number of the epoch that contains `number`."""
         return max(number - (number + self._skipped) % self._records, 0)
 
 
 def _unread(keys: npt.NDArray[np.uint64], read: npt.NDArray[np.uint64]) -> Positions:
-    """The positions of the keys that were not read; of equal ones as many as are left."""
+    """Return the positions of keys that were not read. Equal keys are counted one by one."""
     order = np.argsort(keys, kind="stable")
     ordered = keys[order]
     before = np.arange(len(keys)) - np.searchsorted(ordered, ordered)
@@ -198,14 +198,20 @@ def _unread(keys: npt.NDArray[np.uint64], read: npt.NDArray[np.uint64]) -> Posit
 
 
 class _Turns:
-    """Whose turn each row of a stage is, from its first on; `begun` has the records before it."""
+    """The part that gives each row of a stage.
+
+    Args:
+        row: the first row of the stage.
+        shares: the shares of its parts.
+        begun: for each part, the number of records before that row.
+    """
 
     def __init__(self, row: int, shares: Shares, begun: Mapping[str, int]) -> None:
         self.row, self._shares, self._begun = row, shares, begun
         self._turns = _turns(tuple(shares.values()))
 
     def rows(self, first: int, stop: int) -> dict[str, tuple[Positions, Positions]]:
-        """By part: which of some rows of the run are its own, and its how-many-eth records."""
+        """Return, for each part, its rows among `first` to `stop` and its record numbers there."""
         if first >= stop:
             return {}
         turns = self._turns[(np.arange(first, stop) - self.row) % len(self._turns)]
@@ -217,7 +223,7 @@ class _Turns:
         return found
 
     def begun_by(self, row: int) -> dict[str, int]:
-        """How many records of each part have come before a row of this stage or the next."""
+        """Return the records of each part before a row of this stage, or before the next stage."""
         periods, place = divmod(row - self.row, len(self._turns))
         counts = np.bincount(self._turns[:place], minlength=len(self._shares)).tolist()
         begun = dict(self._begun)
@@ -227,10 +233,14 @@ class _Turns:
 
 
 class Mixture:
-    """The order of several parts, mixed by stages of the run, the first at row 0.
+    """The order of several parts, mixed by the stages of a run.
 
-    `parts` are in the order of positions; `make_order` gives that of a part by itself, of so many
-    records in batches of one, by its name.
+    Args:
+        layout: the layout of an epoch's batches.
+        stages: the stages, the first at row 0.
+        parts: the parts by name, in the order of positions.
+        make_order: returns the order of one part, given its name, the part and the number of
+            records, in batches of one.
     """
 
     def __init__(
@@ -250,7 +260,7 @@ class Mixture:
         self._orders = {name: self._order_of(name, part) for name, part in parts.items()}
 
     def batch(self, epoch: int, step: int, first: int, stop: int) -> Positions:
-        """The records in the rows `first` to `stop` (not included) of a global batch."""
+        """Return the records in rows `first` to `stop` (exclusive) of a global batch."""
         begin = epoch * self._layout.num_records + self._layout.begin(step)
         end = begin + self._layout.size(step)
         positions = np.empty(end - begin, np.int64)
@@ -266,14 +276,14 @@ class Mixture:
         return positions[first:stop]
 
     def _order_of(self, name: str, part: MixPart) -> _PartOrder:
-        """The order of a part; of a newer version without what the older one gave."""
+        """Return the order of a part, without the records that its older version has given."""
         make = functools.partial(self._make_order, name, part)
         if part.after is None or part.keys is None:
             return _PartOrder(part, make)
         return _PartOrder(part, make, _unread(part.keys(), self._read_by(*part.after)))
 
     def _read_by(self, name: str, part: MixPart) -> npt.NDArray[np.uint64]:
-        """The keys of what an older version had given of its epoch when it went."""
+        """Return the keys of the records that an older version gave in its last epoch."""
         assert part.keys is not None
         order, last = self._order_of(name, part), self._stages[-1]
         stop = last.begun_by(last.row).get(name, 0)
@@ -287,7 +297,7 @@ class Mixture:
 def make_schedule(
     schedule: WeightSchedule, parts: Sequence[MixPart]
 ) -> tuple[Mapping[str, MixPart], int]:
-    """The parts of a schedule by name, and the records of an epoch."""
+    """Return the parts of a schedule by name, and the number of records in an epoch."""
     if len(parts) != len(schedule.names) or not all(part.records for part in parts):
         rule = f"one for each of {len(parts)} datasets with records in them"
         raise ConfigError.of("weights", [*schedule.names], allowed=rule)

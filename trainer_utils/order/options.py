@@ -1,4 +1,4 @@
-"""`OrderOptions`: the settings that say which record comes at which step.
+"""Declare `OrderOptions`, the settings of the order of records.
 
 options = OrderOptions(batch_size=256, shuffle="global", seed=7, remainder="pad")
 """
@@ -52,7 +52,7 @@ def _are_weights(value: Any) -> bool:
 @documents_settings
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class OrderOptions(Settings):
-    """Batches, their order, and where to begin."""
+    """The batches, their order, and the step to start at."""
 
     batch_size: int | None = setting(
         64,
@@ -136,11 +136,11 @@ class OrderOptions(Settings):
 
     @property
     def keeps_pairs(self) -> bool:
-        """Whether rows 0 and 1, 2 and 3, … of a full batch stay together, to be mixed later."""
+        """Whether rows 0 and 1, 2 and 3, … of a full batch stay on one replica, to be mixed."""
         return False
 
 
 def check_setting(options: object, name: str, is_allowed: bool, rule: str) -> None:
-    """Refuses the value of a setting that is not allowed, as a `ConfigError`."""
+    """Raise a `ConfigError` for the value of a setting unless it is allowed."""
     if not is_allowed:
         raise ConfigError.of(name, getattr(options, name), allowed=rule)

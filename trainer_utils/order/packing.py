@@ -1,7 +1,7 @@
-"""Packs: documents of tokens in rows of one length, by index. No document is written anew.
+"""Pack documents of tokens into rows of one length, by index. No document is rewritten.
 
 index = PackIndex(lengths, PackOptions(length=4096, strategy="best_fit", eos=2))
-index.pieces(np.array([17]))       # which documents, from which token on, how many tokens
+index.pieces(np.array([17]))       # the documents, first tokens and token counts of row 17
 """
 
 import dataclasses
@@ -24,13 +24,14 @@ from trainer_utils.format.slices import FileRange, RecordName, RecordPositions
 STRATEGIES = ("concat", "best_fit", "one_document")
 
 PACK_FEATURES = ("tokens", "targets", "segment_ids", "positions", "loss_mask")
-"""What a batch of packs has, each `(batch, length)`."""
+"""The features of a batch of packs, each of shape `(batch, length)`."""
 
 MOST_TOKEN = 2**31 - 1
-"""Tokens of a batch are int32."""
+"""The largest token: tokens of a batch are int32."""
 
-_WINDOW_PACKS = 1024  # that best_fit fills together: what is left over is some 0.1% of them
-_WINDOW_TOKENS, _WINDOW_DOCUMENTS = 1 << 22, 1 << 17  # of a step of numpy, at least and at most
+_WINDOW_PACKS = 1024  # packs that best_fit fills together; about 0.1% of their space stays empty
+# The minimum of tokens and the maximum of documents that one numpy step lays out.
+_WINDOW_TOKENS, _WINDOW_DOCUMENTS = 1 << 22, 1 << 17
 
 Numbers = npt.NDArray[np.int64]
 
@@ -38,7 +39,7 @@ Numbers = npt.NDArray[np.int64]
 @documents_settings
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class PackOptions(Settings):
-    """How documents of tokens fill rows of one length."""
+    """The settings of packing documents of tokens into rows of one length."""
 
     length: int = setting(2048, number(2, 2**31 - 1), "tokens of a row.")
     strategy: str = setting(
@@ -56,12 +57,12 @@ class PackOptions(Settings):
 
 
 class Pieces(NamedTuple):
-    """Neighbouring tokens of documents, which fill rows from the left.
+    """Pieces of documents that fill rows from the left.
 
     Attributes:
-        rows: `(pieces,) int64`, rising: which row each is in.
-        records: `(pieces,) int64`: the document, as its place among all records.
-        offsets, lengths: `(pieces,) int64`: its first token there, and how many they are.
+        rows: `(pieces,) int64`, ascending: the row of each piece.
+        records: `(pieces,) int64`: the index of its document among all records.
+        offsets, lengths: `(pieces,) int64`: its first token in the document, and its token count.
     """
 
     rows: Numbers
@@ -71,7 +72,7 @@ class Pieces(NamedTuple):
 
 
 class DocumentPart(NamedTuple):
-    """A part of a document: the record, its first token there, and how many tokens it is."""
+    """A part of a document: the record, its first token, and its number of tokens."""
 
     record: RecordName
     offset: int
@@ -79,10 +80,15 @@ class DocumentPart(NamedTuple):
 
 
 class PackIndex:
-    """The packs of some documents, of so many tokens each, in 12 bytes of memory for each piece.
+    """The packs of documents, at 12 bytes of memory per piece.
 
-    `ranges` are the parts of files that hold the documents, to name them by; `num_tokens` are those
-    of all packs, with what `eos` adds.
+    Args:
+        lengths: `(documents,)`, the token count of each document.
+        options: the settings of packing.
+        ranges: the ranges of files that hold the documents, to name them.
+
+    Attributes:
+        num_tokens: the tokens of all packs, including the `eos` tokens.
     """
 
     def __init__(
@@ -108,21 +114,21 @@ class PackIndex:
         self._starts = np.append(np.flatnonzero(opened), len(opened))
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """For another process, which makes it anew."""
+        """Pickle the arguments: another process rebuilds the index."""
         return PackIndex, (self.lengths, self.options, self._ranges)
 
     @property
     def num_packs(self) -> int:
-        """How many rows there are."""
+        """Number of rows."""
         return len(self._starts) - 1
 
     @property
     def padding(self) -> float:
-        """The share of all rows that holds no token."""
+        """Fraction of all rows that is padding."""
         return 1 - self.num_tokens / max(self.num_packs * self.options.length, 1)
 
     def pieces(self, packs: Numbers) -> Pieces:
-        """What some packs hold, row by row."""
+        """Return the pieces of packs, row by row."""
         begins, ends = self._starts[packs], self._starts[packs + 1]
         counts = ends - begins
         rows = np.repeat(np.arange(len(packs)), counts)
@@ -131,14 +137,14 @@ class PackIndex:
         return Pieces(rows, *found)
 
     def documents(self, pack: int) -> list[DocumentPart]:
-        """What a pack holds, from its first token to its last."""
+        """Return the parts of documents in a pack, from its first token to its last."""
         _, records, offsets, lengths = self.pieces(np.array([pack]))
         names = self._files.locate(records)
         parts = zip(names, offsets.tolist(), lengths.tolist(), strict=True)
         return [DocumentPart(*part) for part in parts]
 
     def packs_of(self, record: RecordName) -> list[int]:
-        """The packs that hold some of a document, in rising order."""
+        """Return the packs that contain a part of a document, in ascending order."""
         places = self._files.positions_of(record)
         pieces = np.flatnonzero(np.isin(self._arrays[0], places))
         found = np.searchsorted(self._starts, pieces, side="right") - 1
@@ -148,7 +154,7 @@ class PackIndex:
 def _windows(
     lengths: npt.NDArray[np.integer[Any]], options: PackOptions
 ) -> Iterator[tuple[int, Numbers]]:
-    """Neighbouring documents that are laid out together: the first one, and the sizes of all."""
+    """Yield runs of documents that are laid out together: the first index, and all sizes."""
     tokens = max(_WINDOW_PACKS * options.length, _WINDOW_TOKENS)
     first = 0
     while first < len(lengths):
@@ -163,7 +169,11 @@ _Layout = tuple[Numbers, Numbers, Numbers, npt.NDArray[np.bool_]]
 
 
 def _concat(sizes: Numbers, length: int, before: int) -> _Layout:
-    """Documents one after the other: record, offset, length of pieces, and which open a pack."""
+    """Lay out documents one after the other.
+
+    Returns:
+        Record, offset and length of each piece, and whether it opens a pack.
+    """
     ends = np.cumsum(sizes) + before
     starts = ends - sizes
     counts = np.where(sizes > 0, (ends - 1) // length - starts // length + 1, 0)
@@ -175,7 +185,7 @@ def _concat(sizes: Numbers, length: int, before: int) -> _Layout:
 
 
 def _one_document(sizes: Numbers, length: int, before: int) -> _Layout:
-    """Each document by itself, in as many packs as it takes."""
+    """Lay out each document by itself, in as many packs as it needs."""
     counts = -(-sizes // length)
     records = np.repeat(np.arange(len(sizes)), counts)
     offsets = _numbers_within(counts) * length
@@ -183,9 +193,9 @@ def _one_document(sizes: Numbers, length: int, before: int) -> _Layout:
 
 
 def _best_fit(sizes: Numbers, length: int, before: int) -> _Layout:
-    """Full packs of long documents; what is left of each in the fullest pack that has room.
+    """Fill whole packs from long documents, then put each rest into the fullest pack it fits in.
 
-    Packs come in the order of their first documents, and documents in their order within a pack.
+    Packs are in the order of their first documents, and documents keep their order within a pack.
     """
     full, rest = np.divmod(sizes, length)
     whole = np.repeat(np.arange(len(sizes)), full)
@@ -206,16 +216,16 @@ def _best_fit(sizes: Numbers, length: int, before: int) -> _Layout:
 
 
 def _fit(sizes: Numbers, length: int) -> Numbers:
-    """The bin that each of falling sizes goes to: that with the least room which is enough.
+    """Return a bin for each of the descending sizes: the fullest bin that still has the space.
 
-    Bins with the same room are alike, so that all items of a size are placed in a few steps: the
-    work grows with the number of different sizes, not with that of items.
+    Bins with the same space are interchangeable, so all items of a size are placed in a few steps:
+    the work grows with the number of distinct sizes, not of items.
 
     Source: D. S. Johnson, "Near-optimal bin packing algorithms", 1973 (best fit decreasing).
     """
     bins = np.empty(len(sizes), np.int64)
-    free: dict[int, list[Numbers]] = {}  # bins by their room
-    rooms = 0  # the bit of each room that some bin has
+    free: dict[int, list[Numbers]] = {}  # bins by their free space
+    rooms = 0  # a bit mask of the free spaces that at least one bin has
     opened = place = 0
     distinct, numbers = np.unique(sizes, return_counts=True)
     for size, left in zip(distinct[::-1].tolist(), numbers[::-1].tolist(), strict=True):
@@ -236,7 +246,7 @@ def _fit(sizes: Numbers, length: int) -> Numbers:
             some = some[:wanted]
             items = min(len(some) * each, left)
             bins[place : place + items] = np.repeat(some, each)[:items]
-            last = items - (len(some) - 1) * each  # in the last of these bins
+            last = items - (len(some) - 1) * each  # items in the last of these bins
             for others, taken in ((some[:-1], each), (some[-1:], last)):
                 if len(others) and (now := room - taken * size):
                     free.setdefault(now, []).append(others)
@@ -246,7 +256,7 @@ def _fit(sizes: Numbers, length: int) -> Numbers:
 
 
 def _numbers_within(counts: Numbers) -> Numbers:
-    """0, 1, … for each of some groups of so many."""
+    """Return each element's index within its group, for consecutive groups of these sizes."""
     return np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
 
 

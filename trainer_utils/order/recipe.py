@@ -1,4 +1,4 @@
-"""`Recipe`: what is read and in which shares, as one object or as YAML, and how that changes.
+"""Describe a mixture of datasets as a `Recipe`, in Python or YAML, and change it during a run.
 
 recipe = Recipe([Part("data/web", name="web", weight=3), Part("data/books", name="books")],
                 schedule=[(10_000, {"web": 1})])
@@ -16,7 +16,7 @@ from trainer_utils.format.settings import number, one_of
 from trainer_utils.order.input_order import check_state
 from trainer_utils.order.mixing import WeightSchedule
 
-_STAIRS = 32  # of a slope between two steps
+_STAIRS = 32  # steps that approximate a linear change of weights
 
 Change = tuple[int, Mapping[str, float]]
 
@@ -26,12 +26,12 @@ class Part:
     """One dataset of a recipe.
 
     Args:
-        uri: as `input_fn` takes it, of one dataset.
-        name: by which the schedule calls it; its order follows from it. Empty: the uri.
-        split: slices, such as `train[:80%]`. None: as `input_fn` has it.
-        weight: how often its records come, in any unit, until the schedule says otherwise.
-        after: the part that was an older version of this one. What it gave in its last epoch does
-            not come in the first epoch of this one; so its dataset has to stay where it is.
+        uri: the uri of one dataset, as for `input_fn`.
+        name: the name used in the schedule; the order of records depends on it. Empty: the uri.
+        split: slices, such as `train[:80%]`. None: the default of `input_fn`.
+        weight: the relative frequency of its records, in any unit, until the schedule changes it.
+        after: the part that is an older version of this one. Records that it gave in its last epoch
+            are left out of the first epoch of this one, so its dataset must stay available.
     """
 
     uri: Any
@@ -47,11 +47,11 @@ class Part:
 
     @property
     def place(self) -> str:
-        """The uri as text."""
+        """The uri as a string."""
         return str(getattr(self.uri, "uri", self.uri))
 
     def to_dict(self) -> dict[str, Any]:
-        """The part as what YAML and JSON can hold."""
+        """Return the part as plain types for YAML and JSON."""
         after = self.after and self.after.to_dict()
         shown = {**vars(self), "uri": self.place, "after": after}
         return {name: value for name, value in shown.items() if value is not None}
@@ -59,22 +59,22 @@ class Part:
 
 @dataclasses.dataclass(frozen=True)
 class Recipe:
-    """Datasets to mix, and their weights by the steps of a run.
+    """Datasets to mix, and their weights over the steps of a run.
 
     Args:
         parts: the datasets.
-        schedule: steps, counted over all epochs, from which on parts have other weights; parts that
-            are not named keep theirs, and weight 0 is a rest. In steps that a run has behind it,
-            names of parts may stand that are gone.
-        interpolation: `"stages"`: weights change at those steps. `"linear"`: they change evenly
-            from each of them to the next, in 32 stairs.
-        epoch_records: of an epoch, which is only what Keras and tokens count by: each part begins
-            its own next epoch when all of its records have come. None: as many as it takes until
-            every record of each part of the first stage has come.
+        schedule: steps, counted over all epochs, and the weights from that step on. Parts that are
+            not named keep their weights; weight 0 pauses a part. Past steps may name parts that
+            have been dropped.
+        interpolation: `"stages"`: weights change at the given steps. `"linear"`: they change
+            linearly between these steps, in 32 increments.
+        epoch_records: records in an epoch, the unit that Keras and tokens count in. Each part
+            starts its own next epoch when all of its records have come. None: as many as it takes
+            until every record of each part of the first stage has come.
 
     Raises:
-        ConfigError: a name is not known or comes twice, steps are not in order, or weights are no
-            numbers from 0 on whose shares are at least 1/10,000.
+        ConfigError: a name is unknown or duplicated, steps are not in order, or weights are not
+            numbers of at least 0 whose shares are at least 1/10,000.
     """
 
     parts: Sequence[Part]
@@ -98,7 +98,7 @@ class Recipe:
 
     @property
     def weights(self) -> WeightSchedule:
-        """The weights as `input_fn` takes them for the parts' datasets."""
+        """The weights of the parts, as for `input_fn`."""
         changes = self._changes()
         stages = _with_slopes(changes) if self.interpolation == "linear" else changes
         older = {}
@@ -114,7 +114,7 @@ class Recipe:
         )
 
     def _changes(self) -> list[Change]:
-        """The weights of all parts from each step on."""
+        """Return the weights of all parts from each step on."""
         now = {part.name: part.weight for part in self.parts}
         changes: list[Change] = [] if self.schedule and self.schedule[0][0] == 0 else [(0, now)]
         for step, weights in self.schedule:
@@ -134,20 +134,20 @@ class Recipe:
         reweight: Mapping[str, float] | None = None,
         update: Mapping[str, Any] | None = None,
     ) -> "Recipe":
-        """The recipe that goes on from a token with other parts or weights.
+        """Return the recipe that resumes from a token with other parts or weights.
 
-        What stays is read on where it is, what comes in from its beginning.
+        Parts that stay continue where they are; new parts start at their beginning.
 
         Args:
-            state: the token to go on from, of a run with this recipe.
-            add: parts that come in.
-            drop: names of parts that go; their datasets are not opened any more.
-            reweight: names of parts that stay, and their weights from now on.
-            update: names of parts whose dataset has a newer version, and the uri of that. The part
-                is called `name@2` from now on, and what it gave in this epoch does not come again.
+            state: the token to resume from, of a run with this recipe.
+            add: parts to add.
+            drop: names of parts to drop; their datasets are no longer opened.
+            reweight: names of parts, and their weights from now on.
+            update: names of parts, and the uri of a newer version of their dataset. The part is
+                called `name@2` from now on, and records that it gave in this epoch do not repeat.
 
         Raises:
-            ConfigError: a name is not known or comes twice, or the token is of no mixture.
+            ConfigError: a name is unknown or duplicated, or the token is not of a mixture.
         """
         token = check_state(state)
         if token is None or token.mix is None:
@@ -188,7 +188,7 @@ class Recipe:
         )
 
     def to_dict(self) -> dict[str, Any]:
-        """The recipe as what YAML and JSON can hold."""
+        """Return the recipe as plain types for YAML and JSON."""
         return {
             "parts": [part.to_dict() for part in self.parts],
             "schedule": [{"step": step, "weights": dict(some)} for step, some in self.schedule],
@@ -198,7 +198,7 @@ class Recipe:
 
     @classmethod
     def from_dict(cls, value: Mapping[str, Any]) -> "Recipe":
-        """What `to_dict` gave, or somebody wrote."""
+        """Build a recipe from the form of `to_dict`, which may be hand-written."""
         try:
             parts = [Part(**part) for part in value["parts"]]
             schedule = [(one["step"], one["weights"]) for one in value.get("schedule") or ()]
@@ -208,14 +208,14 @@ class Recipe:
             raise ConfigError.of("recipe", value, allowed=rule) from error
 
     def to_yaml(self) -> str:
-        """The recipe as YAML."""
+        """Return the recipe as YAML."""
         import yaml
 
         return str(yaml.safe_dump(self.to_dict(), sort_keys=False, allow_unicode=True))
 
     @classmethod
     def from_yaml(cls, text: str) -> "Recipe":
-        """Reads what `to_yaml` made, or somebody wrote; JSON is YAML too."""
+        """Parse a recipe from YAML or JSON, which may be hand-written."""
         import yaml
 
         try:
@@ -226,13 +226,13 @@ class Recipe:
 
 
 def _next_name(name: str) -> str:
-    """What a part is called when its dataset has a newer version: `photos@2`, then `photos@3`."""
+    """Return the name of a part's newer version: `photos@2`, then `photos@3`."""
     stem, at, number = name.rpartition("@")
     return f"{stem}@{int(number) + 1}" if at and number.isdecimal() else f"{name}@2"
 
 
 def _with_slopes(stages: Sequence[Change]) -> list[Change]:
-    """The stages with stairs between them, each of the mean weights of its steps."""
+    """Return the stages with increments between them, each with the mean weights of its steps."""
     found: list[Change] = []
     for (begin, old), (end, new) in itertools.pairwise(stages):
         count = min(_STAIRS, end - begin)

@@ -22,8 +22,9 @@ from typing import Any
 
 from components.balancing.settings import BalancerSettings
 from components.common.rejects import REJECT_CODES
+from components.common.settings import with_new_names
 from components.common.workspace import check_folder, is_within, path_of
-from components.example_gen.settings import ExampleGenSettings
+from components.example_gen.settings import MEDIA, ExampleGenSettings
 from components.file_conversion import FileConversion
 from components.report.inspection import inspect_dataset
 from components.steps import conversion_of
@@ -164,6 +165,7 @@ def convert(
     """
     options |= {"kind": kind, "metadata": metadata, "splits": splits, "update": update}
     options["beam_pipeline_args"] = beam_pipeline_args
+    options = with_new_names(options)
     with show_step("Looking at the input"):
         conversion = prepare_all(source, path_of("out", out), **options)
     made = run_conversion(conversion, out, metadata=metadata)
@@ -205,8 +207,9 @@ def prepare_all(
                 source, options, roots = as_table(source, os.path.join(out, "source"), options)
         splits = options.pop("splits", None)
         kind = kind or recognise(source, options)[0]
-        if roots and kind != "text":
-            options["image_roots"] = roots
+        names_files = any(of in MEDIA for of in options.get("columns", {}).values())
+        if roots and (kind != "text" or names_files):
+            options["file_roots"] = roots
     conversion = prepare(
         source, kind=kind, splits=splits, beam_pipeline_args=beam_pipeline_args, **options
     )

@@ -147,3 +147,38 @@ def test_what_cannot_be_compiled_is_named(tmp_path, monkeypatch):
     assert (tmp_path / "pipeline.yaml").read_text() == "what was there"
     left = {path.name for path in tmp_path.iterdir()} - {"__pycache__"}
     assert len(left) == len(BAD_FILES) + 1
+
+
+OWN_ERRORS = {
+    "native.py": "the function is missing. Name it after a colon: native.py:make. "
+    "The file defines make, needs_more",
+    "native.py:make": "native.py, line 4 (return settings['example']) raised KeyError: 'example'",
+    "native.py:maek": "'native.py' has no function 'maek'. Did you mean 'make'?",
+    "native.py:value": "'value' in 'native.py' is int, not a function. "
+    "Name a function that returns the pipeline",
+    "native.py:needs_more": "needs_more() needs settings, but only pipeline_root is passed. "
+    "Give the parameter a default",
+    "gone.py:make": "there is no file 'gone.py'. Check the path",
+    "imge": "expected image, text or PATH.py:FUNCTION. Did you mean 'image'?",
+    "broken.py:make": "broken.py, line 1 raised SyntaxError: invalid syntax",
+    "raises.py:f": "raises.py, line 1 (raise RuntimeError('not today')) raised RuntimeError: "
+    "not today",
+}
+
+
+@pytest.mark.parametrize("pipeline", OWN_ERRORS)
+def test_own_error_is_shown_with_its_line(tmp_path, monkeypatch, pipeline):
+    monkeypatch.chdir(tmp_path)
+    own = (
+        "value = 3\n"
+        "def make():\n"
+        "    settings = {}\n"
+        "    return settings['example']\n"
+        "def needs_more(pipeline_root, settings):\n"
+        "    pass\n"
+    )
+    for name, text in {**BAD_FILES, "native.py": own}.items():
+        (tmp_path / name).write_text(text)
+    with pytest.raises(ConfigError) as refused:
+        compiled(tmp_path, pipeline)
+    assert str(refused.value) == f"pipeline {pipeline!r}: {OWN_ERRORS[pipeline]}"

@@ -1,6 +1,14 @@
-"""What the doctor finds amiss in a dataset."""
+"""The findings of the doctor, and the commands that it prints as cures."""
+
+import re
+import shlex
+
+import pytest
+from click.testing import CliRunner
 
 from components.report.doctor import dataset_checks
+from pipelines.cli.app import app
+from tests.make import write_rows
 from tests.pipelines.rewriting import rewrite
 
 
@@ -19,8 +27,6 @@ def test_what_is_amiss_in_a_dataset(dataset):
         "classes": "ok",
         "shards of train": "ok",
     }.items() <= (levels.items())
-    found = by_name(dataset_checks(str(dataset), workers=3))
-    assert found["shards of train"].level == "warn"
     for labels in ({"cat": 100, "dog": 5}, {"cat": 10, "cow": 0, "dog": 5}):
 
         def change(manifest, labels=labels):
@@ -36,3 +42,41 @@ def test_what_is_amiss_in_a_dataset(dataset):
 def test_a_dataset_that_is_not_whole_is_bad(dataset):
     next(dataset.glob("Split-eval/*")).unlink()
     assert by_name(dataset_checks(str(dataset)))["dataset"].level == "bad"
+
+
+@pytest.mark.parametrize("workers", [1, 2, 3, 8])
+def test_fewer_shards_than_workers_are_no_problem(dataset, workers):
+    checks = by_name(dataset_checks(str(dataset), workers=workers))
+    assert checks["shards of train"].level == "ok"
+    said = f"{workers} workers divide its records" in checks["shards of train"].message
+    assert said == (2 % workers != 0)
+
+
+def write_large_gzip(folder):
+    rows = ({"data": bytes([n]) * 100} for n in range(20))
+    return write_rows(folder, rows, compression="gzip", num_shards={"train": 2})
+
+
+def write_without_manifest(folder):
+    uri = write_rows(folder, ({"data": bytes([n]) * 100} for n in range(20)))
+    (folder / "manifest.json").unlink()
+    return uri
+
+
+@pytest.mark.parametrize(
+    ("write", "name", "workers"),
+    [
+        (write_large_gzip, "compression", 1),
+        (write_large_gzip, "shards of train", 3),
+        (write_without_manifest, "manifest", 1),
+    ],
+)
+def test_cure_is_a_command_that_works(tmp_path, write, name, workers):
+    pytest.importorskip("tfx", reason="components needs TFX")
+    check = by_name(dataset_checks(write(tmp_path / "in"), workers=workers))[name]
+    assert check.level == "warn"
+    command = re.search(r"Run tfx-shards (.*? OUT(?: --[\w-]+ \w+)*)", check.cure)[1]
+    out = str(tmp_path / "out")
+    result = CliRunner().invoke(app, [out if a == "OUT" else a for a in shlex.split(command)])
+    assert result.exit_code == 0, result.output
+    assert by_name(dataset_checks(result.stdout.strip(), workers=workers))[name].level == "ok"

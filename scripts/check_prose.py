@@ -1,0 +1,91 @@
+"""Report unidiomatic wording in docstrings, comments and test names.
+
+    scripts/check_prose.py trainer_utils components    # prints file:line: finding; exit status 1
+
+CONTRIBUTING.md has the rules. Ruff's D401 checks that a function's docstring starts with a verb;
+this script checks the words.
+"""
+
+import ast
+import io
+import pathlib
+import re
+import sys
+import tokenize
+from collections.abc import Iterator
+
+# A docstring that starts like this describes a thing by a clause instead of naming it.
+OPENINGS = re.compile(
+    r"(What|Of|Has|Whose|Who|Where|Which|Those|So (many|much)|Says|None|And|As|By|In (what|which)"
+    r"|To|That|Such|It)\b"
+)
+# Words with a standard replacement, and clauses that stand in for a noun.
+WORDS = re.compile(
+    r"\b(anew|mend(s|ed|ing)?|told|tells of|beside|of ours|of its own|of one's own|stands?|lies|lie"
+    r"|whatever|whoever|whomever|none of|is none|are none|has none|there is none|of which|of whose"
+    r"|by which|from which|in which|with which|to which|so many|so much"
+    r"|what (is|are|was|were|has|have|had|it|they|he|one|some|each|a|an|the|becomes?|comes?|makes?"
+    r"|goes|says?|can|may|must|would|there)"
+    r"|who (is|are|has|reads|writes|asks|makes|takes)|those (that|of|which|by)"
+    r"|as (it|they) (lies|lie|is|are|stands|stand)|twins?|others'|sounds?|hence|thereby"
+    r"|is had|are had|be had|the like|at hand|goes on|go on|houses?|rooms?)\b",
+    re.IGNORECASE,
+)
+MAX_NAME = 60  # characters of a test's name
+_DIRECTIVE = re.compile(r"#\s*(noqa|type:|fmt:|pragma|ruff:|mypy:)")
+_DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+
+Finding = tuple[int, str]
+
+
+def docstring_findings(tree: ast.Module) -> Iterator[Finding]:
+    """Yield findings in docstrings, with the line of each."""
+    for node in ast.walk(tree):
+        if not isinstance(node, _DOCUMENTED) or (text := ast.get_docstring(node)) is None:
+            continue
+        line = node.body[0].lineno
+        if match := OPENINGS.match(text):
+            yield line, f"docstring opens with {match.group()!r}"
+        for match in WORDS.finditer(text):
+            yield line + text[: match.start()].count("\n"), f"{match.group()!r} in a docstring"
+
+
+def name_findings(tree: ast.Module) -> Iterator[Finding]:
+    """Yield findings in the names of tests."""
+    for node in ast.walk(tree):
+        if not isinstance(node, ast.FunctionDef) or not node.name.startswith("test_"):
+            continue
+        if len(node.name) > MAX_NAME:
+            yield node.lineno, f"{node.name} has {len(node.name)} characters, at most {MAX_NAME}"
+        for match in WORDS.finditer(node.name.replace("_", " ")):
+            yield node.lineno, f"{match.group()!r} in the name of a test"
+
+
+def comment_findings(source: str) -> Iterator[Finding]:
+    """Yield findings in comments."""
+    for token in tokenize.generate_tokens(io.StringIO(source).readline):
+        if token.type == tokenize.COMMENT and not _DIRECTIVE.match(token.string):
+            for match in WORDS.finditer(token.string):
+                yield token.start[0], f"{match.group()!r} in a comment"
+
+
+def check_file(path: pathlib.Path) -> list[Finding]:
+    """Return the findings in one Python file, by line."""
+    source = path.read_text(encoding="utf-8")
+    tree = ast.parse(source)
+    return sorted([*docstring_findings(tree), *name_findings(tree), *comment_findings(source)])
+
+
+def main(arguments: list[str]) -> int:
+    """Check files and folders; return the number of findings, at most 1 as an exit status."""
+    count = 0
+    for argument in map(pathlib.Path, arguments or ["."]):
+        for path in sorted(argument.rglob("*.py")) if argument.is_dir() else [argument]:
+            for line, finding in check_file(path):
+                print(f"{path}:{line}: {finding}")
+                count += 1
+    return int(count > 0)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
