@@ -2,16 +2,15 @@
 
     steps.convert("photos/", "examples/", ImageSettings(seed=3))
 
-A component of TFX, a step of Kubeflow and a command each call one of these. What is written stands
-whole at its place when a function returns; a run that fails leaves no file there.
+A component of TFX, a step of Kubeflow and a command each call one of these. The output is whole
+when a function returns. A run that fails leaves no dataset there, but the shards that it has
+finished, which the next run with the same inputs, settings and versions takes.
 """
 
 import collections
-import contextlib
 import dataclasses
-import gc
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from components.common.publish import (
@@ -24,7 +23,7 @@ from components.common.publish import (
 )
 from components.common.settings import ExecProperties
 from components.common.tasks import Runner
-from components.common.workspace import check_folder, is_within, path_of, removed_on_failure
+from components.common.workspace import check_folder, is_within, path_of, run_in
 from components.example_gen.inputs import InputSelection, LocatedInputs
 from components.example_gen.plan import OWN_NAME
 from components.example_gen.settings import (
@@ -35,7 +34,13 @@ from components.example_gen.settings import (
 )
 from trainer_utils.dataset.location import newest_dataset
 from trainer_utils.format import ConfigError, DatasetError, Manifest
-from trainer_utils.storage import exists, make_folder, remove_file, write_atomically
+from trainer_utils.storage import (
+    exists,
+    make_folder,
+    remove_file,
+    retrying_for_minutes,
+    write_atomically,
+)
 
 if TYPE_CHECKING:
     from components.auditing import Audit
@@ -116,6 +121,7 @@ def convert(
     *,
     runner: Runner | None = None,
     describe: Callable[[LocatedInputs], ExecProperties] | None = None,
+    restart: bool = False,
 ) -> Converted:
     """Turns images, texts or sounds into a dataset: plan, check, write, publish.
 
@@ -126,6 +132,7 @@ def convert(
         settings: of the ExampleGen, which say by their class what is converted.
         runner: who does the work on shards. Default: processes of this machine, one a core.
         describe: what the dataset's lineage says of settings, by the inputs that were found.
+        restart: discard what an earlier run has finished, and do not resume it.
 
     Raises:
         InputError: the input is missing, malformed, or too much of it was rejected.
@@ -136,12 +143,12 @@ def convert(
     _check_settings(settings, *_PRODUCERS)
     uri, producer = _output(uri), _PRODUCERS[type(settings)]
     runs = runner or Runner(module=f"components.{workers_module(settings)}")
-    with runs as runner, spare_old_objects():
+    with runs as runner:
         conversion: Conversion[Any] = (
             source if isinstance(source, Conversion) else conversion_of(source, settings, runner)
         )
         conversion.refuse_output(uri, setting="uri")
-        with removed_on_failure(uri):
+        with run_in(uri, restarts=restart), retrying_for_minutes():
             plan = conversion.plan(uri)
             written = conversion.write(plan, uri)
             rejects = (*plan.rejects, *written.rejects)
@@ -196,6 +203,7 @@ def balance(
     before_transform: Sequence[str] = (),
     transform_graphs: Sequence[str] = (),
     runner: Runner | None = None,
+    restart: bool = False,
 ) -> Made:
     """Writes datasets anew, as one in shards of equal size and in random order.
 
@@ -205,6 +213,7 @@ def balance(
         before_transform, transform_graphs: what a Transform that made the examples had read, and
             its graph.
         runner: who does the work on shards. Default: processes of this machine, one a core.
+        restart: as of `convert`.
 
     Raises:
         DatasetError: an input is no dataset, not whole, or damaged.
@@ -222,8 +231,8 @@ def balance(
     check_apart(uris, uri)
     inputs = open_inputs(uris, before_transform=before_transform, transform_graphs=transform_graphs)
     settings.check_splits(list(inputs.shards))
-    with spare_old_objects(), removed_on_failure(uri):
-        with runner or Runner(module="components.balancing.parts") as runner:
+    with run_in(uri, restarts=restart), retrying_for_minutes():
+        with runner or Runner(module="components.balancing.parts", starts_early=False) as runner:
             manifest, features, vocabularies = steps.balance(
                 inputs, settings, num_given=len(examples), uri=uri, runner=runner
             )
@@ -361,17 +370,3 @@ def _check_settings(settings: object, *kinds: type) -> None:
         names = ", ".join(kind.__name__ for kind in kinds)
         rule = f"{names}(…)" if len(kinds) == 1 else f"settings, one of {names}"
         raise ConfigError.of("settings", settings, allowed=rule)
-
-
-@contextlib.contextmanager
-def spare_old_objects() -> Iterator[None]:
-    """Keeps full collections of Python's garbage collector to what is made meanwhile.
-
-    With TFX and TensorFlow imported, one pass over all objects takes 0.3 s, and a conversion of
-    some thousand files asks for one.
-    """
-    gc.freeze()
-    try:
-        yield
-    finally:
-        gc.unfreeze()

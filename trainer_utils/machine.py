@@ -68,9 +68,7 @@ def machine_seconds() -> float:
     return ticks / os.sysconf("SC_CLK_TCK")
 
 
-def free_memory(
-    root: Path = _CGROUPS, own: Path = _OWN_CGROUPS, *, machine: Path = _MEMORY
-) -> int:
+def free_memory(root: Path = _CGROUPS, own: Path = _OWN_CGROUPS, *, machine: Path = _MEMORY) -> int:
     """Return the bytes that this process and its children can take before they are killed.
 
     Args:

@@ -16,16 +16,15 @@ import functools
 import gc
 import importlib
 import logging
-import multiprocessing.util
 import os
 import pickle
-import queue
 import select
 import signal
 import socket
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 import traceback
 from collections.abc import Callable, Iterator, Sequence
@@ -41,10 +40,14 @@ from trainer_utils.machine import free_memory, usable_cores
 _WORTH_SECONDS = 0.75
 _MEMORY_SHARE = 0.5  # of what is free when the processes start
 # Of libraries that would start a thread a core in every process.
-_ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
+_ONE_THREAD = {
+    **dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1"),
+    "TOKENIZERS_PARALLELISM": "false",
+}
 _END_SECONDS = 1.5  # that the server has to end its processes, and itself
 _STATUS_SECONDS = 10.0  # that the status of a process takes that has ended
 _PARENT_SECONDS = 1.0  # between two looks of the server at its parent
+_PACKAGES = ("components", "pipelines", "trainer_utils")
 _PR_SET_PDEATHSIG = 1  # of Linux's prctl: the signal that a process gets when its parent ends
 
 
@@ -82,9 +85,20 @@ class Pool:
                 self._server = _Server(self._module)
 
     def map(
-        self, call: Callable[[Any], Any], arguments: Sequence[Any], processes: int
+        self,
+        call: Callable[[Any], Any],
+        arguments: Sequence[Any],
+        processes: int,
+        *,
+        on_result: Callable[[int], None] | None = None,
     ) -> list[Any]:
         """Return the result of each call, in the order of the arguments.
+
+        Args:
+            call: can be pickled, and is of a module that others can import.
+            arguments: of the calls, in the order in which they are begun.
+            processes: the number of calls at a time.
+            on_result: called with the index of each argument whose call is done.
 
         Raises:
             DatasetError: a process was killed, as the system does where memory runs out.
@@ -94,7 +108,8 @@ class Pool:
             with tempfile.NamedTemporaryFile() as file:  # goes to each process once, at any size
                 pickle.dump(call, file)
                 file.flush()
-                return self._run(file.name, arguments, self._grow(min(processes, len(arguments))))
+                workers = self._grow(min(processes, len(arguments)))
+                return self._run(file.name, arguments, workers, on_result)
         except BaseException:
             self.end()
             raise
@@ -113,7 +128,11 @@ class Pool:
         return self._workers[:count]
 
     def _run(
-        self, call_path: str, arguments: Sequence[Any], workers: "Sequence[_Worker]"
+        self,
+        call_path: str,
+        arguments: Sequence[Any],
+        workers: "Sequence[_Worker]",
+        on_result: Callable[[int], None] | None,
     ) -> list[Any]:
         assert self._server is not None
         results: list[Any] = [None] * len(arguments)
@@ -135,13 +154,19 @@ class Pool:
                     self._server.read_statuses()
                     continue
                 assert isinstance(ready, Connection)
-                worker, place = busy.pop(ready)
+                worker, place = busy[ready]
                 try:
-                    reply: _Reply = ready.recv()
+                    reply: _Reply | logging.LogRecord = ready.recv()
                 except (EOFError, OSError) as error:
                     raise self._server.error_of(worker.process) from error
+                if isinstance(reply, logging.LogRecord):
+                    _handle(reply)
+                    continue
                 results[place] = _value_of(reply)
+                del busy[ready]
                 idle.append(worker)
+                if on_result is not None:
+                    on_result(place)
         return results
 
 
@@ -164,7 +189,7 @@ class _Server:
             f"import sys; sys.path[:] = {path!r}; from components.common.processes import serve; "
             f"serve({there.fileno()}, {module!r}, {os.getpid()})"
         )
-        flags = multiprocessing.util._args_from_interpreter_flags()
+        flags = subprocess._args_from_interpreter_flags()  # type: ignore[attr-defined]
         # Blocked until the server ignores it: Ctrl-C reaches the whole group.
         with there, _blocked(signal.SIGINT):
             self._process = subprocess.Popen(
@@ -269,14 +294,16 @@ class _Reply(NamedTuple):
     value: Any
     error: BaseException | None
     traceback: str
-    records: list[logging.LogRecord]
+
+
+def _handle(record: logging.LogRecord) -> None:
+    """Log here what was logged in a process."""
+    if (logger := logging.getLogger(record.name)).isEnabledFor(record.levelno):
+        logger.handle(record)
 
 
 def _value_of(reply: _Reply) -> Any:
-    """Log what was logged there; return the value, or raise what was raised."""
-    for record in reply.records:
-        if (logger := logging.getLogger(record.name)).isEnabledFor(record.levelno):
-            logger.handle(record)
+    """Return the value, or raise what was raised in the process."""
     if reply.error is not None:
         raise reply.error from RuntimeError(f"\n{reply.traceback}")
     return reply.value
@@ -336,13 +363,13 @@ def serve(descriptor: int, module: str, parent: int) -> None:
     connection, running = Connection(descriptor), set[int]()
     try:
         while os.getppid() == parent:
-            ready, _, _ = select.select([connection, woken], [], [], _PARENT_SECONDS)
-            if woken in ready:
+            ready, _, _ = select.select([descriptor, woken.fileno()], [], [], _PARENT_SECONDS)
+            if woken.fileno() in ready:
                 with contextlib.suppress(BlockingIOError):
                     woken.recv(1024)
                 for process, status in _ended(running):
                     connection.send_bytes(pickle.dumps((process, status)))
-            if connection in ready:
+            if descriptor in ready:
                 setting: _Setting = pickle.loads(connection.recv_bytes())
                 there = reduction.recv_handle(connection)
                 server = os.getpid()
@@ -377,7 +404,18 @@ def _ended(running: set[int]) -> Iterator[tuple[int, int]]:
             yield process, os.waitstatus_to_exitcode(status)
 
 
-_records: "queue.SimpleQueue[logging.LogRecord]" = queue.SimpleQueue()
+class _SendingHandler(QueueHandler):
+    """Sends records to the calling process at once: a retry may be waiting for minutes."""
+
+    def __init__(self, connection: Connection, lock: threading.Lock) -> None:
+        super().__init__(None)  # type: ignore[arg-type]
+        self._connection, self._lock = connection, lock
+
+    def enqueue(self, record: logging.LogRecord) -> None:
+        """Send a record whose message `QueueHandler` has made plain."""
+        data = pickle.dumps(record)
+        with self._lock:
+            self._connection.send_bytes(data)
 
 
 def _work(connection: Connection, setting: _Setting, server: int) -> None:
@@ -388,13 +426,18 @@ def _work(connection: Connection, setting: _Setting, server: int) -> None:
     setting.apply()
     faulthandler.enable()
     sys.stdout = sys.stderr
-    logging.getLogger().addHandler(QueueHandler(_records))
+    lock = threading.Lock()
+    logging.getLogger().addHandler(_SendingHandler(connection, lock))
     logging.getLogger().setLevel(setting.log_level)
+    for name in _PACKAGES:  # a program may silence other libraries by the root's level
+        logging.getLogger(name).setLevel(min(logging.WARNING, setting.log_level or logging.WARNING))
     logging.captureWarnings(True)
     with contextlib.suppress(EOFError, OSError):
         while True:
             call_path, argument = pickle.loads(connection.recv_bytes())
-            connection.send_bytes(_answer(call_path, argument))
+            answer = _answer(call_path, argument)
+            with lock:
+                connection.send_bytes(answer)
     os._exit(0)
 
 
@@ -424,8 +467,7 @@ def _answer(path: str, argument: object) -> bytes:
         pickle.loads(pickle.dumps(error))  # some are pickled well, and cannot be read again
     except Exception:
         error = RuntimeError(f"{type(error).__qualname__}: {error}")
-    records = [_records.get() for _ in range(_records.qsize())]
     try:
-        return pickle.dumps(_Reply(value, error, text, records))
+        return pickle.dumps(_Reply(value, error, text))
     except Exception as caught:
-        return pickle.dumps(_Reply(None, RuntimeError(f"{caught!r}"), traceback.format_exc(), []))
+        return pickle.dumps(_Reply(None, RuntimeError(f"{caught!r}"), traceback.format_exc()))

@@ -162,7 +162,6 @@ def refuse_output_among_inputs(
     uri: str,
     *,
     setting: str,
-    image_roots: Sequence[str] = (),
     sees_siblings: bool = True,
     unlisted: str | None = None,
 ) -> None:
@@ -172,15 +171,10 @@ def refuse_output_among_inputs(
         located: the inputs, as `locate` gives them.
         uri: the output folder.
         setting: the setting that the output's place comes from.
-        image_roots: the folders of that setting.
         sees_siblings: whether all files next to a list are listed.
         unlisted: the folder of `InputSelection.unlisted`.
     """
     advice = "The next run would take what this one writes for inputs"
-    for root in image_roots:
-        if is_within(uri, root):
-            rule = f"a folder outside the image root {root!r}"
-            raise ConfigError.of(setting, uri, allowed=rule, advice=advice)
     if not is_within(uri, located.base):
         return
     written = posixpath.normpath(f"{relative_path(uri, located.base)}/manifest.json")

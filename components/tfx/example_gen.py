@@ -21,6 +21,7 @@ from tfx.utils import proto_utils
 
 from components import steps
 from components.common.settings import ExecProperties, without_runtime_parameters
+from components.common.workspace import kept_from_launcher
 from components.example_gen.inputs import (
     ALL_FILES,
     InputSelection,
@@ -220,7 +221,8 @@ class ExampleGenExecutor(LocalFirstBeamExecutor):
         self._log_startup(input_dict, output_dict, exec_properties)
         artifact = artifact_utils.get_single_instance(output_dict["examples"])
         settings = self.settings_class.from_properties(exec_properties)
-        with self._runner(steps.workers_module(settings)) as runner:
+        runner = self._runner(steps.workers_module(settings))
+        with kept_from_launcher(artifact.uri), runner:
             made = steps.convert(
                 selection_of(exec_properties),
                 artifact.uri,

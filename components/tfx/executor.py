@@ -69,8 +69,9 @@ class PropertiesDriver(base_driver.BaseDriver, portable_driver.BaseDriver):
         self, execution_info: portable_data_types.ExecutionInfo
     ) -> driver_output_pb2.DriverOutput:
         given = execution_info.exec_properties
-        outputs = [one.uri for artifacts in execution_info.output_dict.values() for one in artifacts]
-        resolved = self.resolve(given, *outputs[:1])
+        outputs = execution_info.output_dict.values()
+        uris = [artifact.uri for artifacts in outputs for artifact in artifacts]
+        resolved = self.resolve(given, *uris[:1])
         output = driver_output_pb2.DriverOutput()
         for name, value in resolved.items() if resolved is not given else ():
             if value is not None:

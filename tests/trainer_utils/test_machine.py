@@ -63,9 +63,7 @@ def test_a_quota_lowers_the_cores_of_the_scheduler(set_machine, cores, cpu_max, 
         (".", None, 8),
     ],
 )
-def test_a_quota_of_version_1_lowers_the_cores(
-    version_1, monkeypatch, folder, quota, expected
-):
+def test_a_quota_of_version_1_lowers_the_cores(version_1, monkeypatch, folder, quota, expected):
     root, own = version_1
     monkeypatch.setattr(os, "sched_getaffinity", lambda pid: set(range(8)), raising=False)
     (root / "cpu" / folder / "cpu.cfs_period_us").write_text("100000\n")

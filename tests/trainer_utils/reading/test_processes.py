@@ -170,12 +170,15 @@ class Change:
 
 for call in (change, Change()):
     try:
-        how = {"batch_size": 8, "processes": 2, "post_batching_callback": call}
+        how = {"batch_size": 8, "processes": 2, "features": "label"}
+        how["post_batching_callback"] = call
         next(iter(trainer_utils.iterate(sys.argv[1], "train", **how)))
         sys.exit("not refused")
     except trainer_utils.DatasetError as error:
         assert "processes" in str(error), error
-source = trainer_utils.iterate(sys.argv[1], "train", batch_size=4, processes=2, repeat=True)
+source = trainer_utils.iterate(
+    sys.argv[1], "train", batch_size=4, features="label", processes=2, repeat=True
+)
 for batch in source:
     print("begun", flush=True)
 """
@@ -192,7 +195,7 @@ def test_an_interrupt_prints_nothing_from_the_processes(photos, tmp_path):
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
     ) as parent:
         assert parent.stdout is not None
-        assert parent.stdout.readline() == "begun\n"
+        assert parent.stdout.readline() == "begun\n", parent.communicate()
         threading.Thread(target=parent.stdout.read, daemon=True).start()
         os.killpg(parent.pid, signal.SIGINT)
         assert parent.stderr is not None
