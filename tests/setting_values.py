@@ -21,6 +21,7 @@ FLAGS = {
     "encoding": ("--encoding latin-1", "latin-1"),
     "verify": ("--verify decode", "decode"),
     "max_pixels": ("--max-pixels 1000", 1000),
+    "sixteen_bit": ("--sixteen-bit keep", "keep"),
     "feature_names": ("--feature-name a=b/c --feature-name c=d", {"a": "b/c", "c": "d"}),
     "base_dataset": ("--base-dataset out/1", "out/1"),
     "image_dir": ("--image-dir jpg", "jpg"),

@@ -97,9 +97,14 @@ class MachineError(OSError, DatasetError):
     """
 
     def __init__(
-        self, message: str = "", *, path: str | None = None, errno: int | None = None
+        self,
+        message: str = "",
+        *,
+        path: str | None = None,
+        errno: int | None = None,
+        offset: int | None = None,
     ) -> None:
-        DatasetError.__init__(self, message, path=path)
+        DatasetError.__init__(self, message, path=path, offset=offset)
         self.errno = errno
 
     __str__ = DatasetError.__str__
@@ -208,8 +213,10 @@ def persist(
         time.sleep(pause)
 
 
-def machine_error(path: str, error: OSError | MemoryError) -> MachineError:
-    """Return the error that ends a run for a fault of the machine."""
+def machine_error(
+    path: str, error: OSError | MemoryError, *, offset: int | None = None
+) -> MachineError:
+    """Return the error of a file at which the machine failed, at an offset where one is known."""
     if isinstance(error, MachineError):
         return error
     number = errno.ENOMEM if isinstance(error, MemoryError) else error.errno
@@ -217,12 +224,14 @@ def machine_error(path: str, error: OSError | MemoryError) -> MachineError:
         return MachineError(str(error), path=path)
     said = getattr(error, "strerror", None) or os.strerror(number)
     name = errno.errorcode.get(number, number)
+    place = "" if offset is None else f" (byte {offset})"
     return MachineError(
-        f"{path!r}: expected the system to serve it, got {name}: {said}. It is not the file's "
-        "fault, and nothing was rejected for it: mend the disk, the network or the limit, and run "
-        "it again.",
+        f"{path!r}: expected the system to serve it, got {name}: {said}{place}. It is not the "
+        "file's fault, and nothing was rejected for it: fix the disk, the network or the limit, "
+        "and run it again.",
         path=path,
         errno=number,
+        offset=offset,
     )
 
 

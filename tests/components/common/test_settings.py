@@ -129,6 +129,7 @@ WRONG = {  # settings: values that no component takes
     "encoding": ["jpeg2000", None, 8],
     "verify": ["decod", None, True],
     "max_pixels": [0, "many", 1.5, None],
+    "sixteen_bit": ["double", None, 16],
     "feature_names": [["a"], "a=b", {"a": ""}, {"a": 3}, {"a": "x", "b": "x"}, 3],
     **{name: ["", 3, "/whole", "../out", ["a"]] for name in LAYOUT_NAMES},
     "channels": [0, 3, "mono"],
