@@ -62,6 +62,7 @@ class AudioExampleGen(FilesExampleGen):
         input_config: example_gen_pb2.Input | Runtime | None = None,
         output_config: example_gen_pb2.Output | Runtime | None = None,
         range_config: range_config_pb2.RangeConfig | Runtime | None = None,
+        splits: Mapping[str, float] | None = None,
         layout: str | Runtime = AudioSettings.layout,
         columns: Mapping[str, str] | Runtime | None = None,
         file_roots: Sequence[str] | Runtime | None = None,

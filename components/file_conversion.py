@@ -7,7 +7,7 @@ import itertools
 import math
 import re
 from collections.abc import Sequence
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import pyarrow.compute as pc
@@ -27,11 +27,7 @@ from components.common.layout_inputs import ImageRoot, LayoutInputs, NamedFiles
 from components.common.tasks import Cost, Runner, Task, map_tasks
 from components.common.workspace import start_working
 from components.example_gen.conversion import Conversion
-from components.example_gen.file_examples import (
-    DESCRIPTIONS,
-    SIXTEEN_BIT_PEAK,
-    ShardSummary,
-)
+from components.example_gen.file_examples import SIXTEEN_BIT_PEAK, ShardSummary
 from components.example_gen.file_plan import (
     BaseDataset,
     FilePlan,
@@ -51,8 +47,6 @@ from components.example_gen.inputs import (
 )
 from components.example_gen.plan import Written
 from components.example_gen.settings import (
-    LISTS,
-    MEDIA,
     AudioSettings,
     ExampleGenSettings,
     ImageSettings,
@@ -60,13 +54,12 @@ from components.example_gen.settings import (
     MediaSettings,
     TextSettings,
 )
-from components.layouts import images as image_layouts
 from components.layouts import lists
-from components.layouts.folder import (
-    read_simple,
-    without_reserved,
-)
+from components.layouts.archives import is_archive
+from components.layouts.names import MEDIA
+from components.layouts.reading import read_layout
 from components.media.image_opening import missing_reader
+from components.media.options import DESCRIPTIONS
 from components.tables.pieces import select_settings
 from trainer_utils.dataset import Dataset
 from trainer_utils.format import ConfigError, InputError, Shard, ShardName, shard_bounds
@@ -91,7 +84,6 @@ _PART_RECORDS, _PARTS_A_PROCESS = 250, 3
 class FileConversion(Conversion[FilePlan]):
     """The conversion of files; each is read when its shard is written."""
 
-    media: ClassVar[str]  # what the files are, `image` or `audio`, where nothing says so
     settings: MediaSettings
     found: InputTable  # once they are planned
 
@@ -130,8 +122,8 @@ class FileConversion(Conversion[FilePlan]):
         return lists.is_list(path)
 
     def read_layout(self, inputs: LayoutInputs, layout: str) -> InputTable:
-        """Works out split, features and bytes of each input: of lists, and of class folders."""
-        return without_reserved(read_simple(inputs, layout=layout))
+        """Work out split, features and bytes of each input."""
+        return read_layout(inputs, layout=layout)
 
     def adjusted_settings(self, settings: MediaSettings, found: InputTable) -> MediaSettings:
         """The settings for what was found."""
@@ -241,6 +233,13 @@ class FileConversion(Conversion[FilePlan]):
         roots = [root.base for root in self.located.image_roots]
         total = found.fingerprint + sum_blobs(sums.items(), roots)
         total += sum_facts((("read", name), crc) for name, crc in self.found.contents.items())
+        if given := found.conversions.get("BOX_FRAME_GIVEN"):
+            frame = getattr(self.settings, "box_frame", None)
+            logging.warning(
+                "EXIF rotates %d images, and nothing but box_frame=%r says that their boxes are of "
+                "the %s pixels",
+                *(given, frame, frame),
+            )
         return Written(
             shards=shards,
             inputs=render_inputs(
@@ -270,42 +269,30 @@ class ImageConversion(FileConversion):
     """Images, and lists of them."""
 
     unit, media = "images", "image"
-    looked_for = image_layouts.LOOKED_FOR
 
     def is_source_file(self, path: str) -> bool:  # noqa: D102
-        return image_layouts.is_source_file(path)
-
-    def read_layout(self, inputs: LayoutInputs, layout: str) -> InputTable:  # noqa: D102
-        return image_layouts.read_layout(inputs, layout=layout)
+        return lists.is_list(path) or is_archive(path)
 
     def adjusted_settings(self, settings: MediaSettings, found: InputTable) -> MediaSettings:
-        """The settings for inputs whose boxes or label maps must go on fitting their images.
-
-        Those are drawn on a file's pixels as they lie, so these are not turned.
-        """
+        """Return the settings for what was found; raw images have no boxes."""
         settings = super().adjusted_settings(settings, found)
         has_boxes = any(column.name == "xmin" for column in found.columns)
         if has_boxes and settings.images.encoding == "raw":
             rule = "'file' for images with boxes, since raw ones are cut to a square"
             raise ConfigError.of("encoding", "raw", allowed=rule)
-        if not has_boxes and all(blob.kind != "label_map" for blob in found.blobs):
-            return settings
-        images = dataclasses.replace(settings.images, orientation="keep")
-        return dataclasses.replace(settings, images=images)
+        return settings
 
 
 class AudioConversion(FileConversion):
     """Sounds, and lists of them."""
 
     unit, media = "sounds", "audio"
-    looked_for = f"a list of sounds ({', '.join(LISTS)}), and sounds in folders"
 
 
 class ListConversion(FileConversion):
     """Tables whose rows name images or sounds."""
 
     unit, media = "rows", "image"
-    looked_for = f"a table ({', '.join(LISTS)})"
 
     def __init__(
         self, settings: ExampleGenSettings, selection: InputSelection, runner: Runner | None

@@ -224,10 +224,13 @@ class LayoutInputs:
     vocabularies: Mapping[str, Sequence[str]] = dataclasses.field(default_factory=dict)
     # Folders and files of the layout that have other names, by setting
     names: Mapping[str, str] = dataclasses.field(default_factory=dict)
-    media: str = "image"  # what the files are, where nothing says so: `image` or `audio`
+    media: str = "image"  # the kind of the files, where nothing says it: `image`, `audio`, `text`
+    layout: str = "auto"  # the setting: the layout that is asked for by name, or `auto`
     # Sums of what the layout itself read, such as annotations, by name: a part of the inputs'
     # fingerprint
     contents: dict[str, int] = dataclasses.field(default_factory=dict)
+    # What layouts computed of these inputs, by name
+    cache: dict[str, Any] = dataclasses.field(default_factory=dict)
 
     def below_root(self) -> Iterator[tuple[tuple[str, ...], storage.InputFile]]:
         """Each file below `root`, with the parts of its path from there on."""

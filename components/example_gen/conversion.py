@@ -25,7 +25,8 @@ from components.common.tasks import Runner
 from components.example_gen.inputs import InputSelection, LocatedInputs, fingerprint, locate
 from components.example_gen.plan import Plan, Written
 from components.example_gen.settings import ExampleGenSettings
-from components.layouts.folder import names_at_top
+from components.layouts.junk import names_at_top
+from components.layouts.registry import all_layouts
 from trainer_utils.dataset import Dataset
 from trainer_utils.dataset.opening import read_shard_blocks
 from trainer_utils.format import (
@@ -58,7 +59,7 @@ class Conversion(abc.ABC, Generic[_Plan]):
     settings: ExampleGenSettings
     unit: ClassVar[str]  # what the inputs are called, such as `images`
     sees_siblings: ClassVar[bool] = True  # whether a file that is an input may name others
-    looked_for: ClassVar[str]  # the layouts that are recognised, for inputs that have none of them
+    media: ClassVar[str]  # the kind of the files, where nothing says it: `image`, `audio`, `text`
     digest_of_files = ""  # of those that settings name beside the inputs, if any
 
     def __init__(self, settings: Any, selection: InputSelection, runner: Runner | None) -> None:
@@ -185,8 +186,9 @@ class Conversion(abc.ABC, Generic[_Plan]):
             is_unknown = self.settings.layout == "auto" and not plan.found
             if is_unknown and is_folder(self.selection.base):
                 top = names_at_top(list_names(base))
-                searched = f"Looked for {self.looked_for}; at its top: {top}."
-                raise InputError(f"{error} {searched}") from None
+                names = ", ".join(layout.name for layout in all_layouts(self.media))
+                searched = f"Looked for the layouts {names}; at its top: {top}."
+                raise InputError(str(error.args[0]), details=(*error.details, searched)) from None
             raise
         if exists(listed_in):  # of a run before, which failed
             remove_file(listed_in)

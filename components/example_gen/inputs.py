@@ -18,7 +18,8 @@ import numpy as np
 
 from components.common.layout_inputs import FileTable, ImageRoot, LayoutInputs
 from components.example_gen.plan import Partition, check_split_names
-from components.layouts.folder import is_clutter, refuse_dataset
+from components.layouts.junk import is_clutter
+from components.layouts.refusals import refuse_dataset
 from trainer_utils.extras import HOW_TO_GET_TFX
 from trainer_utils.format import ConfigError, InputError
 from trainer_utils.storage import (
@@ -201,8 +202,7 @@ def _refuse_unlisted(base: str, files: FileTable) -> None:
                 join(base, folder.path),
                 expected="a folder that can be looked into",
                 got=folder.problem[1].removeprefix("a folder: "),
-                advice="Give the run the right to read it, move it away, or leave it out by the "
-                "patterns of input_config.",
+                advice="Give the run the right to read it, or move it out of the input",
             )
 
 

@@ -7,6 +7,7 @@ import posixpath
 from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
+from components.common.advice import how_to_set
 from components.common.settings import (
     COMPRESSIONS,
     ComponentSettings,
@@ -15,6 +16,7 @@ from components.common.settings import (
     is_text,
     shard_counts,
 )
+from components.layouts.names import MEDIA
 from components.media.options import AudioOptions, ImageOptions
 from trainer_utils.format import ConfigError, DatasetError
 from trainer_utils.format.json_text import JsonObject
@@ -30,9 +32,7 @@ from trainer_utils.format.settings import (
 )
 from trainer_utils.format.tensors import TensorSpec
 
-LISTS = ("csv", "tsv", "jsonl", "parquet")
-MEDIA = ("image", "audio")
-COLUMN_KINDS = ("int", "float", "string", "text", "label", *MEDIA, "split", "ignore")
+COLUMN_KINDS = ("int", "float", "string", "text", "json", "label", *MEDIA, "split", "ignore")
 _ONLY_FOR_TEXTS = (
     *("lowercase", "normalize", "min_chars", "max_chars"),
     *("deduplicate", "tokenizer", "keep_text"),
@@ -60,6 +60,19 @@ _delimiter = where(
     ),
     "one ASCII character that is no quote and no line end",
 )
+
+
+def _layout_of(kind: str | None) -> Rule:
+    """Return the rule of `layout`: a registered layout for inputs of a kind, or of any."""
+
+    def check(name: str, value: object) -> object:
+        if value == "auto":
+            return value
+        from components.layouts.registry import check_layout_name  # imports every layout
+
+        return check_layout_name(name, value, kind=kind)
+
+    return check
 
 
 def _different_texts(name: str, values: Any) -> Any:
@@ -135,10 +148,11 @@ class ExampleGenSettings(Sharding, ComponentSettings):
     Subclasses say which layouts there are.
 
     Args:
-        columns: the kind of each column of a table: `int`, `float`, `string`, `text`, `label`,
-            `image`, `audio`, `split` or `ignore`. Default: recognised from their names and values.
-            Columns of kind `image` and `audio` name files, which go into the examples, each as a
-            feature of the column's name.
+        columns: the kind of each column of a table: `int`, `float`, `string`, `text`, `json`,
+            `label`, `image`, `audio`, `split` or `ignore`. Default: recognised from their names and
+            values. Columns of kind `image` and `audio` name files, which go into the examples, each
+            as a feature of the column's name. Values of `json` are kept as JSON, objects and lists
+            among them.
         file_roots: folders and buckets outside `input_base` whose files a list may name. Default:
             none, and a list names files below `input_base` only.
         column_names: names of the columns of a CSV or TSV without a header, or in place of those in
@@ -164,7 +178,7 @@ class ExampleGenSettings(Sharding, ComponentSettings):
         max_reject_fraction: the run fails if a larger share of the inputs is rejected.
     """
 
-    layout: str = setting("auto", one_of("auto", *LISTS))
+    layout: str = setting("auto", _layout_of(None))
     columns: Mapping[str, str] = setting({}, _by_name(one_of(*COLUMN_KINDS), "kinds by column"))
     file_roots: Sequence[str] = setting((), _texts)
     column_names: Sequence[str] = setting((), _different_texts)
@@ -189,7 +203,7 @@ class ExampleGenSettings(Sharding, ComponentSettings):
             object.__setattr__(self, "columns", {**self.columns, **strings})
         if self.header is False and not self.column_names:
             rule = "True or None without column_names"
-            advice = "Name the columns: column_names=['text', 'label']"
+            advice = f"Name the columns, such as {how_to_set(column_names=['text', 'label'])}"
             raise ConfigError.of("header", False, allowed=rule, advice=advice)
 
     @property
@@ -303,9 +317,7 @@ class ImageSettings(MediaSettings):
             frame that the annotated size fits; `stored`, with a warning, where both fit.
     """
 
-    layout: str = setting(
-        "auto", one_of("auto", "folder", *LISTS, "voc", "segmentation", "coco", "tar")
-    )
+    layout: str = setting("auto", _layout_of("image"))
     list_encoding: str = setting("utf-8", _encoding)
     box_format: str | None = setting(None, one_of(None, "xywh", "xyxy"))
     box_frame: str | None = setting(None, one_of(None, "stored", "displayed"))
@@ -326,7 +338,7 @@ class AudioSettings(MediaSettings):
         encoding: encoding of lists (CSV, TSV, JSON lines), as Python names it.
     """
 
-    layout: str = setting("auto", one_of("auto", "folder", *LISTS))
+    layout: str = setting("auto", _layout_of("audio"))
     encoding: str = setting("utf-8", _encoding)
     audio: AudioOptions = group(AudioOptions)
 
@@ -359,7 +371,7 @@ class TextSettings(ExampleGenSettings):
         keep_text: False: the tokens take the place of the text.
     """
 
-    layout: str = setting("auto", one_of("auto", *LISTS, "json", "lines", "folder"))
+    layout: str = setting("auto", _layout_of("text"))
     encoding: str = setting("utf-8", _encoding)
     lowercase: bool = setting(False, _bool)
     normalize: str | None = setting(None, one_of(None, "NFC", "NFD", "NFKC", "NFKD"))

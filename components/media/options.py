@@ -8,6 +8,8 @@ from trainer_utils.format.settings import Settings, number, one_of, setting
 
 MAX_PIXELS = 89_478_485  # Pillow's own bound against decompression bombs: 1 GiB as RGB, a third
 _MOST_PIXELS = 1 << 31
+DESCRIPTIONS = {"image": ("height", "width", "channels"), "audio": ("sample_rate", "num_frames")}
+"""The features that describe the first file of a kind."""
 LARGEST_RATE = 768_000  # Hz; the filter of a larger one alone may take gigabytes
 
 

@@ -52,6 +52,11 @@ class TableOptions:
         return self.quoting == "csv"
 
     @property
+    def as_json(self) -> frozenset[str]:
+        """Columns whose values are kept as JSON."""
+        return frozenset(name for name, kind in self.columns.items() if kind == "json")
+
+    @property
     def ignored(self) -> frozenset[str]:
         """Columns that are ignored."""
         return frozenset(name for name, kind in self.columns.items() if kind == "ignore")
@@ -261,6 +266,11 @@ class Rows:
     lines: int = 0  # how many line ends there are
     # columns in which numbers and lists may stand as texts, as in a CSV
     texts: Collection[str] = ()
+    # as_json, chats: columns whose values are JSON, and those of them whose values are chats
+    as_json: Collection[str] = ()
+    chats: Collection[str] = ()
+    # Names of the classes that numbers of a column stand for, where the file has them
+    class_names: Mapping[str, tuple[str, ...]] = dataclasses.field(default_factory=dict)
     # what was read of the source: first byte, number of bytes, and their CRC-32C; of several files
     # the checksum of each, None where it could not be read; of Parquet none
     sums: list[Any] = dataclasses.field(default_factory=list)

@@ -20,8 +20,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from components.example_gen.settings import MEDIA
 from components.layouts.file_kinds import kind_of_name
+from components.layouts.names import MEDIA
 from components.tables.column_roles import SPLIT_COLUMNS
 from pipelines.tools.conversion.python_sources import Options, Row, rows_of
 from trainer_utils.format import InputError

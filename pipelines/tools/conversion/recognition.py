@@ -12,14 +12,16 @@ import io
 import itertools
 import json
 import posixpath
+import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from components.example_gen.settings import LayoutNames
+from components.layouts.archives import is_archive
 from components.layouts.file_kinds import kind_of_bytes
-from components.layouts.folder import is_clutter, refuse_dataset
-from components.layouts.images import is_archive
-from components.tables.json_rows import flatten_object
+from components.layouts.junk import is_clutter
+from components.layouts.refusals import refuse_dataset
+from components.tables.json_values import flatten_object
 from components.tables.reading import SUFFIXES
 from trainer_utils.format import InputError, canonical_split
 from trainer_utils.format.media_formats import EXTENSIONS
@@ -134,18 +136,22 @@ def _recognise_file(source: str) -> tuple[str, str]:
         raise _refused_records(source)
     if kind in ("text", "beside"):
         return "text", "a file of text"
-    what = {"image": "an image", "audio": "a sound"}.get(kind, "a file")
+    folder = posixpath.dirname(source) or "."
+    advice = f"Give the folder that it is in: {folder!r}"
+    what = {"image": "an image", "audio": "an audio file"}.get(kind, "")
+    if not what:
+        what = "a file of an unknown kind"
+        advice = "Convert it to CSV, JSON lines, Parquet or plain text first"
     raise InputError(
-        f"source {source!r}: expected a folder, a table or an archive, got {what}. "
-        "Give the folder that it is in, or say what it is: kind='text' (--kind text).",
+        f"source {source!r}: expected a folder, a table or an archive, got {what}. {advice}.",
         path=source,
     )
 
 
 def _refused_records(path: str) -> InputError:
     return InputError(
-        f"source {path!r}: expected raw files, got TFRecords already. What takes these: "
-        "tfx-shards balance, ShardBalancer, input_fn.",
+        f"source {path!r}: expected raw files, got TFRecords already. Read them with input_fn, or "
+        f"write them again: tfx-shards balance {shlex.quote(posixpath.dirname(path) or '.')} OUT.",
         path=path,
     )
 

@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 
 from components.common.entry import Blob, BlobReader, Column, InputTable
 from components.common.layout_inputs import FileTable, ImageRoot, LayoutInputs, NamedFiles
-from components.layouts.images import read_layout
 from components.layouts.list_table import read_list
+from components.layouts.reading import read_layout
 from components.tables.pieces import row_starts
 from trainer_utils.format import ConfigError, InputError
 from trainer_utils.storage import InputFile, file_system_of, list_files
@@ -212,7 +212,7 @@ BAD = {
     ),
     "an image twice": (
         {"list__jsonl": '{"image": "1.jpg"}\n{"image": "./1.jpg"}'},
-        ["'./1.jpg'", "lines 1 and 2"],
+        ["'1.jpg'", "line 1 and line 2", "rows='each' (--rows each)"],
     ),
     "two lists": ({"a__csv": "x", "b__tsv": "x"}, ["a.csv, b.tsv"]),
 }
