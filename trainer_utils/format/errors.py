@@ -8,7 +8,7 @@ except trainer_utils.CorruptShardError as error:
 import contextlib
 import difflib
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, TypeVar
 
 from trainer_utils.format.printable import printable
@@ -95,7 +95,13 @@ class ConfigError(DatasetError):
 
 
 class InputError(DatasetError):
-    """The raw input cannot be turned into a dataset: missing, empty, or too much of it is bad."""
+    """The raw input cannot be turned into a dataset: missing, empty, or too much of it is bad.
+
+    `rejects` are the rejects of a run that ended before it had read all inputs: split, source, code
+    and detail of each.
+    """
+
+    rejects: Sequence[Sequence[str]] = ()
 
 
 @contextlib.contextmanager
