@@ -5,9 +5,11 @@ except trainer_utils.CorruptShardError as error:
     print(error.path, error.record, error.offset)   # the same as data: nobody parses a message
 """
 
+import ast
 import contextlib
 import difflib
 import json
+import re
 from collections.abc import Iterable, Iterator
 from typing import Any, TypeVar
 
@@ -15,6 +17,11 @@ from trainer_utils.format.printable import printable
 
 _ALIKE = 0.7  # of `difflib`'s ratio: further apart, a name is another rather than misspelt
 _Error = TypeVar("_Error", bound="DatasetError")
+# PyTorch's DataLoader raises the class of an error of its processes with their traceback as the
+# message. Source: torch/_utils.py, ExceptionWrapper.reraise.
+_OF_LOADER = re.compile(r"Caught \w+ in .*\.\nOriginal Traceback")
+_STRING = r"""('(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*")"""
+_PLACE = re.compile(rf"^[\w.]+: {_STRING}: .*?(?:\((?:record (\d+))?(?:, )?(?:byte (\d+))?\)|$)")
 
 
 class DatasetError(ValueError):
@@ -66,6 +73,15 @@ class DatasetError(ValueError):
 
     def __reduce__(self) -> tuple[object, ...]:
         return type(self), self.args, {name: _plain(value) for name, value in vars(self).items()}
+
+
+def _place_in(message: str) -> tuple[str | None, int | None, int | None]:
+    """Return path, record and offset of the error that a loader's process printed last."""
+    found = _PLACE.search(message.rstrip().rpartition("\n")[2])
+    if found is None:
+        return None, None, None
+    record, offset = (None if one is None else int(one) for one in found.group(2, 3))
+    return ast.literal_eval(found[1]), record, offset
 
 
 class CorruptShardError(DatasetError):
