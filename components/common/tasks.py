@@ -19,7 +19,7 @@ from absl import logging
 
 from components.common.processes import Pool, count_processes
 from trainer_utils import storage
-from trainer_utils.format import ConfigError, DatasetError
+from trainer_utils.format import ConfigError, DatasetError, TfxShardsError
 from trainer_utils.step_display import show_step
 
 _TASKS, _RESULTS, _ERRORS = "tasks", "results", "errors"
@@ -200,18 +200,18 @@ class Call:
             raise self.unshared() from None  # and nothing is written there
         try:
             self(task)
-        except DatasetError as error:
+        except TfxShardsError as error:
             # Its parts: what pickles it may be tblib, which Dask brings, and which is not read.
             self._write(f"{_ERRORS}/{name}", error.__reduce__())
             raise
         beam.metrics.Metrics.counter("tfx_shards", "tasks").inc()
 
-    def reported(self) -> DatasetError | None:
+    def reported(self) -> TfxShardsError | None:
         """The first by name of those that were kept."""
         folder = storage.join(self.workspace, _ERRORS)
         for name in sorted(storage.list_names(folder, may_lack=True)):
             kind, arguments, data = read_plain(storage.join(folder, name))
-            error: DatasetError = kind(*arguments)
+            error: TfxShardsError = kind(*arguments)
             vars(error).update(data)
             return error
         return None

@@ -80,12 +80,7 @@ def cu_seqlens(segment_ids: Any) -> tuple[Any, int]:
 
 
 class TorchDataset:
-    """Batches by their step: a map-style dataset by its methods, which is all that PyTorch asks.
-
-    Attributes:
-        unreadable: why each record that another stands in for could not be read, by path and
-            number, in this process or in one of a loader.
-    """
+    """Batches by their step: a map-style dataset by its methods, which is all that PyTorch asks."""
 
     def __init__(self, source: Input) -> None:
         import torch
@@ -106,10 +101,14 @@ class TorchDataset:
 
     @property
     def unreadable(self) -> Mapping[Any, str]:
-        """Why each record that another stands in for could not be read, by path and number."""
+        """Why each record that another stands in for could not be read, by path and number.
+
+        It was read in this process or in one of a loader's.
+        """
         if self._reporter is not None:
             self._reporter.receive()
-        return self._input.unreadable
+        unreadable: Mapping[Any, str] = self._input.unreadable
+        return unreadable
 
     def __len__(self) -> int:
         """Return the steps that come: of the epoch, or of all epochs of `repeat`."""

@@ -4,7 +4,8 @@
     log.append(["one", "two"])      # in any process, forked or spawned
     log.read_new()                  # ["one", "two"]
 
-One `write` to a file that was opened to append is not mixed with another. Source: open(2), O_APPEND.
+One `write` to a file that was opened to append is not mixed with another.
+Source: open(2), O_APPEND.
 """
 
 import contextlib

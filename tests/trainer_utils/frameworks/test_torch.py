@@ -150,7 +150,7 @@ def test_no_epoch_before_the_token_s_is_read(numbered):
 
 
 def damaged_copy(uri, folder, records):
-    """Copies a dataset, and flips a bit in some records of its second shard; returns their names."""
+    """Copies a dataset and flips a bit in records of its second shard: their names, all offsets."""
     shutil.copytree(uri, folder)
     shard = sorted(Path(folder, "Split-train").iterdir())[1]
     content, offsets, place = bytearray(shard.read_bytes()), [], 0
