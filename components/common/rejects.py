@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 from types import TracebackType
 from typing import NamedTuple
 
+from components.common.advice import how_to_set
 from trainer_utils.format import InputError
 from trainer_utils.format.printable import printable_json
 from trainer_utils.storage import display_path, is_fault
@@ -49,7 +50,11 @@ def render_rejects(rejects: Iterable[Reject]) -> str:
     return "".join(
         printable_json(
             json.dumps(
-                {**dataclasses.asdict(reject), "source": display_path(reject.source)},
+                {
+                    **dataclasses.asdict(reject),
+                    "source": display_path(reject.source),
+                    "remedy": remedy(reject.code),
+                },
                 ensure_ascii=False,
                 sort_keys=True,
             )
@@ -87,9 +92,7 @@ def too_many_rejects(
     lines += [f"{code}: {remedy(code)}." for code in sorted(codes) if code in REJECT_CODES]
     if len(rejects) < found:
         share = math.ceil(100 * len(rejects) / found) / 100
-        lines.append(
-            f"To leave them out: --max-reject-fraction {share:g} (max_reject_fraction={share:g})."
-        )
+        lines.append(f"To leave them out: {how_to_set(max_reject_fraction=share)}.")
     return InputError(
         f"{len(rejects):,} of {found:,} inputs were rejected ({counts}), more than "
         f"max_reject_fraction={max_reject_fraction:g} allows:",
@@ -99,7 +102,7 @@ def too_many_rejects(
 
 def remedy(code: str) -> str:
     """Return how to fix the inputs that were rejected with a code, as plain text."""
-    return REJECT_CODES[code].cure.replace("`", "")
+    return REJECT_CODES[code].cure.replace("`", "") if code in REJECT_CODES else ""
 
 
 class reject_errors:
@@ -151,6 +154,11 @@ REJECT_CODES = {
         "fix the annotation",
     ),
     "BAD_JSON": RejectCode("a line or an entry that is not a JSON object", "fix it"),
+    "BOX_FRAME": RejectCode(
+        "an image that EXIF rotates, whose boxes or label map may be of either frame",
+        "say which: `box_frame='displayed'` (`--box-frame displayed`) or `box_frame='stored'` "
+        "(`--box-frame stored`)",
+    ),
     "CHANGED_FILE": RejectCode(
         "the file's size has changed since it was listed",
         "run again when nothing writes to the folder",

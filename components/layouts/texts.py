@@ -10,6 +10,7 @@ from typing import Any, NoReturn, Protocol
 
 from absl import logging
 
+from components.common.advice import how_to_set
 from components.common.entry import ExcludedInput, InputTable
 from components.common.layout_inputs import LayoutInputs, select_readable
 from components.layouts import folder as class_folders
@@ -100,7 +101,7 @@ def recognise(inputs: LayoutInputs, layout: str) -> tuple[str, list[str]]:
     tables = [kind for kind in _TABLES if kind in by_kind]
     if len(tables) > 1:
         got = " and ".join(by_kind[kind][0] for kind in tables)
-        _refuse(inputs, "tables of one kind", got, f"Say which: layout={tables[0]!r}.")
+        _refuse(inputs, "tables of one kind", got, f"Say which: {how_to_set(layout=tables[0])}.")
     if tables:
         kind, paths = tables[0], by_kind[tables[0]]
         taken = set(paths)
