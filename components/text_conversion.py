@@ -56,10 +56,13 @@ class TextConversion(Conversion[RowPlan]):
     ) -> None:
         self._token_spec: TokenSpec | None = None
         if settings.tokenizer:  # which is there, or nothing is read
+            from components.tables.chats import load_template
             from components.tables.tokenizing import load_tokenizer
 
             self._token_spec = load_tokenizer(settings.tokenizer).spec
-            self.digest_of_files = self._token_spec.tokenizer
+            self.digest_of_files = (
+                self._token_spec.tokenizer + load_template(settings.tokenizer).digest
+            )
         super().__init__(settings, selection, runner)
         self._options = select_settings(TableOptions, settings)
         self._rules = select_settings(TextRules, settings)

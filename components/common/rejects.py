@@ -148,6 +148,9 @@ REJECT_CODES = {
         "an annotation that cannot be read, boxes that are none, or the size of another image",
         "mend the annotation",
     ),
+    "BAD_CHAT": RejectCode(
+        "a chat that the tokenizer's template refuses", "fix its messages, or the template"
+    ),
     "BAD_JSON": RejectCode("a line or an entry that is no JSON object", "mend it"),
     "CHANGED_FILE": RejectCode(
         "the file has another size than when it was listed",
