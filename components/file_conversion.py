@@ -233,6 +233,13 @@ class FileConversion(Conversion[FilePlan]):
         roots = [root.base for root in self.located.image_roots]
         total = found.fingerprint + sum_blobs(sums.items(), roots)
         total += sum_facts((("read", name), crc) for name, crc in self.found.contents.items())
+        if given := found.conversions.get("BOX_FRAME_GIVEN"):
+            frame = getattr(self.settings, "box_frame", None)
+            logging.warning(
+                "EXIF rotates %d images, and nothing but box_frame=%r says that their boxes are of "
+                "the %s pixels",
+                *(given, frame, frame),
+            )
         return Written(
             shards=shards,
             inputs=render_inputs(
@@ -267,19 +274,13 @@ class ImageConversion(FileConversion):
         return lists.is_list(path) or is_archive(path)
 
     def adjusted_settings(self, settings: MediaSettings, found: InputTable) -> MediaSettings:
-        """The settings for inputs whose boxes or label maps must go on fitting their images.
-
-        Those are drawn on a file's pixels as they lie, so these are not turned.
-        """
+        """Return the settings for what was found; raw images have no boxes."""
         settings = super().adjusted_settings(settings, found)
         has_boxes = any(column.name == "xmin" for column in found.columns)
         if has_boxes and settings.images.encoding == "raw":
             rule = "'file' for images with boxes, since raw ones are cut to a square"
             raise ConfigError.of("encoding", "raw", allowed=rule)
-        if not has_boxes and all(blob.kind != "label_map" for blob in found.blobs):
-            return settings
-        images = dataclasses.replace(settings.images, orientation="keep")
-        return dataclasses.replace(settings, images=images)
+        return settings
 
 
 class AudioConversion(FileConversion):

@@ -144,7 +144,8 @@ def _lost(children: dict[int, Any]) -> DatasetError:
     if code == -signal.SIGKILL:
         how += (
             ", as the system does where memory runs out. Give it more memory, or start no "
-            "processes: beam_pipeline_args=['--direct_num_workers=1']"
+            "processes: beam_pipeline_args=['--direct_num_workers=1'] "
+            "(--beam-arg=--direct_num_workers=1)"
         )
     return DatasetError(
         f"worker process {pid}: expected its work to be done, got no answer: {how}."

@@ -202,8 +202,7 @@ def _refuse_unlisted(base: str, files: FileTable) -> None:
                 join(base, folder.path),
                 expected="a folder that can be looked into",
                 got=folder.problem[1].removeprefix("a folder: "),
-                advice="Give the run the right to read it, move it away, or leave it out by the "
-                "patterns of input_config.",
+                advice="Give the run the right to read it, or move it out of the input",
             )
 
 

@@ -16,6 +16,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from components.common.advice import how_to_set
 from components.common.entry import Column, ExcludedInput, label_column
 from components.common.rejects import Reject
 from components.example_gen.plan import (
@@ -150,7 +151,7 @@ class RowPlanner:
         by_copies = settings.group_by == NEAR_DUPLICATES and NEAR_DUPLICATES not in self._names
         if by_copies and self._names and not self._texts:
             rule = f"a column with the texts, of {', '.join(self._names)}"
-            advice = "Name it: columns={'<column>': 'text'}"
+            advice = f"Name it, such as {how_to_set(columns={self._names[0]: 'text'})}"
             raise ConfigError.of("group_by", NEAR_DUPLICATES, allowed=rule, advice=advice)
         self._by_copies = by_copies and bool(self._texts)
         own = self._named_splits()
@@ -202,8 +203,7 @@ class RowPlanner:
                     expected=f"the names of classes of column {name!r} that the metadata of "
                     f"{source!r} has ({', '.join(names)})",
                     got=got,
-                    advice=f"Take the numbers as they are: columns={{{name!r}: 'int'}} "
-                    f"(--column {name}=int).",
+                    advice=f"Take the numbers as they are: {how_to_set(columns={name: 'int'})}.",
                 )
         return {name: names for name, (_, names) in first.items()}
 
@@ -223,8 +223,8 @@ class RowPlanner:
         if len(names) > MAX_COLUMNS:
             raise InputError(
                 f"columns: expected at most {MAX_COLUMNS}, got {len(names)}, such as "
-                f"{', '.join(map(repr, names[-3:]))}. Objects whose keys are values should be "
-                "lists, or be left out: columns={'<name>': 'ignore'}."
+                f"{', '.join(map(repr, names[-3:]))}. Keep an object with any number of keys as "
+                f"JSON, such as {how_to_set(columns={names[-1].split('.')[0]: 'json'})}."
             )
         check_columns(settings.columns, names, of="the inputs")
 
@@ -289,13 +289,14 @@ class RowPlanner:
         texts = texts or sorted(chats & by_name.keys())
         if len(texts) != 1 or by_name[texts[0]].kind != "string" or by_name[texts[0]].is_list:
             among = ", ".join(by_name)
-            rule = f"None, or one column of texts, by columns={{'…': 'text'}}, of {among}"
-            raise ConfigError.of("tokenizer", tokenizer, allowed=rule)
+            rule = f"one column of texts, of {among}"
+            advice = f"Name it, such as {how_to_set(columns={next(iter(by_name)): 'text'})}"
+            raise ConfigError.of("tokenizer", tokenizer, allowed=rule, advice=advice)
         is_chat = texts[0] in chats
         for name in (TOKENS, LOSS_MASK) if is_chat else (TOKENS,):
             if name in by_name:
                 rule = f"None where a column is called {name!r}"
-                advice = f"Leave that column out: columns={{{name!r}: 'ignore'}}"
+                advice = f"Leave that column out: {how_to_set(columns={name: 'ignore'})}"
                 raise ConfigError.of("tokenizer", tokenizer, allowed=rule, advice=advice)
         return TokenPlan(texts[0], tokenizer, self._token_spec, keep_text, is_chat)
 

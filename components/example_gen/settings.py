@@ -7,6 +7,7 @@ import posixpath
 from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
+from components.common.advice import how_to_set
 from components.common.settings import (
     COMPRESSIONS,
     ComponentSettings,
@@ -202,7 +203,7 @@ class ExampleGenSettings(Sharding, ComponentSettings):
             object.__setattr__(self, "columns", {**self.columns, **strings})
         if self.header is False and not self.column_names:
             rule = "True or None without column_names"
-            advice = "Name the columns: column_names=['text', 'label']"
+            advice = f"Name the columns, such as {how_to_set(column_names=['text', 'label'])}"
             raise ConfigError.of("header", False, allowed=rule, advice=advice)
 
     @property

@@ -12,6 +12,7 @@ import re
 import urllib.parse
 from collections.abc import Mapping, Sequence
 
+from components.common.advice import how_to_set
 from components.common.layout_inputs import LayoutInputs
 from trainer_utils.format import InputError
 from trainer_utils.format.split_words import split_of_name, splits_of_paths
@@ -64,7 +65,7 @@ def check_folders(inputs: LayoutInputs, paths: Sequence[str]) -> None:
             f"splits or after a column and its value (`year=2024/`), got {display_path(path)!r} "
             f"next to {display_path(other)!r}. Convert one folder at a time, such as "
             f"{posixpath.join(inputs.base, place)!r}; or leave the folder out: "
-            f"ignore=[{place!r}] (--ignore {place!r}).",
+            f"{how_to_set(ignore=[place])}.",
             path=inputs.base,
         )
 

@@ -9,6 +9,7 @@ from typing import Any, NoReturn, Protocol
 
 from absl import logging
 
+from components.common.advice import how_to_set
 from components.common.entry import ExcludedInput, InputTable
 from components.common.layout_inputs import LayoutInputs, select_readable
 from components.layouts import folder as class_folders
@@ -129,8 +130,7 @@ def recognise(inputs: LayoutInputs, layout: str) -> tuple[str, list[str]]:
     if len(tables) > 1:
         got = " and ".join(display_path(by_kind[kind][0]) for kind in tables)
         others = [f"*{posixpath.splitext(by_kind[kind][0])[1]}" for kind in tables[1:]]
-        flags = " ".join(f"--ignore {pattern!r}" for pattern in others)
-        cure = f"Leave all but one kind out: ignore={others!r} ({flags})."
+        cure = f"Leave all but one kind out: {how_to_set(ignore=others)}."
         _refuse(inputs, "tables of one kind", got, cure)
     if tables:
         paths = [*filter(_is_table, by_kind[tables[0]])]
@@ -169,9 +169,8 @@ def _check_others(inputs: LayoutInputs, seen: Sequence[str], tables: Sequence[st
         inputs,
         f"nothing but tables such as {display_path(tables[0])!r}",
         f"{shown}{more}",
-        f"To read the tables alone: ignore={patterns!r} "
-        f"({' '.join(f'--ignore {pattern!r}' for pattern in patterns)}). To read the other files "
-        f"alone: ignore={[table]!r} (--ignore {table!r}).",
+        f"To read the tables alone: {how_to_set(ignore=patterns)}. To read the other files alone: "
+        f"{how_to_set(ignore=[table])}.",
     )
 
 

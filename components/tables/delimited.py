@@ -27,6 +27,7 @@ from typing import Any, BinaryIO, NoReturn
 import pyarrow as pa
 import pyarrow.csv
 
+from components.common.advice import how_to_set
 from components.common.entry import one_array
 from components.common.layout_inputs import LayoutInputs
 from components.tables.kinds import LABEL_NAMES, MISSING_WORDS
@@ -54,8 +55,8 @@ _HINT = re.compile(rb'"?sep=([^\r\n"])"?[,;\t]*\r?\n', re.IGNORECASE)
 _NAME = re.compile(r'"?[^\W\d]\w*"?')
 _QUOTING = (
     "A field that begins with a quote is quoted as a whole, and its own quotes are doubled: "
-    '"""Yes"", he said". If quotes are characters like any other: quoting="none" '
-    "(tfx-shards convert … --quoting none)."
+    '"""Yes"", he said". '
+    f"If quotes are characters like any other: {how_to_set(quoting='none')}."
 )
 _ROWS = 50  # that are compared with the first one
 _MOST_CELLS = 100_000  # of a wide table

@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet
 
+from components.common.advice import how_to_set
 from components.common.entry import one_array
 from components.common.layout_inputs import LayoutInputs
 from components.tables.hub import class_names, is_numbered, named_classes
@@ -172,8 +173,8 @@ def _bad_column(
     name: str, expected: str, got: object, source: str, error: object = "", *, cure: str = ""
 ) -> InputError:
     why = f": {error}" if error else ""
-    leave_out = f", or leave it out: columns={{{name!r}: 'ignore'}} (--column {name}=ignore)."
-    advice = f"{cure}{leave_out}" if cure else cure_by_json(name)
+    leave_out = how_to_set(columns={name: "ignore"})
+    advice = f"{cure}, or leave it out: {leave_out}." if cure else cure_by_json(name)
     return InputError(
         f"column {name!r}: expected {expected}, got {got}{why} ({source!r}). {advice}", path=source
     )

@@ -18,6 +18,7 @@ from typing import Any
 
 from components import steps
 from components.balancing.settings import BalancerSettings
+from components.common.advice import how_to_set
 from components.common.beam import runner_of
 from components.common.workspace import folder_lock
 from pipelines.tools.conversion.settings import EXAMPLE_GENS, Conversion
@@ -115,8 +116,8 @@ def check_trainable(manifest: Manifest) -> None:
         found = "; ".join(f"{split}: {count}" for split, count in counts.items())
         rejects = f"; {list_counts(manifest.reject_counts)}" * bool(manifest.reject_counts)
         raise InputError(
-            f"split 'train': expected examples, got none ({found}{rejects}). "
-            "Give it a larger share (splits=, --splits)."
+            f"split 'train': expected examples, got none ({found}{rejects}). Fix the inputs of "
+            f"train, or put all into it: {how_to_set(splits={'train': 1})}."
         )
 
 

@@ -1,5 +1,6 @@
 """ImageExampleGen's driver: the fingerprint by which TFX decides to run again or take the cache."""
 
+import json
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -31,14 +32,16 @@ def properties_of(base: Path, config: str | None, range_config: str | None) -> d
     }
 
 
-def drive(base: Path, config: str | None = None, range_config: str | None = None) -> dict:
+def drive(
+    base: Path, config: str | None = None, range_config: str | None = None, **settings: str
+) -> dict:
     """The execution properties as TFX's launcher gets them from the component's driver."""
     driver = ImageExampleGen.DRIVER_CLASS(None)  # type: ignore[arg-type]  # needs no metadata here
-    return driver.resolve(properties_of(base, config, range_config))
+    return driver.resolve(properties_of(base, config, range_config) | settings)
 
 
-def fingerprint(base: Path, config: str | None = None) -> str:
-    return drive(base, config)[utils.FINGERPRINT_PROPERTY_NAME]
+def fingerprint(base: Path, config: str | None = None, **settings: str) -> str:
+    return drive(base, config, **settings)[utils.FINGERPRINT_PROPERTY_NAME]
 
 
 def edit(path: Path) -> None:
@@ -241,13 +244,13 @@ def test_it_sets_what_tfx_sets(spans, tmp_path, patterns, range_config):
     assert one == other
 
 
-def test_a_file_elsewhere_that_a_list_names_counts_and_no_other_one(tmp_path):
+def test_named_files_of_a_file_root_count_and_no_others(tmp_path):
     there = write_photos(tmp_path / "there", "1.jpg", "2.jpg", "unnamed.jpg")
     base = tmp_path / "in"
     base.mkdir()
     (base / "list.csv").write_text(f"image,label\n{there}/1.jpg,a\n{there}/2.jpg,b\n")
-    before = fingerprint(base)
+    before = fingerprint(base, file_roots=json.dumps([str(there)]))
     (there / "unnamed.jpg").write_bytes(b"another")
-    assert fingerprint(base) == before
+    assert fingerprint(base, file_roots=json.dumps([str(there)])) == before
     (there / "2.jpg").write_bytes(photo(7))
-    assert fingerprint(base) != before
+    assert fingerprint(base, file_roots=json.dumps([str(there)])) != before
