@@ -186,7 +186,7 @@ def test_two_columns_of_chats_need_a_choice(tmp_path):
     path = make_tokenizer(tmp_path / "a")
     data = json.dumps({"chosen": CHAT, "rejected": CHAT}) + "\n"
     source = write_files(tmp_path / "in", {"train.jsonl": data})
-    with pytest.raises(ConfigError, match=r"one column of texts, by columns="):
+    with pytest.raises(ConfigError, match=r"one column of texts, of chosen"):
         convert(source, tmp_path / "out", tokenizer=path)
     settings = {"tokenizer": path, "columns": {"chosen": "text"}}
     converted = convert(source, tmp_path / "out", **settings)
