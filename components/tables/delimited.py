@@ -216,9 +216,11 @@ def _check_row(row: bytes, is_header: bool, source: str) -> None:
 
 def _parsed(data: bytes, delimiter: str, has_quotes: bool) -> list[list[str]]:
     text = io.StringIO(data.decode("utf-8", "replace"), newline="")
-    quoting = csv.QUOTE_MINIMAL if has_quotes else csv.QUOTE_NONE
+    reader = csv.reader(
+        text, delimiter=delimiter, quoting=csv.QUOTE_MINIMAL if has_quotes else csv.QUOTE_NONE
+    )
     try:
-        return [*itertools.islice(csv.reader(text, delimiter=delimiter, quoting=quoting), _ROWS)]
+        return [*itertools.islice(reader, _ROWS)]
     except csv.Error:
         return []
 

@@ -91,8 +91,7 @@ def load_tokenizer(place: str) -> Tokenizer:
     Raises:
         ConfigError: there is none, its library is not installed, or it would have to be downloaded.
     """
-    suffix = os.path.splitext(place)[1]
-    load = {".json": _of_tokenizers, ".model": _of_sentencepiece}.get(suffix, _of_tiktoken)
+    suffix, load = os.path.splitext(place)[1], _loader_of(place)
     is_file = suffix in (".json", ".model", ".tiktoken")
     if is_file and not exists(place):
         raise ConfigError.of("tokenizer", place, allowed=f"{_ALLOWED}, got no such file")
@@ -101,7 +100,7 @@ def load_tokenizer(place: str) -> Tokenizer:
         with _loading:
             size, digest, encode, locate = load(posixpath.basename(place), data)
     except ImportError as error:
-        library, cure = load.__name__.removeprefix("_of_"), "Run pip install 'tfx-shards[tokens]'"
+        library, cure = tokenizer_package(place), "Run pip install 'tfx-shards[tokens]'"
         rule = f"{library} installed ({error})"
         raise ConfigError.of("tokenizer", place, allowed=rule, advice=cure) from error
     except Exception as error:  # whatever a library raises of a file that is none of its
@@ -111,8 +110,17 @@ def load_tokenizer(place: str) -> Tokenizer:
     return Tokenizer(TokenSpec.of(vocabulary_size=size, tokenizer=digest), encode, locate)
 
 
+def tokenizer_package(place: str) -> str:
+    """Return the package that reads the tokenizer of a setting."""
+    return _loader_of(place).__name__.removeprefix("_of_")
+
+
+def _loader_of(place: str) -> Callable[[str, bytes], tuple[int, str, _Encode, _Locate]]:
+    suffix = os.path.splitext(place)[1]
+    return {".json": _of_tokenizers, ".model": _of_sentencepiece}.get(suffix, _of_tiktoken)
+
+
 def _of_tokenizers(name: str, data: bytes) -> tuple[int, str, _Encode, _Locate]:
-    os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")  # other processes use the other cores
     import tokenizers
 
     found = tokenizers.Tokenizer.from_str(data.decode())
@@ -139,7 +147,7 @@ def _of_sentencepiece(name: str, data: bytes) -> tuple[int, str, _Encode, _Locat
         return found.encode(texts, out_type=int, num_threads=1)
 
     def locate(texts: list[str]) -> list[tuple[Sequence[int], _Spans]]:
-        located = found.encode(texts, out_type="immutable_proto", num_threads=1)
+        located: Any = found.encode(texts, out_type="proto", num_threads=1)
         return [
             ([piece.id for piece in one.pieces], [(p.begin, p.end) for p in one.pieces])
             for one in located
@@ -182,7 +190,7 @@ def _of_tiktoken(name: str, data: bytes) -> tuple[int, str, _Encode, _Locate]:
         return found.encode_ordinary_batch(texts, num_threads=1)
 
     def locate(texts: list[str]) -> list[tuple[Sequence[int], _Spans]]:
-        located = []
+        located = list[tuple[Sequence[int], _Spans]]()
         for text, ids in zip(texts, encode(texts), strict=True):
             begins = found.decode_with_offsets(ids)[1] if ids else []
             ends = [*begins[1:], len(text)][: len(begins)]  # parts of a character share it
