@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet
 
+from components.common.advice import how_to_set
 from components.common.entry import Column, Scalar, Value, sum_facts
 from components.common.layout_inputs import LayoutInputs, decode_text
 from components.layouts.boxes import BOX_COLUMNS, box_values
@@ -201,8 +202,8 @@ def _read_pieces(
             bad = rows.bad[0]
             line = lines + int(piece.details.get("lines_before", 0)) + (bad.line or 0)
             raise InputError(
-                f"{piece.source!r}: {bad.detail} ({bad.code}, line {line}). Mend that row. "
-                "If the file is no list, set layout='folder'."
+                f"{piece.source!r}: {bad.detail} ({bad.code}, line {line}). Fix that row. "
+                f"If the file is no list: {how_to_set(layout='folder')}."
             )
         parts.append(rows)
         lines += rows.lines
@@ -270,7 +271,7 @@ def _of_automl(path: str, rows: Sequence[_Row], media: str) -> ListTable:
         short = next(((line, row) for line, row in rows if len(row) < len(names)), None)
         if short is not None:
             rule, got = f"{len(names)} columns ({','.join(names)})", f"{len(short[1])}"
-            advice = f"If it is no list of {media}s, set layout='folder'."
+            advice = f"If it is no list of {media}s: {how_to_set(layout='folder')}."
             raise InputError.at(path, expected=rule, got=f"{got} (line {short[0]})", advice=advice)
         labels = [[*filter(None, row[labels_from:])] for _, row in rows]
         are_lists = any(len(row) > len(names) for _, row in rows)

@@ -15,6 +15,7 @@ from collections.abc import Hashable, Iterator, Mapping, Sequence
 
 from absl import logging
 
+from components.common.advice import how_to_set
 from components.common.entry import (
     Blob,
     BlobColumn,
@@ -128,7 +129,7 @@ def _of_table(inputs: LayoutInputs, table: ListTable) -> InputTable:
         word = inputs.media
         rule = f"a column with the files ({', '.join(_MEDIA_COLUMNS[word])})"
         advice = (
-            f"Name it: --column <column>={word} (columns={{'<column>': '{word}'}}). If it is no "
+            f"Name it, such as {how_to_set(columns={names[0]: word})}. If it is no "
             f"list of {WORDS[word]}s, move it away."
         )
         raise InputError.at(path, expected=rule, got=", ".join(names), advice=advice)
@@ -321,8 +322,9 @@ def _files_by_inspection(
             if found[name] is None:
                 raise InputError(
                     f"{table.path!r}, column {name!r}: expected the bytes of images or sounds, got "
-                    f"{heads[0][:8]!r}. Say what they are, or leave them out: "
-                    f"columns={{{name!r}: 'ignore'}}."
+                    f"{heads[0][:8]!r}. Keep the bytes as they are: "
+                    f"{how_to_set(columns={name: 'string'})}; or leave them out: "
+                    f"{how_to_set(columns={name: 'ignore'})}."
                 )
     if not found and not any(role in MEDIA for role in roles.values()):
         found |= _files_by_stem(inputs, table, roles)
@@ -353,8 +355,7 @@ def _files_by_stem(
         first, second = candidates[:2]
         raise InputError(
             f"{table.path!r}: both {first!r} and {second!r} have names of files. Say which one the "
-            f"{WORDS[inputs.media]} is: columns={{{first!r}: {inputs.media!r}}} "
-            f"(--column {first}={inputs.media}).",
+            f"{WORDS[inputs.media]} is: {how_to_set(columns={first: inputs.media})}.",
             path=table.path,
         )
     return dict.fromkeys(candidates, inputs.media)

@@ -130,7 +130,8 @@ def recognise(inputs: LayoutInputs, layout: str) -> tuple[str, list[str]]:
     if len(tables) > 1:
         got = " and ".join(display_path(by_kind[kind][0]) for kind in tables)
         others = [f"*{posixpath.splitext(by_kind[kind][0])[1]}" for kind in tables[1:]]
-        cure = f"Leave all but one kind out: {how_to_set(ignore=others)}."
+        cure = f"Say which: {how_to_set(layout=tables[0])}; or leave the others out: "
+        cure += f"{how_to_set(ignore=others)}."
         _refuse(inputs, "tables of one kind", got, cure)
     if tables:
         paths = [*filter(_is_table, by_kind[tables[0]])]

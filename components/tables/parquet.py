@@ -72,7 +72,10 @@ def _least_bytes(group: Any, left_out: frozenset[str]) -> int:
 
 def _too_large(source: str, group: int, most: int, size: int) -> InputError:
     rule = f"row groups of at most {most} bytes once they are unpacked"
-    got, cure = f"{size} in row group {group}", "Write fewer rows in one: row_group_size=100_000."
+    got, cure = (
+        f"{size} in row group {group}",
+        "Write fewer rows in one, as pyarrow does with row_group_size=100_000.",
+    )
     return InputError.at(source, expected=rule, got=f"{got} (TOO_LARGE)", advice=cure)
 
 
