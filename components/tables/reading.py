@@ -129,10 +129,29 @@ def read_piece(
     if not piece.too_long:
         try:
             with _named(piece.source, piece.layout):
-                return persist(piece.source, _read_table, base, piece, options, unread)
+                rows = persist(piece.source, _read_table, base, piece, options, unread)
+                return _with_partitions(rows, piece, options)
         except OSError as error:
             problem = problem_of(error, piece.source)
     return Rows({}, found=1, bad=[BadRow(0, *problem, 0)], lines=1)
+
+
+def _with_partitions(rows: Rows, piece: Piece, options: TableOptions) -> Rows:
+    """Return rows with the columns that the folders of their file give: Hive's partitions."""
+    partitions: Mapping[str, str | None] = piece.details.get("partitions", {})
+    for name, value in partitions.items():
+        if name in options.ignored:
+            continue
+        if name in rows.columns:
+            raise InputError.at(
+                piece.source,
+                expected=f"a column {name!r} in the file or in its path",
+                got="one in both",
+                advice=f"Rename the column, or the folder {name}={value}.",
+            )
+        rows.columns[name] = pa.array([value] * len(rows.records), pa.string())
+    rows.texts = {*rows.texts, *partitions}
+    return rows
 
 
 @contextlib.contextmanager
