@@ -222,6 +222,9 @@ REJECT_CODES = {
         "size",
         "fix the annotation",
     ),
+    "BAD_CHAT": RejectCode(
+        "a chat that the tokenizer's template refuses", "fix its messages, or the template"
+    ),
     "BAD_JSON": RejectCode("a line or an entry that is not a JSON object", "fix it"),
     "BOX_FRAME": RejectCode(
         "an image that EXIF rotates, whose boxes or label map may be of either frame",

@@ -30,6 +30,7 @@ from components.example_gen.plan import (
     lay_out_shards,
 )
 from components.example_gen.row_pieces import (
+    LOSS_MASK,
     TOKENS,
     EncodingReport,
     PieceReport,
@@ -95,6 +96,12 @@ class RowPlan(Plan):
         if self.tokens is not None:
             extra: JsonObject = {"encoding": "tokens", "tokens": self.tokens.spec.to_json()}
             features[TOKENS] = Feature(type="string", extra=extra)
+            if self.tokens.is_chat:
+                mask = Column(LOSS_MASK, "int", is_list=True)
+                most = max(
+                    (r.lengths[LOSS_MASK][1] for r in reports if LOSS_MASK in r.lengths), default=0
+                )
+                features[LOSS_MASK] = self.feature(mask, length=None, longest=most, is_missing=True)
             if not self.tokens.keep_text:
                 del features[self.tokens.column]
         return features | {id_feature(features): Feature(type="string")}
@@ -196,8 +203,7 @@ class RowPlanner:
                     expected=f"the names of classes of column {name!r} that the metadata of "
                     f"{source!r} has ({', '.join(names)})",
                     got=got,
-                    advice=f"Take the numbers as they are: columns={{{name!r}: 'int'}} "
-                    f"(--column {name}=int).",
+                    advice=f"Take the numbers as they are: {how_to_set(columns={name: 'int'})}.",
                 )
         return {name: names for name, (_, names) in first.items()}
 
@@ -276,16 +282,23 @@ class RowPlanner:
                 raise ConfigError.of("keep_text", False, allowed="True without a tokenizer")
             return None
         by_name = {column.name: column for column in self._columns}
+        if not by_name:  # every row was rejected, which the outcome says
+            return None
+        chats = {name for report in self._reports for name in report.chats}
         texts = [name for name in self._texts if name in by_name]
+        texts = texts or sorted(chats & by_name.keys())
         if len(texts) != 1 or by_name[texts[0]].kind != "string" or by_name[texts[0]].is_list:
             among = ", ".join(by_name)
             rule = f"one column of texts, of {among}"
             advice = f"Name it, such as {how_to_set(columns={next(iter(by_name)): 'text'})}"
             raise ConfigError.of("tokenizer", tokenizer, allowed=rule, advice=advice)
-        if TOKENS in by_name:
-            rule = f"None where a column is called {TOKENS!r}"
-            raise ConfigError.of("tokenizer", tokenizer, allowed=rule)
-        return TokenPlan(texts[0], tokenizer, self._token_spec, keep_text)
+        is_chat = texts[0] in chats
+        for name in (TOKENS, LOSS_MASK) if is_chat else (TOKENS,):
+            if name in by_name:
+                rule = f"None where a column is called {name!r}"
+                advice = f"Leave that column out: {how_to_set(columns={name: 'ignore'})}"
+                raise ConfigError.of("tokenizer", tokenizer, allowed=rule, advice=advice)
+        return TokenPlan(texts[0], tokenizer, self._token_spec, keep_text, is_chat)
 
     def _bytes_per_row(self, tokens: TokenPlan | None) -> float:
         """About how long a record is: its values, the names of its features, its frame."""
