@@ -30,7 +30,7 @@ from components.tables.pieces import (
     checked_texts,
     cut,
 )
-from trainer_utils.format import DatasetError, InputError
+from trainer_utils.format import InputError, TfxShardsError
 from trainer_utils.format.tfrecord import extend_crc32c
 from trainer_utils.storage import make_folder, open_for_reading, write_atomically
 from trainer_utils.storage.file_system import is_fault, is_remote, join, persist, problem_of
@@ -160,7 +160,7 @@ def _named(source: str, kind: str) -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        if isinstance(error, (DatasetError, OSError)) or is_fault(error):
+        if isinstance(error, (TfxShardsError, OSError)) or is_fault(error):
             raise
         got = f"one that no library reads: {type(error).__name__}: {error}"
         raise InputError.at(
