@@ -137,8 +137,8 @@ class InputBackup(tf.keras.callbacks.Callback):  # type: ignore[misc]
         repeat = self._dataset.input_pipeline.options.repeat
         steps = int(self._dataset.input_steps)
         if repeat is False:
-            return steps - self._step % max(steps, 1)
-        return sys.maxsize if repeat is True else int(repeat) * steps - self._step
+            return steps - int(self._step) % max(steps, 1)
+        return sys.maxsize if repeat is True else int(repeat) * steps - int(self._step)
 
     @property
     def _resumes_as_saved(self) -> bool:
