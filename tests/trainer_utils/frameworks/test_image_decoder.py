@@ -76,7 +76,7 @@ def test_other_formats_are_served_as_trained(tmp_path, kind):
 
 @pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
 @pytest.mark.parametrize("normalize", ["unit", "imagenet", (3.0, (50.0, 60.0, 70.0))])
-def test_served_floats_are_those_of_training(tmp_path, normalize, dtype):
+def test_served_floats_match_training(tmp_path, normalize, dtype):
     settings: dict[str, Any] = {"image_size": (64, 48)}
     settings["image"] = {"normalize": normalize, "dtype": dtype}
     expected = trained(dataset_of(tmp_path / "set", PHOTOS), features="image", **settings)
