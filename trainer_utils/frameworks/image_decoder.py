@@ -34,9 +34,9 @@ def image_decoder(
 
     Returns:
         A function from `(batch,) string` to `(batch, height, width, channels)`, uint8 or, with
-        `normalize`, floats. JPEGs and PNGs that are made smaller have exactly the pixels of training,
-        with either value of `dct_scaling`; enlarged ones may be a level off. Photos are
-        not turned by their EXIF orientation: ImageExampleGen applies it to the photos it converts.
+        `normalize`, floats. JPEGs and PNGs that are made smaller have exactly the pixels of
+        training, with either value of `dct_scaling`; enlarged ones may be a level off. EXIF
+        orientation is not applied: ImageExampleGen applies it to the photos it converts.
 
     Raises:
         ConfigError: a setting is not allowed.
