@@ -277,7 +277,9 @@ def _read_ahead(entries: Sequence[Entry], base: str, image_roots: Sequence[str])
     Of local files only from when reading has had to wait for a disk or a network: what lies in
     memory takes less than two turns at the interpreter's lock.
     """
-    kind = _REMOTE if is_remote(base) else _LOCAL
+    # A local list may name files of a bucket, and a list in a bucket local ones.
+    names_remote = any("://" in blob.path for entry in entries for blob in entry.blobs)
+    kind = _REMOTE if is_remote(base) or names_remote else _LOCAL
     if entries and entries[0].blobs[0].row is not None:  # a thread holds a group of rows
         kind = _TABLE
     threads, group_files = kind
