@@ -238,7 +238,7 @@ def _refuse_if_not_found(
     if not missing or 2 * rows < len(sources):
         return
     uris = [uri for _, uri in missing]
-    finder = FileFinder(inputs, folder=posixpath.dirname(table.path), uris=uris)
+    finder = FileFinder(inputs, folders=[posixpath.dirname(table.path)], uris=uris)
     if advice := finder.advice(uris, least=1 if rows == len(sources) else len(uris)):
         row, first = missing[0]
         raise InputError(
@@ -333,7 +333,7 @@ def _files_by_stem(
     inputs: LayoutInputs, table: ListTable, roles: Mapping[str, str | None]
 ) -> dict[str, str | None]:
     """Return the column whose values are names of files without their endings, as ids are."""
-    finder = FileFinder(inputs, folder=posixpath.dirname(table.path))
+    finder = FileFinder(inputs, folders=[posixpath.dirname(table.path)])
     candidates = []
     for name in table.columns:
         if name in inputs.columns or roles[name] is not None:
@@ -381,7 +381,7 @@ def _file_sources(
     """The name and the file of each row; of a list named after a split also as Datum has them."""
     finder = FileFinder(
         inputs,
-        folder=posixpath.dirname(table.path),
+        folders=[posixpath.dirname(table.path)],
         own_folder=_own_folder(inputs, table.path),
         uris=[uri for _, uri in uris],
     )
