@@ -47,7 +47,16 @@ if TYPE_CHECKING:
 
 ENTRY_POINTS = "tfx_shards.layouts"
 KINDS = ("image", "text", "audio")
-_MODULES = ("voc", "segmentation", "coco", "webdataset", "list_layouts", "folder", "text_layouts")
+_MODULES = (
+    "voc",
+    "segmentation",
+    "coco",
+    "yolo",
+    "webdataset",
+    "list_layouts",
+    "folder",
+    "text_layouts",
+)
 
 
 class Detection(NamedTuple):
