@@ -54,11 +54,11 @@ from components.example_gen.settings import (
     MediaSettings,
     TextSettings,
 )
+from components.image_opening import missing_reader
 from components.layouts import lists
 from components.layouts.archives import is_archive
 from components.layouts.names import MEDIA
 from components.layouts.reading import read_layout
-from components.media.image_opening import missing_reader
 from components.media.options import DESCRIPTIONS
 from components.tables.pieces import select_settings
 from trainer_utils.dataset import Dataset
@@ -110,6 +110,15 @@ class FileConversion(Conversion[FilePlan]):
     @property
     def parents(self) -> dict[str, list[Dataset]]:  # noqa: D102
         return {} if self.base is None else {"base_dataset": [self.base.dataset]}
+
+    @property
+    def packages(self) -> set[str]:  # noqa: D102
+        packages = super().packages
+        if self.media == "audio" or "audio" in self.settings.columns.values():
+            packages |= {"numpy", "soundfile"}
+            if self.settings.audio.sample_rate is not None:
+                packages.add("scipy")
+        return packages | ({"numpy"} if self.settings.group_by else set())
 
     def is_up_to_date(self) -> bool:
         """Whether the base dataset was made with these settings, of inputs listed as now."""
@@ -210,7 +219,15 @@ class FileConversion(Conversion[FilePlan]):
         has_few = len(tasks) < processes and not self.settings.gzip and not is_remote(uri)
         parts_of = [_parts_of(task, len(tasks), processes) if has_few else [] for task in tasks]
         parts = [*itertools.chain.from_iterable(parts_of)]
-        made = iter(run(write.make_part, parts, unit=self.unit, check=EncodedPart.read))
+        made = iter(
+            run(
+                write.make_part,
+                parts,
+                unit=self.unit,
+                noun="parts of shards",
+                check=EncodedPart.read,
+            )
+        )
         whole = []
         for task, own in zip(tasks, parts_of, strict=True):
             shard = task.argument

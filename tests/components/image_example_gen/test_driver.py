@@ -20,7 +20,7 @@ from components import ImageExampleGen
 from components.image_example_gen import Executor
 from tests.components.image_example_gen.image_runs import photo, write_photos
 from tests.components.runs import input_config
-from tests.make import write_files
+from tests.make import refusing, write_files
 
 
 def properties_of(base: Path, config: str | None, range_config: str | None) -> dict:
@@ -222,6 +222,38 @@ def run_in_notebook(driver_class: type, properties: dict, root: Path) -> tuple:
     properties = examples.mlmd_artifact.custom_properties
     # Beside these TFX's core sets a name and a producer, but for TFX's own ExampleGens.
     return examples.uri, {n: properties[n] for n in ("span", "version") if n in properties}
+
+
+@pytest.mark.parametrize("has_list", [False, True])
+def test_a_pipeline_root_among_the_inputs_is_refused(tmp_path, has_list):
+    base = write_photos(tmp_path / "in", *(f"{c}/{n}.jpg" for c in "ab" for n in range(2)))
+    given = base
+    if has_list:
+        given = base / "list.csv"
+        given.write_text("image,label\na/0.jpg,x\nb/1.jpg,y\n")
+    properties = properties_of(given, None, None)
+    driver = ImageExampleGen.DRIVER_CLASS(None)  # type: ignore[arg-type]
+    examples = standard_artifacts.Examples()
+    info = portable_data_types.ExecutionInfo(
+        exec_properties=properties, output_dict={"examples": [examples]}
+    )
+    pipeline_info = data_types.PipelineInfo("name", str(base / "runs"))
+    examples.uri = str(base / "runs/ImageExampleGen/examples/1")
+    with refusing("pipeline_root"):
+        driver.run(info)
+    with refusing("pipeline_root"):
+        driver.resolve_exec_properties(dict(properties), pipeline_info, None)
+    examples.uri = str(tmp_path / "runs/examples/1")
+    assert driver.run(info).exec_properties
+
+
+def test_an_output_that_no_pattern_selects_is_allowed(tmp_path):
+    base = write_photos(tmp_path / "in", *(f"a/{n}.jpg" for n in range(2)))
+    properties = properties_of(base, input_config(train="a/*"), None)
+    driver = ImageExampleGen.DRIVER_CLASS(None)  # type: ignore[arg-type]
+    assert driver.resolve(properties, str(base / "runs/examples/1"))
+    with refusing("pipeline_root"):
+        driver.resolve(properties, str(base / "a/runs"))
 
 
 @pytest.mark.parametrize(
