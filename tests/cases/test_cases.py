@@ -415,7 +415,7 @@ CASES: Mapping[str, Case] = {
 }
 
 _FOLDERS = ("09a", "35-9a", "09c", "14a", "35-14", "25", "28", "32", "32-data")
-_MEDIA = ("13", "19", "35-19", "33b")
+_MEDIA = ("33b",)
 _TABLES = ("16a",)
 NOT_YET: Mapping[str, str] = {
     **dict.fromkeys(_FOLDERS, "folders of this form are not read yet"),
