@@ -124,7 +124,9 @@ class TextConversion(Conversion[RowPlan]):
         shuffles = []
         for layout in plan.layouts:
             tasks = plan_tasks(layout, plan.row_bytes, memory_bytes=BUCKET_BYTES)
-            shuffles.append(ExternalShuffle(uri=uri, layout=layout, tasks=tasks))
+            shuffles.append(
+                ExternalShuffle(uri=uri, layout=layout, tasks=tasks, run_bytes=BUCKET_BYTES)
+            )
         folder, encodings, firsts = working_folder(uri), [], np.zeros(len(plan.splits), np.int64)
         of_pieces = zip(self.pieces, self._reports, plan.first_records, plan.assigned, strict=True)
         for number, (piece, report, first, splits) in enumerate(of_pieces):
