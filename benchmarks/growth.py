@@ -92,7 +92,7 @@ def conversion(size: int) -> None:
     from components.example_gen.file_plan import plan_shards
     from components.example_gen.inputs import InputSelection, layout_inputs, locate
     from components.example_gen.settings import ImageSettings
-    from components.layouts.images import read_layout
+    from components.layouts.reading import read_layout
 
     settings = ImageSettings(target_shard_bytes=32 << 20)
     with tempfile.TemporaryDirectory() as base:

@@ -5,26 +5,29 @@ import dataclasses
 import functools
 import itertools
 import math
+import re
 from collections.abc import Sequence
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
+import pyarrow.compute as pc
 from absl import logging
 
 from components.common.entry import (
     InputTable,
     array_of,
+    blob_paths,
     join_inputs,
     sizes_of,
     sum_blobs,
     sum_facts,
     texts_of,
 )
-from components.common.layout_inputs import FilesElsewhere, LayoutInputs
+from components.common.layout_inputs import ImageRoot, LayoutInputs, NamedFiles
 from components.common.tasks import Cost, Runner, Task, map_tasks
 from components.common.workspace import start_working
 from components.example_gen.conversion import Conversion
-from components.example_gen.file_examples import DESCRIPTIONS, ShardSummary
+from components.example_gen.file_examples import SIXTEEN_BIT_PEAK, ShardSummary
 from components.example_gen.file_plan import (
     BaseDataset,
     FilePlan,
@@ -41,28 +44,28 @@ from components.example_gen.inputs import (
     fingerprint,
     layout_inputs,
     refuse_overlap,
-    roots_of,
 )
 from components.example_gen.plan import Written
 from components.example_gen.settings import (
-    LISTS,
-    MEDIA,
     AudioSettings,
     ExampleGenSettings,
+    ImageSettings,
+    ListSettings,
     MediaSettings,
     TextSettings,
 )
-from components.layouts import images as image_layouts
 from components.layouts import lists
-from components.layouts.folder import (
-    read_simple,
-    without_reserved,
-)
+from components.layouts.archives import is_archive
+from components.layouts.names import MEDIA
+from components.layouts.reading import read_layout
+from components.media.image_opening import missing_reader
+from components.media.options import DESCRIPTIONS
 from components.tables.pieces import select_settings
 from trainer_utils.dataset import Dataset
 from trainer_utils.format import ConfigError, InputError, Shard, ShardName, shard_bounds
 from trainer_utils.format.errors import did_you_mean
-from trainer_utils.storage.file_system import display_path, is_remote, problem_of
+from trainer_utils.format.media_formats import FORMATS
+from trainer_utils.storage.file_system import decode_path, display_path, is_remote, problem_of
 from trainer_utils.writing.publishing import remove_shard, rename_shard, working_folder
 
 # What one core takes for a file that is kept, and for a byte of one that is decoded.
@@ -72,6 +75,7 @@ _FILE_SECONDS, _DECODED_BYTE_SECONDS = 300e-6, 1 / 25e6
 # more than 64 n pixels: sharp photos have 3 to 10 n, scans and screens up to 50 n.
 _PIXEL_BYTES, _LEAST_BYTES, _TENSORFLOW_BYTES = 6, 256 << 20, 512 << 20
 _PIXELS_A_BYTE = 64
+_SIXTEEN_BITS = (1 << 16) - 1
 # Where shards are fewer than processes, parts of so many records are made side by side. To write
 # them twice costs a photo a quarter more.
 _PART_RECORDS, _PARTS_A_PROCESS = 250, 3
@@ -80,26 +84,22 @@ _PART_RECORDS, _PARTS_A_PROCESS = 250, 3
 class FileConversion(Conversion[FilePlan]):
     """The conversion of files; each is read when its shard is written."""
 
-    media: ClassVar[str]  # what the files are, `image` or `audio`, where nothing says so
     settings: MediaSettings
     found: InputTable  # once they are planned
 
     def __init__(self, settings: Any, selection: InputSelection, runner: Runner | None) -> None:
         settings.audio.check_installed()
+        settings.images.check_compatible()
         super().__init__(settings, selection, runner)
-        self._known: InputTable | None = None  # which need not be read again
-        # Files that lists name elsewhere; None: there are no lists, or they may name none
-        self._elsewhere: FilesElsewhere | None = None
-        if settings.image_roots or settings.layout not in ("auto", *LISTS):
-            return
-        if any(lists.find(inputs) for inputs in self.inputs()):
-            self._elsewhere = FilesElsewhere()
-            self._known = self._read_inputs()
-        if self._elsewhere is not None and (roots := roots_of(self._elsewhere.found)):
-            # Their folders are inputs, whose change makes another fingerprint, from the start.
-            self._known, bases = None, [root.base for root in roots]
+        self._known: InputTable | None = None  # where they were read already
+        if settings.file_roots:
+            # Files that lists name are inputs, whose change makes another fingerprint.
+            named = {root: NamedFiles(root) for root in settings.file_roots}
+            roots = tuple(ImageRoot(root, files) for root, files in named.items())
             self.located = dataclasses.replace(self.located, image_roots=roots)
-            self.settings = dataclasses.replace(self.settings, image_roots=bases)
+            self._known = self._read_inputs()
+            roots = tuple(ImageRoot(root.base, root.table) for root in roots)
+            self.located = dataclasses.replace(self.located, image_roots=roots)
 
     @functools.cached_property
     def base(self) -> BaseDataset | None:
@@ -122,8 +122,8 @@ class FileConversion(Conversion[FilePlan]):
         return lists.is_list(path)
 
     def read_layout(self, inputs: LayoutInputs, layout: str) -> InputTable:
-        """Works out split, features and bytes of each input: of lists, and of class folders."""
-        return without_reserved(read_simple(inputs, layout=layout))
+        """Work out split, features and bytes of each input."""
+        return read_layout(inputs, layout=layout)
 
     def adjusted_settings(self, settings: MediaSettings, found: InputTable) -> MediaSettings:
         """The settings for what was found."""
@@ -135,13 +135,10 @@ class FileConversion(Conversion[FilePlan]):
 
         They are looked at where copies of them are to share a split.
         """
-        roots = self.located.image_roots
-        if self._elsewhere is not None and roots:
-            shown = ", ".join(repr(root.base) for root in roots[:3]) + ", …" * (len(roots) > 3)
-            logging.warning("a list names %s outside of the input: below %s", self.unit, shown)
         self.found = self._known or self._read_inputs()
         self.settings = self.adjusted_settings(self.settings, self.found)
         self.found, self.settings = _renamed(self.found, self.settings)
+        _refuse_unreadable_formats(self.found)
         has_media = any(column.kind in MEDIA for column in self.found.blobs)
         if (base := self.base) is not None:
             base.check(self.config, uri)
@@ -158,7 +155,7 @@ class FileConversion(Conversion[FilePlan]):
     def _find_groups(self) -> dict[str, str]:
         from components.example_gen.near_duplicates import find_near_duplicates  # few need it
 
-        roots = self.settings.image_roots
+        roots = self.settings.file_roots
         return find_near_duplicates(self.found, base=self.located.base, image_roots=roots)
 
     def inputs(self) -> list[LayoutInputs]:
@@ -168,10 +165,24 @@ class FileConversion(Conversion[FilePlan]):
             columns=self.settings.columns,
             column_names=self.settings.column_names,
             header=self.settings.header,
+            delimiter=self.settings.delimiter,
+            quoting=self.settings.quoting,
+            encoding=self._list_encoding,
+            rows=self.settings.rows,
+            label_separator=self.settings.label_separator,
+            find_files=self.settings.find_files,
+            box_format=getattr(self.settings, "box_format", None),
+            vocabularies=self.settings.vocabularies,
             media=self.media,
-            elsewhere=self._elsewhere,
             names=self.settings.layout_names,
         )
+
+    @property
+    def _list_encoding(self) -> str:
+        """The encoding of lists; ImageExampleGen's `encoding` is that of images."""
+        settings: Any = self.settings
+        is_image = isinstance(settings, ImageSettings)
+        return str(settings.list_encoding if is_image else settings.encoding)
 
     def _read_inputs(self) -> InputTable:
         inputs, settings = self.inputs(), self.settings
@@ -189,7 +200,7 @@ class FileConversion(Conversion[FilePlan]):
     def write(self, plan: FilePlan, uri: str) -> Written:
         """Reads every file, writes the shards, and reads them back."""
         start_working(uri, key=self.key())
-        tasks, paths = plan.tasks, (self.located.base, *self.settings.image_roots)
+        tasks, paths = plan.tasks, (self.located.base, *self.settings.file_roots)
         cost = self._cost_of(plan, tasks)
         write = WriteMediaShard(plan.columns, plan.blobs, self.located.base, uri, self.settings)
         run = functools.partial(
@@ -218,6 +229,7 @@ class FileConversion(Conversion[FilePlan]):
         found = ShardSummary.of(summary for _, summary in results)
         unread = {blob: True for entry in plan.unread() for blob in entry.blobs}
         sums = self.sums_of_unread(self.found.excluded, unread)
+        _warn_of_dark_images(found)
         roots = [root.base for root in self.located.image_roots]
         total = found.fingerprint + sum_blobs(sums.items(), roots)
         total += sum_facts((("read", name), crc) for name, crc in self.found.contents.items())
@@ -250,13 +262,9 @@ class ImageConversion(FileConversion):
     """Images, and lists of them."""
 
     unit, media = "images", "image"
-    looked_for = image_layouts.LOOKED_FOR
 
     def is_source_file(self, path: str) -> bool:  # noqa: D102
-        return image_layouts.is_source_file(path)
-
-    def read_layout(self, inputs: LayoutInputs, layout: str) -> InputTable:  # noqa: D102
-        return image_layouts.read_layout(inputs, layout=layout)
+        return lists.is_list(path) or is_archive(path)
 
     def adjusted_settings(self, settings: MediaSettings, found: InputTable) -> MediaSettings:
         """The settings for inputs whose boxes or label maps must go on fitting their images.
@@ -278,19 +286,17 @@ class AudioConversion(FileConversion):
     """Sounds, and lists of them."""
 
     unit, media = "sounds", "audio"
-    looked_for = f"a list of sounds ({', '.join(LISTS)}), and sounds in folders"
 
 
 class ListConversion(FileConversion):
     """Tables whose rows name images or sounds."""
 
     unit, media = "rows", "image"
-    looked_for = f"a table ({', '.join(LISTS)})"
 
     def __init__(
         self, settings: ExampleGenSettings, selection: InputSelection, runner: Runner | None
     ) -> None:
-        super().__init__(select_settings(MediaSettings, settings), selection, runner)
+        super().__init__(select_settings(ListSettings, settings), selection, runner)
 
 
 def conversion_class(settings: ExampleGenSettings) -> type[FileConversion]:
@@ -335,6 +341,37 @@ def _renamed(inputs: InputTable, settings: MediaSettings) -> tuple[InputTable, M
     group_by = settings.group_by and wanted.get(settings.group_by, settings.group_by)
     settings = dataclasses.replace(settings, vocabulary=labels, group_by=group_by)
     return inputs.renamed(wanted), settings
+
+
+def _refuse_unreadable_formats(inputs: InputTable) -> None:
+    """Refuse images by their names' endings that need a package that is not installed."""
+    for known in FORMATS:
+        cure = missing_reader(known.name) if known.kind == "image" else None
+        if cure is None:
+            continue
+        pattern = f"(?i)(?:{'|'.join(map(re.escape, known.extensions))})$"
+        for column in inputs.blobs:
+            if column.kind == "audio":
+                continue
+            paths = blob_paths(inputs.rows, f"blob:{column.name}")
+            named = paths.filter(pc.match_substring_regex(paths, pattern=pattern))
+            if len(named):
+                first = display_path(decode_path(named[0].as_py()))
+                more = f" and {len(named) - 1} more" if len(named) > 1 else ""
+                raise InputError(f"{first!r}{more}: {cure}.", path=first)
+
+
+def _warn_of_dark_images(found: ShardSummary) -> None:
+    """Warn of images of 16 bits whose values are so low that 8 bits keep little of them."""
+    for name, facts in found.media.items():
+        low, high = facts.ranges.get(SIXTEEN_BIT_PEAK, (0, _SIXTEEN_BITS))
+        if high < _SIXTEEN_BITS // 4:
+            logging.warning(
+                "feature %r: %d images of 16 bits have values of at most %d to %d of 65,535, of "
+                "which 8 bits keep %d levels. Set sixteen_bit='keep' (--sixteen-bit keep), or "
+                "scale the values to the whole range first",
+                *(name, found.conversions["SIXTEEN_BIT"], low, high, high // 256 + 1),
+            )
 
 
 def _keep_full_shards(written: Sequence[Shard], uri: str) -> tuple[Shard, ...]:

@@ -19,6 +19,7 @@ from components.tfx.component import (
     Artifacts,
     Runtime,
     channel,
+    check_channel,
     document_constructor,
     make_spec,
     parameters_of,
@@ -142,8 +143,12 @@ class ShardBalancer(base_beam_component.BaseBeamComponent):
     ) -> None:
         """`BalancerSettings` says what each setting is; `help(ShardBalancer)` shows all of it."""
         given = {**locals()}
-        if not isinstance(examples, types.BaseChannel):
+        if isinstance(examples, (list, tuple)) and examples:
+            for one in examples:
+                check_channel("examples", one, ShardBalancerSpec.INPUTS["examples"])
             given["examples"] = channel_utils.union(examples)
+        else:
+            check_channel("examples", examples, ShardBalancerSpec.INPUTS["examples"])
         given |= _of_transform(given["examples"])
         super().__init__(spec=make_spec(ShardBalancerSpec, BalancerSettings, given))
 

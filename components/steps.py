@@ -6,6 +6,7 @@ A component of TFX, a step of Kubeflow and a command each call one of these. Wha
 whole at its place when a function returns; a run that fails leaves no file there.
 """
 
+import collections
 import contextlib
 import dataclasses
 import gc
@@ -146,7 +147,9 @@ def convert(
             plan = conversion.plan(uri)
             written = conversion.write(plan, uri)
             rejects = (*plan.rejects, *written.rejects)
-            records = sum(shard.records for shard in written.shards)
+            records = collections.Counter[str]()
+            for shard in written.shards:
+                records[shard.split] += shard.records
             conversion.check_outcome(plan, rejects, written=records, uri=uri)
             manifest = conversion.make_manifest(producer, plan, written)
             features = conversion.described_features(written, uri)

@@ -46,7 +46,7 @@ class TextConversion(Conversion[RowPlan]):
     Without a runner rows are read in this process, and nothing is written but a plan.
     """
 
-    unit, looked_for = "texts", texts.LOOKED_FOR
+    unit, media = "texts", "text"
     sees_siblings = False
     settings: TextSettings
     pieces: list[Piece]
@@ -101,7 +101,7 @@ class TextConversion(Conversion[RowPlan]):
 
     def _find_all_pieces(self, uri: str) -> tuple[list[Piece], list[ExcludedInput]]:
         pieces, excluded, sources = list[Piece](), list[ExcludedInput](), list[str]()
-        for inputs in layout_inputs(self.located, columns=self.settings.columns):
+        for inputs in layout_inputs(self.located, columns=self.settings.columns, media=self.media):
             some, others = texts.find_pieces(inputs, self.settings, folder=working_folder(uri))
             sources += sorted({piece.source for piece in some if piece.source})
             sources += [name for piece in some for name, *_ in piece.details.get("files", ())]
@@ -119,7 +119,8 @@ class TextConversion(Conversion[RowPlan]):
     def write(self, plan: RowPlan, uri: str) -> Written:
         """Encodes all rows, puts them in order, writes the shards and reads them back."""
         # All rejects are known before anything is written.
-        self.check_outcome(plan, plan.rejects, written=plan.num_records, uri=uri)
+        records = {layout.split: layout.num_records for layout in plan.layouts}
+        self.check_outcome(plan, plan.rejects, written=records, uri=uri)
         remove_dataset(uri)
         shuffles = []
         for layout in plan.layouts:

@@ -57,7 +57,10 @@ class Blob(NamedTuple):
 
 
 class BlobColumn(NamedTuple):
-    """A feature whose bytes come from files: its name, and `image`, `label_map` or `audio`."""
+    """A feature whose bytes come from files: its name, and its kind.
+
+    The kind is `image`, `label_map`, `audio`, or `bytes` for a file that is stored as it is.
+    """
 
     name: str
     kind: str
@@ -353,7 +356,8 @@ class BlobReader(threading.local):
         self._base = base
         roots = [root for root in (base, *image_roots) if not storage.is_remote(root)]
         self._roots = [(os.path.abspath(root), os.path.realpath(root)) for root in roots]
-        self._groups: dict[str, tuple[str, int, Any]] = {}  # by column: path, first row, values
+        # By column: path, first row, number of rows, and their values or why they cannot be read
+        self._groups: dict[str, tuple[str, int, int, Any]] = {}
 
     def read(self, blob: Blob) -> bytes:
         """A blob's bytes; RejectedInputError where they are too large, or not as listed."""
@@ -391,11 +395,13 @@ class BlobReader(threading.local):
         return self._roots[0][1]
 
     def _read_row(self, path: str, column: str, row: int) -> bytes:
-        held, first, values = self._groups.get(column, ("", 0, ()))
-        if held != path or not first <= row < first + len(values):
+        held, first, count, values = self._groups.get(column, ("", 0, 0, ()))
+        if held != path or not first <= row < first + count:
             self._groups.pop(column, None)  # before there are two of them
-            first, values = _read_row_group(path, self._root_of(path), column, row)
-            self._groups[column] = path, first, values
+            first, count, values = _read_row_group(path, self._root_of(path), column, row)
+            self._groups[column] = path, first, count, values
+        if isinstance(values, OSError):  # a damaged group is not read once for each of its rows
+            raise values
         value = values[row - first].as_py()
         while isinstance(value, dict):  # of a struct, the one field that was read
             (value,) = value.values()
@@ -404,8 +410,8 @@ class BlobReader(threading.local):
         return bytes(value)
 
 
-def _read_row_group(path: str, root: str | None, column: str, row: int) -> tuple[int, Any]:
-    """The number of its first row, and a column's values."""
+def _read_row_group(path: str, root: str | None, column: str, row: int) -> tuple[int, int, Any]:
+    """Return a row group's first row, number of rows, and a column's values or its `OSError`."""
     import pyarrow.parquet  # takes a third of a second, and few need it
 
     with storage.open_for_reading(path, root=root) as stream:
@@ -414,7 +420,12 @@ def _read_row_group(path: str, root: str | None, column: str, row: int) -> tuple
         for number in range(table.num_row_groups):
             rows = table.metadata.row_group(number).num_rows
             if row < first + rows:
-                return first, table.read_row_group(number, columns=[column]).column(0)
+                try:
+                    return first, rows, table.read_row_group(number, columns=[column]).column(0)
+                except OSError as error:
+                    if storage.is_fault(error):
+                        raise
+                    return first, rows, error
             first += rows
     raise FileNotFoundError(path)
 

@@ -35,6 +35,7 @@ _SCHEMA = pa.schema(
     ]
 )
 _REMOTE_THREADS = 16
+_MOST_REQUESTS = 8  # for single files or folders of a bucket, before more is listed at once
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://")
 _KNOWN_SCHEMES = ("file", "gs", "hdfs", "s3")
 
@@ -141,40 +142,62 @@ class FileTable(Mapping[str, storage.InputFile]):
         return self if mask.all() else FileTable(self.table.filter(pa.array(mask)))
 
 
+class NamedFiles(Mapping[str, storage.InputFile]):
+    """Files below a folder, each looked up when a list names it: few of a large folder may be.
+
+    Args:
+        base: the folder, or the url of one.
+    """
+
+    def __init__(self, base: str) -> None:
+        self._base = base
+        self._found: dict[str, storage.InputFile | None] = {}
+        self._listed: dict[str, Mapping[str, storage.InputFile]] = {}  # by folder
+
+    def __getitem__(self, path: str) -> storage.InputFile:
+        if path not in self._found:
+            self._found[path] = self._find(path)
+        if (file := self._found[path]) is None:
+            raise KeyError(path)
+        return file
+
+    def __iter__(self) -> Iterator[str]:
+        return (path for path, file in self._found.items() if file is not None)
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+    def _find(self, path: str) -> storage.InputFile | None:
+        """Ask for a file by itself, or of a bucket, where many are named, list its folder."""
+        folder, name = posixpath.split(path)
+        is_listed = storage.is_remote(self._base) and len(self._found) > _MOST_REQUESTS
+        if not is_listed:
+            try:
+                return storage.find_file(self._base, path)
+            except (FileNotFoundError, NotADirectoryError):
+                return None
+        if len(self._listed) > _MOST_REQUESTS:
+            folder, name = "", path  # one listing of all folders, rather than one for each
+        if folder not in self._listed:
+            whole = storage.join(self._base, folder).rstrip("/") if folder else self._base
+            files = storage.walk_files(whole) if storage.exists(whole) else ()
+            self._listed[folder] = {file.path: file for file in files}
+        file = self._listed[folder].get(name)
+        return file and file._replace(path=path)
+
+
 @dataclasses.dataclass(frozen=True)
 class ImageRoot:
-    """A folder beside the input base that a list may point into, with its files by path."""
+    """A folder outside the input base that a list may point into, with its files by path."""
 
     base: str
-    files: FileTable
+    files: Mapping[str, storage.InputFile]
 
-
-class FilesElsewhere:
-    """Files in no root, which lists name by whole paths; each is looked for when it is named."""
-
-    def __init__(self) -> None:
-        self.found: dict[str, storage.InputFile] = {}
-        self._folders: dict[str, dict[str, storage.InputFile]] = {}
-
-    def find(self, uri: str) -> storage.InputFile | None:
-        """A file; None where there is none."""
-        if uri not in self.found and (file := self._look(uri)) is not None:
-            self.found[uri] = file
-        return self.found.get(uri)
-
-    def _look(self, uri: str) -> storage.InputFile | None:
-        if storage.is_remote(uri):  # a request a folder, not one a file
-            folder, name = posixpath.split(uri)
-            if folder not in self._folders:
-                listed = storage.walk_files(folder) if storage.exists(folder) else ()
-                self._folders[folder] = {file.path: file for file in listed}
-            return self._folders[folder].get(name)
-        try:
-            return storage.InputFile(uri, storage.file_size(uri), storage.file_version(uri))
-        except (FileNotFoundError, NotADirectoryError):
-            return None
-        except OSError as error:
-            return storage.InputFile(uri, 0, "", storage.problem_of(error, uri))
+    @property
+    def table(self) -> FileTable:
+        """The files that were listed or named."""
+        files = self.files
+        return files if isinstance(files, FileTable) else FileTable.of(files.values())
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -188,14 +211,21 @@ class LayoutInputs:
     # Kinds by column, as the user sets them
     columns: Mapping[str, str] = dataclasses.field(default_factory=dict)
     image_roots: tuple[ImageRoot, ...] = ()  # other folders that lists may point into
-    # Finds what lists name in none of these; None: they may not
-    elsewhere: FilesElsewhere | None = None
-    # column_names, header: of lists, as the user sets them
+    # Settings of lists, as the user gives them
     column_names: Sequence[str] = ()
     header: bool | None = None
+    delimiter: str | None = None
+    quoting: str = "csv"
+    encoding: str = "utf-8"
+    rows: str = "auto"
+    label_separator: str | None = None
+    find_files: str = "path"
+    box_format: str | None = None
+    vocabularies: Mapping[str, Sequence[str]] = dataclasses.field(default_factory=dict)
     # Folders and files of the layout that have other names, by setting
     names: Mapping[str, str] = dataclasses.field(default_factory=dict)
-    media: str = "image"  # what the files are, where nothing says so: `image` or `audio`
+    media: str = "image"  # the kind of the files, where nothing says it: `image`, `audio`, `text`
+    layout: str = "auto"  # the setting: the layout that is asked for by name, or `auto`
     # Sums of what the layout itself read, such as annotations, by name: a part of the inputs'
     # fingerprint
     contents: dict[str, int] = dataclasses.field(default_factory=dict)
@@ -316,16 +346,10 @@ class LayoutInputs:
                 location = path if root == self.base else storage.join(whole, path)
                 return path, _blob_of(file, location)
             _check_folders_readable(files, path)
-        is_local = os.path.isabs(uri)
-        if not inside and self.elsewhere is not None and (is_local or "://" in uri):
-            uri = os.path.normpath(uri) if is_local else uri
-            if (file := self.elsewhere.find(uri)) is not None:
-                return uri, _blob_of(file, uri)
-            inside = True
-        if inside or (is_local and not os.path.lexists(uri)):
+        if inside:
             raise RejectedInputError("FILE_NOT_FOUND", "listed, but there is no such file")
         raise RejectedInputError(
-            "OUTSIDE_INPUT_BASE", "expected a path below input_base or one of image_roots"
+            "OUTSIDE_INPUT_BASE", "expected a path below input_base or one of file_roots"
         )
 
     def _whole_if_outside(self, uri: str, folder: str) -> str:
@@ -369,22 +393,29 @@ def _blob_of(file: storage.InputFile, location: str) -> Blob:
 
 
 def _check_folders_readable(files: Mapping[str, storage.InputFile], path: str) -> None:
-    """Rejects a file in a folder that cannot be listed."""
-    while path := posixpath.dirname(path):
+    """Reject a file in a folder that cannot be listed."""
+    while isinstance(files, FileTable) and (path := posixpath.dirname(path)):
         if (folder := files.get(path)) is not None and folder.is_folder:
             _blob_of(folder, path)
 
 
-def decode_text(data: bytes, *, path: str, errors: str = "strict") -> str:
-    """UTF-8, with or without a byte order mark; InputError where it is none."""
+def decode_text(
+    data: bytes, *, path: str, errors: str = "strict", encoding: str = "utf-8-sig"
+) -> str:
+    """Decode a text, UTF-8 with or without a byte order mark; InputError where it is none."""
     try:
-        return data.decode("utf-8-sig", errors)
+        return data.decode(encoding, errors)
     except UnicodeDecodeError as error:
         line = error.object.count(b"\n", 0, error.start) + 1
         got = f"{error.object[error.start : error.end]!r} in line {line}"
-        advice = "Save it as UTF-8."
+        is_utf8 = encoding == "utf-8-sig"
+        advice = "Save it as UTF-8." if is_utf8 else "Name its own encoding."
         raise InputError.at(
-            path, expected="UTF-8", got=got, offset=error.start, advice=advice
+            path,
+            expected="UTF-8" if is_utf8 else encoding,
+            got=got,
+            offset=error.start,
+            advice=advice,
         ) from error
 
 

@@ -3,6 +3,7 @@
 import collections
 import dataclasses
 import json
+import math
 from collections.abc import Iterable, Sequence
 from types import TracebackType
 from typing import NamedTuple
@@ -61,20 +62,44 @@ def render_rejects(rejects: Iterable[Reject]) -> str:
 def check_reject_fraction(
     rejects: Sequence[Reject], *, found: int, max_reject_fraction: float, listed_in: str
 ) -> None:
-    """Refuses a run that left out more than `max_reject_fraction` of what it found."""
+    """Raise InputError if more than `max_reject_fraction` of the inputs were rejected."""
     if len(rejects) <= max_reject_fraction * found:
         return
+    raise too_many_rejects(
+        rejects, found=found, max_reject_fraction=max_reject_fraction, listed_in=listed_in
+    )
+
+
+def too_many_rejects(
+    rejects: Sequence[Reject], *, found: int, max_reject_fraction: float, listed_in: str = ""
+) -> InputError:
+    """Return the error of a run with too many rejects: one line per input and per remedy."""
     codes = collections.Counter(reject.code for reject in rejects)
-    first = "; ".join(
-        f"{display_path(reject.source)}: {reject.code} ({reject.detail})"
-        for reject in sorted(rejects)[:_SHOWN]
+    counts = ", ".join(f"{count:,} {code}" for code, count in sorted(codes.items()))
+    lines = [
+        f"  {display_path(reject.source)}: {reject.code} ({reject.detail})"
+        for reject in sorted(rejects, key=lambda reject: reject.source)[:_SHOWN]
+    ]
+    if len(rejects) > _SHOWN:
+        lines.append(f"  and {len(rejects) - _SHOWN:,} more")
+    if listed_in:
+        lines.append(f"All are listed in {listed_in}.")
+    lines += [f"{code}: {remedy(code)}." for code in sorted(codes) if code in REJECT_CODES]
+    if len(rejects) < found:
+        share = math.ceil(100 * len(rejects) / found) / 100
+        lines.append(
+            f"To leave them out: --max-reject-fraction {share:g} (max_reject_fraction={share:g})."
+        )
+    return InputError(
+        f"{len(rejects):,} of {found:,} inputs were rejected ({counts}), more than "
+        f"max_reject_fraction={max_reject_fraction:g} allows:",
+        details=lines,
     )
-    raise InputError(
-        f"{len(rejects)} of {found} inputs were rejected "
-        f"({', '.join(f'{count} {code}' for code, count in sorted(codes.items()))}), more than "
-        f"max_reject_fraction={max_reject_fraction:g} allows. The first: {first}. "
-        f"All are listed in {listed_in}. Mend or remove them, or raise max_reject_fraction."
-    )
+
+
+def remedy(code: str) -> str:
+    """Return how to fix the inputs that were rejected with a code, as plain text."""
+    return REJECT_CODES[code].cure.replace("`", "")
 
 
 class reject_errors:
@@ -135,7 +160,7 @@ REJECT_CODES = {
     "EMPTY_FILE": RejectCode("no bytes, or no text", "restore or remove it"),
     "FILE_NOT_FOUND": RejectCode(
         "a list or annotation names a file that is not there",
-        "bring the file; or name the folder that the paths are relative to, `image_roots=`",
+        "bring the file; or name the folder that the paths are relative to, `file_roots=`",
     ),
     "INTERNAL": RejectCode(
         "a library raised an error that nobody expected, which is named",
@@ -171,8 +196,8 @@ REJECT_CODES = {
         'name its encoding: `encoding="utf-16"`; or mend the text',
     ),
     "OUTSIDE_INPUT_BASE": RejectCode(
-        "a link that leads out of `input_base`, or a path out of the `image_roots` that are given",
-        "put the file in place of the link; or allow the folder: `image_roots=`",
+        "a link or a path of a list that leads out of `input_base` and of the `file_roots`",
+        "put the file in place of the link; or allow the folder: `file_roots=`",
     ),
     "SPARSE_MEMBER": RejectCode("a member of an archive with holes", "pack it without `tar -S`"),
     "TOO_LARGE": RejectCode(

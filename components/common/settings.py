@@ -9,6 +9,7 @@ import inspect
 import json
 import re
 import sys
+import warnings
 from collections.abc import Collection, Mapping
 from typing import Any, TypeAlias, TypeVar
 
@@ -17,6 +18,8 @@ from trainer_utils.format.errors import did_you_mean
 from trainer_utils.format.settings import Setting, Settings, groups_of, number, settings_of
 
 _Settings = TypeVar("_Settings", bound="ComponentSettings")
+RENAMED_SETTINGS = {"image_roots": "file_roots"}
+"""The new names of settings whose old names still work."""
 COMPRESSIONS = ("none", "gzip")
 ExecProperties: TypeAlias = dict[str, Any]
 """Execution properties by name: int, float, str or None, or what only a run will fill in."""
@@ -73,6 +76,7 @@ class ComponentSettings(Settings):
 
         None means the default of a list or mapping.
         """
+        values = with_new_names(values)
         known = {
             name: values[name]
             for name, one in settings_of(cls).items()
@@ -88,6 +92,7 @@ class ComponentSettings(Settings):
     @classmethod
     def from_properties(cls: type[_Settings], values: Mapping[str, Any]) -> _Settings:
         """From execution properties; other keys are passed over, missing ones have defaults."""
+        values = with_new_names(values)
         given = {n: one for n, one in settings_of(cls).items() if values.get(n) is not None}
         return cls.from_arguments(
             {
@@ -119,6 +124,20 @@ class ComponentSettings(Settings):
         return self.to_properties(
             {name: getattr(holders.get(name, self), name) for name in settings_of(type(self))}
         )
+
+
+def with_new_names(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return settings by name, those of `RENAMED_SETTINGS` by their new names, with a warning."""
+    renamed = dict(values)
+    for old, new in RENAMED_SETTINGS.items():
+        if renamed.get(old) in (None, "", (), []):
+            renamed.pop(old, None)
+            continue
+        warnings.warn(f"{old}= is {new}= now", FutureWarning, stacklevel=3)
+        if renamed.get(new) not in (None, "", (), []):
+            raise ConfigError.of(old, renamed[old], allowed=f"{new} alone")
+        renamed[new] = renamed.pop(old)
+    return renamed
 
 
 def _to_property(one: Setting, value: Any) -> Any:

@@ -25,7 +25,8 @@ from components.common.tasks import Runner
 from components.example_gen.inputs import InputSelection, LocatedInputs, fingerprint, locate
 from components.example_gen.plan import Plan, Written
 from components.example_gen.settings import ExampleGenSettings
-from components.layouts.folder import names_at_top
+from components.layouts.junk import names_at_top
+from components.layouts.registry import all_layouts
 from trainer_utils.dataset import Dataset
 from trainer_utils.dataset.opening import read_shard_blocks
 from trainer_utils.format import (
@@ -58,7 +59,7 @@ class Conversion(abc.ABC, Generic[_Plan]):
     settings: ExampleGenSettings
     unit: ClassVar[str]  # what the inputs are called, such as `images`
     sees_siblings: ClassVar[bool] = True  # whether a file that is an input may name others
-    looked_for: ClassVar[str]  # the layouts that are recognised, for inputs that have none of them
+    media: ClassVar[str]  # the kind of the files, where nothing says it: `image`, `audio`, `text`
     digest_of_files = ""  # of those that settings name beside the inputs, if any
 
     def __init__(self, settings: Any, selection: InputSelection, runner: Runner | None) -> None:
@@ -66,7 +67,8 @@ class Conversion(abc.ABC, Generic[_Plan]):
         self._runner = runner or Runner(processes=1)
         self.located = locate(
             selection,
-            image_roots=settings.image_roots if self.sees_siblings else (),
+            image_roots=settings.file_roots if self.sees_siblings else (),
+            lists_roots=False,
             is_source_file=self.is_source_file,
             sees_siblings=self.sees_siblings,
             unit=self.unit,
@@ -141,11 +143,17 @@ class Conversion(abc.ABC, Generic[_Plan]):
         return found[-1].size if found and found[-1].problem is None else None
 
     def check_outcome(
-        self, plan: Plan, rejects: Sequence[Reject], *, written: int, uri: str
+        self, plan: Plan, rejects: Sequence[Reject], *, written: Mapping[str, int], uri: str
     ) -> None:
-        """Refuses too many rejects, and a dataset without examples, by an `InputError`.
+        """Raise an `InputError` for too many rejects, or a dataset or split that lost every record.
 
-        TFX removes a failed run's output, so the list of rejects goes beside it.
+        TFX removes a failed run's output, so the list of rejects is written next to it.
+
+        Args:
+            plan: the run's plan.
+            rejects: all rejects of the run.
+            written: the number of records by split.
+            uri: the folder of the dataset.
         """
         listed_in = f"{uri.rstrip('/')}.rejects.jsonl"
         base, most = self.located.base, self.settings.max_reject_fraction
@@ -153,7 +161,7 @@ class Conversion(abc.ABC, Generic[_Plan]):
             check_reject_fraction(
                 rejects, found=plan.found, max_reject_fraction=most, listed_in=listed_in
             )
-            if not written:
+            if not any(written.values()):
                 why = "a table that has a header alone has none"
                 if rejects:
                     one = rejects[0]
@@ -163,13 +171,24 @@ class Conversion(abc.ABC, Generic[_Plan]):
                     why = f"{plan.found} skipped, as the settings ask for"
                 rule = f"expected {self.unit}, found none that can be read ({why})"
                 raise InputError(f"input_base {base!r}: {rule}.", path=base)
+            for reject in rejects:
+                if reject.split in plan.own_splits and not written.get(reject.split):
+                    count = sum(other.split == reject.split for other in rejects)
+                    raise InputError(
+                        f"input_base {base!r}: all {count} {self.unit} of the split "
+                        f"{reject.split!r} were rejected. The first: {reject.source!r}: "
+                        f"{reject.code} ({reject.detail}). All are listed in {listed_in}. Fix or "
+                        "remove them.",
+                        path=base,
+                    )
         except InputError as error:
             write_text(listed_in, render_rejects(rejects), temporary_folder=working_folder(uri))
             is_unknown = self.settings.layout == "auto" and not plan.found
             if is_unknown and is_folder(self.selection.base):
                 top = names_at_top(list_names(base))
-                searched = f"Looked for {self.looked_for}; at its top: {top}."
-                raise InputError(f"{error} {searched}") from None
+                names = ", ".join(layout.name for layout in all_layouts(self.media))
+                searched = f"Looked for the layouts {names}; at its top: {top}."
+                raise InputError(str(error.args[0]), details=(*error.details, searched)) from None
             raise
         if exists(listed_in):  # of a run before, which failed
             remove_file(listed_in)

@@ -4,7 +4,7 @@ features that follow from all reports."""
 import collections
 import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 from components.common.entry import BlobColumn, Column, Entry, Value
 from components.common.rejects import Reject, RejectedInputError
@@ -12,15 +12,23 @@ from components.example_gen.plan import Plan
 from components.example_gen.settings import MediaSettings
 from components.media.audio import StoredAudio, store_audio
 from components.media.images import StoredImage, open_image, store_image, store_label_map
-from components.media.options import ImageOptions
+from components.media.options import DESCRIPTIONS, ImageOptions
 from trainer_utils.format import Feature
 from trainer_utils.format.datum import DATUM_IMAGE_FORMATS
 from trainer_utils.format.json_text import JsonObject, from_plain
 from trainer_utils.storage.file_system import encode_path
 
-Stored = StoredImage | StoredAudio
-# What the first file of a kind is described by, in features of these names.
-DESCRIPTIONS = {"image": ("height", "width", "channels"), "audio": ("sample_rate", "num_frames")}
+
+class StoredBytes(NamedTuple):
+    """A file that is stored as it is."""
+
+    data: bytes
+    conversions: tuple[str, ...] = ()
+
+
+Stored = StoredImage | StoredAudio | StoredBytes
+SIXTEEN_BIT_PEAK = "sixteen_bit_peak"  # a number of images of 16 bits that became 8
+_BITS = 8  # of a channel, where nothing says otherwise
 _SIZE = ("height", "width")  # what an annotation in pixels says of its image
 _KEPT = ("labels", "media", "longest", "incomplete", "conversions")
 
@@ -40,6 +48,8 @@ def make_example(
         media = _check_annotation(media, blobs[0], columns, entry.values, settings.images)
     sizes: dict[str, int] = {}  # of the first image and of the first sound
     for stored in media.values():
+        if isinstance(stored, StoredBytes):
+            continue
         for name in DESCRIPTIONS["audio" if isinstance(stored, StoredAudio) else "image"]:
             sizes.setdefault(name, getattr(stored, name))
     features = encode_values(columns, entry.values) | {"filename": encode_path(entry.name), **sizes}
@@ -59,6 +69,8 @@ def store_media(
                 media[column.name] = store_audio(data, settings.audio, filename=filename)
             elif column.kind == "image":
                 media[column.name] = store_image(data, settings.images, filename=filename)
+            elif column.kind == "bytes":
+                media[column.name] = StoredBytes(data)
             else:
                 stored = store_label_map(data, settings.images)
                 photo = next(one for one in media.values() if isinstance(one, StoredImage))
@@ -132,12 +144,19 @@ class MediaFacts:
 
     def add(self, stored: Stored) -> None:
         """Takes one more in."""
+        if isinstance(stored, StoredBytes):
+            return
         if isinstance(stored, StoredAudio):
             names, file_format = (*DESCRIPTIONS["audio"], "channels"), "WAV"
         else:
             names, file_format = DESCRIPTIONS["image"], stored.format
         numbers = {name: getattr(stored, name) for name in names}
         ranges = {name: [number, number] for name, number in numbers.items()}
+        if isinstance(stored, StoredImage):
+            if stored.bits != _BITS:
+                ranges["bits"] = [stored.bits, stored.bits]
+            if stored.sixteen_bit_peak is not None:
+                ranges[SIXTEEN_BIT_PEAK] = [stored.sixteen_bit_peak] * 2
         self.join(MediaFacts(numbers, ranges, [file_format]))
 
     def join(self, other: "MediaFacts") -> None:
@@ -151,6 +170,8 @@ class MediaFacts:
     def feature(self, kind: str) -> Feature:
         """Of photos, of a `label_map`, or of `audio`, which are WAV files; with what all share."""
         shared = {name: least for name, (least, most) in self.ranges.items() if least == most}
+        if kind == "bytes":
+            return Feature(type="string")
         if kind == "audio":
             return Feature(type="string", extra={"encoding": "wav", **shared})
         height, width, channels = (self.first[name] for name in DESCRIPTIONS["image"])
@@ -161,6 +182,8 @@ class MediaFacts:
         extra: JsonObject = {"sizes": "fixed" if {"height", "width"} <= {*shared} else "mixed"}
         if not DATUM_IMAGE_FORMATS.issuperset(formats):
             extra["formats"] = formats
+        if "bits" in self.ranges:  # of some images at least, the most
+            extra["bits"] = self.ranges["bits"][1]
         if kind == "label_map":
             extra["label_map"] = True
         # Datum decodes rank 2 to one channel and rank 3 to three.

@@ -179,6 +179,7 @@ def plan_shards(
         vocabularies=vocabularies,
         rejects=tuple(rejects),
         skipped=dict(skipped),
+        own_splits=rules.own,
     )
 
 

@@ -170,7 +170,7 @@ class WriteMediaShard:
 
     def _fill(self, task: ShardTask, writer: ShardWriter) -> ShardSummary:
         """Reads files, encodes the examples, and says what became of them."""
-        summary, roots = ShardSummary(), self.settings.image_roots
+        summary, roots = ShardSummary(), self.settings.file_roots
         facts: list[tuple[Blob, int | None]] = []
         rejected: list[tuple[Blob, int | None]] = []
         label_place = label_column(self.columns)
@@ -215,7 +215,7 @@ class WriteMediaShard:
         entries = task.entries
         if len(entries) != len(known.summary.states):
             return False
-        read = _read_ahead(entries, self.base, self.settings.image_roots)
+        read = _read_ahead(entries, self.base, self.settings.file_roots)
         states = _sums_of((_state_of(*one) for one in read), purpose="state")
         return states == known.summary.states
 

@@ -11,25 +11,23 @@ import hashlib
 import itertools
 import os
 import posixpath
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 
 from components.common.layout_inputs import FileTable, ImageRoot, LayoutInputs
-from components.common.workspace import is_within
 from components.example_gen.plan import Partition, check_split_names
-from components.layouts.folder import is_clutter, refuse_dataset
+from components.layouts.junk import is_clutter
+from components.layouts.refusals import refuse_dataset
 from trainer_utils.extras import HOW_TO_GET_TFX
 from trainer_utils.format import ConfigError, InputError
 from trainer_utils.storage import (
-    InputFile,
     MachineError,
     display_path,
     exists,
     find_file,
     is_folder,
-    is_remote,
     join,
     walk_files,
 )
@@ -95,6 +93,7 @@ def locate(
     image_roots: Sequence[str] = (),
     is_source_file: Callable[[str], bool],
     sees_siblings: bool = True,
+    lists_roots: bool = True,
     unit: str = "inputs",
 ) -> LocatedInputs:
     """Resolves spans as TFX does, and lists every file that the patterns select.
@@ -103,6 +102,7 @@ def locate(
         image_roots: folders beside it that a list may point into.
         is_source_file: whether a path is by itself what examples are made of, as a list is.
         sees_siblings: whether such a file may name others.
+        lists_roots: whether the files below `image_roots` are listed.
         unit: what the inputs are called, such as `images`.
     """
 
@@ -146,8 +146,9 @@ def locate(
         found.append(ResolvedPattern(name, pattern, root, selected))
     for folder in image_roots:
         if not is_folder(folder):
-            raise InputError(f"image_roots: expected folders, found none at {folder!r}")
-    roots = [ImageRoot(folder, _list("image_roots", folder, folder)) for folder in image_roots]
+            raise InputError(f"file_roots: expected folders, found none at {folder!r}")
+    listed = image_roots if lists_roots else ()
+    roots = [ImageRoot(folder, _list("file_roots", folder, folder)) for folder in listed]
     return LocatedInputs(base, tuple(found), tuple(roots), span, version)
 
 
@@ -210,7 +211,7 @@ def fingerprint(located: LocatedInputs) -> str:
     """A hexadecimal digest that changes with any file's name, size or version. Reads no file."""
     digest = hashlib.sha256()
     groups = [(f"{p.name}\0{p.pattern}", p.files) for p in located.patterns]
-    groups += [(root.base, root.files) for root in located.image_roots]
+    groups += [(root.base, root.table) for root in located.image_roots]
     for header, files in groups:
         digest.update(f"{header}\0".encode())
         files.add_to(digest)
@@ -243,25 +244,3 @@ def refuse_overlap(filenames: Iterable[str]) -> None:
                 got="two",
                 advice="An example must not be in two splits.",
             )
-
-
-def roots_of(files: Mapping[str, InputFile]) -> tuple[ImageRoot, ...]:
-    """The fewest folders that hold all files, which have whole paths or urls; inner ones first.
-
-    None of them is the root of a disk, and a folder behind a link is one by itself.
-    """
-    groups: dict[tuple[str, ...], list[list[str]]] = collections.defaultdict(list)
-    for folder in {posixpath.dirname(uri) for uri in files}:
-        parts = folder.split("/")
-        groups[tuple(parts[: 3 if "://" in folder else 2])].append(parts)
-    root_of: dict[str, str] = {}  # by folder
-    for folders in groups.values():
-        root = "/".join(posixpath.commonprefix(folders))
-        for folder in map("/".join, folders):
-            root_of[folder] = root if is_remote(folder) or is_within(folder, root) else folder
-    by_root: dict[str, list[InputFile]] = collections.defaultdict(list)
-    for uri in sorted(files):
-        root = root_of[posixpath.dirname(uri)]
-        by_root[root].append(files[uri]._replace(path=posixpath.relpath(uri, root)))
-    roots = sorted(by_root, key=len, reverse=True)
-    return tuple(ImageRoot(root, FileTable.of(by_root[root])) for root in roots)

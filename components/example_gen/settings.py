@@ -15,6 +15,7 @@ from components.common.settings import (
     is_text,
     shard_counts,
 )
+from components.layouts.names import MEDIA
 from components.media.options import AudioOptions, ImageOptions
 from trainer_utils.format import ConfigError, DatasetError
 from trainer_utils.format.json_text import JsonObject
@@ -30,16 +31,17 @@ from trainer_utils.format.settings import (
 )
 from trainer_utils.format.tensors import TensorSpec
 
-LISTS = ("csv", "tsv", "jsonl", "parquet")
-MEDIA = ("image", "audio")
-COLUMN_KINDS = ("int", "float", "string", "text", "label", *MEDIA, "split", "ignore")
+COLUMN_KINDS = ("int", "float", "string", "text", "json", "label", *MEDIA, "split", "ignore")
 _ONLY_FOR_TEXTS = (
-    *("encoding", "delimiter", "lowercase", "normalize", "min_chars", "max_chars"),
+    *("lowercase", "normalize", "min_chars", "max_chars"),
     *("deduplicate", "tokenizer", "keep_text"),
 )
-_PATHS = ("image_roots", "base_dataset", "names")
-# As before there were any.
-_TOLD_IF_GIVEN = ("tensors", "num_shards", "shard_multiple", "feature_names")
+_PATHS = ("file_roots", "base_dataset", "names")
+# Settings that a manifest contains only where they are given, since earlier versions had none.
+_TOLD_IF_GIVEN = (
+    *("tensors", "num_shards", "shard_multiple", "feature_names", "quoting"),
+    *("rows", "label_separator", "find_files", "box_format", "box_frame", "list_encoding"),
+)
 
 _bool = one_of(False, True)
 _texts = where(are_texts, "a list of texts that are not empty")
@@ -48,12 +50,28 @@ _path = where(
     lambda value: is_text(value) and not value.startswith("/") and ".." not in value.split("/"),
     "a path relative to input_base",
 )
+_separator = where(
+    lambda value: is_text(value) and len(value) <= 8 and "\n" not in value, "up to 8 characters"
+)
 _delimiter = where(
     lambda value: (
         isinstance(value, str) and len(value) == 1 and value.isascii() and value not in '"\r\n\0'
     ),
     "one ASCII character that is no quote and no line end",
 )
+
+
+def _layout_of(kind: str | None) -> Rule:
+    """Return the rule of `layout`: a registered layout for inputs of a kind, or of any."""
+
+    def check(name: str, value: object) -> object:
+        if value == "auto":
+            return value
+        from components.layouts.registry import check_layout_name  # imports every layout
+
+        return check_layout_name(name, value, kind=kind)
+
+    return check
 
 
 def _different_texts(name: str, values: Any) -> Any:
@@ -129,16 +147,20 @@ class ExampleGenSettings(Sharding, ComponentSettings):
     Subclasses say which layouts there are.
 
     Args:
-        columns: the kind of each column of a table: `int`, `float`, `string`, `text`, `label`,
-            `image`, `audio`, `split` or `ignore`. Default: recognised from their names and values.
-            Columns of kind `image` and `audio` name files, which go into the examples, each as a
-            feature of the column's name.
-        image_roots: folders outside `input_base` whose files a table may name; no others, if any is
-            given. Default: a table may name any file by its whole path.
+        columns: the kind of each column of a table: `int`, `float`, `string`, `text`, `json`,
+            `label`, `image`, `audio`, `split` or `ignore`. Default: recognised from their names and
+            values. Columns of kind `image` and `audio` name files, which go into the examples, each
+            as a feature of the column's name. Values of `json` are kept as JSON, objects and lists
+            among them.
+        file_roots: folders and buckets outside `input_base` whose files a list may name. Default:
+            none, and a list names files below `input_base` only.
         column_names: names of the columns of a CSV or TSV without a header, or in place of those in
             it.
         header: whether the first row of a CSV or TSV has the columns' names. Default: recognised
             from the first rows of all files; if that leaves a doubt, it is an error.
+        delimiter: delimiter of a table, one character. Default: a comma, or a tab for `tsv`.
+        quoting: `csv`: a field may be in double quotes, which are doubled within it; `none`: quotes
+            are characters like any other, and a row is a line.
         vocabulary: the labels in the order of their ids: a list for the feature `label`, or lists
             by feature, which Kubeflow's functions do not take. Other labels are rejected. Default:
             all labels found, sorted.
@@ -155,11 +177,13 @@ class ExampleGenSettings(Sharding, ComponentSettings):
         max_reject_fraction: the run fails if a larger share of the inputs is rejected.
     """
 
-    layout: str = setting("auto", one_of("auto", *LISTS))
+    layout: str = setting("auto", _layout_of(None))
     columns: Mapping[str, str] = setting({}, _by_name(one_of(*COLUMN_KINDS), "kinds by column"))
-    image_roots: Sequence[str] = setting((), _texts)
+    file_roots: Sequence[str] = setting((), _texts)
     column_names: Sequence[str] = setting((), _different_texts)
     header: bool | None = setting(None, one_of(None, False, True))
+    delimiter: str | None = setting(None, _delimiter)
+    quoting: str = setting("csv", one_of("csv", "none"))
     vocabulary: Sequence[str] | Mapping[str, Sequence[str]] = setting({}, _labels_by_feature)
     tensors: Mapping[str, str] = setting({}, _by_name(_spec, "dtypes and shapes by column"))
     group_by: str | None = setting(None, _column_name)
@@ -233,10 +257,22 @@ class MediaSettings(ExampleGenSettings):
         base_dataset: a dataset that an earlier run of this component made of the same inputs with
             the same settings: its shards whose inputs are as they were are linked or copied, not
             made again. Ids of labels do not move: new ones come last.
+        rows: what several rows of one file become: `grouped`: one example, with lists of what
+            differs between them; `each`: an example per row. `auto`: grouped where rows are boxes
+            or captions; rows of one file that differ in their label only are an error.
+        label_separator: a character between the labels of one field, as in `cat|dog`. Default: a
+            field is one label.
+        find_files: how the files that a list names are found: `path`: as the list says, and a name
+            without a folder anywhere, if there is one file of it; `tail`: by the end of the path,
+            without the folders in front that all paths share; `name`: by the file's name alone;
+            `stem`: by that without its ending.
     """
 
     feature_names: Mapping[str, str] = setting({}, _names_by_feature)
     base_dataset: str | None = setting(None, where(is_text, "the uri of a dataset"))
+    rows: str = setting("auto", one_of("auto", "grouped", "each"))
+    label_separator: str | None = setting(None, _separator)
+    find_files: str = setting("path", one_of("path", "tail", "name", "stem"))
     images: ImageOptions = group(ImageOptions, only=())
     audio: AudioOptions = group(AudioOptions, only=())
     names: LayoutNames = group(LayoutNames, only=())
@@ -249,7 +285,13 @@ class MediaSettings(ExampleGenSettings):
     def for_manifest(self) -> JsonObject:
         """The settings as a manifest keeps them, those of images and sounds among them."""
         config = super().for_manifest()
+        if self.delimiter is None:  # as before lists had one
+            del config["delimiter"]
+        if config.get("encoding") == "utf-8":
+            del config["encoding"]
         images, audio = config.pop("images"), config["audio"]
+        if images["sixteen_bit"] == ImageOptions.sixteen_bit:  # as before there was such a setting
+            del images["sixteen_bit"]
         config.update(images)
         config.update(audio)  # which stays by itself too, as in every manifest so far
         return {**config, **self.layout_names}
@@ -265,11 +307,19 @@ class ImageSettings(MediaSettings):
         group_by: a column, such as a patient's id: rows with equal values go to the same split; or
             `near_duplicates`: images that are copies of one another do, encoded anew, resized, made
             grey or mirrored. Every image is decoded for that.
+        list_encoding: encoding of lists (CSV, TSV, JSON lines), as Python names it.
+        box_format: what the four numbers of a column `bbox` are: `xywh` (left, top, width, height)
+            or `xyxy` (left, top, right, bottom). Default: what all rows and sizes agree with; if
+            both do, it is an error.
+        box_frame: what the boxes and label maps of images that EXIF rotates refer to: `stored`
+            (the pixels as they are in the file) or `displayed` (the rotated image). Default: the
+            frame that the annotated size fits; `stored`, with a warning, where both fit.
     """
 
-    layout: str = setting(
-        "auto", one_of("auto", "folder", *LISTS, "voc", "segmentation", "coco", "tar")
-    )
+    layout: str = setting("auto", _layout_of("image"))
+    list_encoding: str = setting("utf-8", _encoding)
+    box_format: str | None = setting(None, one_of(None, "xywh", "xyxy"))
+    box_frame: str | None = setting(None, one_of(None, "stored", "displayed"))
     names: LayoutNames = group(LayoutNames)
     images: ImageOptions = group(ImageOptions)
     audio: AudioOptions = group(AudioOptions, only=("sample_rate",))  # of sounds in a list
@@ -284,10 +334,19 @@ class AudioSettings(MediaSettings):
             `tsv`, `jsonl`, `parquet`.
         group_by: a column, such as a speaker's id: rows with equal values go to the same split; or
             `near_duplicates`: sounds of the same bytes do.
+        encoding: encoding of lists (CSV, TSV, JSON lines), as Python names it.
     """
 
-    layout: str = setting("auto", one_of("auto", "folder", *LISTS))
+    layout: str = setting("auto", _layout_of("audio"))
+    encoding: str = setting("utf-8", _encoding)
     audio: AudioOptions = group(AudioOptions)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ListSettings(MediaSettings):
+    """The settings of tables whose rows name files, as TextExampleGen reads them."""
+
+    encoding: str = setting("utf-8", _encoding)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -299,7 +358,6 @@ class TextSettings(ExampleGenSettings):
             key, or a list), `lines` (an example a line), `folder` (an example a file).
         group_by: a column, such as an author's id: rows with equal values go to the same split; or
             `near_duplicates`: rows whose texts are of the same words but few do.
-        delimiter: delimiter of a table, one character. Default: a comma, or a tab for `tsv`.
         encoding: encoding of the files, as Python names it.
         lowercase: convert texts to lower case.
         normalize: normalise texts to a Unicode form: `NFC`, `NFD`, `NFKC` or `NFKD`.
@@ -312,8 +370,7 @@ class TextSettings(ExampleGenSettings):
         keep_text: False: the tokens take the place of the text.
     """
 
-    layout: str = setting("auto", one_of("auto", *LISTS, "json", "lines", "folder"))
-    delimiter: str | None = setting(None, _delimiter)
+    layout: str = setting("auto", _layout_of("text"))
     encoding: str = setting("utf-8", _encoding)
     lowercase: bool = setting(False, _bool)
     normalize: str | None = setting(None, one_of(None, "NFC", "NFD", "NFKC", "NFKD"))

@@ -69,7 +69,7 @@ def fingerprint_of_tfx(kind: str, properties: Mapping[str, Json]) -> str:
     return fingerprint_inputs(
         str(properties.get("input_base", "")),
         {split["name"]: split["pattern"] for split in config.get("splits", ())},
-        image_roots=settings.image_roots,
+        image_roots=settings.file_roots,
         siblings=getattr(settings, "names_files", True),
         range_config=range_config,
     )

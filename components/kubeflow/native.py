@@ -20,7 +20,7 @@ from typing import Any
 from kfp import dsl
 
 from components.balancing.settings import BalancerSettings
-from components.common.settings import ComponentSettings
+from components.common.settings import RENAMED_SETTINGS, ComponentSettings, with_new_names
 from components.example_gen.settings import AudioSettings, ImageSettings, TextSettings
 from components.settings import AuditSettings, DatasetReportSettings, SchemaExportSettings
 from trainer_utils.extras import NOT_INSTALLED, installed_version
@@ -54,6 +54,7 @@ class _Component(PythonComponent):
 
     def __call__(self, *arguments: Any, **given: Any) -> Any:
         task = super().__call__(*arguments, **given)
+        given = with_new_names(given) if RENAMED_SETTINGS.keys() & given.keys() else given
         inputs = self.component_spec.inputs
         is_known = given.get(_VERSION) if _VERSION in inputs else "input_base" not in inputs
         in_pipeline = pipeline_context.Pipeline.get_default_pipeline() is not None
@@ -246,7 +247,7 @@ def input_fingerprint(
     fingerprint: dsl.OutputPath(str),  # type: ignore[valid-type]
     input_base: str,
     input_patterns: dict = {},
-    image_roots: list = [],
+    file_roots: list = [],
     siblings: bool = True,
 ) -> None:
     """Fingerprints raw inputs, so that what is made of them can be taken from Kubeflow's cache.
@@ -257,7 +258,7 @@ def input_fingerprint(
     Args:
         input_base: where they are, as for the ExampleGen.
         input_patterns: as for the ExampleGen; spans are resolved, so that a new one is a change.
-        image_roots: as for the ExampleGen.
+        file_roots: as for the ExampleGen.
         siblings: whether a file at input_base may name others beside it, as a list does; False for
             a table, so that the other files of its folder do not count.
 
@@ -267,7 +268,7 @@ def input_fingerprint(
     from components.kubeflow.input_state import fingerprint_inputs
 
     found = fingerprint_inputs(
-        input_base, input_patterns, image_roots=image_roots, siblings=siblings
+        input_base, input_patterns, image_roots=file_roots, siblings=siblings
     )
     with open(fingerprint, "w") as stream:
         stream.write(found)

@@ -27,10 +27,11 @@ from components.common.layout_inputs import LayoutInputs, select_readable
 from components.common.rejects import RejectedInputError, reject_errors
 from components.layouts import boxes
 from components.layouts.boxes import BOX_COLUMNS, SIZE_COLUMNS, claimed_size, relative_box
-from components.layouts.images import COCO_FOLDER, COCO_INSTANCES, coco_files
+from components.layouts.junk import is_clutter
+from components.layouts.registry import Detection, Layout, register
 from trainer_utils.format import InputError, canonical_split
 from trainer_utils.format.json_text import Json, JsonObject
-from trainer_utils.storage import persist
+from trainer_utils.storage import persist, problem_of
 from trainer_utils.storage.file_system import encode_path
 
 _COLUMNS = (
@@ -40,6 +41,11 @@ _COLUMNS = (
     *SIZE_COLUMNS,
 )
 _KEYS = ("images", "annotations", "categories")
+_FOLDER, _INSTANCES = "annotations", "instances_"
+_NAME = re.compile(r"instances_.*\.json|(.*[._])?annotations(\.coco)?\.json|.*coco.*\.json")
+_HEAD = re.compile(rb'"(images|annotations|categories)"\s*:\s*\[|^\W*"(info|licenses)"')
+_HEAD_BYTES = 64 << 10
+_HEADS = 8  # looked into: a folder may hold 100,000 files of JSON, one an image
 _MOST = 1e9  # pixels of an edge: beyond is no image
 # COCO's other tasks name the same images again.
 _OTHER_TASKS = ("captions_", "image_info_", "panoptic_", "person_keypoints_", "stuff_")
@@ -53,7 +59,7 @@ def read(inputs: LayoutInputs) -> InputTable:
     Raises:
         InputError: there is none, one is malformed, or an image is named twice.
     """
-    paths, excluded = select_readable(inputs, coco_files(inputs), "a JSON file")
+    paths, excluded = select_readable(inputs, _coco_files(inputs), "a JSON file")
     if not paths:
         return InputTable.of(())
     named_by: dict[str, tuple[str, int]] = {}
@@ -113,7 +119,7 @@ def _folders(inputs: LayoutInputs, path: str) -> list[str]:
     """Where people put the images of a file, the likeliest first; its own folder at the end."""
     own = posixpath.dirname(path)
     stem = posixpath.splitext(posixpath.basename(path))[0]
-    for task in (COCO_INSTANCES, *_OTHER_TASKS):
+    for task in (_INSTANCES, *_OTHER_TASKS):
         stem = stem.removeprefix(task)
     names = [stem]
     if (split := _split(path)) is not None:  # folders called after it in any spelling
@@ -121,7 +127,7 @@ def _folders(inputs: LayoutInputs, path: str) -> list[str]:
         tops |= {parts[1] for parts in inputs.folders if len(parts) > 1 and parts[0] == "images"}
         names += sorted(name for name in tops if canonical_split(name) == split)
     inner = [name for each in names for name in (each, f"images/{each}")]
-    if posixpath.basename(own) != COCO_FOLDER and own != inputs.root:
+    if posixpath.basename(own) != _FOLDER and own != inputs.root:
         inner.append(posixpath.relpath(own, inputs.root or "."))
     inner += ["images", "JPEGImages", ""]
     folders = (posixpath.join(inputs.root, name).rstrip("/") for name in inner)
@@ -247,3 +253,61 @@ def _is_text(value: object) -> TypeGuard[str]:
         return isinstance(value, str) and bool(encode_path(value))
     except UnicodeEncodeError:
         return False
+
+
+def _coco_files(inputs: LayoutInputs) -> list[str]:
+    """JSON files at the root and in `annotations`; in other folders those of the usual names."""
+    return [
+        path
+        for parts, path in inputs.paths_below_root(endings=(".json",))
+        if not is_clutter(parts)
+        and len(parts) <= 2
+        and (len(parts) == 1 or parts[0] == _FOLDER or _NAME.fullmatch(parts[1]))
+    ]
+
+
+def detect(inputs: LayoutInputs) -> Detection:
+    """Look for JSON files of the usual names that begin as COCO's do."""
+    usual = []
+    for path in _coco_files(inputs):
+        folder, name = posixpath.split(path)
+        if inputs.files[path].problem is not None:
+            continue
+        if name.startswith(_INSTANCES):
+            return Detection.match(path)
+        if _NAME.fullmatch(name) or posixpath.basename(folder) == _FOLDER:
+            usual.append(path)
+    for path in usual[:_HEADS]:
+        if _HEAD.search(_head(inputs, path)):
+            return Detection.match(path)
+    return Detection.miss("no JSON file of a usual name with images and annotations")
+
+
+def _head(inputs: LayoutInputs, path: str) -> bytes:
+    try:
+        with inputs.open(path) as stream:
+            return stream.read(_HEAD_BYTES)
+    except OSError as error:  # what it holds is then nobody's to say
+        problem_of(error, path)
+        return b""
+
+
+register(
+    Layout(
+        name="coco",
+        kinds=("image",),
+        rank=40,
+        tree="""\
+annotations/instances_train2017.json
+annotations/instances_val2017.json
+train2017/1.jpg
+val2017/2.jpg""",
+        features="xmin, xmax, ymin, ymax, area, labels, is_crowd, image_id",
+        splits="a word of the JSON file's name, or of its folder's",
+        refused="an image in two files; ids that come twice; annotations of no image",
+        detect=detect,
+        read=read,
+        keeps_sizes=True,
+        known=("annotations/*.json", "*/annotations/*.json"),
+    )
+)

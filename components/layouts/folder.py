@@ -1,111 +1,37 @@
-"""Class folders, `<split>/<class>/…`, and which of class folders and lists some inputs are.
+"""Class folders: `<split>/<class>/…`, `<class>/…`, or just files.
 
 Hidden files and what operating systems leave behind are skipped and counted.
 """
 
-import dataclasses
 import itertools
-import re
 from collections.abc import Collection, Iterable
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
-from absl import logging
 
 from components.common.entry import (
     BlobColumn,
     ExcludedInput,
     InputTable,
     bytes_of,
-    with_excluded,
 )
-from components.common.layout_inputs import LayoutInputs, select_readable
-from components.example_gen.file_examples import DESCRIPTIONS
-from components.example_gen.settings import LISTS
-from components.layouts import lists
+from components.common.layout_inputs import LayoutInputs
 from components.layouts.file_kinds import kind_of_name
-from components.tables.reading import kind_of_table
-from trainer_utils.format import ConfigError, InputError, canonical_split
-from trainer_utils.format.naming import sign_of_dataset
+from components.layouts.junk import CLUTTER_NAME, is_clutter
+from components.layouts.registry import Detection, Layout, register
+from trainer_utils.format import InputError, canonical_split
 from trainer_utils.storage import display_path
 from trainer_utils.storage.file_system import decode_path, encode_path
 
-_CLUTTER = (
-    *("Thumbs.db", "desktop.ini", "__MACOSX", "@eaDir", "$RECYCLE.BIN"),
-    *("System Volume Information", "lost+found"),
-)
-_CLUTTER_NAME = f"(?:^|/)(?:\\.[^/]*|{'|'.join(map(re.escape, sorted(_CLUTTER)))})$"
 _PLAIN_LISTS, _MOST_LISTS, _LINE_BYTES = (".txt", ".lst"), 10, 4096
 
 
-def read_simple(inputs: LayoutInputs, *, layout: str) -> InputTable:
-    """Works out split, features and bytes of each input, of `auto`, `folder` or `LISTS`."""
-    if layout != "folder":
-        found = lists.find(inputs, kind=layout if layout in LISTS else None)
-        if found:
-            good, excluded = select_readable(inputs, found, "a list")
-            return with_excluded(lists.read(inputs, good), excluded)
-    if "csv_path" in inputs.names and layout != "folder":
-        refuse_layout(inputs, layout, f"the csv_path {inputs.names['csv_path']!r}")
-    if layout not in ("auto", "folder"):
-        refuse_layout(inputs, layout, f"a {layout.upper()} file")
-    check_no_columns(inputs, "folder")
-    if layout == "auto":
-        _refuse_plain_list(inputs)
-    return read(inputs)
-
-
-def name_simple(inputs: LayoutInputs, *, layout: str) -> str:
-    """Which of the layouts `read_simple` would take the inputs for."""
-    if layout != "auto":
-        return layout
-    found = lists.find(inputs)
-    return str(kind_of_table(found[0])) if found else "folder"
-
-
-def check_no_columns(inputs: LayoutInputs, layout: str) -> None:
-    """Refuses `columns` for a layout that has none."""
-    if inputs.columns:
-        rule = f"none for the layout {layout!r}, whose features are its own"
-        raise ConfigError(
-            f"columns: expected {rule}, got {', '.join(inputs.columns)}", setting="columns"
-        )
-
-
-def refuse_layout(inputs: LayoutInputs, layout: str, expected: str) -> None:
-    """Says what was looked for in vain."""
-    raise InputError(
-        f"input_base {inputs.base!r}: expected {expected} for layout={layout!r}, "
-        f"found none; at its top: {names_at_top(parts[0] for parts, _ in inputs.below_root())}.",
-        path=inputs.base,
-    )
-
-
-def names_at_top(names: Iterable[str]) -> str:
-    """Some names, for a message."""
-    shown = sorted({display_path(name) for name in names})
-    return ", ".join(shown[:10]) + (", …" if len(shown) > 10 else "")
-
-
-def without_reserved(listing: InputTable) -> InputTable:
-    """The listing without columns whose names the engine gives to features of its own."""
-    reserved = {"filename", *(blob.name for blob in listing.blobs)}
-    for blob in listing.blobs:
-        reserved.update(DESCRIPTIONS.get(blob.kind, ()))
-    for name in {column.name for column in listing.columns} & reserved:
-        logging.warning("column %r is left out: each example has a feature of that name", name)
-        listing = dataclasses.replace(
-            listing,
-            rows=listing.rows.drop([f"value:{name}"]),
-            columns=tuple(column for column in listing.columns if column.name != name),
-        )
-    return listing
-
-
 def read(inputs: LayoutInputs) -> InputTable:
-    """Takes splits and classes from the folders' names."""
+    """Take splits and classes from the names of folders."""
+    if inputs.layout == "auto":
+        _refuse_plain_list(inputs)
     files = inputs.files.below(inputs.root)
     paths, folders = files.paths, files.folders()
     names = map(decode_path, bytes_of(folders.dictionary))
@@ -117,7 +43,7 @@ def read(inputs: LayoutInputs) -> InputTable:
         return found
 
     is_clutter_of = of_files(map(is_clutter, parts))
-    is_clutter_of |= np.asarray(pc.match_substring_regex(paths, pattern=_CLUTTER_NAME))
+    is_clutter_of |= np.asarray(pc.match_substring_regex(paths, pattern=CLUTTER_NAME))
     seen = [parts[place] for place in np.unique(places[~is_clutter_of]).tolist()]
     tops = {folder[0] for folder in seen if folder}
     has_splits = inputs.split is None and _top_folders_are_splits(tops, inputs.base)
@@ -198,15 +124,6 @@ def _refuse_plain_list(inputs: LayoutInputs) -> None:
             )
 
 
-def is_clutter(parts: Iterable[str]) -> bool:
-    """Whether a path, in parts, is hidden or an operating system's."""
-    # A generator would take twice the time, and this is asked of every file.
-    for part in parts:  # noqa: SIM110
-        if part[:1] == "." or part in _CLUTTER:
-            return True
-    return False
-
-
 def _top_folders_are_splits(tops: Collection[str], base: str) -> bool:
     """Whether the top folders are splits. One class may well be called 'train', so all must be."""
     named = [top for top in sorted(tops) if canonical_split(top)]
@@ -221,13 +138,25 @@ def _top_folders_are_splits(tops: Collection[str], base: str) -> bool:
     return bool(named) and not others
 
 
-def refuse_dataset(setting: str, path: str, names: Collection[str]) -> None:
-    """Refuses TFRecords, by their names, at a `path` that a `setting` named."""
-    if sign := sign_of_dataset(names):
-        dataset = f"{path.rstrip('/')}/latest" if sign.startswith("artifacts/") else path
-        raise InputError(
-            f"{setting} {path!r}: expected raw files, got a dataset of TFRecords already "
-            f"({sign}). What takes datasets: tfx-shards balance {dataset!r} OUT, or "
-            f"ShardBalancer(examples=tfx.dsl.Importer(source_uri={dataset!r}, "
-            "artifact_type=tfx.types.standard_artifacts.Examples).outputs['result'])."
-        )
+def detect(inputs: LayoutInputs) -> Detection:
+    """Match everything that no other layout matches."""
+    if inputs.root in inputs.files:
+        return Detection.miss("a file, no folder")
+    return Detection.match("files in folders")
+
+
+register(
+    Layout(
+        name="folder",
+        kinds=("image", "audio", "text"),
+        rank=100,
+        tree="""\
+train/cat/1.jpg
+train/dog/2.jpg
+eval/cat/3.jpg""",
+        features="label",
+        splits="the top folders, if all are named after splits",
+        detect=detect,
+        read=read,
+    )
+)

@@ -8,6 +8,7 @@ import codecs
 import csv
 import dataclasses
 import io
+import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, BinaryIO
 
@@ -143,10 +144,13 @@ def read_list(inputs: LayoutInputs, path: str, *, known: frozenset[str] = frozen
     if kind == "parquet":
         return _read_parquet(inputs, path)
     whole = inputs.read_bytes(path)  # first, since it refuses a file that is not as it was listed
+    options = select_settings(TableOptions, inputs)
+    if not options.is_utf8:
+        whole = decode_text(whole, path=path, encoding=options.encoding).encode()
     data = whole.removeprefix(codecs.BOM_UTF8)
     # In no order: what is made of a list does not depend on that of its rows.
     inputs.contents[path] = sum_facts(((line.strip(),), 0) for line in data.split(b"\n"))
-    delimiter = DELIMITERS[kind].encode() if kind in DELIMITERS else None
+    delimiter = (inputs.delimiter or DELIMITERS[kind]).encode() if kind in DELIMITERS else None
     if delimiter and (automl := _automl_rows(inputs, path, whole, kind, known)):
         return _of_automl(path, automl, inputs.media)
     pieces, parts = _read_pieces(inputs, path, kind)
@@ -185,12 +189,14 @@ def _read_pieces(
 ) -> tuple[list[Piece], list[Rows]]:
     """All pieces of a list, with their rows."""
     options = select_settings(TableOptions, inputs)
-    found = pieces_of(
-        inputs, path, kind=kind, split=None, options=options, folder="", unread=unread
-    )
-    pieces, parts, lines = [*found], list[Rows](), 1
-    for piece in pieces:
-        rows = read_piece(inputs.base, piece, options, unread=unread)
+    with tempfile.TemporaryDirectory(prefix="tfx-shards-") as folder:  # of a copy in UTF-8
+        found = pieces_of(
+            inputs, path, kind=kind, split=None, options=options, folder=folder, unread=unread
+        )
+        pieces = [*found]
+        read = [read_piece(inputs.base, piece, options, unread=unread) for piece in pieces]
+    parts, lines = list[Rows](), 1
+    for piece, rows in zip(pieces, read, strict=True):
         if rows.bad:
             bad = rows.bad[0]
             line = lines + int(piece.details.get("lines_before", 0)) + (bad.line or 0)
@@ -215,17 +221,22 @@ def _automl_rows(
     head = data[:_LINE_BYTES].removeprefix(codecs.BOM_UTF8).lstrip(b"\r\n")
     if b"\0" in head:
         return []  # whoever reads it with a header refuses it
-    first = _csv_rows(head[: head.find(b"\n") + 1 or None], path, kind, strict=False)
+    delimiter, is_quoted = inputs.delimiter or DELIMITERS[kind], inputs.quoting != "none"
+    line = head[: head.find(b"\n") + 1 or None]
+    first = _csv_rows(line, path, delimiter, is_quoted, strict=False)
     names = {field for _, row in first[:1] for field in row}
     if {name.lower() for name in names} & known or names & {*inputs.columns}:
         return []
-    return _csv_rows(data, path, kind) if any(map(_is_file, names)) else []
+    return _csv_rows(data, path, delimiter, is_quoted) if any(map(_is_file, names)) else []
 
 
-def _csv_rows(data: bytes, path: str, kind: str, *, strict: bool = True) -> list[_Row]:
+def _csv_rows(
+    data: bytes, path: str, delimiter: str, is_quoted: bool, *, strict: bool = True
+) -> list[_Row]:
     text = decode_text(data, path=path, errors="strict" if strict else "replace")
     stream = io.StringIO(text, newline="")
-    reader = csv.reader(stream, strict=strict, delimiter=DELIMITERS[kind])
+    quoting = csv.QUOTE_MINIMAL if is_quoted else csv.QUOTE_NONE
+    reader = csv.reader(stream, strict=strict, delimiter=delimiter, quoting=quoting)
     try:
         rows = [(reader.line_num, [field.strip() for field in row]) for row in reader]
     except csv.Error as error:

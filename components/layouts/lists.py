@@ -24,9 +24,9 @@ from components.common.entry import (
 )
 from components.common.layout_inputs import LayoutInputs
 from components.common.rejects import RejectedInputError
-from components.example_gen.settings import MEDIA
 from components.layouts.file_kinds import kind_of_heads, kind_of_name
 from components.layouts.list_table import ListTable, read_list
+from components.layouts.names import MEDIA
 from components.tables.column_roles import NoSplit, split_column, split_of_word
 from components.tables.delimited import check_agreement
 from components.tables.kinds import LABEL_NAMES, check_columns

@@ -6,29 +6,36 @@ import json
 import posixpath
 import re
 from collections.abc import Iterator, Sequence
-from typing import Any, NoReturn
+from typing import Any, NoReturn, Protocol
 
 from absl import logging
 
 from components.common.entry import ExcludedInput, InputTable
 from components.common.layout_inputs import LayoutInputs, select_readable
-from components.example_gen.settings import TextSettings
 from components.layouts import folder as class_folders
-from components.layouts.folder import is_clutter, refuse_layout
+from components.layouts.junk import is_clutter
+from components.layouts.refusals import refuse_layout
 from components.tables.pieces import PIECE_BYTES, Piece, TableOptions, select_settings
 from components.tables.reading import DELIMITERS, SUFFIXES, kind_of_table, pieces_of
 from trainer_utils.format import ConfigError, InputError, canonical_split
 from trainer_utils.storage import display_path, problem_of
 
 _SUFFIXES = {**SUFFIXES, ".json": "json", ".txt": "lines"}
-LOOKED_FOR = f"tables ({', '.join(_SUFFIXES)}) and for text files in folders"
 _TABLES = ("csv", "tsv", "jsonl", "parquet", "json")
 _HEAD_BYTES = 1 << 20
 _PIECE_FILES = 4096
 
 
+class TextLayoutSettings(Protocol):
+    """The settings that say how texts are cut: `TextSettings`."""
+
+    @property
+    def layout(self) -> str:
+        """The name of a layout, or `auto`."""
+
+
 def find_pieces(
-    inputs: LayoutInputs, settings: TextSettings, *, folder: str
+    inputs: LayoutInputs, settings: TextLayoutSettings, *, folder: str
 ) -> tuple[list[Piece], list[ExcludedInput]]:
     """Recognises the layout, and cuts the files into pieces; returns these and excluded files.
 
@@ -38,7 +45,7 @@ def find_pieces(
         InputError: the layout is not there, or a file is malformed.
         ConfigError: a setting is for another layout.
     """
-    layout, paths = _recognise(inputs, settings.layout)
+    layout, paths = recognise(inputs, settings.layout)
     logging.info("%r: read as %s", inputs.root or inputs.base, layout)
     if layout == "folder":
         _check_unused(settings, layout, ("columns", "column_names", "header", "delimiter"))
@@ -62,13 +69,14 @@ def find_pieces(
     return found, excluded
 
 
-def _check_unused(settings: TextSettings, layout: str, names: Sequence[str]) -> None:
+def _check_unused(settings: TextLayoutSettings, layout: str, names: Sequence[str]) -> None:
     for name in names:
         if value := getattr(settings, name):
             raise ConfigError.of(name, value, allowed=f"none for the layout {layout!r}")
 
 
-def _recognise(inputs: LayoutInputs, layout: str) -> tuple[str, list[str]]:
+def recognise(inputs: LayoutInputs, layout: str) -> tuple[str, list[str]]:
+    """Return the layout of text files, and the tables that are read."""
     if inputs.root in inputs.files:
         kind = kind_of_table(inputs.root, _SUFFIXES) or "lines" if layout == "auto" else layout
         if kind == "folder":

@@ -15,7 +15,6 @@ from defusedxml import ElementTree as SafeElementTree
 
 from components.common.entry import (
     Blob,
-    BlobColumn,
     Column,
     Entry,
     ExcludedInput,
@@ -26,8 +25,8 @@ from components.common.layout_inputs import LayoutInputs
 from components.common.rejects import RejectedInputError, reject_errors
 from components.layouts import boxes
 from components.layouts.boxes import BOX_COLUMNS, SIZE_COLUMNS, claimed_size, relative_box
-from components.layouts.folder import is_clutter
-from components.layouts.images import is_in, voc_folder
+from components.layouts.junk import is_clutter
+from components.layouts.registry import Detection, Layout, register
 from trainer_utils.format import InputError, canonical_split
 from trainer_utils.storage import InputFile, display_path, persist, problem_of
 
@@ -39,7 +38,32 @@ _COLUMNS = (
     *SIZE_COLUMNS,
 )
 _NOTHING: tuple[Value, ...] = tuple(() if column.is_list else None for column in _COLUMNS)
+_FOLDERS = {
+    "image_dir": "JPEGImages",
+    "annotation_dir": "Annotations",
+    "label_dir": "SegmentationClass",
+}
 _MAX_XML_BYTES = 16 << 20  # 16 MiB: some 50,000 objects
+
+
+def folder_of(inputs: LayoutInputs, setting: str) -> str:
+    """Return the name of one of VOC's folders, or the one that its setting gives in its place."""
+    return inputs.names.get(setting, _FOLDERS[setting])
+
+
+def is_in(parts: Sequence[str], folder: str) -> bool:
+    """Return whether a path in parts is a folder, or leads into it."""
+    wanted = tuple(folder.split("/"))
+    return tuple(parts[: len(wanted)]) == wanted
+
+
+def find_folders(inputs: LayoutInputs, *settings: str) -> Detection:
+    """Detect the folders that are named by these settings."""
+    names = [folder_of(inputs, setting) for setting in settings]
+    for name in names:
+        if not any(is_in(parts, name) for parts in inputs.folders):
+            return Detection.miss(f"no folder {name}/")
+    return Detection.match(" and ".join(f"{name}/" for name in names))
 
 
 def read(inputs: LayoutInputs) -> InputTable:
@@ -50,11 +74,11 @@ def read(inputs: LayoutInputs) -> InputTable:
     Raises:
         InputError: two files have one name, or an image is named twice in the image sets.
     """
-    folder = voc_folder(inputs, "annotation_dir")
-    annotations = _by_stem(inputs, folder, extension=".xml")
-    images = _by_stem(inputs, voc_folder(inputs, "image_dir"))
-    sets = _read_image_sets(inputs, ["ImageSets/Main", "ImageSets"], images)
-    taken, excluded = _listed_images(inputs, images, sets)
+    folder = folder_of(inputs, "annotation_dir")
+    annotations = by_stem(inputs, folder, extension=".xml")
+    images = by_stem(inputs, folder_of(inputs, "image_dir"))
+    sets = read_image_sets(inputs, ["ImageSets/Main", "ImageSets"], images)
+    taken, excluded = listed_images(inputs, images, sets)
     known = [annotations[stem] for stem, _, _ in taken if stem in annotations]
     texts = inputs.read_many([file.path for file in known if _problem(file) is None])
     entries = []
@@ -75,32 +99,10 @@ def read(inputs: LayoutInputs) -> InputTable:
             entries.append(Entry(file.path, split, (Blob(file.path, file.size),), values))
     for stem, file in annotations.items():
         if not sets and stem not in images:
-            detail = f"an annotation without its image in {voc_folder(inputs, 'image_dir')}"
+            detail = f"an annotation without its image in {folder_of(inputs, 'image_dir')}"
             excluded.append(ExcludedInput(file.path, inputs.split, "FILE_NOT_FOUND", detail))
     listing = InputTable.of(entries, excluded, _COLUMNS)
     return dataclasses.replace(listing, vocabularies=_classes(inputs))
-
-
-def read_label_maps(inputs: LayoutInputs) -> InputTable:
-    """Pairs images and label maps by name, as `read`; `SegmentationObject` is not read."""
-    folder = voc_folder(inputs, "label_dir")
-    label_maps = _by_stem(inputs, folder)
-    images = _by_stem(inputs, voc_folder(inputs, "image_dir"))
-    sets = _read_image_sets(inputs, ["ImageSets/Segmentation", "ImageSets", ""], images)
-    taken, excluded = _listed_images(inputs, images, sets)
-    entries = []
-    for stem, split, file in taken:
-        if (label_map := label_maps.get(stem)) is None:
-            detail = f"no label map {folder}/{display_path(stem)}.png"
-            excluded.append(ExcludedInput(file.path, split, "NO_LABEL_MAP", detail))
-        elif label_map.problem is not None:
-            code, detail = label_map.problem
-            excluded.append(ExcludedInput(file.path, split, code, f"its label map: {detail}"))
-        else:
-            blobs = (Blob(file.path, file.size), Blob(label_map.path, label_map.size))
-            entries.append(Entry(file.path, split, blobs))
-    columns = (BlobColumn("image", "image"), BlobColumn("label", "label_map"))
-    return InputTable.of(entries, excluded, blobs=columns)
 
 
 def _classes(inputs: LayoutInputs) -> dict[str, tuple[str, ...]]:
@@ -168,7 +170,7 @@ def _number(element: Any, name: str) -> float:
 _ImageSet = tuple[str, str]  # the split of an image, and the line that says so, for messages
 
 
-def _by_stem(
+def by_stem(
     inputs: LayoutInputs, folder: str, *, extension: str | None = None
 ) -> dict[str, InputFile]:
     """The files in a folder (of an extension), by path from there without it; no clutter."""
@@ -186,7 +188,7 @@ def _by_stem(
     return files
 
 
-def _read_image_sets(
+def read_image_sets(
     inputs: LayoutInputs, folders: Sequence[str], images: Collection[str]
 ) -> dict[str, _ImageSet]:
     """The set of each image, from the first of these folders that has `train.txt` or the like."""
@@ -225,7 +227,7 @@ def _lines(inputs: LayoutInputs, file: InputFile) -> list[str]:
     return [line.removesuffix("\r") for line in lines]
 
 
-def _listed_images(
+def listed_images(
     inputs: LayoutInputs, images: Mapping[str, InputFile], sets: Mapping[str, _ImageSet]
 ) -> tuple[list[tuple[str, str | None, InputFile]], list[ExcludedInput]]:
     """The images to take, as name, split and file, and the excluded ones."""
@@ -243,6 +245,27 @@ def _listed_images(
             split, detail = inputs.split or of_set, f"named in {place}"
             excluded.append(ExcludedInput(stem, split, "FILE_NOT_FOUND", detail))
     for parts, file in inputs.below_root():
-        if is_in(parts, voc_folder(inputs, "image_dir")) and is_clutter(parts):
+        if is_in(parts, folder_of(inputs, "image_dir")) and is_clutter(parts):
             excluded.append(ExcludedInput(file.path, inputs.split, None, "hidden or system file"))
     return taken, excluded
+
+
+register(
+    Layout(
+        name="voc",
+        kinds=("image",),
+        rank=20,
+        tree="""\
+JPEGImages/1.jpg
+Annotations/1.xml
+ImageSets/Main/train.txt
+ImageSets/Main/val.txt""",
+        features="xmin, xmax, ymin, ymax, area, labels, pose, is_truncated, labels_difficult",
+        splits="ImageSets/Main/*.txt",
+        refused="two files of one name; an image in two sets",
+        detect=lambda inputs: find_folders(inputs, "image_dir", "annotation_dir"),
+        read=read,
+        keeps_sizes=True,
+        known=("ImageSets/*", "SegmentationClass/*", "SegmentationObject/*", "classes.names"),
+    )
+)

@@ -39,6 +39,8 @@ _MP3_FRAME = 1152  # samples, of which a count may have one too many
 _UNKNOWN_FRAMES = 1 << 62
 _PCM = 1  # of a `fmt ` chunk
 _UNKNOWN_SIZE = 0xFFFFFFFF  # of a stream whose end was not known when it began
+# The size of the samples in headers written to a pipe: by sox, arecord, ffmpeg among others.
+_PLACEHOLDERS = (0x7FFFF000, 0x7FFFFFFF, 0x80000000, 0xFFFFF000, _UNKNOWN_SIZE)
 _MPEG1 = 3  # of the version's two bits; 2 is MPEG 2, 0 is MPEG 2.5
 _KBITS = {
     True: (0, 32, 40, 48, 56, 64, 80, 96, 112, 128, 160, 192, 224, 256, 320),
@@ -49,6 +51,7 @@ _RATE_SHIFT = {3: 0, 2: 1, 0: 2}
 _AFTER = (b"TAG", b"APETAGEX", b"LYRICSBEGIN", ID3, b"\0")  # what may follow the last frame
 _LAST = 4  # of an Ogg page's flags
 _PAGE = struct.Struct("<4sBBqIIIB")
+_CHUNK = struct.Struct("<4sI")  # of RIFF: a name, and how many bytes follow
 # Ogg's CRC takes the bits of each byte from the top, zlib's from the bottom.
 _REVERSED = bytes(int(f"{octet:08b}"[::-1], 2) for octet in range(256))
 
@@ -76,12 +79,16 @@ def store_audio(data: bytes, options: AudioOptions, *, filename: str) -> StoredA
     """
     if not data:
         raise RejectedInputError("EMPTY_FILE", "0 bytes")
+    finished = finish_stream_header(data)
+    data = data if finished is None else finished
     plain = _plain_wav(data)
     kind = "WAV" if plain is not None else _kind(data)
     conversions: tuple[str, ...] = ()
     ending = os.path.splitext(filename)[1].lower()
     if ending in EXTENSIONS["audio"] and ending not in _EXTENSIONS[kind]:
         conversions = ("WRONG_EXTENSION",)
+    if finished is not None:
+        conversions += ("WAV_STREAM",)
     if plain is not None:
         is_wished = options.sample_rate in (None, plain.sample_rate)
         if is_wished and options.channels in (None, plain.channels):
@@ -91,7 +98,7 @@ def store_audio(data: bytes, options: AudioOptions, *, filename: str) -> StoredA
         conversions += (kind,)
     elif is_deeper:
         conversions += ("BIT_DEPTH",)
-    elif plain is None:
+    elif plain is None and finished is None:
         conversions += ("WAV_VARIANT",)
     if kind == "WAV" and np.abs(samples).max() > 1:
         conversions += ("CLIPPED",)
@@ -105,6 +112,60 @@ def store_audio(data: bytes, options: AudioOptions, *, filename: str) -> StoredA
         conversions += ("RESAMPLED",)
     data = _wav(samples, sample_rate)
     return StoredAudio(data, sample_rate, len(samples), samples.shape[1], conversions)
+
+
+def finish_stream_header(data: bytes) -> bytes | None:
+    """Return a WAV file from a pipe with its true sizes; None for any other file.
+
+    A program that writes to a pipe cannot go back to its header. The header has 0 or a placeholder
+    as the size of the samples, which extend to the end of the file.
+    """
+    if not data.startswith(RIFF[0]) or data[8:12] != WAVE:
+        return None
+    position, frame_bytes = 12, 1
+    while position + 8 <= len(data):
+        name, size = _CHUNK.unpack_from(data, position)
+        body = position + 8
+        if name == b"fmt " and size >= 16 and body + 16 <= len(data):
+            frame_bytes = int.from_bytes(data[body + 12 : body + 14], "little") or 1
+        elif name == b"data":
+            is_unknown = not _are_chunks(data, body) if size == 0 else body + size > len(data)
+            if not is_unknown or (size and not _is_placeholder(size, body - 8, frame_bytes)):
+                return None
+            samples_bytes = (len(data) - body) // frame_bytes * frame_bytes
+            padding = b"\0" * (samples_bytes % 2)
+            riff_size = body + samples_bytes + len(padding) - 8
+            return b"".join(
+                [
+                    *(RIFF[0], riff_size.to_bytes(4, "little"), data[8 : position + 4]),
+                    *(samples_bytes.to_bytes(4, "little"), data[body : body + samples_bytes]),
+                    padding,
+                ]
+            )
+        position = body + size + size % 2
+    return None
+
+
+def _is_placeholder(size: int, header_bytes: int, frame_bytes: int) -> bool:
+    """Return whether a size is a placeholder, or what whole frames or the header leave of one."""
+    return any(
+        0 <= limit - total < frame_bytes
+        for limit in _PLACEHOLDERS
+        for total in (size, size + header_bytes)
+    )
+
+
+def _are_chunks(data: bytes, position: int) -> bool:
+    """Return whether nothing but whole chunks of RIFF follows."""
+    while position + 8 <= len(data):
+        name, size = _CHUNK.unpack_from(data, position)
+        if not (name.isascii() and name.decode("ascii").isprintable()):
+            return False
+        position += 8 + size
+        if position > len(data):
+            return False
+        position += size % 2
+    return position >= len(data)
 
 
 def _plain_wav(data: bytes) -> StoredAudio | None:

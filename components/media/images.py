@@ -5,12 +5,14 @@
 
 import io
 import os
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
-from PIL import Image, TiffImagePlugin, WebPImagePlugin  # noqa: F401  which register
+import numpy.typing as npt
+from PIL import Image, TiffImagePlugin
 
 from components.common.rejects import RejectedInputError
+from components.media.image_opening import missing_reader, open_by_format
 from components.media.image_structure import ImageStructure, scan_jpeg, scan_png
 from components.media.options import ImageOptions
 from trainer_utils.format.media_formats import (
@@ -45,6 +47,9 @@ _WAYS = {
 }
 _WAYS_BACK = _WAYS | {6: Image.Transpose.ROTATE_90, 8: Image.Transpose.ROTATE_270}
 _UNKNOWN = ImageStructure()
+# Cameras and the web use these with losses; nothing cheap tells the rare ones without.
+_LOSSY_FORMATS = ("AVIF", "HEIF")
+_BITS_PER_SAMPLE = 258  # a tag of TIFF
 
 
 class StoredImage(NamedTuple):
@@ -56,6 +61,9 @@ class StoredImage(NamedTuple):
     width: int
     channels: int  # as stored
     conversions: tuple[str, ...] = ()  # fixed upper-case words: why it is another
+    bits: int = 8  # of a channel, as stored
+    # The largest value of an image of 16 bits that is scaled to 8
+    sixteen_bit_peak: int | None = None
 
 
 def store_image(data: bytes, options: ImageOptions, *, filename: str) -> StoredImage:
@@ -87,8 +95,11 @@ def store_image(data: bytes, options: ImageOptions, *, filename: str) -> StoredI
         if options.verify == "decode":
             load(image)
         width, height = image.size
-        return StoredImage(data, kind, height, width, channels, words)
+        bits = 16 if _has_sixteen_bits(data, image) else 8
+        return StoredImage(data, kind, height, width, channels, words, bits)
     conversions = tuple(sorted(reasons.union(words)))
+    if options.sixteen_bit == "keep" and _has_sixteen_bits(data, image):
+        return _converted_in_sixteen_bits(data, image, options, orientation, conversions)
     return _converted(image, structure, options, orientation, conversions)
 
 
@@ -98,7 +109,12 @@ def scan_image(data: bytes) -> ImageStructure:
         raise RejectedInputError("EMPTY_FILE", "0 bytes")
     if data.startswith(JPEG):
         return scan_jpeg(data)
-    return scan_png(data) if data.startswith(PNG) else ImageStructure(is_lossy=b"VP8 " in data[:64])
+    if data.startswith(PNG):
+        return scan_png(data)
+    is_lossy = b"VP8 " in data[:64]
+    if not is_lossy and (known := format_of(data)) is not None:
+        is_lossy = known.name in _LOSSY_FORMATS
+    return ImageStructure(is_lossy=is_lossy)
 
 
 def _is_kept_unopened(structure: ImageStructure, options: ImageOptions) -> bool:
@@ -130,7 +146,16 @@ def _reasons(data: bytes, image: Image.Image, options: ImageOptions) -> tuple[in
         raise RejectedInputError("UNSUPPORTED_COLOUR", detail)
     channels = 4 if mode == "P" and "transparency" in image.info else _CHANNELS.get(mode, 1)
     reason = _REASONS.get(mode)
-    if mode.startswith("I;16") or (kind == "PNG" and data[24] == 16):
+    has_sixteen_bits = _has_sixteen_bits(data, image)
+    if has_sixteen_bits and options.sixteen_bit == "keep":
+        if kind == "TIFF" and not mode.startswith("I;16"):
+            detail = (
+                "a TIFF with 16 bits for each of its colours, of which Pillow reads 8. Save it as "
+                "a PNG, or set sixteen_bit='scale'"
+            )
+            raise RejectedInputError("UNSUPPORTED_COLOUR", detail)
+        reason = None if kind == "PNG" else kind
+    elif mode.startswith("I;16") or (kind == "PNG" and has_sixteen_bits):
         reason = "SIXTEEN_BIT"
     elif kind not in ("JPEG", "MPO", "PNG"):  # of which readers of datasets know too little
         reason = kind
@@ -145,6 +170,17 @@ def _reasons(data: bytes, image: Image.Image, options: ImageOptions) -> tuple[in
     elif options.resize_shorter_side is not None and min(image.size) > options.resize_shorter_side:
         reasons.add("RESIZED")
     return channels, reasons
+
+
+def _has_sixteen_bits(data: bytes, image: Image.Image) -> bool:
+    """Return whether an opened image has 16 bits a channel, though Pillow may read 8 of them."""
+    if image.mode.startswith("I;16"):
+        return True
+    if image.format == "PNG":
+        return data[24] == 16
+    if isinstance(image, TiffImagePlugin.TiffImageFile):
+        return 16 in (image.tag_v2.get(_BITS_PER_SAMPLE) or ())
+    return False
 
 
 def store_label_map(data: bytes, options: ImageOptions) -> StoredImage:
@@ -194,17 +230,73 @@ def _converted(
     image = _load_as_it_lies(image, orientation)
     if "ORIENTATION" in conversions:
         image = image.transpose(_WAYS[orientation])
+    peak = _sixteen_bit_peak(image) if "SIXTEEN_BIT" in conversions else None
     plain = in_plain_colours(image)
     if side is not None and (min(plain.size) > side or options.encoding == "raw"):
         plain = _resized(plain, options, Image.Resampling.LANCZOS)
     if options.encoding == "raw":
         plain = plain.convert("RGB")
-        return StoredImage(plain.tobytes(), "RAW", *plain.size[::-1], 3, conversions)
+        size = plain.size[::-1]
+        return StoredImage(plain.tobytes(), "RAW", *size, 3, conversions, sixteen_bit_peak=peak)
     kind = "JPEG" if structure.is_lossy and plain.mode in ("L", "RGB") else "PNG"
     # Without subsampling where nothing but the form should change.
     more = {"quality": options.quality, "subsampling": -1 if "RESIZED" in conversions else 0}
     data = encode_image(plain, kind, **(more if kind == "JPEG" else {}))
-    return StoredImage(data, kind, *plain.size[::-1], len(plain.getbands()), conversions)
+    height, width, channels = *plain.size[::-1], len(plain.getbands())
+    return StoredImage(data, kind, height, width, channels, conversions, sixteen_bit_peak=peak)
+
+
+def _sixteen_bit_peak(image: Image.Image) -> int:
+    """Return the largest value of a decoded image of 16 bits; a bound if Pillow has 8 of them."""
+    pixels = np.asarray(image)
+    if image.mode in ("LA", "RGBA"):
+        pixels = pixels[..., :-1]
+    most = int(pixels.max(initial=0))
+    return most if image.mode.startswith("I;16") else most << 8 | 0xFF
+
+
+def _converted_in_sixteen_bits(
+    data: bytes,
+    image: Image.Image,
+    options: ImageOptions,
+    orientation: int,
+    conversions: tuple[str, ...],
+) -> StoredImage:
+    """Return an image of 16 bits a channel as a 16-bit PNG, turned and resized as options say."""
+    import cv2  # Pillow has no colours of 16 bits
+
+    if image.mode.startswith("I;16"):
+        pixels: Any = np.asarray(_load_as_it_lies(image, orientation)).astype(np.uint16)
+    else:
+        load(image)  # so that damage is reported as of any other
+        flags = cv2.IMREAD_UNCHANGED | cv2.IMREAD_IGNORE_ORIENTATION
+        pixels = cv2.imdecode(np.frombuffer(data, np.uint8), flags)
+        if pixels is None or pixels.dtype != np.uint16:
+            raise RejectedInputError("DAMAGED_IMAGE", "OpenCV does not decode it as 16 bits")
+    if "ORIENTATION" in conversions:
+        pixels = _turned(pixels, orientation)
+    side = options.resize_shorter_side
+    height, width = pixels.shape[:2]
+    if side is not None and min(height, width) > side:
+        scale = side / min(height, width)
+        size = (max(side, round(width * scale)), max(side, round(height * scale)))
+        pixels = cv2.resize(pixels, size, interpolation=cv2.INTER_AREA)
+    is_written, encoded = cv2.imencode(".png", np.ascontiguousarray(pixels))
+    assert is_written
+    height, width = pixels.shape[:2]
+    channels = 1 if pixels.ndim == 2 else pixels.shape[2]
+    return StoredImage(encoded.tobytes(), "PNG", height, width, channels, conversions, 16)
+
+
+def _turned(pixels: npt.NDArray[Any], orientation: int) -> npt.NDArray[Any]:
+    """Return `(height, width, …)` pixels upright, as EXIF's orientation 2 to 8 says."""
+    if orientation >= 5:  # rows and columns change places
+        pixels = np.swapaxes(pixels, 0, 1)
+    if orientation in (2, 3, 6, 7):
+        pixels = pixels[:, ::-1]
+    if orientation in (3, 4, 7, 8):
+        pixels = pixels[::-1]
+    return pixels
 
 
 def _resized(
@@ -247,10 +339,8 @@ def open_image(
     libjpeg as much as it found itself. `max_pixels` are of all frames together.
     """
     try:
-        image = Image.open(ImageBytes(data), formats=_FORMATS)
+        image = open_by_format(ImageBytes(data), data[:64])
         frames = frames_of(image)
-    except Image.DecompressionBombError as error:
-        raise RejectedInputError("TOO_MANY_PIXELS", str(error)) from error
     except Exception as error:  # Pillow raises a dozen kinds on hostile headers
         if is_fault(error):
             raise
@@ -277,6 +367,8 @@ def _not_opened(data: bytes) -> RejectedInputError:
     if known is not None and known.name in ("BMP", "TIFF"):  # of which there are many kinds
         detail = f"a {known.name} of a kind that Pillow does not read, or whose header is bad"
         return RejectedInputError("UNSUPPORTED_FORMAT", detail)
+    if known is not None and (cure := missing_reader(known.name)) is not None:
+        return RejectedInputError("UNSUPPORTED_FORMAT", cure)
     if is_other_image(data):
         detail = f"expected {', '.join(_FORMATS)}, begins {data[:8]!r}"
         return RejectedInputError("UNSUPPORTED_FORMAT", detail)
@@ -288,8 +380,9 @@ def _not_opened(data: bytes) -> RejectedInputError:
 
 
 def frames_of(image: Image.Image) -> int:
-    """How many frames or pages it has. Of what phones write as MPO only the first is a photo."""
-    return 1 if image.format in ("JPEG", "MPO") else int(getattr(image, "n_frames", 1))
+    """How many frames or pages it has. Of what phones write as MPO and HEIC only one is a photo."""
+    is_photo = image.format in ("JPEG", "MPO", "HEIF")
+    return 1 if is_photo else int(getattr(image, "n_frames", 1))
 
 
 def load(image: Image.Image) -> None:

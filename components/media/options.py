@@ -7,7 +7,9 @@ from trainer_utils.format import ConfigError
 from trainer_utils.format.settings import Settings, number, one_of, setting
 
 MAX_PIXELS = 89_478_485  # Pillow's own bound against decompression bombs: 1 GiB as RGB, a third
-_MOST_PIXELS = 2 * MAX_PIXELS  # beyond it Pillow refuses to open a file
+_MOST_PIXELS = 1 << 31
+DESCRIPTIONS = {"image": ("height", "width", "channels"), "audio": ("sample_rate", "num_frames")}
+"""The features that describe the first file of a kind."""
 LARGEST_RATE = 768_000  # Hz; the filter of a larger one alone may take gigabytes
 
 
@@ -28,6 +30,9 @@ class ImageOptions(Settings):
         verify: what is checked of each image: `structure` (markers, checksums, tables and sizes),
             or `decode` (every pixel, by Pillow).
         max_pixels: most pixels of an image, all frames together.
+        sixteen_bit: what becomes of images with 16 bits a channel: `scale` stores the upper 8 bits;
+            `keep` stores a PNG as it is, a grey TIFF as a 16-bit PNG, and `trainer_utils` reads
+            both as uint16.
     """
 
     orientation: str = setting("apply", one_of("apply", "keep"))
@@ -37,12 +42,19 @@ class ImageOptions(Settings):
     encoding: str = setting("file", one_of("file", "raw"))
     verify: str = setting("structure", one_of("structure", "decode"))
     max_pixels: int = setting(MAX_PIXELS, number(1, _MOST_PIXELS))
+    sixteen_bit: str = setting("scale", one_of("scale", "keep"))
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.resize_shorter_side is None and self.encoding == "raw":
             allowed = "pixels for encoding='raw', whose images have all one size"
             raise ConfigError.of("resize_shorter_side", None, allowed=allowed)
+
+    def check_compatible(self) -> None:
+        """Raise a ConfigError if two settings contradict each other, before an image is read."""
+        if self.encoding == "raw" and self.sixteen_bit == "keep":
+            allowed = "'scale' for encoding='raw', whose pixels have 8 bits"
+            raise ConfigError.of("sixteen_bit", "keep", allowed=allowed)
 
     @property
     def decodes_all(self) -> bool:

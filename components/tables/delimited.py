@@ -53,8 +53,9 @@ _DELIMITERS = ",;\t|"  # that tables are found with
 _HINT = re.compile(rb'"?sep=([^\r\n"])"?[,;\t]*\r?\n', re.IGNORECASE)
 _NAME = re.compile(r'"?[^\W\d]\w*"?')
 _QUOTING = (
-    "A text that begins with a quote is quoted as a whole, and its own quotes are doubled: "
-    '"""Yes"", he said".'
+    "A field that begins with a quote is quoted as a whole, and its own quotes are doubled: "
+    '"""Yes"", he said". If quotes are characters like any other: quoting="none" '
+    "(tfx-shards convert … --quoting none)."
 )
 _ROWS = 50  # that are compared with the first one
 _MOST_CELLS = 100_000  # of a wide table
@@ -97,9 +98,11 @@ def find_pieces(
             "delimiter": delimiter,
             "lines_before": head[:start].count(b"\n"),
         }
+        if not options.has_quotes:
+            details["has_quotes"] = False
         whole = dataclasses.replace(whole, start=start, stop=start, details=details)
         try:
-            parts = cut(stream, whole, delimiter=delimiter.encode())
+            parts = cut(stream, whole, delimiter=_quoting_delimiter(delimiter, options.has_quotes))
             # A header alone is a piece as well, so that it is compared with those of other files.
             yield next(parts, whole)
             yield from parts
@@ -107,9 +110,14 @@ def find_pieces(
             line = _line_of(stream, error.offset)
             rule, got = "every quote to be closed", f"a row in which one is not (from line {line})"
             if error.is_stray:
-                rule = "a quoted field of several lines to end where a field does"
-                got = f"a quote within a text behind it (line {line})"
+                rule = "a quoted field to end at its closing quote"
+                got = f"more text after that quote (line {line})"
             raise InputError.at(whole.source, expected=rule, got=got, advice=_QUOTING) from error
+
+
+def _quoting_delimiter(delimiter: str, has_quotes: bool) -> bytes | None:
+    """Return the delimiter as `cut` takes it: None where a line is a row, whatever its quotes."""
+    return delimiter.encode() if has_quotes else None
 
 
 def _line_of(stream: BinaryIO, offset: int) -> int:
@@ -129,10 +137,12 @@ def _read_header(
     That is `shown`, `likely`, or empty where the user says so. `data` is the beginning of a file.
     """
     start = _begin(data, delimiter, source)
-    length, is_open = first_row(data[start:], delimiter.encode())
+    has_quotes = options.has_quotes
+    length, is_open = first_row(data[start:], _quoting_delimiter(delimiter, has_quotes))
     stop = start + length
     # None, if it is longer than any name.
-    first = [field.strip() for field in (_parsed(data[start:stop], delimiter) or [[]])[0]]
+    parsed = _parsed(data[start:stop], delimiter, has_quotes) or [[]]
+    first = [field.strip() for field in parsed[0]]
     given = list(options.column_names)
     is_header = not given or bool(options.header)
     _check_row(data[start:stop].rstrip(b"\r\n"), is_header, source)
@@ -156,7 +166,7 @@ def _read_header(
     if not options.header and first[0] not in options.columns:
         _check_delimiter(first, delimiter, source)
     # Some rows after the header; their errors are reported when they are read.
-    rows = [row for row in _parsed(data[stop:], delimiter) if row]
+    rows = [row for row in _parsed(data[stop:], delimiter, has_quotes) if row]
     doubt, is_shown = judge_header(first, rows, known=options.columns)
     if not first[0] and _INDEX not in first:  # as pandas and R write the index of a table
         inner, _ = judge_header(first[1:], [row[1:] for row in rows], known=options.columns)
@@ -203,10 +213,11 @@ def _check_row(row: bytes, is_header: bool, source: str) -> None:
         raise _bad(source, rule, "carriage returns alone", cure)
 
 
-def _parsed(data: bytes, delimiter: str) -> list[list[str]]:
+def _parsed(data: bytes, delimiter: str, has_quotes: bool) -> list[list[str]]:
     text = io.StringIO(data.decode("utf-8", "replace"), newline="")
+    quoting = csv.QUOTE_MINIMAL if has_quotes else csv.QUOTE_NONE
     try:
-        return [*itertools.islice(csv.reader(text, delimiter=delimiter), _ROWS)]
+        return [*itertools.islice(csv.reader(text, delimiter=delimiter, quoting=quoting), _ROWS)]
     except csv.Error:
         return []
 
@@ -231,19 +242,26 @@ def read(data: bytes, piece: Piece) -> Rows:
     if not data:
         return Rows({}, found=0)
     names, delimiter = piece.details["names"], piece.details["delimiter"]
+    has_quotes = bool(piece.details.get("has_quotes", True))
     if data.find(b"\0") < 0:
         try:
-            table = _read(data, names, delimiter, block_bytes=_BLOCK_BYTES)
+            table = _read(data, names, delimiter, has_quotes, block_bytes=_BLOCK_BYTES)
         except pa.ArrowInvalid:
             pass  # a row is bad, or longer than a block
         else:
             columns = {name: one_array(table[name]) for name in names}
             return Rows(columns, found=len(table), lines=data.count(b"\n"), texts=names)
-    return _read_slowly(data, names, delimiter)
+    return _read_slowly(data, names, delimiter, has_quotes)
 
 
 def _read(
-    data: bytes, names: Sequence[str], delimiter: str, *, block_bytes: int, on_invalid: Any = None
+    data: bytes,
+    names: Sequence[str],
+    delimiter: str,
+    has_quotes: bool,
+    *,
+    block_bytes: int,
+    on_invalid: Any = None,
 ) -> pa.Table:
     return pyarrow.csv.read_csv(
         pa.BufferReader(data),
@@ -255,7 +273,10 @@ def _read(
             use_threads=False,
         ),
         parse_options=pyarrow.csv.ParseOptions(
-            delimiter=delimiter, newlines_in_values=True, invalid_row_handler=on_invalid
+            delimiter=delimiter,
+            quote_char='"' if has_quotes else False,
+            newlines_in_values=has_quotes,
+            invalid_row_handler=on_invalid,
         ),
         convert_options=pyarrow.csv.ConvertOptions(
             column_types=dict.fromkeys(names, pa.string()),
@@ -266,7 +287,7 @@ def _read(
     )
 
 
-def _read_slowly(data: bytes, names: Sequence[str], delimiter: str) -> Rows:
+def _read_slowly(data: bytes, names: Sequence[str], delimiter: str, has_quotes: bool) -> Rows:
     """As `read`, with the bad rows found one by one."""
     invalid: list[pyarrow.csv.InvalidRow] = []
 
@@ -277,8 +298,10 @@ def _read_slowly(data: bytes, names: Sequence[str], delimiter: str) -> Rows:
     # Arrow hands a bad row on as a text, and gives up on the whole piece where it is none. As
     # Latin-1 all bytes are, and no other ones than before are quotes, delimiters or ends of rows.
     text = data.decode("latin-1").encode()
-    table = _read(text, names, delimiter, block_bytes=len(text) + 1, on_invalid=leave_out)
-    starts = row_starts(data, delimiter.encode()).tolist()
+    size = len(text) + 1
+    table = _read(text, names, delimiter, has_quotes, block_bytes=size, on_invalid=leave_out)
+    quoting = _quoting_delimiter(delimiter, has_quotes)
+    starts = row_starts(data, quoting, are_fields=True).tolist()
     lines = dict(enumerate(lines_of(starts, data)))
     bad = []
     for row in invalid:

@@ -224,6 +224,7 @@ def decide_column(
     # Texts that look like lists are lists only where all of them do.
     if is_list and all(f.are_texts for f in found) and any(f.lists < f.values for f in found):
         is_list, numbers = False, 0
+    given = "string" if given == "json" else given
     kind = "string" if is_text else given or _kind_by_values(found, values - missing, numbers)
     if kind in (None, "string", "text", "label"):
         for piece, fact in facts:

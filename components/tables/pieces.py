@@ -37,12 +37,24 @@ class TableOptions:
     # whether the first row of CSV and TSV has the names; None where that is recognised
     header: bool | None = None
     delimiter: str | None = None  # between the fields of CSV and TSV; None for the layout's own
+    # of CSV and TSV: `csv` (RFC 4180), or `none`: quotes are characters like any other
+    quoting: str = "csv"
     encoding: str = "utf-8"  # of the files, as Python names it
 
     @property
     def is_utf8(self) -> bool:
         """Whether files can be read as they are."""
         return self.encoding in ("utf-8", "utf-8-sig", "ascii")
+
+    @property
+    def has_quotes(self) -> bool:
+        """Whether fields of CSV and TSV may be quoted."""
+        return self.quoting == "csv"
+
+    @property
+    def as_json(self) -> frozenset[str]:
+        """Columns whose values are kept as JSON."""
+        return frozenset(name for name, kind in self.columns.items() if kind == "json")
 
     @property
     def ignored(self) -> frozenset[str]:
@@ -82,9 +94,9 @@ class Piece:
 class BadQuote(Exception):
     """A quote that cannot be meant.
 
-    A quoted field does not end, and `offset` is where the row with it begins. Or one of several
-    lines ends within a text (`is_stray`), and `offset` is where its last quote is: a text that
-    begins with a quote which nobody doubled takes in the rows up to the next such one.
+    A quoted field does not end, and `offset` is where the row with it begins. Or one goes on after
+    its closing quote (`is_stray`), which is at `offset`: readers of CSV would drop both quotes, or
+    take the rows up to the next quote for a part of the field.
     """
 
     def __init__(self, offset: int, *, is_stray: bool) -> None:
@@ -107,7 +119,7 @@ def cut(
         piece_bytes: about how long a piece is.
 
     Raises:
-        BadQuote: the file ends between quotes, or a field of several lines ends within a text.
+        BadQuote: the file ends between quotes, or a field goes on after its closing quote.
     """
 
     def part(start: int, stop: int, *, too_long: bool = False) -> Piece:
@@ -143,8 +155,8 @@ def cut(
         row_start, rest = last, rest[int(ends[-1]) :]
 
 
-def first_row(data: bytes, delimiter: bytes) -> tuple[int, bool]:
-    """Where the first row ends, if only for want of more data, and if that is between quotes."""
+def first_row(data: bytes, delimiter: bytes | None) -> tuple[int, bool]:
+    """Return where the first row ends, and whether the data ends before, between quotes."""
     fields = _quoted(data, delimiter)
     ends = _ends_outside(data, fields)
     return (int(ends[0]), False) if len(ends) else (len(data), _is_open(fields))
@@ -175,15 +187,19 @@ def _ends_outside(data: bytes, fields: list[re.Match[bytes]]) -> npt.NDArray[np.
 
 
 def _stray(data: bytes, fields: list[re.Match[bytes]], delimiter: bytes | None) -> int | None:
-    """The quote that closes the first field of several lines behind which its text goes on."""
-    behind = (delimiter, b"\n", b"\r", b" ", b"\t", b"")
-    ends = (field.end() for field in fields if field[1] and b"\n" in field[0])
-    return next((end - 1 for end in ends if data[end : end + 1] not in behind), None)
+    """Return the offset of the first closing quote after which the field goes on."""
+    if not fields:
+        return None
+    # Spaces between the quote and the end of the field are common, and are kept.
+    spaces = b" \t".replace(delimiter or b"\n", b"")
+    goes_on = re.compile(rb"[%s]*[^%s\r\n%s]" % (spaces, spaces, re.escape(delimiter or b"")))
+    ends = (field.end() for field in fields if field[1])
+    return next((end - 1 for end in ends if goes_on.match(data, end)), None)
 
 
 def _state(rest: bytes, delimiter: bytes | None) -> bytes:
     """A short beginning of a row, after which a longer one is read on as after all of it."""
-    body = rest.rstrip(b'"')  # of quotes at the end the next block says what they are
+    body = rest.rstrip(b'" \t')  # the next block says what quotes at the end are
     if not body:
         return rest
     fields = _quoted(body, delimiter)
@@ -193,12 +209,22 @@ def _state(rest: bytes, delimiter: bytes | None) -> bytes:
     return state + rest[len(body) :]
 
 
-def row_starts(data: bytes, delimiter: bytes | None) -> npt.NDArray[np.int64]:
-    """Where each row that is not blank begins; `delimiter` as `cut` takes it."""
+def row_starts(
+    data: bytes, delimiter: bytes | None, *, are_fields: bool | None = None
+) -> npt.NDArray[np.int64]:
+    """Return where each row that is not blank begins.
+
+    Args:
+        data: the rows.
+        delimiter: as `cut` takes it.
+        are_fields: whether rows have fields, so that spaces are a value. Default: whether there is
+            a delimiter.
+    """
     ends = _ends_outside(data, _quoted(data, delimiter))
     ends = np.union1d(ends, len(data))  # the last one may be without a line end
     starts = np.concatenate([[0], ends[:-1]])
-    spaces = None if delimiter is None else b"\r\n"
+    are_fields = delimiter is not None if are_fields is None else are_fields
+    spaces = b"\r\n" if are_fields else None
     is_row = [
         stop - start > _BLANK_BYTES or bool(data[start:stop].strip(spaces))
         for start, stop in zip(starts.tolist(), ends.tolist(), strict=True)
@@ -240,6 +266,11 @@ class Rows:
     lines: int = 0  # how many line ends there are
     # columns in which numbers and lists may stand as texts, as in a CSV
     texts: Collection[str] = ()
+    # as_json, chats: columns whose values are JSON, and those of them whose values are chats
+    as_json: Collection[str] = ()
+    chats: Collection[str] = ()
+    # Names of the classes that numbers of a column stand for, where the file has them
+    class_names: Mapping[str, tuple[str, ...]] = dataclasses.field(default_factory=dict)
     # what was read of the source: first byte, number of bytes, and their CRC-32C; of several files
     # the checksum of each, None where it could not be read; of Parquet none
     sums: list[Any] = dataclasses.field(default_factory=list)

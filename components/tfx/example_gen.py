@@ -28,7 +28,7 @@ from components.example_gen.inputs import (
     fingerprint,
     patterns_of,
 )
-from components.example_gen.plan import read_output_config
+from components.example_gen.plan import read_output_config, whole_shares
 from components.example_gen.settings import ExampleGenSettings
 from components.tfx.component import Artifacts, channel, checked_properties, set_properties
 from components.tfx.executor import LocalFirstBeamExecutor, PropertiesDriver
@@ -61,6 +61,10 @@ TFX_ARGUMENTS = {
         "else train and eval 2:1."
     ),
     "range_config": "TFX's: which span to take. Default: the latest.",
+    "splits": (
+        "shares of splits that a hash assigns, such as {'train': 8, 'eval': 2}, or of one, "
+        "{'train': 0.8, 'eval': 0.2}; short for an `output_config` of the same."
+    ),
 }
 
 
@@ -126,18 +130,32 @@ class FilesExampleGen(base_beam_component.BaseBeamComponent):
         for given in without_runtime_parameters({"input_base": base}).values():
             if not (given and isinstance(given, str)):
                 raise ConfigError.of("input_base", given, allowed="a path or url")
-        splits = arguments["output_config"]
-        if isinstance(splits, example_gen_pb2.Output):
-            read_output_config(splits)
+        output_config = _output_config(arguments)
         spec = self.SPEC_CLASS(
             input_base=base,
             input_config=arguments["input_config"] or all_files(),
-            output_config=splits or example_gen_pb2.Output(),
+            output_config=output_config or example_gen_pb2.Output(),
             range_config=arguments["range_config"],
             examples=types.Channel(type=standard_artifacts.Examples),
             **checked_properties(settings, arguments),
         )
         super().__init__(spec=spec)
+
+
+def _output_config(arguments: Mapping[str, Any]) -> Any:
+    """Return TFX's `output_config` as it was given, or made from `splits`."""
+    given, splits = arguments["output_config"], arguments["splits"]
+    if splits is not None:
+        if given is not None:
+            rule = "None where output_config is given"
+            raise ConfigError.of("splits", splits, allowed=rule)
+        config = example_gen_pb2.SplitConfig()
+        for name, share in whole_shares(splits).items():
+            config.splits.add(name=name, hash_buckets=share)
+        return example_gen_pb2.Output(split_config=config)
+    if isinstance(given, example_gen_pb2.Output):
+        read_output_config(given)
+    return given
 
 
 class FileTreeDriver(PropertiesDriver):

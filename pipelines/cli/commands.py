@@ -93,6 +93,7 @@ def convert(
     beam_args: Annotated[_Texts, "--beam-arg", With(metavar="--FLAG=VALUE")] = (),
     metadata: Annotated[str | None, _FILE] = None,
     update: bool = False,
+    replace: bool = False,
     dry_run: bool = False,
     **given: Any,
 ) -> Any:
@@ -116,7 +117,8 @@ def convert(
         beam_args: A flag for Beam, such as --beam-arg=--runner=DataflowRunner; may be repeated.
         metadata: Of TFX. Default: OUT/metadata.sqlite.
         update: Keep the shards of the newest dataset in OUT whose inputs are as they were.
-        dry_run: Show what would be made, without making it.
+        replace: Convert into OUT although its latest dataset is of another kind.
+        dry_run: Show the result without writing it; exit 1 if the run would fail.
     """
     _require_out(out, dry_run)
     options = given_settings(given)
@@ -125,7 +127,7 @@ def convert(
             raise click.BadParameter(f"{name} is given twice", param_hint="--set")
         options[name] = value
     named: dict[str, Any] = {"kind": kind, "splits": splits, "metadata": metadata}
-    named |= {"update": update, "beam_pipeline_args": list(beam_args) or None}
+    named |= {"update": update, "replace": replace, "beam_pipeline_args": list(beam_args) or None}
     with show_progress("Looking at the input"):
         from pipelines.tools.conversion.convert import prepare_all
 
@@ -136,7 +138,8 @@ def convert(
         with show_progress("Planning"):
             from pipelines.tools.conversion.dry_run import plan_conversion
 
-            return dataclasses.replace(plan_conversion(conversion), source=source)
+            plan = dataclasses.replace(plan_conversion(conversion), source=source)
+        return plan, not plan.problem
     from pipelines.tools.conversion.convert import run_conversion
 
     made = run_conversion(conversion, str(out), metadata=metadata)
@@ -379,7 +382,12 @@ def forget(
         wanted = [*names, *(line for line in lines if line.strip())]
         found = Forgetting.find(wanted, roots, advance=advance, **options)
     if not dry_run:
-        if not yes and is_terminal():
+        if not yes and not is_terminal():
+            raise click.UsageError(
+                "Nothing was changed: datasets would be rewritten, and nobody can be asked here. "
+                "Add --yes to rewrite them, or --dry-run to list what would be taken out."
+            )
+        if not yes:
             print_messages(*str(found).split("\n"))
             if not click.confirm("Take them out?", err=True):
                 raise click.ClickException("Nothing was changed.")

@@ -202,12 +202,16 @@ def _parameter(one: inspect.Parameter, kind: Any, help: str | None) -> click.Par
 
 # Where the flag is not the setting's name: what is repeated is in the singular.
 _FLAGS = {
-    **{"columns": "--column", "column_names": "--columns", "image_roots": "--image-root"},
+    **{
+        "columns": "--column",
+        "column_names": "--columns",
+        "file_roots": "--file-root --image-root",
+    },
     **{"tensors": "--tensor", "feature_names": "--feature-name"},
 }
 _OTHER_KINDS: dict[str, dict[str, Any]] = {
     "columns": {"type": pair, "multiple": True, "metavar": "NAME=KIND"},
-    "image_roots": {"multiple": True, "metavar": "DIR"},
+    "file_roots": {"multiple": True, "metavar": "DIR"},
     "tensors": {"type": pair, "multiple": True, "metavar": "NAME=DTYPE[SHAPE]"},
     "feature_names": {"type": pair, "multiple": True, "metavar": "NAME=NAME"},
     "num_shards": {"type": counts, "metavar": "N or NAME=N,…"},
@@ -263,7 +267,9 @@ def _flag(name: str, one: "Setting") -> click.Option:
         if one.default is not False:
             spelling = f"{spelling}/--no-{name.replace('_', '-')}"
         return click.Option([spelling, name], is_flag=True, default=None, help=help)
-    return click.Option([spelling, name], help=help, **(_OTHER_KINDS.get(name) or _kind(one)))
+    return click.Option(
+        [*spelling.split(), name], help=help, **(_OTHER_KINDS.get(name) or _kind(one))
+    )
 
 
 def _kind(one: "Setting") -> dict[str, Any]:

@@ -111,7 +111,7 @@ def _search(artifact: Id, uri: str, name: str) -> RecordStep:
 def _bases(found: Lineage, artifact: Id) -> Iterator[str]:
     """Yield the raw inputs of an artifact, from the settings of its makers."""
     for maker in found.makers(artifact)[:1]:
-        roots = maker.settings.get("image_roots")
+        roots = maker.settings.get("file_roots") or maker.settings.get("image_roots")
         for base in (maker.settings.get("input_base"), *(roots if isinstance(roots, list) else ())):
             if isinstance(base, str) and base:
                 yield posixpath.dirname(base) if os.path.isfile(base) else base

@@ -109,10 +109,14 @@ class ShardCheck:
 
 @dataclasses.dataclass(kw_only=True)
 class ShardOutcome:
-    """The whole records before the first that is not, and the problems."""
+    """The whole records of a shard, the damaged or missing ones if they are known, the problems.
+
+    Without a record index, whole records end at the first damaged one, and `damaged` is None.
+    """
 
     split: str
     records: int = 0
+    damaged: int | None = 0
     problems: list[Problem] = dataclasses.field(default_factory=list)
 
 
@@ -124,6 +128,7 @@ class Verification:
     has_manifest: bool
     num_shards: int
     records: dict[str, int]
+    damaged: int | None  # records that are damaged or missing; None where only the first is known
     bytes: int
     problems: Sequence[Problem]
 
@@ -140,14 +145,28 @@ class Verification:
     def __str__(self) -> str:
         lines = [problem.message for problem in self.problems]
         counts = ", ".join(f"{split} {number:,}" for split, number in self.records.items())
-        state = "good" if self.is_good else f"BAD ({quantity(len(self.problems), 'problem')})"
         lines.append(
-            f"{state}: {self.uri}: {quantity(self.num_shards, 'shard')}, "
+            f"{self._state()}: {self.uri}: {quantity(self.num_shards, 'shard')}, "
             f"{human_bytes(self.bytes)}, whole records: {counts}"
         )
         if self.is_good and not self.has_manifest:
             lines.append("It has no manifest, so that missing records cannot be found.")
         return "\n".join(map(printable, lines))
+
+    def _state(self) -> str:
+        """Return `good`, or `BAD` with the number of problems and of damaged records."""
+        if self.is_good:
+            return "good"
+        state = f"BAD ({quantity(len(self.problems), 'problem')})"
+        first = next((one for one in self.problems if one.record is not None), None)
+        if first is None or self.damaged == 0:
+            return state
+        count = "at least 1 record"
+        if self.damaged is not None:
+            total = sum(self.records.values()) + self.damaged
+            count = f"{self.damaged:,} of {quantity(total, 'record')}"
+        place = f"{first.path}, record {first.record}, byte {first.offset}"
+        return f"{state}: {count} damaged, the first in {place}"
 
 
 def verify_dataset(
@@ -178,11 +197,13 @@ def verify_dataset(
     records = dict.fromkeys((task.split for task in tasks), 0)
     for outcome in outcomes:
         records[outcome.split] += outcome.records
+    damaged = [outcome.damaged for outcome in outcomes]
     return Verification(
         uri=files.uri,
         has_manifest=manifest is not None,
         num_shards=len(tasks),
         records=records,
+        damaged=None if None in damaged else sum(map(int, filter(None, damaged))),
         bytes=sum(sizes),
         problems=problems,
     )
@@ -353,13 +374,14 @@ def check_shard(task: ShardCheck) -> ShardOutcome:
                     sums = np.concatenate(crcs)
                     _compare(task, sums, index.payload_crcs, "a record of sum {:08x}")
         return outcome
+    outcome.damaged = None
     outcome.problems += _behind_damage(task, outcome)
     return outcome
 
 
 def _behind_damage(task: ShardCheck, outcome: ShardOutcome) -> list[Problem]:
-    """The damaged records behind the first one, where the index says where they begin."""
-    found: list[Problem] = []
+    """Find the damaged records after the first one, and count the whole ones, by the index."""
+    found, num_read = list[Problem](), 0
     if task.entry is None or task.name.endswith(".gz"):
         return found
     with contextlib.suppress(OSError, DatasetError), open_for_reading(task.path) as stream:
@@ -369,8 +391,11 @@ def _behind_damage(task: ShardCheck, outcome: ShardOutcome) -> list[Problem]:
         for number in range(outcome.records + 1, min(num_whole + 1, len(index))):
             try:
                 index.read(stream, number, path=task.path)
+                num_read += 1
             except CorruptShardError as error:
                 found.append(Problem.of(error, task.name))
+        outcome.records += num_read
+        outcome.damaged = len(index) - outcome.records
     if len(found) > _MOST_NAMED:
         numbers = f"records {found[_MOST_NAMED].record} to {found[-1].record}"
         message = f"{task.path!r}: {len(found) - _MOST_NAMED} more of {numbers} are damaged."

@@ -10,6 +10,7 @@ from typing import Any
 
 from trainer_utils.dataset import open_dataset
 from trainer_utils.dataset.opening import read_shard_blocks
+from trainer_utils.format import Feature
 from trainer_utils.format.example import decode_example
 
 Example = Mapping[str, Any]
@@ -18,7 +19,8 @@ Example = Mapping[str, Any]
 def read_examples(uri: str) -> dict[str, list[dict[str, Any]]]:
     """Return the examples of each split; ids of classes become names, encoded strings become str.
 
-    A dense scalar becomes a value, any other feature a list. Images and audio stay bytes.
+    A dense scalar and an image become a value, any other feature a list. Images and audio stay
+    bytes.
     """
     dataset = open_dataset(uri)
     vocabularies = dataset.vocabularies
@@ -34,13 +36,16 @@ def read_examples(uri: str) -> dict[str, list[dict[str, Any]]]:
                             name: _plain(
                                 list(value),
                                 vocabularies.get(name),
-                                is_scalar=dataset.features[name].dense
-                                and not dataset.features[name].shape,
+                                is_scalar=_holds_one(dataset.features[name]),
                             )
                             for name, value in values.items()
                         }
                     )
     return found
+
+
+def _holds_one(feature: Feature) -> bool:
+    return feature.dense and (feature.is_image or not feature.shape)
 
 
 def _plain(values: list[Any], vocabulary: Any, *, is_scalar: bool) -> Any:

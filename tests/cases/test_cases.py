@@ -196,7 +196,7 @@ def check_tiny_imagenet(splits: Splits) -> None:
 
 def check_restarting_keys(splits: Splits) -> None:
     assert counts(splits) == {"train": 6}
-    assert sorted(example["label"] for example in splits["train"]) == ["0"] * 3 + ["1"] * 3
+    assert sorted(example["label"] for example in splits["train"]) == [0] * 3 + [1] * 3
     assert len({example["image"] for example in splits["train"]}) == 6
 
 
@@ -408,8 +408,8 @@ CASES: Mapping[str, Case] = {
 
 _DETECTION = ("01a", "01c", "35-1a", "02a", "02b", "03a", "03c", "05a", "06a")
 _LISTS = ("03b-txt", "03b-csv", "03b-folder", "04a", "04b", "07", "08", "30")
-_FOLDERS = ("09a", "35-9a", "09c", "12a", "14a", "35-14", "25", "28", "32", "32-data")
-_MEDIA = ("10", "11", "13", "18", "19", "35-19", "33b-avif", "33b")
+_FOLDERS = ("09a", "35-9a", "09c", "14a", "35-14", "25", "28", "32", "32-data")
+_MEDIA = ("13", "19", "35-19", "33b")
 _TABLES = ("15a", "15c", "16a", "17")
 NOT_YET: Mapping[str, str] = {
     **dict.fromkeys(_DETECTION, "boxes of this form are not read yet"),

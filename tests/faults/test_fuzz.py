@@ -21,7 +21,7 @@ import soundfile
 
 from components.common.layout_inputs import FileTable, LayoutInputs
 from components.common.rejects import RejectedInputError
-from components.layouts.images import read_layout
+from components.layouts.reading import read_layout
 from components.layouts.webdataset import read_headers
 from components.media.audio import store_audio
 from components.media.images import store_image

@@ -218,6 +218,8 @@ def merge_descriptions(features: Sequence[Feature]) -> Feature:
     shapes = {(*f.shape, repr(f.extra.get("image_shape"))) for f in features}
     if first.is_image and ("mixed" in sizes or len(shapes) > 1):
         extra["sizes"] = "mixed"
+    if (bits := max(feature.extra.get("bits", 8) for feature in features)) > 8:
+        extra["bits"] = bits
     formats = [feature.extra.get("formats", DATUM_IMAGE_FORMATS) for feature in features]
     if any("formats" in feature.extra for feature in features):
         extra["formats"] = sorted(set().union(*formats))

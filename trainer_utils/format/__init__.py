@@ -18,6 +18,7 @@ from trainer_utils.format.planning import (
     shard_bounds,
 )
 from trainer_utils.format.slices import SplitRange, resolve_slices
+from trainer_utils.format.split_words import split_of_name, split_of_path, splits_of_paths
 from trainer_utils.format.tfrecord import (
     RecordBlock,
     combine_checksums,

@@ -27,6 +27,7 @@ class DatasetError(ValueError):
         path: the file that it is about.
         record: the record's number in that file, from 0 on.
         offset: where that record, or what is wrong, begins in the file, in (decompressed) bytes.
+        details: further lines of the message, such as one per rejected input.
     """
 
     def __init__(
@@ -36,9 +37,11 @@ class DatasetError(ValueError):
         path: str | None = None,
         record: int | None = None,
         offset: int | None = None,
+        details: Iterable[str] = (),
     ) -> None:
         super().__init__(message)
         self.path, self.record, self.offset = path, record, offset
+        self.details = tuple(details)
 
     @classmethod
     def at(
@@ -59,7 +62,7 @@ class DatasetError(ValueError):
         return cls(message, path=path, record=record, offset=offset)
 
     def __str__(self) -> str:
-        return printable(super().__str__())
+        return "\n".join(printable(line) for line in (super().__str__(), *self.details))
 
     def __reduce__(self) -> tuple[object, ...]:
         return type(self), self.args, {name: _plain(value) for name, value in vars(self).items()}

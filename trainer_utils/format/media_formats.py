@@ -67,7 +67,7 @@ _BMP_CHANNELS = {8: 1, 24: 3, 32: 4}  # by bits
 class MediaFormat:
     """A format that is taken: `image` or `audio`, by how its files are called and begin.
 
-    `name` is Pillow's or libsndfile's, `form` what it is in a RIFF.
+    `name` is Pillow's or libsndfile's, `form` what it is in a RIFF, `brands` in an ISO media file.
     """
 
     name: str
@@ -75,6 +75,7 @@ class MediaFormat:
     extensions: tuple[str, ...]
     signatures: tuple[bytes, ...] = ()
     form: bytes | None = None
+    brands: tuple[bytes, ...] = ()
 
 
 FORMATS = (
@@ -82,8 +83,15 @@ FORMATS = (
     MediaFormat("PNG", "image", (".png", ".apng"), (PNG,)),
     MediaFormat("GIF", "image", (".gif",), (GIF,)),
     MediaFormat("BMP", "image", (".bmp", ".dib"), (BMP,)),
-    MediaFormat("TIFF", "image", (".tif", ".tiff"), (b"II*\0", b"MM\0*")),
+    MediaFormat("TIFF", "image", (".tif", ".tiff"), (b"II*\0", b"MM\0*", b"II+\0", b"MM\0+")),
     MediaFormat("WEBP", "image", (".webp",), form=b"WEBP"),
+    MediaFormat("AVIF", "image", (".avif", ".avifs"), brands=(b"avif", b"avis")),
+    MediaFormat(
+        "HEIF",
+        "image",
+        (".heic", ".heics", ".heif", ".heifs", ".hif"),
+        brands=(b"heic", b"heix", b"heim", b"heis", b"hevc", b"hevx", b"mif1", b"msf1"),
+    ),
     MediaFormat("WAV", "audio", (".wav", ".wave"), form=WAVE),
     MediaFormat("FLAC", "audio", (".flac",), (b"fLaC",)),
     MediaFormat("OGG", "audio", (".ogg", ".oga", ".opus"), (OGG,)),
@@ -96,25 +104,46 @@ EXTENSIONS = {
 }
 """What names end in, by kind."""
 
-# Images that are not taken, to say so: PNM, Photoshop, PostScript, PDF, SVG, JPEG 2000, icons, QOI,
-# and at byte 4 HEIF and AVIF.
+# Images that are not taken, to say so: PNM, Photoshop, PostScript, PDF, SVG, JPEG 2000, icons, QOI.
 _OTHERS = (
     *(b"P%d" % number for number in range(1, 8)),
     *(b"8BPS", b"%!PS", b"%PDF", b"<svg", b"\0\0\0\x0cjP  ", b"\xff\x4f\xff\x51", b"\0\0\1\0"),
     b"qoif",
 )
-_OTHERS_AT_4 = (b"ftypheic", b"ftypheix", b"ftypmif1", b"ftypavif", b"ftypmsf1")
+_FTYP = b"ftyp"  # at byte 4: an ISO media file, whose brands follow
+_GENERAL_BRANDS = (b"mif1", b"msf1")  # of HEIF and AVIF alike
 
 
 def format_of(head: bytes) -> MediaFormat | None:
-    """What a file is that begins so: 12 bytes are enough. None for none of ours."""
+    """Return the format of a file by its first bytes; None if it is not a supported one.
+
+    12 bytes are enough, but 64 for an AVIF whose main brand is HEIF's.
+    """
     form = head[8:12] if head.startswith(RIFF) else b""
-    return next((f for f in FORMATS if head.startswith(f.signatures) or f.form == form), None)
+    brand = _main_brand(head) if head[4:8] == _FTYP else b""
+    return next(
+        (
+            f
+            for f in FORMATS
+            if head.startswith(f.signatures) or f.form == form or brand in f.brands
+        ),
+        None,
+    )
+
+
+def _main_brand(head: bytes) -> bytes:
+    """Return the brand that decides (ISO 14496-12): the main one, or AVIF's of the others."""
+    brand = head[8:12]
+    if brand in _GENERAL_BRANDS:
+        end = min(int.from_bytes(head[:4], "big"), len(head))
+        compatible = [head[place : place + 4] for place in range(16, end - 3, 4)]
+        return next((one for one in (b"avif", b"avis") if one in compatible), brand)
+    return brand
 
 
 def is_other_image(head: bytes) -> bool:
     """Whether a file is an image of a kind that is not taken; blanks before its text may be."""
-    return head[:16].lstrip().startswith(_OTHERS) or head[4:].startswith(_OTHERS_AT_4)
+    return head[:16].lstrip().startswith(_OTHERS)
 
 
 def packing_of(head: bytes) -> str | None:

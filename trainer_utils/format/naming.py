@@ -70,6 +70,8 @@ _CANONICAL = {
     **{"train": "train", "training": "train", "test": "test", "testing": "test"},
     **dict.fromkeys(_EVAL, "eval"),
 }
+SPLIT_SPELLINGS = tuple(_CANONICAL)
+"""The words that name a split, in lower case."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

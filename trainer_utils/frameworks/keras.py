@@ -8,6 +8,10 @@ TensorFlow is imported only where it is Keras's backend.
 
 import functools
 import itertools
+import sys
+import threading
+import types
+from collections.abc import Iterator
 from typing import Any
 
 from trainer_utils.dataset.location import Inputs
@@ -15,6 +19,9 @@ from trainer_utils.format import ConfigError
 from trainer_utils.frameworks.numpy import SHOWN_OF_INPUT, Input, import_framework
 from trainer_utils.machine import run_ahead
 from trainer_utils.options import InputOptions, choose_options, shows_settings
+
+_OLDEST = 3, 7  # before it, Keras does not say when it has taken a batch only to build a model
+_FRAMES_TO_KERAS = 4  # on_epoch_end, that of the adapter, a method of EpochIterator
 
 
 @shows_settings
@@ -27,19 +34,21 @@ def keras_dataset(
     options: InputOptions | None = None,
     **settings: Any,
 ) -> Any:
-    """Reads a dataset as a `keras.utils.PyDataset`.
+    """Read a dataset as a `keras.utils.PyDataset`.
 
     Args:
-        artifact_uri, split, options, settings: as `iterate` takes them, but for `repeat`: `fit`
-            says how many epochs there are.
-        worker: which of the processes that train together this is, from 0.
-        num_workers: how many of these there are.
+        artifact_uri, split, options, settings: as `iterate` takes them, except `repeat`: `fit`
+            takes the number of epochs.
+        worker: the rank of this process in the training job, from 0.
+        num_workers: the number of these processes.
 
     Returns:
-        The batches that `iterate` yields, made in threads. Each of Keras's epochs has
-        `input_steps` steps and begins where the one before ended, the first at `state`. Its
-        `state(step)` is the token to go on from, here or in any other framework, where `fit` was
-        given `shuffle=False`, so that it takes the steps in their order.
+        The batches that `iterate` yields, made in threads. A pass over the dataset has
+        `input_steps` steps and starts where the pass before ended, the first at `state`. With
+        `steps_per_epoch`, a pass spans several of Keras's epochs; a `fit` or `evaluate` that
+        begins after an unfinished pass repeats it. `state(step)` is the token to resume from
+        after that many steps of one `fit`, in any framework. Pass `shuffle=False` to `fit`, so
+        that it takes the steps in their order.
 
     Raises:
         DatasetError, ConfigError: as `iterate`; or Keras 3 is not installed.
@@ -55,23 +64,29 @@ def keras_dataset(
 
 @functools.cache
 def _keras_class() -> Any:
-    """The class of Keras's kind."""
+    """Return the subclass of Keras's `PyDataset`."""
+    keras = import_framework("keras", shown="Keras 3", of="keras_dataset")
+    if tuple(map(int, keras.__version__.split(".")[:2])) < _OLDEST:
+        rule = f"Keras {_OLDEST[0]}.{_OLDEST[1]} or newer, found {keras.__version__}"
+        raise ConfigError(f"keras_dataset: expected {rule}: pip install -U keras")
     utils = import_framework("keras.utils", shown="Keras 3", of="keras_dataset")
-    if not hasattr(utils, "PyDataset"):
-        raise ConfigError(
-            "keras_dataset: expected Keras 3, found an older one: pip install -U keras"
-        )
 
     class KerasDataset(utils.PyDataset):  # type: ignore[misc, name-defined]
-        """The batches of one worker by their step in Keras's epoch."""
+        """The batches of one worker, by their step in a pass over the dataset.
+
+        A pass is `input_steps` steps. It ends when Keras has trained on all of them, which may
+        take several of its epochs (`steps_per_epoch`). Batches that Keras takes to build a model,
+        or ahead of training, end nothing.
+        """
 
         def __init__(self, source: Input) -> None:
-            # Keras's own threads would not begin anew after the batch that it builds a model by.
+            # Keras's own threads would not restart after the batch that it builds a model by.
             super().__init__(workers=1)
-            self._taken = 0
             self._source, start = source, source.input_start
-            self._coming = -1  # the step of those that are made ahead
-            self._first = start.epoch * source.input_steps + start.step  # of Keras's epoch
+            self._first = start.epoch * source.input_steps + start.step  # of this pass
+            self._next_made = -1  # the step that `_made` yields next
+            self._made: Any = None
+            self._lock = threading.Lock()  # a stopped run's thread may still ask for batches
 
         def __getattr__(self, name: str) -> Any:
             if name in SHOWN_OF_INPUT:
@@ -82,27 +97,55 @@ def _keras_class() -> Any:
             return int(self.input_steps)
 
         def __getitem__(self, index: int) -> Any:
-            self._taken += 1
+            if not 0 <= index < self.input_steps:
+                raise IndexError(index)
             source, number = self._source, self._first + index
-            if index and number != self._coming:  # in another order
+            if index and number != self._next_made:  # in another order
                 return source.element(number)
-            if number != self._coming:
-                self._made = run_ahead(
-                    source.element,
-                    itertools.count(number),
-                    threads=source.calls_at_once,
-                    most=max(source.options.prefetch, source.options.processes),
-                )
-            self._coming = -1  # where this one cannot be made
-            found = next(self._made)
-            self._coming = number + 1
-            return found
+            with self._lock:
+                if number != self._next_made:
+                    self._made = run_ahead(
+                        source.element,
+                        itertools.count(number),
+                        threads=source.calls_at_once,
+                        most=max(source.options.prefetch, source.options.processes),
+                    )
+                self._next_made = -1  # if this one cannot be made
+                batch = next(self._made)
+                self._next_made = number + 1
+            return batch
+
+        def __iter__(self) -> Iterator[Any]:
+            yield from map(self.__getitem__, range(self.input_steps))
+            self._end_pass()
 
         def on_epoch_end(self) -> None:
-            """Keras calls it, also after one batch that it only builds a model by."""
-            if self._taken >= self.input_steps:
+            """End the pass, unless Keras only builds a model or has steps of the pass left."""
+            if _is_end_of_pass():
+                self._end_pass()
+
+        def _end_pass(self) -> None:
+            if self.input_steps:
                 self._source.report_unreadable(self._first // self.input_steps)
-                self._first += self.input_steps
-            self._taken = 0
+            self._first += self.input_steps
 
     return KerasDataset
+
+
+def _is_end_of_pass() -> bool:
+    """Return whether the caller of `on_epoch_end` has trained on each step of a pass.
+
+    Keras's `EpochIterator` calls it at the end of each of its epochs, and also from `reset`, after
+    it took batches to build the model or to learn their shapes. The calls look the same to a
+    dataset: with one step in an epoch, Keras takes that step before either. Only the iterator
+    knows, whose count of steps is 0 after the last step of a pass. Anyone else who calls ends it.
+    """
+    frame: types.FrameType | None = sys._getframe(1)
+    for _ in range(_FRAMES_TO_KERAS):
+        if frame is None:
+            break
+        caller: Any = frame.f_locals.get("self")
+        if hasattr(caller, "data_adapter"):
+            return frame.f_code.co_name != "reset" and not caller._steps_seen
+        frame = frame.f_back
+    return True

@@ -67,6 +67,7 @@ class FeatureArrays:
                 options,
                 channels=self._channels(feature),
                 label_map=bool(feature.extra.get("label_map")),
+                bits=feature.extra.get("bits", 8),
             )
             for name, feature in features.items()
             if feature.has_pixels
@@ -364,6 +365,11 @@ def check_followers(features: Mapping[str, Feature], options: "InputOptions") ->
             names = ", ".join(followers)
             rule = f"no {one.name!r} where {names} are read, which cannot follow their image"
             raise ConfigError.of("augment", options.augment, allowed=rule)
+    deep = [name for name, feature in features.items() if feature.extra.get("bits") == 16]
+    if deep and (others := [one.name for one in (*chain.pixels, *chain.mixing)]):
+        rule = f"no {others[0]!r} where {', '.join(deep)} has 16 bits: crops and 'flip' alone"
+        cure = "Change the batches' arrays yourself, or convert with sixteen_bit='scale'"
+        raise ConfigError.of("augment", options.augment, allowed=rule, advice=cure)
     if chain.flips and len({"xmin", "xmax"} & set(boxes)) == 1:
         rule = "both xmin and xmax or neither, since flip exchanges them"
         raise ConfigError.of("features", boxes, allowed=rule)

@@ -189,14 +189,19 @@ class Normalization:
         scales = np.diag(np.broadcast_to(1 / deviation, channels))
         self._matrix = np.column_stack([scales, np.broadcast_to(-mean / deviation, channels)])
 
-    def write(self, pixels: npt.NDArray[np.uint8], *, to: npt.NDArray[Any]) -> None:
-        """Of `(height, width, channels) uint8` into an array of that shape and of `dtype`.
+    def write(self, pixels: Array, *, to: Array) -> None:
+        """Normalize `(height, width, channels)` integers into an array of that shape and `dtype`.
 
-        There are 256 values, so it is a look-up in one pass; of channels that differ, in float32,
-        OpenCV's own multiplication takes two thirds of its time (85 and 126 us of 224 x 224).
+        Of uint8 there are 256 values, so it is a look-up in one pass; of channels that differ, in
+        float32, OpenCV's own multiplication takes two thirds of its time (85 and 126 us of 224 x
+        224). Of uint16, 65,535 is what 255 is of uint8.
         """
         import cv2
 
+        if pixels.dtype == np.uint16:
+            scales, shifts = np.diag(self._matrix) / 257, self._matrix[:, -1]
+            to[...] = (pixels * scales + shifts).astype(self.dtype)
+            return
         if self._table.shape[-1] == 1:  # all channels are alike, which takes less
             pixels, to = pixels.reshape(len(pixels), -1), to.reshape(len(to), -1)
         elif self.dtype == np.float32:
@@ -274,17 +279,19 @@ def image_size(data: Data) -> tuple[int, int]:
     return height, width
 
 
-def decode_image(data: Data, *, channels: int, keeps_values: bool = False) -> Pixels:
-    """An image of any format, `(height, width, channels)`; of a film, its first picture.
+def decode_image(data: Data, *, channels: int, keeps_values: bool = False, bits: int = 8) -> Array:
+    """Decode an image of any format to `(height, width, channels)`; of a film, its first picture.
 
-    With `keeps_values` a grey or indexed image's stay as they are, as in maps of class ids. Raises
-    whatever its decoder does where it cannot be decoded, or its end is missing.
+    With `keeps_values` a grey or indexed image's stay as they are, as in maps of class ids. With
+    16 `bits` a PNG of 16 bits a channel is uint16. All else is uint8. Raises whatever its decoder
+    does where it cannot be decoded, or its end is missing.
     """
     import cv2
 
     if data[: len(media.PNG)] == media.PNG and not keeps_values:
         kind = cv2.IMREAD_GRAYSCALE if channels == 1 else cv2.IMREAD_COLOR
         flags = kind | cv2.IMREAD_IGNORE_ORIENTATION
+        flags |= cv2.IMREAD_ANYDEPTH if bits == 16 else 0
         found: Any = cv2.imdecode(np.frombuffer(data, np.uint8), flags)
         if found is None:  # which it says where memory ends, too
             with _opened(data) as image:
@@ -292,7 +299,8 @@ def decode_image(data: Data, *, channels: int, keeps_values: bool = False) -> Pi
             raise ValueError("a PNG that is damaged or not whole")
         if channels == 3:
             cv2.cvtColor(found, cv2.COLOR_BGR2RGB, found)
-        return np.asarray(found, np.uint8).reshape(*found.shape[:2], channels)
+        decoded: Array = np.asarray(found).reshape(*found.shape[:2], channels)
+        return decoded
     with _opened(data) as image:
         if image.format == "JPEG" and channels == 1:
             image.draft("L", image.size)  # its own luminance
@@ -318,11 +326,14 @@ class ImageDecoder:
     """Decodes images as options say, to 1 or 3 channels.
 
     Of a `label_map` the nearest value is taken, and none are mixed; it is cut, mirrored and moved
-    as the image of the same key is.
+    as the image of the same key is. With 16 `bits` pixels are uint16, those of 8 bits times 257.
     """
 
-    def __init__(self, options: "InputOptions", *, channels: int, label_map: bool = False) -> None:
+    def __init__(
+        self, options: "InputOptions", *, channels: int, label_map: bool = False, bits: int = 8
+    ) -> None:
         self._options, self._channels, self._label_map = options, channels, label_map
+        self._bits = bits
         self._normalization = None
         if options.image.normalize is not None and not label_map:
             self._normalization = Normalization(
@@ -339,10 +350,12 @@ class ImageDecoder:
     @property
     def dtype(self) -> np.dtype[Any]:
         """Of the arrays."""
-        return np.dtype(np.uint8) if self._normalization is None else self._normalization.dtype
+        if self._normalization is not None:
+            return self._normalization.dtype
+        return np.dtype(np.uint16 if self._bits == 16 else np.uint8)
 
     def decode(self, images: Sequence[Image], keys: Keys | None = None) -> Array:
-        """A batch `(batch, height, width, channels)`, uint8 or floats, which stays as it is.
+        """A batch `(batch, height, width, channels)`, integers or floats, which stays as it is.
 
         Args:
             images: of any sizes; of one, where the options have no `image_size`.
@@ -358,6 +371,10 @@ class ImageDecoder:
         found = [self._size(image) for image in images]
         sizes, are_plain = [size for size, _ in found], [is_plain for _, is_plain in found]
         plans = plan_images(self._options, sizes, keys, scales=not self._label_map)
+        for (height, width), plan, is_jpeg in zip(sizes, plans, are_plain, strict=True):
+            ratio = plan.ratio if is_jpeg else 1  # a JPEG is decoded at that scale
+            if height * width * self._channels >= MOST_VALUES * ratio**2:
+                raise ValueError(f"one of {height} x {width} pixels")
         targets = {plan.target for plan in plans} or {(0, 0)}
         size = self._options.image_size or min(targets)
         if self._options.image_size is None and len(targets) > 1:
@@ -388,22 +405,32 @@ class ImageDecoder:
             return (image.shape[0], image.shape[1]), False
         of_jpeg = None if self._label_map else plain_jpeg_size(image)
         size = of_jpeg or image_size(image)
-        if not 0 < math.prod(size) * self._channels < MOST_VALUES:
+        if not math.prod(size):
             raise ValueError(f"one of {size[0]} x {size[1]} pixels")
         return size, of_jpeg is not None
 
-    def _part(self, image: Image, size: tuple[int, int], plan: ImagePlan, is_plain: bool) -> Pixels:
-        """What is kept of an image, in as many channels as are asked for."""
+    def _part(self, image: Image, size: tuple[int, int], plan: ImagePlan, is_plain: bool) -> Array:
+        """Return what is kept of an image, in as many channels and bits as are asked for."""
+        part = self._decoded_part(image, size, plan, is_plain)
+        if self._bits == 16 and part.dtype == np.uint8:
+            part = part.astype(np.uint16) * np.uint16(257)  # 255 becomes 65,535
+        return part
+
+    def _decoded_part(
+        self, image: Image, size: tuple[int, int], plan: ImagePlan, is_plain: bool
+    ) -> Array:
         import cv2
 
         if isinstance(image, np.ndarray):
-            whole: Pixels = image
+            whole: Array = image
         else:
             if is_plain:
                 part = decode_jpeg_part(image, size, plan, channels=self._channels)
                 if part is not None:
                     return part
-            whole = decode_image(image, channels=self._channels, keeps_values=self._label_map)
+            whole = decode_image(
+                image, channels=self._channels, keeps_values=self._label_map, bits=self._bits
+            )
         top, left, height, width = plan.box
         pixels = whole[top : top + height, left : left + width]
         if pixels.shape[-1] == self._channels:
@@ -411,9 +438,9 @@ class ImageDecoder:
         if pixels.shape[-1] == 1:
             return np.repeat(pixels, self._channels, axis=-1)
         grey = cv2.cvtColor(np.ascontiguousarray(pixels), cv2.COLOR_RGB2GRAY)
-        return np.asarray(grey, np.uint8)[..., np.newaxis]
+        return np.asarray(grey, pixels.dtype)[..., np.newaxis]
 
-    def _fitted(self, part: Pixels, plan: ImagePlan, row: Array) -> Pixels:
+    def _fitted(self, part: Array, plan: ImagePlan, row: Array) -> Array:
         """What is kept, in its new size; in its row of the batch, where that spares a copy."""
         import cv2
 
@@ -425,12 +452,12 @@ class ImageDecoder:
             inner = None if size or plan.is_mirrored else to
             method = cv2.INTER_NEAREST_EXACT if self._label_map else cv2.INTER_LINEAR
             resized = cv2.resize(part, (width, height), inner, interpolation=method)
-            pixels = np.asarray(resized, np.uint8).reshape(height, width, -1)
+            pixels = np.asarray(resized, part.dtype).reshape(height, width, -1)
         if size is not None:
-            whole = np.zeros((*size, self._channels), np.uint8)
+            whole = np.zeros((*size, self._channels), part.dtype)
             top, left = ((a - n) // 2 for a, n in zip(size, plan.target, strict=True))
             whole[top : top + height, left : left + width] = pixels
             pixels = whole
         if plan.is_mirrored:
-            pixels = np.asarray(cv2.flip(pixels, 1, to), np.uint8).reshape(pixels.shape)
+            pixels = np.asarray(cv2.flip(pixels, 1, to), part.dtype).reshape(pixels.shape)
         return pixels

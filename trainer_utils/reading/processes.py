@@ -63,29 +63,42 @@ class BatchProcesses:
         Raises what `Batches` raises, and RuntimeError where the process was killed.
         """
         idle = self._processes()
-        process = idle.get()
         try:
+            process = idle.get() or _Process(self._payload)
             answer = process.ask(epoch, list(reads))
-        except (EOFError, OSError) as error:
-            code = process.stop()
-            process = _Process(self._payload)
-            raise RuntimeError(
-                f"a process that makes batches ended with exit status {code}; if the system ended "
-                f"it for want of memory, give the input fewer than processes={self._count}"
-            ) from error
-        finally:
             idle.put(process)
+        except BaseException as error:
+            # Also an exception of a signal's handler. The process may still send its answer, which
+            # the next request would take for its own: another one takes its place.
+            idle.put(None)
+            if isinstance(error, _ProcessEndedError):
+                raise RuntimeError(
+                    f"a process that makes batches ended with exit status {error.code}; if the "
+                    "system ended it for want of memory, give the input fewer than "
+                    f"processes={self._count}"
+                ) from error
+            raise
         if isinstance(answer, Exception):  # an OSError, too, is then what it met, and not its end
             raise answer
         return answer
 
-    def _processes(self) -> "queue.SimpleQueue[_Process]":
+    def _processes(self) -> "queue.SimpleQueue[_Process | None]":
+        """The processes that are idle; None for each that is to be started."""
         with self._lock:
             if self._owner != os.getpid():  # a process that was forked has its own
-                self._owner, self._idle = os.getpid(), queue.SimpleQueue[_Process]()
+                idle = queue.SimpleQueue[_Process | None]()
                 for _ in range(self._count):
-                    self._idle.put(_Process(self._payload))
+                    idle.put(_Process(self._payload))
+                self._owner, self._idle = os.getpid(), idle
         return self._idle
+
+
+class _ProcessEndedError(Exception):
+    """A process ended before it answered."""
+
+    def __init__(self, code: int | None) -> None:
+        super().__init__(f"exit status {code}")
+        self.code = code
 
 
 class _Process:
@@ -99,18 +112,34 @@ class _Process:
                 arguments, pass_fds=[there.fileno()], stdin=subprocess.DEVNULL
             )
         self._connection, self._payload = Connection(here.detach()), payload
+        self._requests = itertools.count()
         self._files: list[mmap.mmap] = []
         self._released: collections.deque[int] = collections.deque()
         self.stop = weakref.finalize(self, _stop, self._process, self._connection)
 
     def ask(self, epoch: int, reads: list[int]) -> tuple[list[Any], dict[Any, str]] | Exception:
-        """What `BatchProcesses.make` gives, or the error that it raises."""
+        """Return what `BatchProcesses.make` returns, or the error that it raises.
+
+        A process whose answer was not read to its end is stopped, and must not be asked again.
+        """
+        try:
+            return self._ask(epoch, reads)
+        except (EOFError, ConnectionError) as error:  # a TimeoutError is a signal handler's
+            raise _ProcessEndedError(self.stop()) from error
+        except BaseException:
+            self.stop()
+            raise
+
+    def _ask(self, epoch: int, reads: list[int]) -> tuple[list[Any], dict[Any, str]] | Exception:
         if self._payload:
             self._connection.send_bytes(self._payload)
             self._payload = b""
         free = [self._released.popleft() for _ in range(len(self._released))]
-        self._connection.send((epoch, reads, free))
-        answer = self._connection.recv()
+        request = next(self._requests)
+        self._connection.send((request, epoch, reads, free))
+        answered, answer = self._connection.recv()
+        if answered != request:
+            raise RuntimeError(f"request {request}: expected its answer, got that of {answered}")
         if isinstance(answer, Exception):
             return answer
         number, num_bytes, bounds, pickled, unreadable = answer
@@ -138,21 +167,21 @@ def serve(descriptor: int) -> None:
     try:
         payload = connection.recv_bytes()
         while True:
-            epoch, reads, returned = connection.recv()
+            request, epoch, reads, returned = connection.recv()
             free.update(returned)
             try:
                 if batches is None:
                     batches, machine.most_threads = pickle.loads(payload)
                 made = batches.make(epoch, reads)
             except Exception as error:
-                connection.send(_sendable(error))
+                connection.send((request, _sendable(error)))
                 continue
             new = {key: why for key, why in batches.unreadable.items() if key not in told}
             told.update(new)
             buffers: list[pickle.PickleBuffer] = []
             pickled = pickle.dumps(made, protocol=5, buffer_callback=buffers.append)
             number, bounds, file = _store([buffer.raw() for buffer in buffers], maps, free)
-            connection.send((number, len(maps[number]), bounds, pickled, new))
+            connection.send((request, (number, len(maps[number]), bounds, pickled, new)))
             if file is not None:
                 reduction.send_handle(connection, file, os.getppid())
                 os.close(file)

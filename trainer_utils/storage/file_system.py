@@ -83,9 +83,14 @@ class MachineError(OSError, DatasetError):
     """
 
     def __init__(
-        self, message: str = "", *, path: str | None = None, errno: int | None = None
+        self,
+        message: str = "",
+        *,
+        path: str | None = None,
+        errno: int | None = None,
+        offset: int | None = None,
     ) -> None:
-        DatasetError.__init__(self, message, path=path)
+        DatasetError.__init__(self, message, path=path, offset=offset)
         self.errno = errno
 
     __str__ = DatasetError.__str__
@@ -130,12 +135,15 @@ def persist(
             if not is_fault(error) or isinstance(error, (MachineError, PermissionError)):
                 raise
             if pause is None:
-                raise _machine_error(path, error) from error
+                raise machine_error(path, error) from error
         time.sleep(pause)
     raise AssertionError("unreachable")
 
 
-def _machine_error(path: str, error: OSError | MemoryError) -> MachineError:
+def machine_error(
+    path: str, error: OSError | MemoryError, *, offset: int | None = None
+) -> MachineError:
+    """Return the error of a file at which the machine failed, at an offset where one is known."""
     if isinstance(error, MachineError):
         return error
     number = errno.ENOMEM if isinstance(error, MemoryError) else error.errno
@@ -143,12 +151,14 @@ def _machine_error(path: str, error: OSError | MemoryError) -> MachineError:
         return MachineError(str(error), path=path)
     said = getattr(error, "strerror", None) or os.strerror(number)
     name = errno.errorcode.get(number, number)
+    place = "" if offset is None else f" (byte {offset})"
     return MachineError(
-        f"{path!r}: expected the system to serve it, got {name}: {said}. It is not the file's "
-        "fault, and nothing was rejected for it: mend the disk, the network or the limit, and run "
-        "it again.",
+        f"{path!r}: expected the system to serve it, got {name}: {said}{place}. It is not the "
+        "file's fault, and nothing was rejected for it: fix the disk, the network or the limit, "
+        "and run it again.",
         path=path,
         errno=number,
+        offset=offset,
     )
 
 
@@ -162,7 +172,7 @@ def problem_of(error: OSError, path: str) -> tuple[str, str]:
     """Why a file that was listed cannot be read, as a reject's code and detail; a MachineError
     where the file is not to blame."""
     if is_fault(error):
-        raise _machine_error(path, error) from error
+        raise machine_error(path, error) from error
     if isinstance(error, FileRefusedError):
         return error.code, str(error)
     if isinstance(error, (FileNotFoundError, NotADirectoryError)):

@@ -137,7 +137,12 @@ LOCAL = _LocalFileSystem()
 
 
 class _LocalFile(io.FileIO):
-    """A file that is open for reading; a read at which the machine fails is made again."""
+    """A file that is open for reading; a read at which the machine fails is made again.
+
+    A read returns fewer bytes than asked for at the end of the file only: one system call reads at
+    most 2,147,479,552, and Arrow, NumPy and others take a short read for the end of the file.
+    Source: read(2).
+    """
 
     def __init__(self, descriptor: int, path: str) -> None:
         super().__init__(descriptor, "rb")
@@ -147,14 +152,34 @@ class _LocalFile(io.FileIO):
         return persist(self._path, self._read_from, self.tell(), -1 if size is None else size)
 
     def readinto(self, buffer: "WriteableBuffer", /) -> int:
-        return persist(self._path, super().readinto, buffer) or 0
+        return persist(self._path, self._read_into_from, self.tell(), buffer)
 
     def readall(self) -> bytes:
         return self.read()
 
     def _read_from(self, start: int, size: int) -> bytes:
-        self.seek(start)  # where an attempt before has failed half-way
-        return (super().readall() if size < 0 else super().read(size)) or b""
+        self.seek(start)  # an earlier attempt may have failed half-way
+        if size < 0:
+            return super().readall() or b""
+        data = self._read_once(size)
+        if 0 < len(data) < size:
+            parts = [data]
+            while data and (size := size - len(data)):
+                data = self._read_once(size)
+                parts.append(data)
+            return b"".join(parts)
+        return data
+
+    def _read_into_from(self, start: int, buffer: "WriteableBuffer") -> int:
+        self.seek(start)
+        count, view = 0, memoryview(buffer).cast("B")
+        while count < len(view) and (more := super().readinto(view[count:])):
+            count += more
+        return count
+
+    def _read_once(self, size: int) -> bytes:
+        """Return the bytes of one system call, which may be fewer although there are more."""
+        return super().read(min(size, _MOST_READ)) or b""
 
 
 def _open_regular(path: str, root: str | None) -> tuple[int, int]:

@@ -22,9 +22,11 @@ from typing import Any
 
 from components.balancing.settings import BalancerSettings
 from components.common.rejects import REJECT_CODES
+from components.common.settings import with_new_names
 from components.common.workspace import check_folder, is_within, path_of
 from components.example_gen.settings import ExampleGenSettings
 from components.file_conversion import FileConversion
+from components.layouts.names import MEDIA
 from components.report.inspection import inspect_dataset
 from components.steps import conversion_of
 from pipelines.tools.conversion import METADATA_FILE
@@ -40,9 +42,15 @@ from pipelines.tools.conversion.settings import (
     prepare,
 )
 from trainer_utils.dataset import open_dataset
-from trainer_utils.dataset.location import LATEST, datasets_in, newest_dataset, read_manifest
+from trainer_utils.dataset.location import (
+    LATEST,
+    datasets_in,
+    newest_dataset,
+    read_manifest,
+    read_origin,
+)
 from trainer_utils.extras import HOW_TO_GET_TFX
-from trainer_utils.format import ConfigError, Manifest
+from trainer_utils.format import ConfigError, DatasetError, Manifest
 from trainer_utils.format.json_text import JsonObject
 from trainer_utils.format.naming import INPUTS_FILE, MANIFEST_FILE, REJECTS_FILE
 from trainer_utils.format.printable import printable
@@ -119,6 +127,7 @@ def convert(
     metadata: str | None = None,
     splits: Mapping[str, float] | Sequence[str] | None = None,
     update: bool = False,
+    replace: bool = False,
     beam_pipeline_args: Sequence[str] | None = None,
     **options: Any,
 ) -> Converted:
@@ -147,6 +156,8 @@ def convert(
         update: whether shards of the newest dataset in `out` stay whose inputs are as they were;
             those that follow are not shuffled among them. Of images and sounds; the first
             conversion there is as any other.
+        replace: whether `out/latest` may lead to a dataset of another kind than now, such as texts
+            in place of photos. The earlier datasets in `out` stay.
         beam_pipeline_args: as Beam takes them, `["--runner=DataflowRunner", …]`. None: all runs
             in this process.
         options: of ImageExampleGen, TextExampleGen or AudioExampleGen (`layout`, `vocabulary`,
@@ -163,7 +174,9 @@ def convert(
         ConfigError: a setting is not allowed.
     """
     options |= {"kind": kind, "metadata": metadata, "splits": splits, "update": update}
+    options["replace"] = replace
     options["beam_pipeline_args"] = beam_pipeline_args
+    options = with_new_names(options)
     with show_step("Looking at the input"):
         conversion = prepare_all(source, path_of("out", out), **options)
     made = run_conversion(conversion, out, metadata=metadata)
@@ -179,6 +192,7 @@ def prepare_all(
     metadata: str | None = None,
     splits: Mapping[str, float] | Sequence[str] | None = None,
     update: bool = False,
+    replace: bool = False,
     beam_pipeline_args: Sequence[str] | None = None,
     **options: Any,
 ) -> Conversion:
@@ -205,16 +219,40 @@ def prepare_all(
                 source, options, roots = as_table(source, os.path.join(out, "source"), options)
         splits = options.pop("splits", None)
         kind = kind or recognise(source, options)[0]
-        if roots and kind != "text":
-            options["image_roots"] = roots
+        names_files = any(of in MEDIA for of in options.get("columns", {}).values())
+        if roots and (kind != "text" or names_files):
+            options["file_roots"] = roots
     conversion = prepare(
         source, kind=kind, splits=splits, beam_pipeline_args=beam_pipeline_args, **options
     )
     if out is not None:
         check_places(conversion.source, out, metadata)
+        if not replace:
+            _check_same_kind(conversion.kind, out)
     if metadata is not None and not has_tfx():
         raise ConfigError.of("metadata", metadata, allowed=f"None without TFX: {HOW_TO_GET_TFX}")
     return _updating(conversion, out) if update and out is not None else conversion
+
+
+def _check_same_kind(kind: str, out: str) -> None:
+    """Raise ConfigError if `out/latest` leads to a dataset that was converted from another kind."""
+    latest = newest_dataset(out)
+    try:
+        manifest = read_manifest(latest) if latest != out else None
+        origin = None if manifest is None else read_origin(latest, manifest)
+    except DatasetError:  # a damaged dataset is rebuilt
+        return
+    steps = [] if origin is None else [origin.made_by, *(one.made_by for one in origin.ancestors)]
+    components = {step.component for step in steps if step is not None}
+    before = [one for one, component in EXAMPLE_GENS.items() if component in components]
+    if before and kind not in before:
+        raise ConfigError(
+            f"out: {out!r} holds a dataset of kind {before[0]}, and the input is of kind {kind}. "
+            "Choose another folder; or pass replace=True (--replace), after which "
+            f"{join(out, LATEST)!r} leads to the new dataset.",
+            setting="out",
+            value=out,
+        )
 
 
 def _updating(conversion: Conversion, out: str) -> Conversion:

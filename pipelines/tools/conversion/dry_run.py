@@ -2,7 +2,7 @@
 
     print(plan_conversion(prepare("photos/", num_shards=4)))
 
-Files of images and sounds are listed and not read: only the run itself can say how many are bad.
+Of images and audio files a sample is opened: only the run itself finds every damaged one.
 Tables and texts are read once, by way of a temporary folder.
 """
 
@@ -12,10 +12,16 @@ import itertools
 import tempfile
 from collections.abc import Mapping
 
+import pyarrow as pa
+
+from components.common.entry import BlobReader, entries_of
+from components.common.rejects import RejectedInputError, too_many_rejects
+from components.example_gen.file_plan import FilePlan
 from components.example_gen.plan import Plan
 from components.file_conversion import FileConversion
-from components.layouts.folder import name_simple
-from components.layouts.images import name_layout
+from components.layouts.file_kinds import kind_of_bytes
+from components.layouts.names import MEDIA
+from components.layouts.reading import name_layout
 from components.steps import conversion_of
 from components.text_conversion import TextConversion
 from pipelines.tools.conversion.settings import Conversion
@@ -23,6 +29,8 @@ from trainer_utils.format.json_text import JsonObject
 from trainer_utils.storage import display_path
 from trainer_utils.text_output import Part, Shown, human_bytes, make_table, quantity
 
+_HEAD_BYTES = 512
+_MOST_OPENED = 64  # files whose first bytes are checked
 _MESSAGE_BYTES = 100  # of an example beside its file: names, sizes, label
 
 
@@ -52,6 +60,9 @@ class ConversionPlan(Shown):
     splits: Mapping[str, SplitEstimate]
     rejects: Mapping[str, int] = dataclasses.field(default_factory=dict)
     first_rejects: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    opened: int = 0
+    opened_bad: int = 0
+    problem: str = ""
 
     def to_json(self) -> JsonObject:
         """All of it as JSON takes it."""
@@ -83,8 +94,13 @@ class ConversionPlan(Shown):
             parts += ["", "Would be rejected:"]
             for code, count in self.rejects.items():
                 parts.append(f"{count:,} {code}, the first {self.first_rejects[code]}")
-        bad_files = "" if self.kind == "text" else " Bad files show only when they are read."
-        return [*parts, "", f"Nothing was written.{bad_files}"]
+        if self.problem:
+            return [*parts, "", "This run would fail:", *self.problem.split("\n")]
+        if self.opened:
+            bad = f"{self.opened_bad:,} begin like no {self.kind} file" if self.opened_bad else ""
+            said = f"{quantity(self.opened, 'file')} opened as a sample"
+            parts += ["", f"{said}: {bad or 'all begin as they should'}. The run reads all."]
+        return [*parts, "", "Nothing was written."]
 
 
 def plan_conversion(conversion: Conversion) -> ConversionPlan:
@@ -95,14 +111,15 @@ def plan_conversion(conversion: Conversion) -> ConversionPlan:
     """
     steps = conversion_of(conversion.selection, conversion.settings)
     kinds: dict[str, str] = {}
+    opened = bad = 0
     if isinstance(steps, FileConversion):
         plan: Plan = (files := steps.plan(""))  # nothing is written to plan them
-        name = name_layout if conversion.kind == "image" else name_simple
-        layouts = {name(inputs, layout=steps.settings.layout) for inputs in steps.inputs()}
+        layouts = {name_layout(inputs, layout=steps.settings.layout) for inputs in steps.inputs()}
         sizes = dict.fromkeys(plan.splits, 0)
         for task in files.tasks:
             sizes[task.argument.name.split] += task.bytes + _MESSAGE_BYTES * task.records
         kinds = {blob.name: blob.kind for blob in files.blobs}
+        opened, bad = _open_sample(steps, files)
     else:
         assert isinstance(steps, TextConversion)
         with tempfile.TemporaryDirectory(prefix="tfx-shards-") as folder:
@@ -136,4 +153,53 @@ def plan_conversion(conversion: Conversion) -> ConversionPlan:
         splits=splits,
         rejects=dict(codes.most_common()),
         first_rejects=firsts,
+        opened=opened,
+        opened_bad=bad,
+        problem=(
+            _problem(plan, conversion.settings.max_reject_fraction)
+            or _problem_of_sample(conversion.kind, opened, bad)
+        ),
+    )
+
+
+def _problem(plan: Plan, max_reject_fraction: float) -> str:
+    """Return the error with which a run of this plan would end; empty if none is foreseen."""
+    if len(plan.rejects) > max_reject_fraction * plan.found:
+        return str(
+            too_many_rejects(
+                plan.rejects, found=plan.found, max_reject_fraction=max_reject_fraction
+            )
+        )
+    if not any(one.num_records for one in plan.layouts):
+        return "No example would be written."
+    return ""
+
+
+def _open_sample(steps: FileConversion, plan: FilePlan) -> tuple[int, int]:
+    """Return how many of the input files were opened, and how many begin like another kind."""
+    opened = bad = 0
+    count = len(plan.rows)
+    places = sorted({count * k // _MOST_OPENED for k in range(_MOST_OPENED)}) if count else []
+    reader = BlobReader(steps.located.base, [root.base for root in steps.located.image_roots])
+    for entry in entries_of(plan.rows.take(pa.array(places, pa.int64()))):
+        for blob, column in zip(entry.blobs, plan.blobs, strict=True):
+            if column.kind not in MEDIA:
+                continue
+            opened += 1
+            if blob.row is None:  # a file or a member of an archive, which may be large
+                blob = blob._replace(offset=blob.offset or 0, size=min(blob.size, _HEAD_BYTES))
+            try:
+                bad += kind_of_bytes(reader.read(blob)[:_HEAD_BYTES]) != column.kind
+            except RejectedInputError:
+                bad += 1
+    return opened, bad
+
+
+def _problem_of_sample(kind: str, opened: int, bad: int) -> str:
+    if not opened or bad < opened:
+        return ""
+    return (
+        f"{quantity(opened, 'file')} opened as a sample: none begins like an {kind} file, so that "
+        "all would be rejected. Choose another kind, such as --kind text (kind='text'), or convert "
+        "the files first."
     )

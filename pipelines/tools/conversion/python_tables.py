@@ -11,6 +11,7 @@ can do, and none is imported for it.
 import filecmp
 import os
 import pickle
+import posixpath
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -19,7 +20,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from components.example_gen.settings import MEDIA
+from components.layouts.file_kinds import kind_of_name
+from components.layouts.names import MEDIA
 from components.tables.column_roles import SPLIT_COLUMNS
 from pipelines.tools.conversion.python_sources import Options, Row, rows_of
 from trainer_utils.format import InputError
@@ -64,19 +66,39 @@ def as_table(
         if not list_names(folder):
             os.rmdir(folder)
     kept = {name: value for name, value in options.items() if value not in (None, {})}
-    return str(path), kept, _roots(path)
+    return str(path), kept, _roots(path, options["columns"])
 
 
-def _roots(path: Path) -> list[str]:
-    """The folders of the files that a table names, where one is named from the working folder."""
+def _roots(path: Path, columns: Mapping[str, str]) -> list[str]:
+    """Return the folders that contain all files which a table names, inner ones first.
+
+    The working folder is among them if a file is named from there. None is the root of a disk.
+    """
     file = pq.ParquetFile(path)
     texts = (pa.string(), pa.large_string())
-    names = [f.name for f in file.schema_arrow if f.name.lower() in _PATHS and f.type in texts]
-    columns = file.read(names).columns if names else ()
-    found = {name.removeprefix("file://") for c in columns for name in c.to_pylist() if name}
+    found: set[str] = set()
+    for field in file.schema_arrow:
+        if field.type not in texts:
+            continue
+        is_named = field.name.lower() in _PATHS or columns.get(field.name) in MEDIA
+        values = {name.removeprefix("file://") for name in _values(file, field.name) if name}
+        if is_named or (values and all(map(kind_of_name, values))):
+            found |= values
     whole = {name for name in found if is_remote(name) or os.path.isabs(name)}
-    folders = filter(is_folder, set(map(os.path.dirname, whole)))
-    return sorted({os.getcwd(), *folders}) if found - whole else []
+    groups: dict[tuple[str, ...], list[list[str]]] = {}
+    for folder in set(map(os.path.dirname, whole)):
+        parts = folder.split("/")
+        groups.setdefault(tuple(parts[: 3 if "://" in folder else 2]), []).append(parts)
+    roots = {"/".join(posixpath.commonprefix(folders)) for folders in groups.values()}
+    roots = {root for root in roots if root and is_folder(root)}
+    if found - whole:
+        roots.add(os.getcwd())
+    return sorted(roots, key=lambda root: (-len(root), root))
+
+
+def _values(file: pq.ParquetFile, name: str) -> list[str | None]:
+    values: list[str | None] = file.read([name]).column(0).to_pylist()
+    return values
 
 
 def _arrow_table(source: Any) -> "pa.Table | pa.RecordBatchReader | None":

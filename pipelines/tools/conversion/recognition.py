@@ -16,10 +16,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from components.example_gen.settings import LayoutNames
+from components.layouts.archives import is_archive
 from components.layouts.file_kinds import kind_of_bytes
-from components.layouts.folder import is_clutter, refuse_dataset
-from components.layouts.images import is_archive
-from components.tables.json_rows import flatten_object
+from components.layouts.junk import is_clutter
+from components.layouts.refusals import refuse_dataset
+from components.tables.json_values import flatten_object
 from components.tables.reading import SUFFIXES
 from trainer_utils.format import InputError, canonical_split
 from trainer_utils.format.media_formats import EXTENSIONS

@@ -39,7 +39,7 @@ each = pytest.mark.parametrize("settings", ALL, ids=lambda settings: settings.__
 def arguments_of(settings):
     """One value other than the default for each setting; classes differ in some of them."""
     arguments = {name: OTHER_THAN_DEFAULT[name] for name in settings.argument_names()}
-    if settings is TextSettings:
+    if settings in (TextSettings, AudioSettings):
         arguments["encoding"] = "latin-1"
     if settings is BalancerSettings:
         arguments["balance"] = "records"
@@ -97,7 +97,7 @@ def test_num_shards_is_json_or_a_number_of_kubeflows():
 
 def test_a_property_that_holds_no_such_value_is_refused():
     for settings, name, value in (
-        *((TextSettings, name, "x,y") for name in ("columns", "image_roots", "vocabulary")),
+        *((TextSettings, name, "x,y") for name in ("columns", "file_roots", "vocabulary")),
         *((BalancerSettings, "num_shards", one) for one in ("many", "{", '"8"', "1.5", "-1", 0.5)),
         (BalancerSettings, "num_shards", '{"train": 0}'),
     ):
@@ -123,18 +123,26 @@ WRONG = {  # settings: values that no component takes
     "target_shard_bytes": ["128MiB", 0, -1, 1.5, None, True],
     "compression": ["zip", "GZIP", None, 1],
     "max_reject_fraction": ["1%", -0.1, 1.1, None, True],
-    "image_roots": ["folder", [1], [""], 3],
+    "file_roots": ["folder", [1], [""], 3],
     "orientation": ["aply", None, True],
     "frames": ["last", None, 1],
     "encoding": ["jpeg2000", None, 8],
     "verify": ["decod", None, True],
     "max_pixels": [0, "many", 1.5, None],
+    "sixteen_bit": ["double", None, 16],
     "feature_names": [["a"], "a=b", {"a": ""}, {"a": 3}, {"a": "x", "b": "x"}, 3],
     **{name: ["", 3, "/whole", "../out", ["a"]] for name in LAYOUT_NAMES},
     "channels": [0, 3, "mono"],
     "column_names": ["a,b", [""], ["a", "a"], 3],
     "header": ["yes", 2, [True]],
     "delimiter": ["", ";;", 3, '"', "é"],
+    "quoting": ["all", 3, None],
+    "rows": ["one", 3, None],
+    "label_separator": ["", 3, "\n", "123456789"],
+    "find_files": ["anywhere", 3, None],
+    "list_encoding": ["klingon", "base64", None, 8],
+    "box_format": ["cxcywh", 3],
+    "box_frame": ["turned", 3],
     "normalize": ["NFX", 3, "nfc"],
     "num_shards": [0, -1, "eight", 1.5, True, {"train": 0}, {"train": "x"}, [8]],
     "balance": ["size", None, 1],
@@ -181,6 +189,16 @@ def test_settings_that_exclude_each_other_are_refused_by_name():
 
 
 def test_a_manifest_holds_no_path_of_the_settings():
-    settings = ImageSettings(image_roots=["/photos"], vocabulary=["cat", "dog"])
+    settings = ImageSettings(file_roots=["/photos"], vocabulary=["cat", "dog"])
     assert "/photos" not in json.dumps(settings.for_manifest())
     assert settings.for_manifest()["vocabulary"] == {"label": 2}
+
+
+def test_image_roots_still_works_with_a_warning():
+    expected = ImageSettings(file_roots=["/photos"])
+    for make in (ImageSettings.from_arguments, ImageSettings.from_properties):
+        with pytest.warns(FutureWarning, match="image_roots= is file_roots= now"):
+            assert make({"image_roots": ["/photos"]}) == expected
+    both = {"image_roots": ["/photos"], "file_roots": ["/others"]}
+    with pytest.warns(FutureWarning), pytest.raises(ConfigError, match="file_roots alone"):
+        ImageSettings.from_arguments(both)

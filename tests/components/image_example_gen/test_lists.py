@@ -17,7 +17,7 @@ from trainer_utils.format import ConfigError
 
 
 def test_a_bad_row_of_a_csv_is_a_line_of_rejects_with_one_code(tmp_path):
-    base = write_photos(tmp_path / "in", "1.jpg", "2.jpg", "../elsewhere.jpg")
+    base = write_photos(tmp_path / "in", "1.jpg", "2.jpg", "3.jpg", "../elsewhere.jpg")
     (base / "link.jpg").symlink_to("../elsewhere.jpg")
     (base / "list.csv").write_text(
         "TRAIN,1.jpg,cat\n"
@@ -27,29 +27,30 @@ def test_a_bad_row_of_a_csv_is_a_line_of_rejects_with_one_code(tmp_path):
         f"TRAIN,{tmp_path}/elsewhere.jpg,cat\n"
         f"TRAIN,{base}-2/1.jpg,cat\n"
         "TRAIN,link.jpg,cat\n"
+        "TEST,3.jpg,cat\n"
     )
-    roots = [str(base)]  # and nothing else
-    manifest = convert(base, tmp_path / "out", max_reject_fraction=0.9, image_roots=roots)
+    manifest = convert(base, tmp_path / "out", max_reject_fraction=0.9)
     lines = rejects_in(tmp_path / "out")
     assert sorted((line["source"], line["code"], line["split"]) for line in lines) == [
         ("../elsewhere.jpg", "OUTSIDE_INPUT_BASE", "test"),
         (f"{tmp_path}/elsewhere.jpg", "OUTSIDE_INPUT_BASE", "train"),
-        (f"{base}-2/1.jpg", "FILE_NOT_FOUND", "train"),
+        (f"{base}-2/1.jpg", "OUTSIDE_INPUT_BASE", "train"),
         ("2.jpg", "NO_LABEL", "test"),
         ("link.jpg", "OUTSIDE_INPUT_BASE", "train"),
         ("missing.jpg", "FILE_NOT_FOUND", "train"),
     ]
     (missing,) = [line for line in lines if line["source"] == "missing.jpg"]
     assert missing["detail"].startswith("line 2")
-    assert placed(tmp_path / "out") == {"1.jpg": ("train", "cat")}
-    assert accounting(manifest["total"]) == dict(found=7, written=1, rejected=6, skipped=0)
+    placed_in = {"1.jpg": ("train", "cat"), "3.jpg": ("test", "cat")}
+    assert placed(tmp_path / "out") == placed_in
+    assert accounting(manifest["total"]) == dict(found=8, written=2, rejected=6, skipped=0)
 
 
 @pytest.mark.parametrize(
     ("uri", "columns"),
     [("{there}/{n}.jpg", 1), ("file://{there}/{n}.jpg", 2), ("../there/{n}.jpg", 1)],
 )
-def test_files_elsewhere_are_taken_as_the_list_names_them(tmp_path, uri, columns):
+def test_files_of_file_roots_are_taken_as_the_list_names_them(tmp_path, uri, columns):
     there = write_photos(tmp_path / "there", *(f"{number}.jpg" for number in range(4)))
     base = write_photos(tmp_path / "in", "own.jpg")
     uris = [uri.format(there=there, n=number) for number in range(4)] + ["own.jpg"]
@@ -57,7 +58,8 @@ def test_files_elsewhere_are_taken_as_the_list_names_them(tmp_path, uri, columns
     rows = "".join(f"TRAIN,{','.join([one] * columns)},cat\n" for one in uris)
     names = ["image_uri", "other_view"][:columns]
     (base / "list.csv").write_text(f"split,{','.join(names)},label\n{rows}")
-    manifest = convert(base, tmp_path / "out", max_reject_fraction=0.2)
+    roots = [str(there)]
+    manifest = convert(base, tmp_path / "out", max_reject_fraction=0.2, file_roots=roots)
     assert accounting(manifest["total"]) == dict(found=6, written=5, rejected=1, skipped=0)
     (line,) = rejects_in(tmp_path / "out")
     assert (line["source"], line["code"]) == (uris[-1], "FILE_NOT_FOUND")

@@ -161,6 +161,10 @@ def test_more_rejects_than_allowed_fail_with_count_first_ten_and_list(
     assert message.startswith(f"{bad} of {good + bad} inputs were rejected ({bad} EMPTY_FILE), ")
     shown = [f"bad-{number:03d}.jpg" in message for number in range(bad)]
     assert shown == [True] * min(bad, 10) + [False] * max(bad - 10, 0)
+    lines = message.splitlines()
+    assert lines[1] == "  bad-000.jpg: EMPTY_FILE (0 bytes)"
+    assert lines[-2] == "EMPTY_FILE: restore or remove it."
+    assert lines[-1].startswith("To leave them out: --max-reject-fraction 0.")
     (listed,) = (Path(word.rstrip(".")) for word in message.split() if ".jsonl" in word)
     sources = [json.loads(line)["source"] for line in listed.read_text().splitlines()]
     assert sources == [f"bad-{number:03d}.jpg" for number in range(bad)]
@@ -231,7 +235,7 @@ def refused(base: Any, out: Any, words: list[str], **settings: Any) -> None:
     with pytest.raises(InputError) as caught:
         convert(base, out, **settings)
     message = str(caught.value)
-    assert "\n" not in message
+    assert "\n" not in caught.value.args[0]
     assert [word for word in words if word.format(base=base) not in message] == []
     assert not (out / "manifest.json").exists()
 

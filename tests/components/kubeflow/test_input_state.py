@@ -37,12 +37,12 @@ def test_every_change_of_an_input_is_another_fingerprint(photos):
         assert len({*seen}) == len(seen), name
 
 
-def test_what_is_no_input_does_not_count_and_image_roots_do(photos, tmp_path):
+def test_what_is_no_input_does_not_count_and_file_roots_do(photos, tmp_path):
     table, root = str(photos / "list.csv"), tmp_path / "root"
     root.mkdir()
     unlisted = {"input_base": table, "layout": "csv"}
     listing = {"input_base": table, "columns": json.dumps({"path": "image"})}
-    rooted = {"input_base": str(photos / "cat"), "image_roots": json.dumps([str(root)])}
+    rooted = {"input_base": str(photos / "cat"), "file_roots": json.dumps([str(root)])}
 
     def fingerprints() -> list[str]:
         return [

@@ -14,10 +14,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from components.common.entry import Blob, BlobReader, Column, InputTable
-from components.common.layout_inputs import FilesElsewhere, FileTable, ImageRoot, LayoutInputs
-from components.example_gen.inputs import roots_of
-from components.layouts.images import read_layout
+from components.common.layout_inputs import FileTable, ImageRoot, LayoutInputs, NamedFiles
 from components.layouts.list_table import read_list
+from components.layouts.reading import read_layout
 from components.tables.pieces import row_starts
 from trainer_utils.format import ConfigError, InputError
 from trainer_utils.storage import InputFile, file_system_of, list_files
@@ -194,7 +193,7 @@ def test_paths_may_lead_to_other_roots_and_no_further(tmp_path):
     assert [(left.name, left.code) for left in listing.excluded] == [
         ("/etc/passwd", "OUTSIDE_INPUT_BASE"),
         ("http://x/y.jpg", "UNKNOWN_SCHEME"),
-        ("../in2/z.jpg", "FILE_NOT_FOUND"),
+        ("../in2/z.jpg", "OUTSIDE_INPUT_BASE"),
     ]
 
 
@@ -298,38 +297,19 @@ def test_a_relative_root_is_meant_from_where_the_process_stands_now(tmp_path, mo
 
 
 @pytest.mark.parametrize("store", [True, False])
-def test_files_elsewhere_are_found_and_have_few_roots(tmp_path, store):
+@pytest.mark.parametrize("photos", [2, 40])
+def test_files_of_a_root_are_found_by_their_names(tmp_path, store, photos):
     base = f"memory://{uuid.uuid4().hex}" if store else str(tmp_path)
-    names = ["photos/cat/1.jpg", "photos/cat/2.jpg", "photos/dog/1.jpg"]
-    for name in [*names, "photos/dog/unnamed.jpg"]:
+    names = [f"photos/{number}/1.jpg" for number in range(photos)]
+    for name in [*names, "photos/1/unnamed.jpg"]:
         if not store:
             (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         with file_system_of(base).create(f"{base}/{name}") as stream:
             stream.write(name.encode())
-    elsewhere = FilesElsewhere()
+    root = NamedFiles(base)
     for name in names:
-        found = elsewhere.find(f"{base}/{name}")
-        assert found is not None
-        assert found.size == len(name)
-    for gone in ("photos/cat/3.jpg", "nowhere/1.jpg"):
-        assert elsewhere.find(f"{base}/{gone}") is None
-    (root,) = roots_of(elsewhere.found)
-    assert root.base == f"{base}/photos"
-    assert list(root.files) == ["cat/1.jpg", "cat/2.jpg", "dog/1.jpg"]
-    assert all(file.path == path for path, file in root.files.items())
-
-
-def test_a_folder_behind_a_link_is_a_root_of_its_own(tmp_path):
-    for folder in ("photos", "disk"):
-        (tmp_path / folder).mkdir()
-        (tmp_path / folder / "1.jpg").write_bytes(b"x")
-    (tmp_path / "photos/more").symlink_to(tmp_path / "disk")
-    elsewhere = FilesElsewhere()
-    for name in ("photos/1.jpg", "photos/more/1.jpg"):
-        assert elsewhere.find(str(tmp_path / name)) is not None
-    roots = roots_of(elsewhere.found)
-    assert {root.base for root in roots} == {f"{tmp_path}/photos", f"{tmp_path}/photos/more"}
-    reader = BlobReader("lists", [root.base for root in roots])
-    for root in roots:
-        for file in root.files.values():
-            assert reader.read(Blob(f"{root.base}/{file.path}", file.size)) == b"x"
+        assert root[name].size == len(name)
+        assert root[name].path == name
+    for gone in ("photos/1/3.jpg", "nowhere/1.jpg"):
+        assert gone not in root
+    assert sorted(ImageRoot(base, root).table) == sorted(names)

@@ -81,7 +81,6 @@ REWRITTEN = {  # of 16 bits, yet TensorFlow refuses them, mostly since it knows 
     "last LIST cut short": riff(form(), DATA, chunk(b"LIST", TEXT))[:-21],
     "bytes a second of 0": riff(form().replace(struct.pack("<I", 16_000), bytes(4)), DATA),
     "fmt of 40 bytes": riff(form(more=bytes(24)), DATA),
-    "size of the samples unknown": riff(form(), b"data\xff\xff\xff\xff" + PCM),
     "half a sample at the end": riff(form(), chunk(b"data", PCM + b"\1")),
 }
 
@@ -93,6 +92,45 @@ def test_a_wav_that_tensorflow_refuses_is_rewritten_with_the_same_samples():
         stored = store(data)
         assert stored.conversions == ("WAV_VARIANT",), name
         np.testing.assert_array_equal(heard(stored)[:, 0], np.frombuffer(PCM, "<i2"))
+
+
+PLACEHOLDERS = (0, 0x7FFFF000, 0x7FFFFFFE, 0x7FFFFFFF, 0x80000000, 0xFFFFFFFF)
+
+
+def of_pipe(riff_size: int, data_size: int, *chunks: bytes, pcm: bytes = PCM) -> bytes:
+    sizes = [struct.pack("<I", size) for size in (riff_size, data_size)]
+    return b"RIFF" + sizes[0] + b"WAVE" + b"".join(chunks) + b"data" + sizes[1] + pcm
+
+
+@pytest.mark.parametrize("size", PLACEHOLDERS)
+@pytest.mark.parametrize("riff_size", [0, 0x7FFFF024, 0xFFFFFFFF])
+def test_a_wav_of_a_pipe_is_read_to_its_end(riff_size, size):
+    samples, rate, bits = tone(500, 2), 8000, 24
+    deep = encode(samples, "WAV", "PCM_24")[-500 * 6 :]
+    for data, same in {
+        of_pipe(riff_size, size, form()): PLAIN,
+        of_pipe(riff_size, size, form(), chunk(b"LIST", TEXT)): PLAIN,
+        of_pipe(riff_size, size, form(), pcm=PCM + b"\1"): PLAIN,
+        of_pipe(riff_size, size, form(2, rate, bits), pcm=deep): encode(samples, "WAV", "PCM_24"),
+    }.items():
+        stored = store(data)
+        assert stored.conversions == ("WAV_STREAM", *store(same).conversions)
+        np.testing.assert_array_equal(heard(stored), heard(store(same)))
+
+
+def test_a_placeholder_without_the_header_is_one_too():
+    stored = store(of_pipe(0xFFFFFFFF, 0xFFFFFFFF - 36, form()))
+    assert (stored.data, stored.conversions) == (PLAIN, ("WAV_STREAM",))
+
+
+def test_a_wav_that_is_shorter_than_its_header_is_rejected():
+    for size in (len(PCM) + 2, 0x7FFFE000):
+        assert rejected(of_pipe(36 + size, size, form())).code == "TRUNCATED_AUDIO"
+
+
+def test_a_wav_of_no_samples_is_rejected_whatever_follows():
+    for chunks in ((), (chunk(b"LIST", TEXT),)):
+        assert rejected(riff(form(), chunk(b"data", b""), *chunks)).code == "NO_SAMPLES"
 
 
 @pytest.mark.parametrize(("peak", "is_clipped"), [(1.0, False), (1.5, True), (-40.0, True)])

@@ -228,7 +228,6 @@ REFUSED = {
     "text": (b"These are words.", "NOT_AN_IMAGE"),
     "PDF": (b"%PDF-1.4 and so on", "UNSUPPORTED_FORMAT"),
     "SVG": (b"<svg xmlns='http://www.w3.org/2000/svg'/>", "UNSUPPORTED_FORMAT"),
-    "HEIC": (b"\0\0\0\x18ftypheic\0\0\0\0", "UNSUPPORTED_FORMAT"),
     "EPS": (b"%!PS-Adobe-3.0 EPSF-3.0\n", "UNSUPPORTED_FORMAT"),
     "floats": (encode(Image.fromarray(np.ones((5, 5), np.float32)), "TIFF"), "UNSUPPORTED_COLOUR"),
     "TIFF of a compression": (tiff_of(compression=34712), "UNSUPPORTED_FORMAT"),

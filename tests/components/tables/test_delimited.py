@@ -45,14 +45,16 @@ class OneFile:
         return io.BytesIO(self._data)
 
 
-def rows_of(data: bytes, *, block_bytes: int, piece_bytes: int) -> list[list[str] | None]:
+def rows_of(
+    data: bytes, *, block_bytes: int, piece_bytes: int, quoting: str = "csv"
+) -> list[list[str] | None]:
     """Each row's fields; None for one with too few or too many."""
 
     def cut(stream, whole, **given):
         return pieces.cut(stream, whole, piece_bytes=piece_bytes, **given)
 
     whole = Piece(path="t.csv", source="t.csv", layout="csv")
-    options = TableOptions(column_names=NAMES)
+    options = TableOptions(column_names=NAMES, quoting=quoting)
     found: list[list[str] | None] = []
     with (
         mock.patch.object(pieces, "_BLOCK_BYTES", block_bytes),
@@ -79,8 +81,8 @@ def as_text(value: str | bytes | None) -> str:
     return value.decode() if isinstance(value, bytes) else value or ""
 
 
-def expected(text: str) -> list[list[str] | None]:
-    reader = csv.reader(io.StringIO(text, newline=""))
+def expected(text: str, quoting: int = csv.QUOTE_MINIMAL) -> list[list[str] | None]:
+    reader = csv.reader(io.StringIO(text, newline=""), quoting=quoting)
     return [row if len(row) == len(NAMES) else None for row in reader if row]
 
 
@@ -121,6 +123,25 @@ def test_quotes_that_stand_anywhere_are_read_as_python_reads_them_or_refused(
         assert found == rows_or_refusal(data, block_bytes=1 << 20, piece_bytes=1 << 20)
     else:
         assert found == expected(text)
+
+
+@settings(deadline=None, max_examples=200)
+@given(tokens=st.lists(st.sampled_from(TOKENS), max_size=40), mark=MARK, **SIZES)
+def test_without_quoting_every_quote_is_a_character(tokens, mark, block, piece):
+    text = "".join(tokens)
+    data = (mark + HEADER + text).encode()
+    found = rows_of(data, block_bytes=block, piece_bytes=piece, quoting="none")
+    assert found == expected(text, csv.QUOTE_NONE)
+
+
+@pytest.mark.parametrize("row", ['"Yes?" he said.,1,2', 'a,"b"c,2', '"a""b"c,1,2'])
+def test_text_after_a_closing_quote_is_refused_with_a_cure(row):
+    data = f"{HEADER}1,2,3\n{row}\n".encode()
+    cure = r"""more text after that quote \(line 3\)\. .*quoting="none" .*--quoting none"""
+    with pytest.raises(InputError, match=cure):
+        rows_of(data, block_bytes=1 << 20, piece_bytes=1 << 20)
+    found = rows_of(data, block_bytes=1 << 20, piece_bytes=1 << 20, quoting="none")
+    assert found == [["1", "2", "3"], row.split(",")]
 
 
 def test_the_first_row_names_the_columns_whatever_stands_round_it(convert):

@@ -129,7 +129,7 @@ def test_bench_tells_stages_and_what_bounds_them(invoke, whole_dataset):
     assert facts["step_seconds"] > 0
 
 
-@pytest.mark.parametrize(("library", "pipeline"), [("tfx", "a"), ("kfp", "a.py:f")])
+@pytest.mark.parametrize(("library", "pipeline"), [("tfx", "image"), ("kfp", "a.py:f")])
 def test_without_a_library_one_line_says_what_to_install(invoke, monkeypatch, library, pipeline):
     import importlib.util
 

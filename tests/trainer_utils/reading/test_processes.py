@@ -122,6 +122,39 @@ def test_an_error_of_the_system_comes_as_it_is_from_a_process_that_goes_on(
     assert process._process.poll() is None
 
 
+class TimedOutError(BaseException):
+    """An exception of a signal's handler, as a notebook's interrupt or a time limit raises it."""
+
+
+@pytest.mark.parametrize("kind", [TimedOutError, TimeoutError, OSError])
+def test_an_interrupted_request_gives_no_later_batch(photos, tmp_path, monkeypatch, kind):
+    (tmp_path / "slow_call.py").write_text(
+        "import time\ndef call(batch):\n    time.sleep(0.5)\n    return batch\n"
+    )
+    monkeypatch.syspath_prepend(str(tmp_path))
+    call = importlib.import_module("slow_call").call
+    settings = {"batch_size": 16, "features": "label", "shuffle": False, "prefetch": 0}
+    source = trainer_utils.iterate(photos, processes=1, post_batching_callback=call, **settings)
+    own = [batch.tolist() for batch in trainer_utils.iterate(photos, **settings)]
+
+    def interrupt(*_):
+        raise kind("time is up")
+
+    before = signal.signal(signal.SIGALRM, interrupt)
+    try:
+        found = [source.batch(0, 0)["label"].tolist()]
+        for step in (1, 2):
+            signal.setitimer(signal.ITIMER_REAL, 0.1)
+            with pytest.raises(kind, match="time is up"):
+                source.batch(0, step)
+            found.append(source.batch(0, step)["label"].tolist())
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+    found += [source.batch(0, step)["label"].tolist() for step in (3, 4)]
+    assert found == own[:5]
+
+
 def test_processes_end_with_their_input(photos):
     source = trainer_utils.iterate(photos, batch_size=16, features="label", processes=2)
     next(iter(source))

@@ -1,0 +1,55 @@
+"""From the listed inputs of any layout to the table of all examples.
+
+table = read_layout(inputs, layout="auto")
+name_layout(inputs, layout="auto")             # 'coco'
+"""
+
+import dataclasses
+
+from absl import logging
+
+from components.common.entry import InputTable
+from components.common.layout_inputs import LayoutInputs
+from components.layouts.refusals import check_no_columns, refuse_layout
+from components.layouts.registry import find_layout
+from components.media.options import DESCRIPTIONS
+
+
+def read_layout(inputs: LayoutInputs, *, layout: str) -> InputTable:
+    """Work out split, features and bytes of each input.
+
+    Args:
+        layout: the setting: `auto`, or the name of a registered layout.
+
+    Raises:
+        InputError: the layout is not recognised, or is malformed.
+        ConfigError: `columns` is for lists and archives, or there is no such layout.
+    """
+    inputs = dataclasses.replace(inputs, layout=layout)
+    found = find_layout(inputs, layout)
+    if not found.takes_columns:
+        check_no_columns(inputs, found.name)
+    listing = found.read(inputs)
+    if not listing.found and found.name != "folder":
+        refuse_layout(inputs, found.name, f"files such as {', '.join(found.tree.splitlines())}")
+    return listing if found.keeps_sizes else without_reserved(listing)
+
+
+def name_layout(inputs: LayoutInputs, *, layout: str) -> str:
+    """Return the name of the layout as which `read_layout` would read the inputs."""
+    return find_layout(dataclasses.replace(inputs, layout=layout), layout).name
+
+
+def without_reserved(listing: InputTable) -> InputTable:
+    """Return the listing without columns whose names the engine gives to features of its own."""
+    reserved = {"filename", *(blob.name for blob in listing.blobs)}
+    for blob in listing.blobs:
+        reserved.update(DESCRIPTIONS.get(blob.kind, ()))
+    for name in {column.name for column in listing.columns} & reserved:
+        logging.warning("column %r is left out: each example has a feature of that name", name)
+        listing = dataclasses.replace(
+            listing,
+            rows=listing.rows.drop([f"value:{name}"]),
+            columns=tuple(column for column in listing.columns if column.name != name),
+        )
+    return listing

@@ -1,0 +1,42 @@
+"""The layouts of texts: `json`, `lines`, and what of the others is meant by files of text.
+
+Rows of texts are read in pieces by `components/layouts/texts.py`, so these have no `read`.
+"""
+
+import functools
+
+from components.common.layout_inputs import LayoutInputs
+from components.layouts import texts
+from components.layouts.registry import Detection, Layout, register
+from trainer_utils.format import InputError
+from trainer_utils.storage import display_path
+
+
+def detect_text(kind: str, inputs: LayoutInputs) -> Detection:
+    """Detect a layout as `texts` recognises it."""
+    try:
+        found, paths = texts.recognise(inputs, "auto")
+    except InputError as error:
+        return Detection.miss(str(error))
+    if found != kind:
+        return Detection.miss(f"read as {found}")
+    return Detection.match(display_path(paths[0]) if paths else "text files in folders")
+
+
+_TREES = {
+    "json": 'all.json: {"1": {"text": "Good.", "label": "pos"}, …} or [{"text": …}, …]',
+    "lines": "train.txt: one text a line\neval.txt",
+}
+for _kind, _tree in _TREES.items():
+    register(
+        Layout(
+            name=_kind,
+            kinds=("text",),
+            rank=70,
+            tree=_tree,
+            features="the keys of the objects" if _kind == "json" else "text",
+            splits="the column split, or files named after splits",
+            detect=functools.partial(detect_text, _kind),
+            takes_columns=True,
+        )
+    )
