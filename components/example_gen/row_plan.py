@@ -16,6 +16,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from components.common.advice import how_to_set
 from components.common.entry import Column, ExcludedInput, label_column
 from components.common.rejects import Reject
 from components.example_gen.plan import (
@@ -143,7 +144,7 @@ class RowPlanner:
         by_copies = settings.group_by == NEAR_DUPLICATES and NEAR_DUPLICATES not in self._names
         if by_copies and self._names and not self._texts:
             rule = f"a column with the texts, of {', '.join(self._names)}"
-            advice = "Name it: columns={'<column>': 'text'}"
+            advice = f"Name it, such as {how_to_set(columns={self._names[0]: 'text'})}"
             raise ConfigError.of("group_by", NEAR_DUPLICATES, allowed=rule, advice=advice)
         self._by_copies = by_copies and bool(self._texts)
         own = self._named_splits()
@@ -216,8 +217,8 @@ class RowPlanner:
         if len(names) > MAX_COLUMNS:
             raise InputError(
                 f"columns: expected at most {MAX_COLUMNS}, got {len(names)}, such as "
-                f"{', '.join(map(repr, names[-3:]))}. Objects whose keys are values should be "
-                "lists, or be left out: columns={'<name>': 'ignore'}."
+                f"{', '.join(map(repr, names[-3:]))}. Keep an object with any number of keys as "
+                f"JSON, such as {how_to_set(columns={names[-1].split('.')[0]: 'json'})}."
             )
         check_columns(settings.columns, names, of="the inputs")
 
@@ -278,8 +279,9 @@ class RowPlanner:
         texts = [name for name in self._texts if name in by_name]
         if len(texts) != 1 or by_name[texts[0]].kind != "string" or by_name[texts[0]].is_list:
             among = ", ".join(by_name)
-            rule = f"None, or one column of texts, by columns={{'…': 'text'}}, of {among}"
-            raise ConfigError.of("tokenizer", tokenizer, allowed=rule)
+            rule = f"one column of texts, of {among}"
+            advice = f"Name it, such as {how_to_set(columns={next(iter(by_name)): 'text'})}"
+            raise ConfigError.of("tokenizer", tokenizer, allowed=rule, advice=advice)
         if TOKENS in by_name:
             rule = f"None where a column is called {TOKENS!r}"
             raise ConfigError.of("tokenizer", tokenizer, allowed=rule)

@@ -100,7 +100,7 @@ def _dataset_audit(given: _Given) -> None:
     settings = _settings(AuditSettings, given)
     audit = steps.audit(str(examples), output.path, settings, against=against)
     output.metadata.update(short_metadata(properties_of_audit(audit)))
-    audit.check(settings.fail_on)
+    steps.check_findings(audit, settings.fail_on, output.path)
     with open(count_path, "w") as stream:
         stream.write(str(sum(audit.counts.values())))
 

@@ -10,6 +10,7 @@ from absl import logging
 
 from components.common.entry import InputTable
 from components.common.layout_inputs import LayoutInputs
+from components.layouts.boxes import SIZE_COLUMNS
 from components.layouts.refusals import check_no_columns, refuse_layout
 from components.layouts.registry import find_layout
 from components.media.options import DESCRIPTIONS
@@ -45,6 +46,9 @@ def without_reserved(listing: InputTable) -> InputTable:
     reserved = {"filename", *(blob.name for blob in listing.blobs)}
     for blob in listing.blobs:
         reserved.update(DESCRIPTIONS.get(blob.kind, ()))
+    if any(column.name == "xmin" and column.is_list for column in listing.columns):
+        # An annotation's height and width are compared with its image's.
+        reserved -= {column.name for column in SIZE_COLUMNS}
     for name in {column.name for column in listing.columns} & reserved:
         logging.warning("column %r is left out: each example has a feature of that name", name)
         listing = dataclasses.replace(

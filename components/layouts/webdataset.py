@@ -137,10 +137,11 @@ def read(inputs: LayoutInputs) -> InputTable:
         taken={*names.values()},
         place=lambda number: kept[number].place,
     )
-    blobs = (BlobColumn("image", "image"),) if has_images or not endings else ()
-    blobs += tuple(BlobColumn(names[e], _kind_of(e) or "bytes") for e in endings)
+    blobs = [BlobColumn(names[e], _kind_of(e) or "bytes") for e in endings]
+    if has_images or not endings:
+        blobs.insert(0, BlobColumn("image", "image"))
     entries = (_entry(sample, endings, row) for sample, row in zip(kept, rows, strict=True))
-    return InputTable.of(entries, excluded, columns, blobs)
+    return InputTable.of(entries, excluded, columns, tuple(blobs))
 
 
 def _kept_samples(
@@ -163,7 +164,7 @@ def _kept_samples(
 
 
 def _entry(sample: _Sample, endings: Sequence[str], row: tuple[Value, ...]) -> Entry:
-    taken = [*[sample.image] * (sample.image is not None), *endings]
+    taken = endings if sample.image is None else [sample.image, *endings]
     files = [sample.files[ending] for ending in taken]
     name = f"{sample.archive}/{files[0][0]}"
     return Entry(name, sample.split, tuple(blob for _, blob in files), row)

@@ -12,6 +12,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from components.common.advice import how_to_set
 from trainer_utils.format import InputError
 
 UNLABELLED = -1
@@ -66,7 +67,7 @@ def named_classes(array: pa.Array, names: Sequence[str], *, column: str, source:
         raise InputError(
             f"column {column!r}: expected the number of one of the {len(names)} classes that the "
             f"metadata of {source!r} names, or -1 for none, got {wrong}. Take the numbers as they "
-            f"are: columns={{{column!r}: 'int'}} (--column {column}=int).",
+            f"are: {how_to_set(columns={column: 'int'})}.",
             path=source,
         )
     return pa.array(names, pa.string()).take(numbers)

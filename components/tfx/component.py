@@ -58,8 +58,8 @@ def checked_properties(
 ) -> ExecProperties:
     """The settings among a constructor's arguments, checked, as execution properties.
 
-    From here on TFX reads and writes object stores as all of this project does. An argument may
-    be a `RuntimeParameter`, or another value that only a run has.
+    From here on TFX can use object stores for whose scheme it has no file system of its own. An
+    argument may be a `RuntimeParameter`, or another value that only a run has.
     """
     register_object_stores()
     given = {name: arguments[name] for name in settings_of(settings)}

@@ -21,6 +21,7 @@ from tfx.utils import proto_utils
 
 from components import steps
 from components.common.settings import ExecProperties, without_runtime_parameters
+from components.common.workspace import kept_from_launcher
 from components.example_gen.inputs import (
     ALL_FILES,
     InputSelection,
@@ -169,9 +170,16 @@ class FileTreeDriver(PropertiesDriver):
 
     settings_class: ClassVar[type[ExampleGenSettings]]
 
-    def resolve(self, exec_properties: ExecProperties) -> ExecProperties:  # noqa: D102
+    def resolve(self, exec_properties: ExecProperties, output: str = "") -> ExecProperties:
+        """Return the properties with spans and the fingerprint of the inputs filled in.
+
+        Args:
+            output: the folder of the examples, or of all outputs, which must not be an input.
+        """
         settings = self.settings_class.from_properties(exec_properties)
         conversion = steps.conversion_of(selection_of(exec_properties), settings)
+        if output:
+            conversion.refuse_output(output, setting="pipeline_root")
         located, files = conversion.located, conversion.digest_of_files
         found = fingerprint(located) + f",{files}" * bool(files)
         return {**with_spans(exec_properties, located), FINGERPRINT: found}
@@ -231,7 +239,8 @@ class ExampleGenExecutor(LocalFirstBeamExecutor):
         self._log_startup(input_dict, output_dict, exec_properties)
         artifact = artifact_utils.get_single_instance(output_dict["examples"])
         settings = self.settings_class.from_properties(exec_properties)
-        with self._runner(steps.workers_module(settings)) as runner:
+        runner = self._runner(steps.workers_module(settings))
+        with kept_from_launcher(artifact.uri), runner:
             made = steps.convert(
                 selection_of(exec_properties),
                 artifact.uri,

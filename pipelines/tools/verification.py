@@ -11,14 +11,14 @@ Without a manifest it checks what it can, and reports a manifest that was there 
 import concurrent.futures
 import contextlib
 import dataclasses
-import multiprocessing
 import os
 import re
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, TypeAlias
 
 import numpy as np
 
+from components.common.processes import Pool
 from trainer_utils.dataset.location import DatasetFiles, Place, list_dataset
 from trainer_utils.dataset.opening import unpacked
 from trainer_utils.format import (
@@ -56,6 +56,8 @@ from trainer_utils.format.printable import printable
 from trainer_utils.format.tfrecord import BLOCK_BYTES, Lengths, compact, extend_crc32c
 from trainer_utils.storage import open_for_reading, read_bytes
 from trainer_utils.text_output import human_bytes, quantity
+
+Advance: TypeAlias = Callable[[int, int], None] | None
 
 __all__ = ["Problem", "Verification", "verify_dataset"]
 
@@ -169,9 +171,7 @@ class Verification:
         return f"{state}: {count} damaged, the first in {place}"
 
 
-def verify_dataset(
-    place: Place, *, processes: int = 1, advance: Callable[[int, int], None] | None = None
-) -> Verification:
+def verify_dataset(place: Place, *, processes: int = 1, advance: Advance = None) -> Verification:
     """Reads every byte of a dataset.
 
     Args:
@@ -186,11 +186,7 @@ def verify_dataset(
     files = list_dataset(place)
     manifest, tasks, problems = _find(files)
     sizes = [files.size(task.name) or 0 for task in tasks]
-    outcomes = []
-    for outcome, size in zip(_checked(tasks, sum(sizes), processes), sizes, strict=True):
-        outcomes.append(outcome)
-        if advance is not None:
-            advance(size, sum(sizes))
+    outcomes = _checked(tasks, sizes, processes, advance)
     problems += [problem for outcome in outcomes for problem in outcome.problems]
     if manifest is not None:
         problems += _check_small_files(files, manifest)
@@ -254,21 +250,34 @@ def _read_manifest(files: DatasetFiles) -> tuple[Manifest | None, list[Problem]]
     return None, problems
 
 
-def _checked(tasks: Sequence[ShardCheck], num_bytes: int, processes: int) -> Iterator[ShardOutcome]:
-    """The outcomes in the order of the tasks."""
-    is_remote = any("://" in task.path for task in tasks)
-    pool: concurrent.futures.Executor
-    if is_remote:
-        pool = concurrent.futures.ThreadPoolExecutor(_REMOTE_THREADS)
-    elif min(processes, len(tasks)) > 1 and num_bytes / _BYTES_A_SECOND > _ALONE_SECONDS:
-        # Forked processes of one that has threads, as TensorFlow's, may hang.
-        context = multiprocessing.get_context("spawn")
-        pool = concurrent.futures.ProcessPoolExecutor(processes, mp_context=context)
-    else:
-        yield from map(check_shard, tasks)
-        return
-    with pool:
-        yield from pool.map(check_shard, tasks)
+def _checked(
+    tasks: Sequence[ShardCheck], sizes: Sequence[int], processes: int, advance: Advance
+) -> list[ShardOutcome]:
+    """Return the outcomes in the order of the tasks."""
+    num_bytes = sum(sizes)
+
+    def report(place: int) -> None:
+        if advance is not None:
+            advance(sizes[place], num_bytes)
+
+    if any("://" in task.path for task in tasks):
+        outcomes: list[ShardOutcome] = []
+        with concurrent.futures.ThreadPoolExecutor(_REMOTE_THREADS) as threads:
+            for place, outcome in enumerate(threads.map(check_shard, tasks)):
+                outcomes.append(outcome)
+                report(place)
+        return outcomes
+    if min(processes, len(tasks)) > 1 and num_bytes / _BYTES_A_SECOND > _ALONE_SECONDS:
+        pool = Pool(__name__)
+        try:
+            return pool.map(check_shard, tasks, processes, on_result=report)
+        finally:
+            pool.end()
+    outcomes = []
+    for place, task in enumerate(tasks):
+        outcomes.append(check_shard(task))
+        report(place)
+    return outcomes
 
 
 def _check_small_files(files: DatasetFiles, manifest: Manifest) -> Iterator[Problem]:

@@ -6,12 +6,14 @@ The processes are new ones of this Python, which import nothing of the main modu
 """
 
 import collections
+import io
 import itertools
 import json
 import mmap
 import os
 import pickle
 import queue
+import signal
 import socket
 import subprocess
 import sys
@@ -37,6 +39,10 @@ if TYPE_CHECKING:
 _ALIGNMENT = 64  # bytes; TensorFlow copies what lies otherwise
 _LEAST_BYTES = 1 << 20
 _SERVE = (
+    # Ctrl-C reaches the whole group: the process that reads the batches ends this one.
+    # `_signal` is built in: the working folder, which is on the path here, may have a `signal.py`.
+    "import _signal; _signal.signal(_signal.SIGINT, _signal.SIG_IGN); "
+    "_signal.pthread_sigmask(_signal.SIG_UNBLOCK, [_signal.SIGINT]); "
     "import json, sys; sys.path[:] = json.loads(sys.argv[2]); "
     "from trainer_utils.reading.processes import serve; serve(int(sys.argv[1]))"
 )
@@ -49,12 +55,12 @@ class BatchProcesses:
     """
 
     def __init__(self, batches: "Batches", count: int) -> None:
+        payload = io.BytesIO()
         try:
-            self._payload = pickle.dumps((batches, max(1, usable_cores() // count)))
+            _Importable(payload).dump((batches, max(1, usable_cores() // count)))
         except (pickle.PicklingError, AttributeError, TypeError) as error:
             raise _not_to_be_sent(count, str(error)) from error
-        if b"__main__" in self._payload:
-            raise _not_to_be_sent(count, "one of the main module")
+        self._payload = payload.getvalue()
         self._count, self._lock, self._owner = count, threading.Lock(), 0
 
     def make(self, epoch: int, reads: Sequence[int]) -> tuple[list[Any], dict[Any, str]]:
@@ -93,6 +99,16 @@ class BatchProcesses:
         return self._idle
 
 
+class _Importable(pickle.Pickler):
+    """A pickler that refuses functions and classes of the main module, by a PicklingError."""
+
+    def reducer_override(self, value: Any) -> Any:
+        """Refuse a value that the other process would look for in a main module of its own."""
+        if getattr(value, "__module__", None) == "__main__" and hasattr(value, "__qualname__"):
+            raise pickle.PicklingError("one of the main module")
+        return NotImplemented
+
+
 class _ProcessEndedError(Exception):
     """A process ended before it answered."""
 
@@ -108,9 +124,14 @@ class _Process:
         here, there = socket.socketpair()
         with there:
             arguments = [sys.executable, "-c", _SERVE, str(there.fileno()), json.dumps(sys.path)]
-            self._process = subprocess.Popen(
-                arguments, pass_fds=[there.fileno()], stdin=subprocess.DEVNULL
-            )
+            # Blocked until the child ignores it, so that Ctrl-C never ends it with a traceback.
+            before = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
+            try:
+                self._process = subprocess.Popen(
+                    arguments, pass_fds=[there.fileno()], stdin=subprocess.DEVNULL
+                )
+            finally:
+                signal.pthread_sigmask(signal.SIG_SETMASK, before)
         self._connection, self._payload = Connection(here.detach()), payload
         self._requests = itertools.count()
         self._files: list[mmap.mmap] = []

@@ -12,6 +12,7 @@ import io
 import itertools
 import json
 import posixpath
+import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -135,18 +136,22 @@ def _recognise_file(source: str) -> tuple[str, str]:
         raise _refused_records(source)
     if kind in ("text", "beside"):
         return "text", "a file of text"
-    what = {"image": "an image", "audio": "a sound"}.get(kind, "a file")
+    folder = posixpath.dirname(source) or "."
+    advice = f"Give the folder that it is in: {folder!r}"
+    what = {"image": "an image", "audio": "an audio file"}.get(kind, "")
+    if not what:
+        what = "a file of an unknown kind"
+        advice = "Convert it to CSV, JSON lines, Parquet or plain text first"
     raise InputError(
-        f"source {source!r}: expected a folder, a table or an archive, got {what}. "
-        "Give the folder that it is in, or say what it is: kind='text' (--kind text).",
+        f"source {source!r}: expected a folder, a table or an archive, got {what}. {advice}.",
         path=source,
     )
 
 
 def _refused_records(path: str) -> InputError:
     return InputError(
-        f"source {path!r}: expected raw files, got TFRecords already. What takes these: "
-        "tfx-shards balance, ShardBalancer, input_fn.",
+        f"source {path!r}: expected raw files, got TFRecords already. Read them with input_fn, or "
+        f"write them again: tfx-shards balance {shlex.quote(posixpath.dirname(path) or '.')} OUT.",
         path=path,
     )
 

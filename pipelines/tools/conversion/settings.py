@@ -40,7 +40,8 @@ _SHARED = {*_BALANCER} & {*ImageSettings.argument_names()}  # both components ta
 class Conversion:
     """What is to be done: options of the ExampleGen and of ShardBalancer, checked.
 
-    `seen` is what the kind was recognised by; `splits` are shares for a hash, None: as inputs say.
+    `seen` is what the kind was recognised by; `splits` are shares for a hash, None: as inputs say;
+    `out` is the folder of the outputs, None for a dry run.
     """
 
     source: str
@@ -50,6 +51,7 @@ class Conversion:
     example_gen: Mapping[str, Any]
     balancer: Mapping[str, Any]
     beam_pipeline_args: Sequence[str] = ()
+    out: str | None = None
 
     @property
     def settings(self) -> ExampleGenSettings:
@@ -60,7 +62,9 @@ class Conversion:
     def selection(self) -> InputSelection:
         """Which inputs are meant, and how they are split."""
         partition = None if self.splits is None else Partition(tuple(self.splits.items()))
-        return InputSelection(base=self.source, patterns=ALL_FILES, partition=partition)
+        return InputSelection(
+            base=self.source, patterns=ALL_FILES, partition=partition, unlisted=self.out
+        )
 
 
 def prepare(

@@ -164,7 +164,7 @@ def test_more_rejects_than_allowed_fail_with_count_first_ten_and_list(
     lines = message.splitlines()
     assert lines[1] == "  bad-000.jpg: EMPTY_FILE (0 bytes)"
     assert lines[-2] == "EMPTY_FILE: restore or remove it."
-    assert lines[-1].startswith("To leave them out: --max-reject-fraction 0.")
+    assert lines[-1].startswith("To leave them out: max_reject_fraction=")
     (listed,) = (Path(word.rstrip(".")) for word in message.split() if ".jsonl" in word)
     sources = [json.loads(line)["source"] for line in listed.read_text().splitlines()]
     assert sources == [f"bad-{number:03d}.jpg" for number in range(bad)]
