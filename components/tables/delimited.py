@@ -54,8 +54,8 @@ _HINT = re.compile(rb'"?sep=([^\r\n"])"?[,;\t]*\r?\n', re.IGNORECASE)
 _NAME = re.compile(r'"?[^\W\d]\w*"?')
 _QUOTING = (
     "A field that begins with a quote is quoted as a whole, and its own quotes are doubled: "
-    '"""Yes"", he said". If quotes are characters like any other: '
-    f"{how_to_set(quoting='none')}."
+    '"""Yes"", he said". '
+    f"If quotes are characters like any other: {how_to_set(quoting='none')}."
 )
 _ROWS = 50  # that are compared with the first one
 _MOST_CELLS = 100_000  # of a wide table
@@ -211,9 +211,11 @@ def _check_row(row: bytes, is_header: bool, source: str) -> None:
 
 def _parsed(data: bytes, delimiter: str, has_quotes: bool) -> list[list[str]]:
     text = io.StringIO(data.decode("utf-8", "replace"), newline="")
-    quoting = csv.QUOTE_MINIMAL if has_quotes else csv.QUOTE_NONE
+    reader = csv.reader(
+        text, delimiter=delimiter, quoting=csv.QUOTE_MINIMAL if has_quotes else csv.QUOTE_NONE
+    )
     try:
-        return [*itertools.islice(csv.reader(text, delimiter=delimiter, quoting=quoting), _ROWS)]
+        return [*itertools.islice(reader, _ROWS)]
     except csv.Error:
         return []
 

@@ -41,6 +41,7 @@ class TableOptions:
     # of CSV and TSV: `csv` (RFC 4180), or `none`: quotes are characters like any other
     quoting: str = "csv"
     encoding: str = "utf-8"  # of the files, as Python names it
+    tokenizer: str | None = None  # whose template makes texts of chats
 
     @property
     def is_utf8(self) -> bool:
