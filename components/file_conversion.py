@@ -54,11 +54,11 @@ from components.example_gen.settings import (
     MediaSettings,
     TextSettings,
 )
+from components.image_opening import missing_reader
 from components.layouts import lists
 from components.layouts.archives import is_archive
 from components.layouts.names import MEDIA
 from components.layouts.reading import read_layout
-from components.media.image_opening import missing_reader
 from components.media.options import DESCRIPTIONS
 from components.tables.pieces import select_settings
 from trainer_utils.dataset import Dataset

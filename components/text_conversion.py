@@ -23,6 +23,7 @@ from components.example_gen.row_plan import RowPlan, RowPlanner
 from components.example_gen.settings import TextSettings
 from components.layouts import texts
 from components.shuffle.external import ExternalShuffle, plan_tasks
+from components.tables.chats import load_template
 from components.tables.column_roles import TextRules
 from components.tables.delimited import check_agreement
 from components.tables.pieces import Piece, TableOptions, select_settings
@@ -58,7 +59,9 @@ class TextConversion(Conversion[RowPlan]):
         self._token_spec: TokenSpec | None = None
         if settings.tokenizer:  # which is there, or nothing is read
             self._token_spec = load_tokenizer(settings.tokenizer).spec
-            self.digest_of_files = self._token_spec.tokenizer
+            self.digest_of_files = (
+                self._token_spec.tokenizer + load_template(settings.tokenizer).digest
+            )
         super().__init__(settings, selection, runner)
         self._options = select_settings(TableOptions, settings)
         self._rules = select_settings(TextRules, settings)

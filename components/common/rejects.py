@@ -50,7 +50,11 @@ def render_rejects(rejects: Iterable[Reject]) -> str:
     return "".join(
         printable_json(
             json.dumps(
-                {**dataclasses.asdict(reject), "source": display_path(reject.source)},
+                {
+                    **dataclasses.asdict(reject),
+                    "source": display_path(reject.source),
+                    "remedy": remedy(reject.code),
+                },
                 ensure_ascii=False,
                 sort_keys=True,
             )
@@ -98,7 +102,7 @@ def too_many_rejects(
 
 def remedy(code: str) -> str:
     """Return how to fix the inputs that were rejected with a code, as plain text."""
-    return REJECT_CODES[code].cure.replace("`", "")
+    return REJECT_CODES[code].cure.replace("`", "") if code in REJECT_CODES else ""
 
 
 class reject_errors:
@@ -148,6 +152,9 @@ REJECT_CODES = {
         "an annotation that cannot be read, has impossible boxes, or is for an image of another "
         "size",
         "fix the annotation",
+    ),
+    "BAD_CHAT": RejectCode(
+        "a chat that the tokenizer's template refuses", "fix its messages, or the template"
     ),
     "BAD_JSON": RejectCode("a line or an entry that is not a JSON object", "fix it"),
     "BOX_FRAME": RejectCode(

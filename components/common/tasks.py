@@ -21,7 +21,7 @@ from absl import logging
 from components.common.processes import Pool, count_processes
 from components.common.workspace import FINISHED_WORK, RESULTS_FOLDER
 from trainer_utils import storage
-from trainer_utils.format import ConfigError, DatasetError
+from trainer_utils.format import ConfigError, DatasetError, TfxShardsError
 from trainer_utils.step_display import show_step
 
 _TASKS, _RESULTS, _ERRORS = "tasks", RESULTS_FOLDER, "errors"
@@ -272,7 +272,7 @@ class Call:
         task: Task = pickle.loads(data)
         try:
             self(task)
-        except DatasetError as error:
+        except TfxShardsError as error:
             # Its parts: what pickles it may be tblib, which Dask brings, and which is not read.
             self._write(f"{_ERRORS}/{name}", error.__reduce__())
             raise
@@ -289,13 +289,13 @@ class Call:
             with contextlib.suppress(FileNotFoundError):  # another attempt was faster
                 storage.remove_file(path)
 
-    def reported(self) -> DatasetError | None:
+    def reported(self) -> TfxShardsError | None:
         """Return the first kept error, by the name of its task, of a task that has no result."""
         folder = storage.join(self.workspace, _ERRORS)
         done = set(storage.list_names(storage.join(self.workspace, _RESULTS), may_lack=True))
         for name in sorted({*storage.list_names(folder, may_lack=True)} - done):
             kind, arguments, data = read_plain(storage.join(folder, name))
-            error: DatasetError = kind(*arguments)
+            error: TfxShardsError = kind(*arguments)
             vars(error).update(data)
             return error
         return None

@@ -306,8 +306,9 @@ class ImageSettings(MediaSettings):
         layout: `auto`, or the name of one: `folder` (`<split>/<class>/…`, `<class>/…`), `csv`,
             `tsv`, `jsonl`, `parquet`, `voc`, `segmentation`, `coco`, `tar`.
         group_by: a column, such as a patient's id: rows with equal values go to the same split; or
-            `near_duplicates`: images that are copies of one another do, encoded anew, resized, made
-            grey or mirrored. Every image is decoded for that.
+            `near_duplicates`: images that are copies of one another do, encoded again, resized,
+            cropped by up to 5 % of each side, made grey or mirrored. Every image is decoded for
+            that.
         list_encoding: encoding of lists (CSV, TSV, JSON lines), as Python names it.
         box_format: what the four numbers of a column `bbox` are: `xywh` (left, top, width, height)
             or `xyxy` (left, top, right, bottom). Default: what all rows and sizes agree with; if

@@ -11,6 +11,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from components.common.advice import how_to_set
 from components.common.entry import (
     BlobColumn,
     ExcludedInput,
@@ -119,7 +120,8 @@ def _refuse_plain_list(inputs: LayoutInputs) -> None:
             raise InputError(
                 f"{display_path(path)!r}: expected folders alone, or a list as a table, got a list "
                 f"in plain text: {' '.join(words)!r} (line 1). Make it a CSV whose first row is "
-                "filename,label; or set layout='folder', and labels are the folders' names.",
+                "filename,label; or take the folders' names as labels: "
+                f"{how_to_set(layout='folder')}.",
                 path=path,
             )
 

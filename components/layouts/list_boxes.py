@@ -14,6 +14,7 @@ import re
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
+from components.common.advice import how_to_set
 from components.layouts.list_table import ListTable
 from trainer_utils.format import InputError
 
@@ -131,8 +132,8 @@ def read_boxes(table: ListTable, columns: BoxColumns, *, box_format: str | None)
                 place = table.place(table.positions[row])
                 raise InputError(
                     f"{table.path!r}, {place}: column {name!r}: expected four numbers, got "
-                    f"{value!r:.80}. If it holds no boxes: columns={{{name!r}: 'string'}} "
-                    f"(--column {name}=string)."
+                    f"{value!r:.80}. If it holds no boxes: "
+                    f"{how_to_set(columns={name: 'string'})}."
                 ) from None
     sizes: list[tuple[float, float] | None] = [None] * rows
     if columns.width is not None and columns.height is not None:
@@ -205,8 +206,8 @@ def _form_of(
     what = "both forms fit all rows" if fits["xywh"] else "neither form fits all rows"
     raise InputError(
         f"{table.path!r}, column {name!r}: four numbers are either left, top, width, height or "
-        f"left, top, right, bottom, and {what} (the first: {first}). Say which: box_format='xywh' "
-        "(--box-format xywh) or box_format='xyxy' (--box-format xyxy).",
+        f"left, top, right, bottom, and {what} (the first: {first}). Say which: "
+        f"{how_to_set(box_format='xywh')} or {how_to_set(box_format='xyxy')}.",
         path=table.path,
     )
 

@@ -14,6 +14,7 @@ import posixpath
 import re
 from collections.abc import Iterable, Sequence
 
+from components.common.advice import how_to_set
 from components.common.entry import Blob
 from components.common.layout_inputs import LayoutInputs
 from components.common.rejects import RejectedInputError
@@ -159,9 +160,8 @@ class FileFinder:
             shown = ", ".join(found[:3])
             raise InputError(
                 f"{uri!r}: expected one {word} called so, got {len(found)}: {shown}. Write the "
-                "paths into the list, or name the folder of its files: --image-dir "
-                f"{posixpath.dirname(found[0]) or '.'} "
-                f"(image_dir={posixpath.dirname(found[0]) or '.'!r}).",
+                "paths into the list, or name the folder of its files: "
+                f"{how_to_set(image_dir=posixpath.dirname(found[0]) or '.')}.",
                 path=found[0],
             )
         relative = posixpath.relpath(found[0], self._folder or ".")
@@ -176,15 +176,13 @@ class FileFinder:
                 best, most = way, count
         if best and most >= least:
             return (
-                f"{most} of these {len(missing)} would be found with --find-files {best} "
-                f"(find_files={best!r})"
+                f"{most} of these {len(missing)} would be found with {how_to_set(find_files=best)}"
             )
         roots = outside_roots(missing)
         if roots and least == 1:
-            flags = " ".join(f"--file-root {root}" for root in roots)
             return (
                 f"a list names files below its own folder and input_base only; allow others with "
-                f"{flags} (file_roots={roots!r})"
+                f"{how_to_set(file_roots=roots)}"
             )
         return ""
 

@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet
 
+from components.common.advice import how_to_set
 from components.common.entry import Column, Scalar, Value, sum_facts
 from components.common.layout_inputs import LayoutInputs, decode_text
 from components.layouts.boxes import BOX_COLUMNS, box_values
@@ -70,6 +71,8 @@ class ListTable:
     embedded: Mapping[str, Embedded] = dataclasses.field(default_factory=dict)
     # Columns that are what they are, whatever their values
     known: Mapping[str, Column] = dataclasses.field(default_factory=dict)
+    # Names of classes by column, where the file has them
+    class_names: Mapping[str, tuple[str, ...]] = dataclasses.field(default_factory=dict)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -201,8 +204,8 @@ def _read_pieces(
             bad = rows.bad[0]
             line = lines + int(piece.details.get("lines_before", 0)) + (bad.line or 0)
             raise InputError(
-                f"{piece.source!r}: {bad.detail} ({bad.code}, line {line}). Mend that row. "
-                "If the file is no list, set layout='folder'."
+                f"{piece.source!r}: {bad.detail} ({bad.code}, line {line}). Fix that row. "
+                f"If the file is no list: {how_to_set(layout='folder')}."
             )
         parts.append(rows)
         lines += rows.lines
@@ -270,7 +273,7 @@ def _of_automl(path: str, rows: Sequence[_Row], media: str) -> ListTable:
         short = next(((line, row) for line, row in rows if len(row) < len(names)), None)
         if short is not None:
             rule, got = f"{len(names)} columns ({','.join(names)})", f"{len(short[1])}"
-            advice = f"If it is no list of {media}s, set layout='folder'."
+            advice = f"If it is no list of {media}s: {how_to_set(layout='folder')}."
             raise InputError.at(path, expected=rule, got=f"{got} (line {short[0]})", advice=advice)
         labels = [[*filter(None, row[labels_from:])] for _, row in rows]
         are_lists = any(len(row) > len(names) for _, row in rows)
@@ -340,11 +343,23 @@ def _read_parquet(inputs: LayoutInputs, path: str) -> ListTable:
             raise InputError(f"{path!r}: expected a Parquet file: {error}", path=path) from error
         number, raw, unread = file.metadata.num_rows, [], frozenset(embedded)
         if any(name not in embedded for name in file.schema_arrow.names):
-            raw = read_columns(stream, path, ignored=ignored, unread=unread).to_pylist()
+            table = read_columns(stream, path, ignored=ignored, unread=unread)
+            raw = _without_nanoseconds(table).to_pylist()
     inputs.contents[path] = sum_facts(((n, *sorted(row.items())), 0) for n, row in enumerate(raw))
     parts = _read_pieces(inputs, path, "parquet", unread=unread)[1] if raw else []
     columns = _columns(parts, [name for rows in parts for name in rows.columns])
-    return ListTable(path, columns, tuple(range(number)), "row", embedded)
+    classes = {name: of for rows in parts for name, of in rows.class_names.items()}
+    rows = tuple(range(number))
+    return ListTable(path, columns, rows, "row", embedded, class_names=classes)
+
+
+def _without_nanoseconds(table: pa.Table) -> pa.Table:
+    """Return the table with times in nanoseconds as numbers, for which Python has no objects."""
+    for place, field in enumerate(table.schema):
+        if pa.types.is_temporal(field.type) and getattr(field.type, "unit", "") == "ns":
+            numbers = table.column(place).cast(pa.int64())
+            table = table.set_column(place, pa.field(field.name, pa.int64()), numbers)
+    return table
 
 
 def _holds_bytes(kind: pa.DataType) -> bool:

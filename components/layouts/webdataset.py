@@ -33,6 +33,7 @@ from typing import Any, BinaryIO, cast
 
 from absl import logging
 
+from components.common.advice import how_to_set
 from components.common.entry import (
     Blob,
     BlobColumn,
@@ -137,10 +138,11 @@ def read(inputs: LayoutInputs) -> InputTable:
         taken={*names.values()},
         place=lambda number: kept[number].place,
     )
-    blobs = (BlobColumn("image", "image"),) if has_images or not endings else ()
-    blobs += tuple(BlobColumn(names[e], _kind_of(e) or "bytes") for e in endings)
+    blobs = [BlobColumn(names[e], _kind_of(e) or "bytes") for e in endings]
+    if has_images or not endings:
+        blobs.insert(0, BlobColumn("image", "image"))
     entries = (_entry(sample, endings, row) for sample, row in zip(kept, rows, strict=True))
-    return InputTable.of(entries, excluded, columns, blobs)
+    return InputTable.of(entries, excluded, columns, tuple(blobs))
 
 
 def _kept_samples(
@@ -163,7 +165,7 @@ def _kept_samples(
 
 
 def _entry(sample: _Sample, endings: Sequence[str], row: tuple[Value, ...]) -> Entry:
-    taken = [*[sample.image] * (sample.image is not None), *endings]
+    taken = endings if sample.image is None else [sample.image, *endings]
     files = [sample.files[ending] for ending in taken]
     name = f"{sample.archive}/{files[0][0]}"
     return Entry(name, sample.split, tuple(blob for _, blob in files), row)
@@ -191,7 +193,7 @@ def _common_endings(samples: Sequence[_Sample]) -> list[str]:
             raise InputError(
                 f"{one.archive!r}: {one.key!r} has an image {ending!r} next to its "
                 f"{one.image!r}, {other.place!r} has none. Pack all keys alike, or leave these "
-                f"images out: columns={{{ending!r}: 'ignore'}} (--column {ending}=ignore).",
+                f"images out: {how_to_set(columns={ending: 'ignore'})}.",
                 path=one.archive,
             )
         logging.warning(

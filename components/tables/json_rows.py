@@ -23,6 +23,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.json
 
+from components.common.advice import how_to_set
 from components.common.entry import one_array
 from components.common.layout_inputs import LayoutInputs, decode_text
 from components.tables.json_values import (
@@ -123,10 +124,8 @@ def json_names(
 
 def cure_by_json(name: str) -> str:
     """Return the advice to keep a column's values as JSON, or to leave it out."""
-    return (
-        f"Keep its values as JSON: columns={{{name!r}: 'json'}} (--column {name}=json), or leave "
-        f"it out: columns={{{name!r}: 'ignore'}} (--column {name}=ignore)."
-    )
+    keep, leave_out = (how_to_set(columns={name: kind}) for kind in ("json", "ignore"))
+    return f"Keep its values as JSON: {keep}; or leave it out: {leave_out}."
 
 
 def _array(name: str, values: Sequence[Json], place: Callable[[int], str]) -> pa.Array:

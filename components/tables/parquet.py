@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet
 
+from components.common.advice import how_to_set
 from components.common.entry import one_array
 from components.common.layout_inputs import LayoutInputs
 from components.tables.hub import class_names, is_numbered, named_classes
@@ -71,7 +72,10 @@ def _least_bytes(group: Any, left_out: frozenset[str]) -> int:
 
 def _too_large(source: str, group: int, most: int, size: int) -> InputError:
     rule = f"row groups of at most {most} bytes once they are unpacked"
-    got, cure = f"{size} in row group {group}", "Write fewer rows in one: row_group_size=100_000."
+    got, cure = (
+        f"{size} in row group {group}",
+        "Write fewer rows in one, as pyarrow does with row_group_size=100_000.",
+    )
     return InputError.at(source, expected=rule, got=f"{got} (TOO_LARGE)", advice=cure)
 
 
@@ -172,8 +176,8 @@ def _bad_column(
     name: str, expected: str, got: object, source: str, error: object = "", *, cure: str = ""
 ) -> InputError:
     why = f": {error}" if error else ""
-    leave_out = f", or leave it out: columns={{{name!r}: 'ignore'}} (--column {name}=ignore)."
-    advice = f"{cure}{leave_out}" if cure else cure_by_json(name)
+    leave_out = how_to_set(columns={name: "ignore"})
+    advice = f"{cure}, or leave it out: {leave_out}." if cure else cure_by_json(name)
     return InputError(
         f"column {name!r}: expected {expected}, got {got}{why} ({source!r}). {advice}", path=source
     )

@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from components.common.advice import how_to_set
 from trainer_utils.format.json_text import Json
 from trainer_utils.format.media_formats import packing_of
 
@@ -40,6 +41,7 @@ class TableOptions:
     # of CSV and TSV: `csv` (RFC 4180), or `none`: quotes are characters like any other
     quoting: str = "csv"
     encoding: str = "utf-8"  # of the files, as Python names it
+    tokenizer: str | None = None  # whose template makes texts of chats
 
     @property
     def is_utf8(self) -> bool:
@@ -336,4 +338,7 @@ def not_utf8(error: UnicodeDecodeError) -> tuple[str, str]:
 
 def _name_encoding(likely: str) -> str:
     """What to do about a file in another encoding, of which lists of files have none."""
-    return f"Save it as UTF-8 or, of texts, name its encoding: encoding={likely!r} (--encoding)"
+    return (
+        f"Save it as UTF-8, or name its encoding: {how_to_set(encoding=likely)}; "
+        f"for a list of images: {how_to_set(list_encoding=likely)}"
+    )

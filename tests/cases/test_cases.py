@@ -18,7 +18,7 @@ from PIL import Image
 import pipelines
 from tests.cases import inputs
 from tests.cases.examples import all_of, boxes_in_pixels, by_name, counts, read_examples
-from trainer_utils import DatasetError
+from trainer_utils.format import TfxShardsError
 
 Splits = Mapping[str, list[dict[str, Any]]]
 
@@ -463,7 +463,7 @@ def _refusal_or_warnings(
 ) -> str:
     try:
         pipelines.convert(source, str(out), **settings)
-    except DatasetError as refusal:
+    except TfxShardsError as refusal:
         assert not (out / "latest").exists()
         return str(refusal)
     return "\n".join(our_messages())

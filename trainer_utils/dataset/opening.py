@@ -41,6 +41,7 @@ from trainer_utils.format import (
     RecordBlock,
     RecordIndex,
     SplitRange,
+    TfxShardsError,
     read_blocks,
     scan_lengths,
 )
@@ -155,7 +156,7 @@ def open_dataset(artifact: Place | os.PathLike[str] | Artifact, *, inspect: bool
     try:
         dataset = _found(list_dataset(place, with_index=False))
         return _inspected(dataset) if inspect else dataset
-    except DatasetError:
+    except TfxShardsError:
         raise
     except (OSError, TypeError, ValueError) as error:  # of a path
         uri = place if isinstance(place, str) else ", ".join(place[:3])

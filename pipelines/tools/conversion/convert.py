@@ -161,8 +161,8 @@ def convert(
         restart: discard what an earlier run with the same inputs and settings has finished before
             it failed or was interrupted, and do not resume it.
         verify_output: read every byte of the datasets in `out` before they are taken from there,
-            and rebuild damaged ones. Without it, their sizes are compared, and the checksums of files
-            that were changed since.
+            and rebuild damaged ones. Without it, their sizes are compared, and the checksums of
+            files that were changed since.
         replace: whether `out/latest` may lead to a dataset of another kind than now, such as texts
             in place of photos. The earlier datasets in `out` stay.
         beam_pipeline_args: as Beam takes them, `["--runner=DataflowRunner", …]`. None: all runs

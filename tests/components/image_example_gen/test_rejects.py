@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from components.common.rejects import remedy
 from tests.components.image_example_gen.image_runs import (
     convert,
     labels_of,
@@ -89,6 +90,9 @@ def test_a_bad_file_is_a_line_of_rejects_with_one_code(tmp_path):
     manifest = convert(base, tmp_path / "out", max_reject_fraction=0.99)
     lines = rejects_in(tmp_path / "out")
     assert all(line.pop("detail") for line in lines)
+    assert {line["code"]: line["remedy"] for line in lines} == {
+        code: remedy(code) for _, code in BAD_FILES.values()
+    }
     codes = {line["source"]: line["code"] for line in lines}
     assert codes == {f"train/a/{name}.jpg": code for name, (_, code) in BAD_FILES.items()}
     assert manifest["rejects"] == Counter(code for _, code in BAD_FILES.values())

@@ -21,6 +21,7 @@ from trainer_utils.format import (
     ConfigError,
     CorruptShardError,
     DatasetError,
+    TfxShardsError,
 )
 
 
@@ -164,7 +165,7 @@ def test_a_run_that_is_refused_leaves_the_dataset_that_was_there(stock, tmp_path
         {"num_shards": '{"trian": 3}'},
         {"keep_shards": True, "num_shards": "2"},
     ):
-        with pytest.raises(DatasetError):
+        with pytest.raises(TfxShardsError):
             balance(stock[0], tmp_path / "out", **settings)
         assert contents(tmp_path / "out") == before, settings
 
