@@ -48,6 +48,7 @@ from components.tables.column_roles import (
     split_of_word,
     text_columns,
 )
+from components.tables.hub import check_class_names
 from components.tables.json_rows import cure_by_json
 from components.tables.kinds import cast_column, check_columns, decide_column, texts_of
 from components.tables.pieces import MAX_COLUMNS, Piece
@@ -188,24 +189,13 @@ class RowPlanner:
 
     def _agreed_class_names(self) -> dict[str, tuple[str, ...]]:
         """Return the names of classes by column, in which all files must agree."""
-        first: dict[str, tuple[str, tuple[str, ...]]] = {}
+        classes: dict[str, dict[str, tuple[str, ...]]] = {}
+        columns: dict[str, set[str]] = collections.defaultdict(set)
         for report, piece in zip(self._reports, self._pieces, strict=True):
-            for name, names in report.class_names.items():
-                first.setdefault(name, (piece.source, names))
-        for name, (source, names) in first.items():
-            for report, piece in zip(self._reports, self._pieces, strict=True):
-                others = report.class_names.get(name)
-                if others == names or (others is None and name not in report.facts):
-                    continue
-                got = "none" if others is None else ", ".join(others)
-                raise InputError.at(
-                    piece.source,
-                    expected=f"the names of classes of column {name!r} that the metadata of "
-                    f"{source!r} has ({', '.join(names)})",
-                    got=got,
-                    advice=f"Take the numbers as they are: {how_to_set(columns={name: 'int'})}.",
-                )
-        return {name: names for name, (_, names) in first.items()}
+            classes.setdefault(piece.source, {}).update(report.class_names)
+            columns[piece.source] |= report.facts.keys()
+        check_class_names(classes, having=columns)
+        return {name: names for of in classes.values() for name, names in of.items()}
 
     def _check_chats(self) -> None:
         """Refuse a column that has chats in some pieces and other values in others."""

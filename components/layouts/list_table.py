@@ -71,6 +71,8 @@ class ListTable:
     embedded: Mapping[str, Embedded] = dataclasses.field(default_factory=dict)
     # Columns that are what they are, whatever their values
     known: Mapping[str, Column] = dataclasses.field(default_factory=dict)
+    # Names of classes by column, where the file has them
+    class_names: Mapping[str, tuple[str, ...]] = dataclasses.field(default_factory=dict)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -155,7 +157,8 @@ def read_list(inputs: LayoutInputs, path: str, *, known: frozenset[str] = frozen
     if delimiter and (automl := _automl_rows(inputs, path, whole, kind, known)):
         return _of_automl(path, automl, inputs.media)
     pieces, parts = _read_pieces(inputs, path, kind)
-    starts = row_starts(data, delimiter)
+    quoted_by = delimiter if inputs.quoting == "csv" else None
+    starts = row_starts(data, quoted_by, are_fields=delimiter is not None)
     names = [name for rows in parts for name in rows.columns]
     if pieces and delimiter:
         starts = starts[starts >= pieces[0].start - (len(whole) - len(data))]  # a header is no row
@@ -341,11 +344,23 @@ def _read_parquet(inputs: LayoutInputs, path: str) -> ListTable:
             raise InputError(f"{path!r}: expected a Parquet file: {error}", path=path) from error
         number, raw, unread = file.metadata.num_rows, [], frozenset(embedded)
         if any(name not in embedded for name in file.schema_arrow.names):
-            raw = read_columns(stream, path, ignored=ignored, unread=unread).to_pylist()
+            table = read_columns(stream, path, ignored=ignored, unread=unread)
+            raw = _without_nanoseconds(table).to_pylist()
     inputs.contents[path] = sum_facts(((n, *sorted(row.items())), 0) for n, row in enumerate(raw))
     parts = _read_pieces(inputs, path, "parquet", unread=unread)[1] if raw else []
     columns = _columns(parts, [name for rows in parts for name in rows.columns])
-    return ListTable(path, columns, tuple(range(number)), "row", embedded)
+    classes = {name: of for rows in parts for name, of in rows.class_names.items()}
+    rows = tuple(range(number))
+    return ListTable(path, columns, rows, "row", embedded, class_names=classes)
+
+
+def _without_nanoseconds(table: pa.Table) -> pa.Table:
+    """Return the table with times in nanoseconds as numbers, for which Python has no objects."""
+    for place, field in enumerate(table.schema):
+        if pa.types.is_temporal(field.type) and getattr(field.type, "unit", "") == "ns":
+            numbers = table.column(place).cast(pa.int64())
+            table = table.set_column(place, pa.field(field.name, pa.int64()), numbers)
+    return table
 
 
 def _holds_bytes(kind: pa.DataType) -> bool:

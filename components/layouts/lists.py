@@ -27,15 +27,20 @@ from components.common.entry import (
 from components.common.layout_inputs import LayoutInputs
 from components.common.rejects import RejectedInputError
 from components.layouts.file_kinds import kind_of_heads, kind_of_name
+from components.layouts.junk import is_clutter
 from components.layouts.list_files import MISSING, FileFinder
 from components.layouts.list_rows import ListRows
 from components.layouts.list_table import ListTable, read_list
 from components.layouts.names import MEDIA
+from components.layouts.table_files import check_folders
 from components.tables.column_roles import NoSplit, split_column, split_of_word
 from components.tables.delimited import check_agreement
+from components.tables.hub import check_class_names
 from components.tables.kinds import check_columns
 from components.tables.reading import DELIMITERS, SUFFIXES, kind_of_table
 from trainer_utils.format import InputError, canonical_split
+from trainer_utils.format.media_formats import EXTENSIONS
+from trainer_utils.format.split_words import split_of_path
 
 WORDS = {"image": "image", "audio": "sound"}
 _ENDINGS = tuple(SUFFIXES)
@@ -62,6 +67,8 @@ def is_list(path: str) -> bool:
 def find(inputs: LayoutInputs, *, kind: str | None = None) -> list[str]:
     """What `csv_path` names, or the lists at the root of the inputs, of a kind of `LISTS`."""
     tables = inputs.files.ending(_ENDINGS)
+    if not tables:
+        return []
     if "csv_path" in inputs.names:
         wanted = posixpath.join(inputs.root, inputs.names["csv_path"])
         return [
@@ -70,7 +77,7 @@ def find(inputs: LayoutInputs, *, kind: str | None = None) -> list[str]:
             if wanted.replace(_SPLIT, _word_of(inputs, path), 1) == path
             and (_SPLIT not in wanted or _split_of_name(inputs, path) is not None)
         ]
-    return [
+    found = [
         path
         for path in tables
         if (path == inputs.root or posixpath.dirname(path) == inputs.root)
@@ -78,6 +85,18 @@ def find(inputs: LayoutInputs, *, kind: str | None = None) -> list[str]:
         and (kind is None or kind_of_table(path) == kind)
         and not posixpath.basename(path).startswith(".")
     ]
+    return found or (_find_below(inputs) if kind in (None, "parquet") else [])
+
+
+def _find_below(inputs: LayoutInputs) -> list[str]:
+    """Return the Parquet files in folders, as clones of the Hub have them; none next to media."""
+    endings = [ending for kind in MEDIA for ending in EXTENSIONS[kind]]
+    paths = [*inputs.files.ending([".parquet"]).below(inputs.root)]
+    paths = [path for path in paths if not is_clutter(inputs.parts_of(path))]
+    if not paths or len(inputs.files.ending(endings)):
+        return []
+    check_folders(inputs, paths)
+    return paths
 
 
 def _word_of(inputs: LayoutInputs, path: str) -> str:
@@ -90,7 +109,12 @@ def _word_of(inputs: LayoutInputs, path: str) -> str:
 
 
 def _split_of_name(inputs: LayoutInputs, path: str) -> str | None:
-    """The split that a list is called after, if any."""
+    """Return the split that a list is called after, if any; of Parquet any word of its path."""
+    if kind_of_table(path) == "parquet" and "csv_path" not in inputs.names:
+        is_file = inputs.root in inputs.files
+        return split_of_path(
+            posixpath.basename(path) if is_file else "/".join(inputs.parts_of(path))
+        )
     return canonical_split(_word_of(inputs, path))
 
 
@@ -114,7 +138,28 @@ def read(inputs: LayoutInputs, paths: Sequence[str]) -> InputTable:
         tables.append(table)
     if not inputs.header and not inputs.column_names:
         check_agreement(headers, shown=[path for path in headers if {*headers[path]} & _KNOWN])
+    check_class_names({table.path: table.class_names for table in tables})
+    tables = _with_unique_names(tables)
     return join_inputs([_of_table(inputs, table) for table in tables])
+
+
+def _with_unique_names(tables: Sequence[ListTable]) -> list[ListTable]:
+    """Return tables whose embedded files are called by their rows if others have their names."""
+    names = collections.Counter(
+        path for table in tables for embedded in table.embedded.values() for path in embedded.paths
+    )
+    if len(tables) == 1 or max(names.values(), default=0) < 2:
+        return [*tables]
+    return [
+        dataclasses.replace(
+            table,
+            embedded={
+                name: dataclasses.replace(embedded, paths=[None] * len(embedded.paths))
+                for name, embedded in table.embedded.items()
+            },
+        )
+        for table in tables
+    ]
 
 
 def _of_table(inputs: LayoutInputs, table: ListTable) -> InputTable:
@@ -124,6 +169,7 @@ def _of_table(inputs: LayoutInputs, table: ListTable) -> InputTable:
         raise InputError(f"{path!r}: expected rows of {','.join(names)}, found none", path=path)
     roles = _roles(names, table, inputs)
     roles |= _files_by_inspection(inputs, table, roles)
+    roles |= {name: "label" for name in table.class_names if roles[name] is None}
     media = [name for name in names if roles[name] in MEDIA]
     if not media:
         word = inputs.media
@@ -178,7 +224,8 @@ def _of_table(inputs: LayoutInputs, table: ListTable) -> InputTable:
         else:
             entries.append(Entry(name, split, tuple(blob for _, blob in good), values))
     blob_columns = tuple(map(BlobColumn, blobs, kinds))
-    return InputTable.of(entries, excluded, tuple(rows.columns), blob_columns)
+    listing = InputTable.of(entries, excluded, tuple(rows.columns), blob_columns)
+    return dataclasses.replace(listing, vocabularies=dict(table.class_names))
 
 
 def _key_of(files: Sequence[_Source], number: int) -> Hashable:
