@@ -304,7 +304,7 @@ class ImageSettings(MediaSettings):
 
     Args:
         layout: `auto`, or the name of one: `folder` (`<split>/<class>/…`, `<class>/…`), `csv`,
-            `tsv`, `jsonl`, `parquet`, `voc`, `segmentation`, `coco`, `tar`.
+            `tsv`, `jsonl`, `parquet`, `voc`, `segmentation`, `coco`, `tar`, `split_lists`.
         group_by: a column, such as a patient's id: rows with equal values go to the same split; or
             `near_duplicates`: images that are copies of one another do, encoded again, resized,
             cropped by up to 5 % of each side, made grey or mirrored. Every image is decoded for
@@ -333,7 +333,8 @@ class AudioSettings(MediaSettings):
 
     Args:
         layout: `auto`, or the name of one: `folder` (`<split>/<class>/…`, `<class>/…`), `csv`,
-            `tsv`, `jsonl`, `parquet`.
+            `tsv`, `jsonl`, `parquet`, `split_lists` (Speech Commands), `common_voice`, `ljspeech`,
+            `speakers` (VCTK, LibriTTS).
         group_by: a column, such as a speaker's id: rows with equal values go to the same split; or
             `near_duplicates`: sounds of the same bytes do.
         encoding: encoding of lists (CSV, TSV, JSON lines), as Python names it.

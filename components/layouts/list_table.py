@@ -157,7 +157,8 @@ def read_list(inputs: LayoutInputs, path: str, *, known: frozenset[str] = frozen
     if delimiter and (automl := _automl_rows(inputs, path, whole, kind, known)):
         return _of_automl(path, automl, inputs.media)
     pieces, parts = _read_pieces(inputs, path, kind)
-    starts = row_starts(data, delimiter)
+    quoted_by = delimiter if inputs.quoting == "csv" else None
+    starts = row_starts(data, quoted_by, are_fields=delimiter is not None)
     names = [name for rows in parts for name in rows.columns]
     if pieces and delimiter:
         starts = starts[starts >= pieces[0].start - (len(whole) - len(data))]  # a header is no row
