@@ -155,8 +155,8 @@ def convert(
                 written = conversion.write(plan, uri)
             except InputError as error:
                 if error.rejects:
-                    rejects = dict.fromkeys((*plan.rejects, *rejects_of(error)))
-                    conversion.list_rejects(uri, [*rejects])
+                    known = dict.fromkeys((*plan.rejects, *rejects_of(error)))
+                    conversion.list_rejects(uri, [*known])
                 raise
             rejects = (*plan.rejects, *written.rejects)
             records = collections.Counter[str]()
