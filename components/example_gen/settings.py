@@ -314,8 +314,9 @@ class ImageSettings(MediaSettings):
             that.
         list_encoding: encoding of lists (CSV, TSV, JSON lines), as Python names it.
         box_format: what the four numbers of a column `bbox` are: `xywh` (left, top, width, height)
-            or `xyxy` (left, top, right, bottom). Default: what all rows and sizes agree with; if
-            both do, it is an error.
+            or `xyxy` (left, top, right, bottom); `polygon`: take the box around the segments and
+            oriented boxes of `yolo`. Default: what all rows and sizes agree with; if both do, it is
+            an error.
         box_frame: what the boxes and label maps of images that EXIF rotates refer to: `stored`
             (the pixels as they are in the file) or `displayed` (the rotated image). Default: the
             frame that the annotated size fits; `stored`, with a warning, where both fit.
@@ -323,7 +324,7 @@ class ImageSettings(MediaSettings):
 
     layout: str = setting("auto", _layout_of("image"))
     list_encoding: str = setting("utf-8", _encoding)
-    box_format: str | None = setting(None, one_of(None, "xywh", "xyxy"))
+    box_format: str | None = setting(None, one_of(None, "xywh", "xyxy", "polygon"))
     box_frame: str | None = setting(None, one_of(None, "stored", "displayed"))
     names: LayoutNames = group(LayoutNames)
     images: ImageOptions = group(ImageOptions)

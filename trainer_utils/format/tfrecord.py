@@ -251,7 +251,7 @@ def _damage(
         got=got,
         record=record,
         offset=offset,
-        advice=f"The file is {what}: write it again.",
+        advice=f"The file is {what}: write it again, or run convert with --verify-output.",
     )
 
 
