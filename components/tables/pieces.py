@@ -40,6 +40,7 @@ class TableOptions:
     # of CSV and TSV: `csv` (RFC 4180), or `none`: quotes are characters like any other
     quoting: str = "csv"
     encoding: str = "utf-8"  # of the files, as Python names it
+    follow_links: bool = False  # whether links may lead out of the input base
 
     @property
     def is_utf8(self) -> bool:
